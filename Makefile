@@ -1,0 +1,41 @@
+# One target per habit. `make demo` and `make test` work from a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: setup demo test check unit bench quality lock clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+demo: setup            ## train on real data and print table and certificate
+	$(BIN)/python -m experiments.demo
+
+test: check unit       ## everything CI runs
+
+check: setup           ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: setup
+	$(BIN)/python -m pytest -n 2
+
+quality: setup         ## five-fold accuracy and violation that README and docs quote
+	$(BIN)/python -m experiments.quality
+
+bench: setup           ## speed and memory as ratios, written to results/bench.json
+	$(BIN)/python -m benchmarks.speed
+
+lock: setup            ## rewrite requirements.lock from what is installed
+	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > requirements.lock
+
+clean:
+	rm -rf $(VENV) out
