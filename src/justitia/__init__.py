@@ -1,3 +1,16 @@
 """Neural classifiers that treat groups alike, private in the sensitive attribute."""
 
+from justitia.dual.plan import GradientsPlan, PrintedPlan
+from justitia.estimator import LagrangianDualClassifier
+from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "BudgetExceeded",
+    "Certificate",
+    "GradientsPlan",
+    "LagrangianDualClassifier",
+    "PrintedPlan",
+    "PrivacyLedger",
+]

@@ -1,0 +1,362 @@
+"""What privacy costs in time and memory, as ratios: ``python -m benchmarks.speed [--quick] [--output FILE]``.
+
+Every ratio compares two programs that ran in turn in the same process on one thread, so that a slow minute hits
+both; each is the quotient of the medians. The network is the paper's for Income, 62-41-31-1 with ReLU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.special import ndtri
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+
+from justitia.dual.gradients import (
+    ScoreRows,
+    assign_gradient,
+    find_layout,
+    loss_gradient,
+    score_rows,
+    trainable,
+)
+from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.mechanisms import Gaussian
+from justitia.privacy.rows import FactoredRows
+from justitia.privacy.vault import SensitiveVault
+
+BATCH, FEATURES, HIDDEN = 512, 62, (41, 31)
+BOUND, NOISE_MULTIPLIER = 1.0, 100.0
+CHUNK_ROWS, FEW_ROWS, MANY_ROWS = 8192, 20_000, 200_000
+
+Step = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One line of the table: ``value`` should be at most, or at least, ``target``."""
+
+    name: str
+    value: float
+    relation: str
+    target: float
+    repetitions: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether the target is met."""
+        return self.value <= self.target if self.relation == "<=" else self.value >= self.target
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Public rows and labels, private groups, and the public weights of the group term."""
+
+    X: Tensor
+    y: Tensor
+    groups: Tensor
+    weights: Tensor
+
+    @staticmethod
+    def make() -> Batch:
+        """Two groups and "not given", weighted as in one constraint of demographic parity."""
+        generator = torch.Generator().manual_seed(0)
+        X = torch.randn(BATCH, FEATURES, generator=generator)
+        y, groups = (torch.rand(2, BATCH, generator=generator) < 0.4).long()
+        return Batch(X, y.float(), groups, torch.tensor([0.5, -0.5, 0.0]).repeat(BATCH, 1) / BATCH)
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    first, second = HIDDEN
+    return nn.Sequential(
+        nn.Linear(FEATURES, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(), nn.Linear(second, 1)
+    )
+
+
+def adam(module: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(module.parameters(), lr=1e-3)
+
+
+# ------------------------------------------------------------------ the steps that are compared
+
+
+def plain_step(batch: Batch) -> Step:
+    module = network()
+    optimizer = adam(module)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        cross_entropy(module(batch.X).squeeze(1), batch.y).backward()
+        optimizer.step()
+
+    return step
+
+
+def noised_clipped_sum(rows: FactoredRows, batch: Batch) -> Tensor:
+    """The arithmetic of the vault's ``weighted_sum`` without its checks and its ledger."""
+    factor = (BOUND / rows.norms()).clamp(max=1.0)
+    answer = rows.weighted_sum(batch.weights.gather(1, batch.groups.unsqueeze(1)).squeeze(1) * factor)
+    words = np.frombuffer(os.urandom(8 * len(answer)), dtype=np.uint64) >> np.uint64(11)
+    noise = ndtri((words.astype(np.float64) + 0.5) * 2.0**-53)
+    return answer.add_(torch.from_numpy(noise), alpha=BOUND * NOISE_MULTIPLIER / BATCH)
+
+
+class ReadyRows:
+    """Rows already computed for the loss, handed to the vault as a source."""
+
+    def __init__(self, rows: FactoredRows, index: Tensor) -> None:
+        self.rows, self.index, self.width = rows, index, rows.width
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
+        """All rows in one chunk; the benchmark never samples."""
+        assert index is None
+        yield self.index, self.rows
+
+
+def through_vault(batch: Batch) -> Callable[[FactoredRows, Batch], Tensor]:
+    ledger = PrivacyLedger(epsilon=1e6, delta=1e-5)
+    vault = SensitiveVault(batch.groups.numpy(), groups=(0, 1), ledger=ledger)
+    noise, index = Gaussian(NOISE_MULTIPLIER), torch.arange(BATCH)
+
+    def ask(rows: FactoredRows, batch: Batch) -> Tensor:
+        source = ReadyRows(rows, index)
+        return vault.weighted_sum(source, batch.weights, bound=BOUND, noise=noise, purpose="group gradient")
+
+    return ask
+
+
+def private_step(batch: Batch, group_term: Callable[[FactoredRows, Batch], Tensor]) -> Step:
+    """One private primal step: public loss gradient plus the clipped and noised group term."""
+    module = network().eval()
+    optimizer, layout, params = adam(module), find_layout(module, batch.X), trainable(module)
+
+    @torch.no_grad()
+    def step() -> None:
+        scores, rows = score_rows(module, batch.X, layout)
+        p = torch.sigmoid(scores)
+        gradient = loss_gradient(rows, p - batch.y)
+        gradient += group_term(rows.scaled(p * (1 - p)), batch)
+        assign_gradient(params, gradient)
+        optimizer.step()
+
+    return step
+
+
+def opacus_step(batch: Batch, *, ghost: bool) -> Step:
+    """Per-example clipping and noise on the loss, the step that Opacus offers."""
+    from opacus import GradSampleModule  # noqa: PLC0415 - a development tool, not needed to read this file
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping  # noqa: PLC0415
+    from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping  # noqa: PLC0415
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping  # noqa: PLC0415
+
+    options = {"noise_multiplier": NOISE_MULTIPLIER, "max_grad_norm": BOUND, "expected_batch_size": BATCH}
+    if ghost:
+        module = GradSampleModuleFastGradientClipping(network(), max_grad_norm=BOUND, use_ghost_clipping=True)
+        optimizer = DPOptimizerFastGradientClipping(adam(module), **options)
+        loss = DPLossFastGradientClipping(module, optimizer, nn.BCEWithLogitsLoss())
+    else:
+        module = GradSampleModule(network())
+        optimizer, loss = DPOptimizer(adam(module), **options), nn.BCEWithLogitsLoss()
+    labels = batch.y.unsqueeze(1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(module(batch.X), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def clipped_sum_step(batch: Batch) -> Step:
+    """Our clipped weighted sum of per-example gradients, nothing else."""
+    module, c = network().eval(), batch.weights[:, 0].contiguous()
+    layout = find_layout(module, batch.X)
+
+    def step() -> Tensor:
+        rows = score_rows(module, batch.X, layout)[1]
+        return rows.weighted_sum(c * (BOUND / rows.norms()).clamp(max=1.0))
+
+    return step
+
+
+def row_by_row_step(batch: Batch) -> Step:
+    """The same sum with one backward pass per row."""
+    module = network().eval()
+    params = list(module.parameters())
+
+    def step() -> list[Tensor]:
+        total = [torch.zeros_like(p) for p in params]
+        for x, c in zip(batch.X, batch.weights[:, 0], strict=True):
+            grads = torch.autograd.grad(module(x.unsqueeze(0)).sum(), params)
+            norm = torch.stack([g.norm() for g in grads]).norm()
+            factor = c * (BOUND / norm).clamp(max=1.0)
+            for t, g in zip(total, grads, strict=True):
+                t += factor * g
+        return total
+
+    return step
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def medians(steps: dict[str, Step], repetitions: int, inner: int = 1) -> dict[str, float]:
+    """Median seconds of each step; the steps take turns, ``inner`` calls at a time."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for repetition in range(repetitions + 1):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            for _ in range(inner):
+                step()
+            if repetition > 0:  # the first turn warms up
+                times[name].append((time.perf_counter() - start) / inner)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def time_ratios(*, quick: bool) -> list[Ratio]:
+    """Compare the steps of one batch."""
+    batch, turns, slow_turns = Batch.make(), 12 if quick else 40, 2 if quick else 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Opacus warns about its own hooks
+        steps = {
+            "plain": plain_step(batch),
+            "private": private_step(batch, noised_clipped_sum),
+            "vault": private_step(batch, through_vault(batch)),
+            "opacus": opacus_step(batch, ghost=False),
+            "ghost": opacus_step(batch, ghost=True),
+        }
+        t = medians(steps, turns, inner=20)
+        slow = medians({"rows": row_by_row_step(batch), "ours": clipped_sum_step(batch)}, slow_turns)
+        slow["ours"] = medians({"ours": clipped_sum_step(batch)}, turns, inner=20)["ours"]
+    return [
+        Ratio("private primal step / plain step", t["private"] / t["plain"], "<=", 1.8, turns),
+        Ratio("the same through vault and ledger / plain step", t["vault"] / t["plain"], "<=", 1.8, turns),
+        Ratio("Opacus step (hooks) / private primal step", t["opacus"] / t["private"], ">=", 3.0, turns),
+        Ratio("Opacus step (ghost clipping) / private primal step", t["ghost"] / t["private"], ">=", 1.0, turns),
+        Ratio("one backward per row / clipped sum", slow["rows"] / slow["ours"], ">=", 200.0, slow_turns),
+    ]
+
+
+def peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def stream(rows: int) -> int:
+    """Bytes by which one clipped sum over all rows raises the peak of a fresh process above its data."""
+    torch.set_num_threads(1)
+    module = network().eval()
+    X, c = torch.zeros(rows, FEATURES).uniform_(), torch.ones(rows)
+    source = ScoreRows(module, X, chunk_rows=CHUNK_ROWS)
+    before = peak_bytes()
+    total = torch.zeros(source.width)
+    for index, part in source.chunks():
+        total += part.weighted_sum(c[index] * (BOUND / part.norms()).clamp(max=1.0))
+    return peak_bytes() - before
+
+
+def memory_ratio(*, quick: bool) -> Ratio:
+    """Peak memory of ten times the rows over that of the rows, the data apart."""
+    turns = 1 if quick else 3
+
+    def growth(rows: int) -> float:
+        command = [sys.executable, "-m", "benchmarks.speed", "--stream", str(rows)]
+        runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(turns)]  # noqa: S603 - our own module
+        return statistics.median(int(run.stdout) for run in runs)
+
+    name = f"peak memory of a step, {MANY_ROWS:,} rows / {FEW_ROWS:,} rows"
+    return Ratio(name, growth(MANY_ROWS) / growth(FEW_ROWS), "<=", 1.5, turns)
+
+
+def plain_fit(X: Tensor, y: Tensor, *, epochs: int = 30, batch: int = 256) -> nn.Module:
+    """Train the paper's network the usual way."""
+    torch.manual_seed(0)
+    sizes = (X.shape[1], *HIDDEN)
+    module = nn.Sequential(
+        nn.Linear(sizes[0], sizes[1]), nn.ReLU(), nn.Linear(sizes[1], sizes[2]), nn.ReLU(), nn.Linear(sizes[2], 1)
+    )
+    optimizer = adam(module)
+    for _ in range(epochs):
+        for index in torch.randperm(len(X)).split(batch):
+            optimizer.zero_grad()
+            cross_entropy(module(X[index]).squeeze(1), y[index]).backward()
+            optimizer.step()
+    return module
+
+
+def fit_ratio() -> Ratio:
+    """Whole private fit on Income over the plain network's fit."""
+    import pandas as pd  # noqa: PLC0415 - the other ratios need neither data nor estimator
+
+    from justitia import LagrangianDualClassifier, datasets  # noqa: PLC0415
+
+    data = datasets.load("income", progress=False)
+    encoded = pd.get_dummies(data.X, dtype=float).to_numpy()
+    X = torch.from_numpy((encoded - encoded.mean(0)) / (encoded.std(0) + 1e-12)).float()
+    y = torch.from_numpy(data.y.to_numpy()).float()
+
+    def private_fit() -> object:
+        model = LagrangianDualClassifier(epsilon=1.0, groups=data.groups, module=HIDDEN, random_state=0)
+        return model.fit(data.X, data.y, sensitive_features=data.sensitive)
+
+    turns = 2  # after one turn each that warms up
+    t = medians({"private": private_fit, "plain": lambda: plain_fit(X, y)}, turns)
+    return Ratio("private fit on Income / plain fit (30 epochs)", t["private"] / t["plain"], "<=", 4.0, turns)
+
+
+# ------------------------------------------------------------------ output
+
+
+def table(ratios: list[Ratio]) -> str:
+    lines = [f"{'ratio':<54}{'value':>9}  {'target':>8}"]
+    for r in ratios:
+        verdict = "pass" if r.passed else "FAIL"
+        lines.append(f"{r.name:<54}{r.value:>9.2f}  {r.relation} {r.target:>5g}  {verdict}")
+    return "\n".join(lines)
+
+
+def report(ratios: list[Ratio], *, quick: bool) -> str:
+    """JSON text: every ratio with its target, and what it was measured with."""
+    lines = [{**asdict(r), "value": round(r.value, 3), "passed": r.passed} for r in ratios]
+    facts = {"torch": torch.__version__, "threads": 1, "batch": BATCH, "quick": quick}
+    return json.dumps({**facts, "ratios": lines, "passed": all(r.passed for r in ratios)}, indent=2) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, write; 0 if every target is met."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, and no whole fit")
+    parser.add_argument("--output", type=Path, default=Path("results/bench.json"))
+    parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.stream is not None:
+        print(stream(options.stream))
+        return 0
+    torch.set_num_threads(1)
+    ratios = [*time_ratios(quick=options.quick), memory_ratio(quick=options.quick)]
+    ratios += [] if options.quick else [fit_ratio()]
+    print(table(ratios))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(report(ratios, quick=options.quick))
+    return 0 if all(r.passed for r in ratios) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,70 @@
+"""The paper's data sets, and a synthetic one with known ground truth; A is never a column of X.
+
+Files are fetched once, checked against a SHA-256, and kept in a cache (``JUSTITIA_DATA`` chooses the
+folder). Loaders fit nothing: encoders and scalers belong to the training rows.
+"""
+
+import difflib
+import os
+
+from justitia.datasets import fetch, sources
+from justitia.datasets.bank import BANDS, parse_bank
+from justitia.datasets.compas import parse_compas
+from justitia.datasets.dataset import Dataset
+from justitia.datasets.fetch import ChecksumMismatch, DatasetUnavailable, cache_folder
+from justitia.datasets.income import parse_income
+from justitia.datasets.synthetic import GroundTruth, SyntheticDataset, make_synthetic
+
+__all__ = [
+    "NAMES",
+    "ChecksumMismatch",
+    "Dataset",
+    "DatasetUnavailable",
+    "GroundTruth",
+    "SyntheticDataset",
+    "cache_folder",
+    "load",
+    "make_synthetic",
+]
+
+NAMES = ("bank", "m_bank3", "m_bank5", "income", "compas")
+
+
+def load(name: str, *, folder: str | os.PathLike[str] | None = None, progress: bool = True) -> Dataset:
+    """Load one of the paper's data sets.
+
+    ======== ====== ======== =========================================================
+    name     rows   features groups of the sensitive attribute
+    ======== ====== ======== =========================================================
+    bank     11,162 15       age 25-60, other (8.0%)
+    m_bank3  11,162 15       age 25-40, 41-60, other
+    m_bank5  11,162 15       age 25-33, 34-40, 41-48, 49-60, other
+    income   45,222 50       Female (32.5%), Male
+    compas   6,150  9        Female (19.8%), Male
+    ======== ====== ======== =========================================================
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`.
+    folder : path, optional
+        Local folder with the published files (``bank.csv`` or ``bank-full.csv``; ``adult.data`` and
+        ``adult.test``; ``compas-scores-two-years.csv``), looked at before any site.
+    progress : bool
+        Whether a download shows a progress bar.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    DatasetUnavailable
+        If the file can be had neither from the cache nor from the folder nor from any site.
+    """
+    if name in BANDS:
+        return parse_bank(fetch.fetch(sources.BANK, folder=folder, progress=progress), name)
+    if name == "income":
+        return parse_income(fetch.fetch(sources.INCOME, folder=folder, progress=progress))
+    if name == "compas":
+        return parse_compas(fetch.fetch(sources.COMPAS, folder=folder, progress=progress))
+    nearest = difflib.get_close_matches(str(name).lower(), NAMES, n=1, cutoff=0.0)[0]
+    raise ValueError(f"Expected one of {', '.join(NAMES)}, got {name!r}; did you mean {nearest!r}?")

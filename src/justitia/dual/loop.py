@@ -1,0 +1,175 @@
+"""Algorithm 1 (F-LD) and, with an engine that noises what it asks, PF-LD: one loop, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from justitia.dual.checkpoint import Checkpoint
+from justitia.dual.engines import Engine
+from justitia.dual.gradients import as_scores, trainable
+from justitia.dual.lagrangian import Problem
+from justitia.dual.plan import Round, TrainingPlan
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training leaves: the multipliers and a history of public or noised numbers (weights are in the module)."""
+
+    lam: Tensor
+    history: list[dict[str, Any]]
+
+
+def train(
+    module: nn.Module,
+    problem: Problem,
+    plan: TrainingPlan,
+    engine: Engine,
+    *,
+    generator: torch.Generator,
+    checkpoint: Checkpoint | None = None,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Trained:
+    """Minimise loss + sum lambda * violation over the weights, ascend over lambda (Algorithm 1).
+
+    Parameters
+    ----------
+    module : nn.Module
+        Trained in place.
+    engine : Engine
+        What the constraint adds to a primal step, and how large the violation is.
+    generator : torch.Generator
+        Public randomness: the order of the mini-batches.
+    checkpoint : Checkpoint, optional
+        Saved after every round; if it holds a run already, that run goes on.
+    progress : callable
+        Told how many primal steps were done.
+    """
+    rounds = plan.schedule(len(problem))
+    run = _Run(module, problem, plan, generator)
+    lam = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)  # line 1
+    lam, start = (lam, 0) if checkpoint is None else checkpoint.restore(run, engine, lam)
+    engine.open()
+    if checkpoint is not None and start == 0:
+        checkpoint.save(run, engine, lam, 0)
+    for position in range(start, len(rounds)):  # line 2
+        this = rounds[position]
+        engine.prepare(module, lam, this.k)
+        for batch in run.batches(this):  # line 3
+            weights, gradient = engine.constraint(module, lam, batch)
+            run.primal_step(batch, weights, gradient)  # line 4
+        progress(this.steps)
+        scores = run.scores()
+        gap = engine.gap(scores) if this.dual else None
+        if gap is not None:
+            lam = engine.ascend(lam, gap, this.k)  # lines 5 and 6
+        run.record(this, scores, gap, lam)
+        if checkpoint is not None:
+            checkpoint.save(run, engine, lam, position + 1)
+    run.use_averaged_weights()
+    return Trained(lam, run.history)
+
+
+class _Run:
+    """The state that training mutates: weights, their running average, optimizer, order of the batches, history."""
+
+    def __init__(self, module: nn.Module, problem: Problem, plan: TrainingPlan, generator: torch.Generator) -> None:
+        self.module, self.problem, self.plan, self.generator = module, problem, plan, generator
+        self.params = trainable(module)
+        self.sizes = [p.numel() for p in self.params]
+        make = getattr(torch.optim, plan.optimizer)
+        self.optimizer = make(self.params, lr=plan.warmup_learning_rate, **plan.optimizer_options)
+        self.average: Tensor | None = None
+        self.order = torch.empty(0, dtype=torch.long)
+        self.done, self.total = 0, sum(r.steps for r in plan.schedule(len(problem)) if r.k > 0)
+        self.history: list[dict[str, Any]] = []
+
+    def batches(self, this: Round) -> Any:
+        """The next batches of an endless sequence of shuffled passes over the rows; sets their learning rate."""
+        size = min(self.plan.batch_size, len(self.problem))
+        for _ in range(this.steps):
+            rate = self.plan.learning_rate_at(self.done / max(self.total, 1)) if this.k else None
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.plan.warmup_learning_rate if rate is None else rate
+            if len(self.order) == 0:
+                self.order = torch.randperm(len(self.problem), generator=self.generator)
+            batch, self.order = self.order[:size], self.order[size:]
+            yield batch
+            self.done += this.k > 0
+            self._update_average(this)
+
+    def primal_step(self, batch: Tensor, weights: Tensor | None, gradient: Tensor | None) -> None:
+        """Line 4: one optimizer step on the loss plus the constraint's public and noised parts."""
+        problem = self.problem
+        y = problem.y[batch]
+        self.module.train()
+        scores = as_scores(self.module(problem.X[batch]), len(batch))
+        losses = F.binary_cross_entropy_with_logits(scores, y, reduction="none")
+        objective = (problem.weight[batch] * losses).mean()
+        if weights is not None:
+            objective = objective + (weights * problem.notion.h(scores, y)).sum()
+        self.optimizer.zero_grad()
+        objective.backward()
+        if gradient is not None:
+            for p, part in zip(self.params, gradient.to(scores.dtype).split(self.sizes), strict=True):
+                p.grad = part.view_as(p).clone() if p.grad is None else p.grad + part.view_as(p)
+        self.optimizer.step()
+
+    def _update_average(self, this: Round) -> None:
+        if self.plan.averaging == 1 or this.k == 0:
+            return
+        flat = torch.cat([p.detach().flatten() for p in self.params])
+        self.average = flat if self.average is None else self.average.lerp(flat, self.plan.averaging)
+
+    def scores(self) -> Tensor:
+        """(n,) public scores of all rows at the current weights."""
+        self.module.eval()
+        with torch.no_grad():
+            parts = self.problem.X.split(self.plan.micro_batch)
+            return torch.cat([as_scores(self.module(part), len(part)) for part in parts])
+
+    def record(self, this: Round, scores: Tensor, gap: Tensor | None, lam: Tensor) -> None:
+        """One row of the history: public loss and accuracy, the noised gaps, the multipliers."""
+        problem = self.problem
+        loss = F.binary_cross_entropy_with_logits(scores, problem.y, weight=problem.weight)
+        correct = ((scores > 0) == (problem.y > 0.5)).to(scores.dtype) * problem.weight
+        self.history.append(
+            {
+                "round": this.k,
+                "loss": float(loss),
+                "accuracy": float(correct.sum() / problem.weight.sum()),
+                "noisy_gap": None if gap is None else gap.tolist(),
+                "multiplier": lam.tolist(),
+            }
+        )
+
+    def use_averaged_weights(self) -> None:
+        """Put the running average of the weights into the module."""
+        self.module.eval()
+        if self.average is not None:
+            nn.utils.vector_to_parameters(self.average, self.params)
+
+    def state(self) -> dict[str, Any]:
+        """Everything a resumed run needs; nothing in it depends on A but through noised answers."""
+        return {
+            "module": self.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average,
+            "order": self.order,
+            "done": self.done,
+            "generator": self.generator.get_state(),
+            "history": self.history,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
+        self.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.average, self.order, self.done = state["average"], state["order"], state["done"]
+        self.generator.set_state(state["generator"])
+        self.history = state["history"]

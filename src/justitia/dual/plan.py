@@ -1,0 +1,295 @@
+"""Plans: public numbers that fix a training run and know what it costs before any data is seen.
+
+A plan is frozen. ``calibrate`` returns a new plan whose noise fits a budget; ``costs`` says what the ledger will hold
+after ``fit``, and ``fit`` checks that it does.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Self
+
+import torch
+
+from justitia._validate import (
+    check_choice,
+    check_fraction,
+    check_int,
+    check_nonnegative,
+    check_positive,
+    check_rate,
+)
+from justitia.privacy.accounting import Cost, calibrate, epsilon_spent
+from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.renyi import printed_epsilon, printed_noise
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """One kind of question a run will ask, how often, and with which noise."""
+
+    purpose: str
+    noise: Noise
+    count: int
+    sample_rate: float = 1.0
+
+    @property
+    def cost(self) -> Cost:
+        """Price of one such release."""
+        return self.noise.cost(sample_rate=self.sample_rate)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One pass of line 2 of Algorithm 1: its number, its primal steps, and whether a dual step follows."""
+
+    k: int
+    steps: int
+    dual: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan(ABC):
+    """What every engine's plan has: the public part of training.
+
+    Parameters
+    ----------
+    warmup_steps : int
+        Plain primal steps before the first dual step, while all multipliers are zero (round 0 of Algorithm 1).
+    batch_size : int
+        Rows of a primal step.
+    optimizer : str
+        Name of a class in ``torch.optim`` for line 4 of Algorithm 1.
+    optimizer_options : mapping
+        Its keyword arguments besides the learning rate.
+    warmup_learning_rate, learning_rate, final_learning_rate : float
+        Rate of the warm-up; rate after it, falling linearly to the final one.
+    dual_step, dual_decay : float
+        Step sizes of the dual ascent, s_k = dual_step / (1 + dual_decay * k).
+    lambda_max : float
+        Largest absolute multiplier, lambda^max.
+    averaging : float
+        Rate of the running average of the weights that ``fit`` returns; 1 returns the last weights.
+    micro_batch : int
+        Rows whose gradients are held in memory at once; bounds memory and never changes the answer.
+    """
+
+    warmup_steps: int = 800
+    batch_size: int = 512
+    optimizer: str = "Adam"
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
+    warmup_learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
+    final_learning_rate: float = 2e-5
+    dual_step: float = 0.2
+    dual_decay: float = 0.0
+    lambda_max: float = 5.0
+    averaging: float = 0.01
+    micro_batch: int = 4096
+
+    def __post_init__(self) -> None:
+        for name in ("warmup_steps", "batch_size", "micro_batch"):
+            check_int(name, getattr(self, name), at_least=0 if name == "warmup_steps" else 1)
+        for name in ("warmup_learning_rate", "learning_rate", "dual_step"):
+            check_positive(name, getattr(self, name))
+        for name in ("final_learning_rate", "dual_decay", "lambda_max"):
+            check_nonnegative(name, getattr(self, name))
+        check_rate("averaging", self.averaging)
+        optimizers = [name for name in dir(torch.optim) if isinstance(getattr(torch.optim, name), type)]
+        check_choice("optimizer", self.optimizer, optimizers)
+
+    @abstractmethod
+    def schedule(self, n: int) -> tuple[Round, ...]:
+        """The rounds of Algorithm 1 over n rows; round 0 is the warm-up."""
+
+    @abstractmethod
+    def releases(self) -> tuple[PlannedRelease, ...]:
+        """Every question this run will ask of A."""
+
+    @abstractmethod
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+        """A new plan whose releases together cost at most (epsilon, delta)."""
+
+    def costs(self) -> Counter[Cost]:
+        """What the ledger will hold after ``fit``."""
+        counts: Counter[Cost] = Counter()
+        for release in self.releases():
+            counts[release.cost] += release.count
+        return counts
+
+    def epsilon(self, delta: float) -> float:
+        """What this plan costs."""
+        return epsilon_spent(self.costs(), delta)
+
+    def learning_rate_at(self, progress: float) -> float:
+        """Rate when ``progress`` (0 to 1) of the steps after the warm-up are done."""
+        return self.learning_rate + (self.final_learning_rate - self.learning_rate) * progress
+
+    def dual_step_at(self, k: int) -> float:
+        """Step size s_k of the k-th dual step."""
+        return self.dual_step / (1 + self.dual_decay * k)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for reports and saved models."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientsPlan(TrainingPlan):
+    """The repaired PF-LD: noised sizes once, then a noised group gradient and a noised violation per round.
+
+    Parameters
+    ----------
+    private_steps : int
+        Rounds; each asks for one violation and one group gradient.
+    public_steps : int
+        Primal steps steered by one noised group gradient.
+    memory : float
+        Weight of the past in the running average of noised group gradients.
+    share_sizes, share_violations, share_gradients : float
+        How the budget (in mu^2) is split; they add up to 1.
+    sample_rate : float
+        Share of people in a group gradient, drawn inside the vault; 1 takes everybody.
+    clip : float or "auto"
+        C_p; "auto" minimises the repaired Theorem 6 with public norms and noised sizes.
+    noise_sizes, noise_violations, noise_gradients : Gaussian or Unprotected, optional
+        Set by ``calibrate``.
+    """
+
+    private_steps: int = 100
+    public_steps: int = 10
+    memory: float = 0.8
+    share_sizes: float = 0.04
+    share_violations: float = 0.30
+    share_gradients: float = 0.66
+    sample_rate: float = 1.0
+    clip: float | Literal["auto"] = "auto"
+    noise_sizes: Noise | None = None
+    noise_violations: Noise | None = None
+    noise_gradients: Noise | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("private_steps", "public_steps"):
+            check_int(name, getattr(self, name), at_least=1)
+        check_fraction("memory", self.memory)
+        check_rate("sample_rate", self.sample_rate)
+        for name in ("share_sizes", "share_violations", "share_gradients"):
+            check_rate(name, getattr(self, name))
+        total = self.share_sizes + self.share_violations + self.share_gradients
+        if not math.isclose(total, 1.0, rel_tol=1e-6):
+            raise ValueError(f"Expected budget shares that add up to 1; got {total:.4g}. Change one of the three.")
+        if self.clip != "auto":
+            check_positive("clip", self.clip)
+
+    def schedule(self, n: int) -> tuple[Round, ...]:
+        """Warm-up, then rounds steered by one group gradient each; a dual step after the last would steer nothing."""
+        del n
+        last = self.private_steps
+        return (
+            Round(0, self.warmup_steps, dual=True),
+            *(Round(k, self.public_steps, dual=k < last) for k in range(1, last + 1)),
+        )
+
+    def releases(self) -> tuple[PlannedRelease, ...]:
+        """Sizes once; a violation and a group gradient per round."""
+        if self.noise_sizes is None or self.noise_violations is None or self.noise_gradients is None:
+            raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
+        return (
+            PlannedRelease("group sizes", self.noise_sizes, 1),
+            PlannedRelease("violation", self.noise_violations, self.private_steps),
+            PlannedRelease("group gradient", self.noise_gradients, self.private_steps, self.sample_rate),
+        )
+
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+        """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
+        del n
+        if math.isinf(epsilon):
+            return self._with_noise(None)
+        scale = calibrate(lambda scale: self._with_noise(scale).costs(), epsilon, delta)
+        return self._with_noise(scale)
+
+    def _with_noise(self, scale: float | None) -> Self:
+        """Each kind of release gets its share of mu^2 = 1/scale^2: count / sigma^2 = share / scale^2."""
+
+        def noise(count: int, share: float, rate: float = 1.0) -> Noise:
+            # A sampled release costs about as much as a full one with noise larger by 1 / rate.
+            return Unprotected() if scale is None else Gaussian(scale * rate * math.sqrt(count / share))
+
+        return replace(
+            self,
+            noise_sizes=noise(1, self.share_sizes),
+            noise_violations=noise(self.private_steps, self.share_violations),
+            noise_gradients=noise(self.private_steps, self.share_gradients, self.sample_rate),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedPlan(TrainingPlan):
+    """PF-LD exactly as printed, for comparison; without noise and clipping it is F-LD, Algorithm 1.
+
+    Parameters
+    ----------
+    epochs : int
+        T.
+    C_p, C_d : float
+        Primal and dual clipping bounds (the paper uses 10 and 5).
+    absolute : "sign" or "elementwise"
+        How |grad mu(B_P) - grad mu(B_G)| in Equation 9 is read: the subgradient of Algorithm 1, line 4, or literally
+        the element-wise absolute value, which is not a descent direction.
+    sigma_p, sigma_d : float, optional
+        Noise multipliers, set by ``calibrate``; 0 means no noise and no clipping.
+    claim : mapping, optional
+        What the paper's accountant says these multipliers cost; set by ``calibrate``.
+    """
+
+    warmup_steps: int = 0
+    batch_size: int = 256
+    averaging: float = 1.0
+    epochs: int = 50
+    C_p: float = 10.0
+    C_d: float = 5.0
+    absolute: Literal["sign", "elementwise"] = "sign"
+    sigma_p: float | None = None
+    sigma_d: float | None = None
+    claim: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("epochs", self.epochs, at_least=1)
+        check_positive("C_p", self.C_p)
+        check_positive("C_d", self.C_d)
+        check_choice("absolute", self.absolute, ("sign", "elementwise"))
+
+    def schedule(self, n: int) -> tuple[Round, ...]:
+        """T epochs of all mini-batches once (line 3), each followed by a dual step (line 5)."""
+        batches = math.ceil(n / self.batch_size)
+        epochs = tuple(Round(k, batches, dual=True) for k in range(1, self.epochs + 1))
+        return (Round(0, self.warmup_steps, dual=False), *epochs) if self.warmup_steps else epochs
+
+    def releases(self) -> tuple[PlannedRelease, ...]:
+        """The printed method computes with the exact attribute: one release that costs everything."""
+        return (PlannedRelease("exact attribute, read by the printed method", Unprotected(), 1),)
+
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+        """Noise by the paper's moments accountant (Theorem 5), which claims (epsilon, delta)."""
+        if math.isinf(epsilon):
+            return replace(self, sigma_p=0.0, sigma_d=0.0, claim=None)
+        schedule: dict[str, Any] = {
+            "epochs": self.epochs,
+            "batches_per_epoch": math.ceil(n / self.batch_size),
+            "sample_rate": min(1.0, self.batch_size / n),
+        }
+        sigma = printed_noise(**schedule, epsilon=epsilon, delta=delta)
+        claimed = printed_epsilon(**schedule, sigma_p=sigma, sigma_d=sigma, delta=delta)
+        statement = f"({claimed:.4g}, {delta:.4g}) by the moments accountant of the paper's Theorem 5"
+        claim = {"epsilon": claimed, "delta": delta, "statement": statement}
+        return replace(self, sigma_p=sigma, sigma_d=sigma, claim=claim)
+
+
+#: The plan an engine starts from when none is given.
+DEFAULT_PLANS: dict[str, TrainingPlan] = {"gradients": GradientsPlan(), "printed": PrintedPlan()}

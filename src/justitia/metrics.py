@@ -1,0 +1,254 @@
+"""Rates, gaps and intervals by group, on an evaluation split.
+
+Everything here is exact and therefore **not private**: it reads the sensitive attribute of the rows it is
+given and prints facts about them. Use it on people whose attribute may be used for evaluation, not on the
+training rows that the guarantee protects.
+
+Rows whose attribute is missing belong to no group. A group without rows in an event is "not estimable" (NaN),
+never 0.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from justitia._validate import check_fraction, check_same_length
+from justitia.notions import FairnessNotion, get_notion
+from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
+
+
+def rates_by_group(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    notion: str | FairnessNotion = "demographic_parity",
+    groups: Any = None,
+    pos_label: Any = None,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    r"""Mean of the notion's hard h in each event and group, with its Wilson interval.
+
+    .. math:: \mu(D_{G}) = \hat{E}_{z \sim D_{G}}[h(z)]
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n,)
+        Labels and decisions: any two class labels.
+    sensitive_features : Series, DataFrame, array, list, or dict of columns
+        One or several attributes; several are crossed.
+    notion : str or FairnessNotion
+        What is averaged, and over which rows.
+    groups : sequence of labels, sequence of tuples, or dict {column: labels}
+        The groups of the table; by default, those that occur.
+    pos_label : label
+        The positive class; by default, the second of the sorted labels.
+    confidence : float
+        Coverage of the interval.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by (event, group), with the columns count, rate, lower, upper.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ or there are more than two class labels.
+    """
+    chosen, confidence = get_notion(notion), check_fraction("confidence", confidence)
+    truth, decided = _as_binary(y_true, y_pred, pos_label)
+    labels, codes = _group_codes(sensitive_features, groups, len(truth))
+    h = chosen.h_exact(2 * decided - 1, truth).numpy()
+    events = chosen.events(truth).numpy()
+    member = codes[:, None] == np.arange(len(labels))
+    counts, sums = events.T @ member, (events * h[:, None]).T @ member
+    index = pd.MultiIndex.from_product([chosen.event_names, labels], names=["event", "group"])
+    return _table(counts.ravel(), sums.ravel(), confidence, index)
+
+
+def _group_codes(sensitive_features: Any, groups: Any, n: int) -> tuple[list[Any], NDArray[np.int64]]:
+    names, columns = read_columns(sensitive_features)
+    check_same_length(y_true=range(n), sensitive_features=columns[0])
+    known = infer_groups(columns) if groups is None else public_groups(groups, names=names)
+    # A tuple would be read as several index levels; its printed name is one.
+    crossed = any(isinstance(group, tuple) for group in known)
+    return list(group_names(known, names=names) if crossed else known), encode(columns, known)
+
+
+def _table(counts: NDArray[Any], sums: NDArray[Any], confidence: float, index: pd.MultiIndex) -> pd.DataFrame:
+    rate = np.full(len(counts), np.nan)
+    np.divide(sums, counts, out=rate, where=counts > 0)
+    lower, upper = wilson_interval(rate, counts, confidence)
+    columns = {"count": counts.astype(np.int64), "rate": rate, "lower": lower, "upper": upper}
+    return pd.DataFrame(columns, index=index)
+
+
+def wilson_interval(
+    rate: NDArray[Any], count: NDArray[Any], confidence: float = 0.95
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    r"""Wilson score interval of observed rates; NaN where nothing was counted.
+
+    .. math:: \frac{p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}}{1 + z^2/n}
+    """
+    z = norm.ppf((1 + confidence) / 2)
+    n = np.where(count > 0, count, np.nan)
+    centre = rate + z**2 / (2 * n)
+    half = z * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
+    return np.clip((centre - half) / (1 + z**2 / n), 0, 1), np.clip((centre + half) / (1 + z**2 / n), 0, 1)
+
+
+def _as_binary(y_true: Any, y_pred: Any, pos_label: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Labels and decisions as 0.0 and 1.0."""
+    truth, decided = _labels("y_true", y_true), _labels("y_pred", y_pred)
+    check_same_length(y_true=truth, y_pred=decided)
+    positive = _positive_label(set(truth.tolist()) | set(decided.tolist()), pos_label)
+    return torch.from_numpy((truth == positive).astype(float)), torch.from_numpy((decided == positive).astype(float))
+
+
+def _labels(name: str, values: Any) -> NDArray[Any]:
+    labels = np.asarray(values)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(f"expected {name} to have one dimension, got {labels.ndim}; pass one label per row.")
+    if pd.isna(labels).any():
+        raise ValueError(f"expected a label in every row of {name}, got missing ones; drop those rows.")
+    return labels.astype(object)
+
+
+def _positive_label(found: set[Any], pos_label: Any) -> Any:
+    if pos_label is not None:
+        found = found | {pos_label}
+    if len(found) > 2:
+        raise ValueError(
+            f"expected two class labels in y_true and y_pred together, got {len(found)}; "
+            "pass decisions, not probabilities, and a pos_label that occurs."
+        )
+    if pos_label is not None:
+        return pos_label
+    # One class alone does not say which of the two it is, unless the labels are the usual numbers.
+    if found <= {0, 1} or found <= {-1, 1}:
+        return 1
+    if len(found) == 1:
+        raise ValueError("expected two class labels in y_true and y_pred together, got one; pass pos_label.")
+    return sorted(found)[1]
+
+
+def violation(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    notion: str | FairnessNotion = "demographic_parity",
+    groups: Any = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Largest difference between any two groups, over all events.
+
+    The fairness violation of the paper's tables: "the maximal difference in fairness constraint violations
+    between any two protected groups",
+
+    .. math:: \max_k \max_{a, a'} |\mu(D_{G_{k,a}}) - \mu(D_{G_{k,a'}})|.
+
+    The population term cancels in the difference. An event with fewer than two estimable groups is left out;
+    NaN if no event remains.
+
+    As a scorer: ``make_scorer(violation,
+    greater_is_better=False).set_score_request(sensitive_features=True)``. The parameters are those of
+    :func:`rates_by_group`.
+    """
+    return _difference(y_true, y_pred, sensitive_features, notion, groups, pos_label)
+
+
+def _difference(
+    y_true: Any,
+    y_pred: Any,
+    sensitive_features: Any,
+    notion: str | FairnessNotion,
+    groups: Any,
+    pos_label: Any,
+) -> float:
+    rates = _estimable(y_true, y_pred, sensitive_features, notion, groups, pos_label)
+    return float((rates.max(axis=1) - rates.min(axis=1)).max())
+
+
+def _ratio(y_true: Any, y_pred: Any, sensitive_features: Any, notion: str, groups: Any, pos_label: Any) -> float:
+    """Smallest ratio between any two groups, over all events; NaN where every rate is 0."""
+    rates = _estimable(y_true, y_pred, sensitive_features, notion, groups, pos_label)
+    return float((rates.min(axis=1) / rates.max(axis=1)).min())
+
+
+def _estimable(
+    y_true: Any,
+    y_pred: Any,
+    sensitive_features: Any,
+    notion: str | FairnessNotion,
+    groups: Any,
+    pos_label: Any,
+) -> pd.DataFrame:
+    """Rates (K, G) of the events in which at least two groups have rows."""
+    table = rates_by_group(
+        y_true,
+        y_pred,
+        sensitive_features=sensitive_features,
+        notion=notion,
+        groups=groups,
+        pos_label=pos_label,
+    )
+    n_events = len(get_notion(notion).event_names)
+    rates = pd.DataFrame(table["rate"].to_numpy().reshape(n_events, -1))
+    return rates[rates.notna().sum(axis=1) >= 2]
+
+
+def demographic_parity_difference(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
+) -> float:
+    """Largest minus smallest selection rate."""
+    return _difference(y_true, y_pred, sensitive_features, "demographic_parity", groups, pos_label)
+
+
+def equalized_odds_difference(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
+) -> float:
+    """Larger of the gaps in true positive and false positive rate."""
+    return _difference(y_true, y_pred, sensitive_features, "equalized_odds", groups, pos_label)
+
+
+def equal_opportunity_difference(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
+) -> float:
+    """Largest minus smallest true positive rate."""
+    return _difference(y_true, y_pred, sensitive_features, "equal_opportunity", groups, pos_label)
+
+
+def accuracy_parity_difference(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
+) -> float:
+    """Largest minus smallest accuracy."""
+    return _difference(y_true, y_pred, sensitive_features, "accuracy_parity", groups, pos_label)
+
+
+def demographic_parity_ratio(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
+) -> float:
+    """Smallest over largest selection rate."""
+    return _ratio(y_true, y_pred, sensitive_features, "demographic_parity", groups, pos_label)
+
+
+def equalized_odds_ratio(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
+) -> float:
+    """Smaller of the ratios of true positive and false positive rates."""
+    return _ratio(y_true, y_pred, sensitive_features, "equalized_odds", groups, pos_label)
+
+
+def equal_opportunity_ratio(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
+) -> float:
+    """Smallest over largest true positive rate."""
+    return _ratio(y_true, y_pred, sensitive_features, "equal_opportunity", groups, pos_label)

@@ -1,0 +1,331 @@
+r"""Which rows are compared and what is averaged: the fairness notions of the paper.
+
+A notion is a set of equality constraints between a population and its groups (equation 1 of the paper),
+
+.. math:: E_{z \sim D_{P_k}}[h(z)] - E_{z \sim D_{G_k}}[h(z)] = 0,
+
+so it has to say two things: which rows belong to the population :math:`D_{P_k}` of each event k, and what h
+is. The group term :math:`D_{G_k}` is the part of :math:`D_{P_k}` with one value of the sensitive attribute; a
+notion never sees it. Every score is a logit, so the decision is ``scores > 0`` and the soft decision is
+``sigmoid(scores)``.
+
+A notion of your own is one small class with the same three methods; :func:`check_notion` tells whether it
+will do.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from justitia._validate import check_choice
+
+
+class FairnessNotion(ABC):
+    """One family of constraints between population and groups.
+
+    Attributes
+    ----------
+    name : str
+        How tables and reports call the notion.
+    event_names : tuple of str
+        One name per event, in the order of the columns of :meth:`events`.
+    """
+
+    name: str
+    event_names: tuple[str, ...]
+
+    @abstractmethod
+    def events(self, y: Tensor) -> Tensor:
+        """Membership of the population of each event, from the labels only.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n,)
+            Labels, 0.0 or 1.0.
+
+        Returns
+        -------
+        Tensor of shape (n, K)
+            1.0 where the row belongs to the event, 0.0 elsewhere.
+        """
+
+    @abstractmethod
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the differentiable h, for the primal step; row i may depend on row i only.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (n,)
+            Logits.
+        y : Tensor of shape (n,)
+            Labels, 0.0 or 1.0.
+
+        Returns
+        -------
+        Tensor of shape (n,)
+        """
+
+    @abstractmethod
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return what h stands for, on hard decisions, between 0 and 1: for the dual step and the metrics.
+
+        Parameters and result have the shapes of :meth:`h`. The bound of 1 is what one person can add to a
+        group's sum, which is why a notion has to keep it.
+        """
+
+
+def decision(scores: Tensor) -> Tensor:
+    """Hard decision 1[score > 0], in the type of the scores."""
+    return (scores > 0).to(scores.dtype)
+
+
+def _everyone(y: Tensor) -> Tensor:
+    return torch.ones_like(y).unsqueeze(1)
+
+
+def _labelled(y: Tensor, *labels: int) -> Tensor:
+    return torch.stack([(y == label).to(y.dtype) for label in labels], dim=1)
+
+
+@dataclass(frozen=True)
+class DemographicParity(FairnessNotion):
+    r"""Same rate of positive decisions in every group.
+
+    Example 1 of the paper: :math:`|\mathcal{A}|` constraints with :math:`h(z) = M_\theta(z)`,
+    :math:`D_{P_i} = \{(X, Y) : (X, A, Y) \in D\}` and
+    :math:`D_{G_i} = \{(X, Y) : (X, A, Y) \in D \wedge A = i\}`.
+    """
+
+    name = "demographic_parity"
+    event_names = ("all",)
+
+    def events(self, y: Tensor) -> Tensor:
+        """Every row."""
+        return _everyone(y)
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002 - this notion does not look at the label
+        """Probability of a positive decision."""
+        return torch.sigmoid(scores)
+
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        """Positive decision."""
+        return decision(scores)
+
+
+@dataclass(frozen=True)
+class EqualizedOdds(FairnessNotion):
+    r"""Same rate of positive decisions in every group, among each label.
+
+    Example 2 of the paper: :math:`2|\mathcal{A}|` constraints with :math:`h(z) = M_\theta(z)`; for each
+    :math:`y \in \{0, 1\}`, :math:`D_{P_i} = \{(X, Y) : (X, A, Y) \in D \wedge Y = y\}` and
+    :math:`D_{G_i} = \{(X, Y) : (X, A, Y) \in D \wedge Y = y \wedge A = i\}`.
+    """
+
+    name = "equalized_odds"
+    event_names = ("y=0", "y=1")
+
+    def events(self, y: Tensor) -> Tensor:
+        """Rows of label 0, rows of label 1."""
+        return _labelled(y, 0, 1)
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        """Probability of a positive decision."""
+        return torch.sigmoid(scores)
+
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        """Positive decision."""
+        return decision(scores)
+
+
+@dataclass(frozen=True)
+class EqualOpportunity(FairnessNotion):
+    """Same true positive rate in every group: the half of equalized odds with y = 1."""
+
+    name = "equal_opportunity"
+    event_names = ("y=1",)
+
+    def events(self, y: Tensor) -> Tensor:
+        """Rows of label 1."""
+        return _labelled(y, 1)
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        """Probability of a positive decision."""
+        return torch.sigmoid(scores)
+
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        """Positive decision."""
+        return decision(scores)
+
+
+@dataclass(frozen=True)
+class PredictiveEquality(FairnessNotion):
+    """Same false positive rate in every group: the half of equalized odds with y = 0."""
+
+    name = "predictive_equality"
+    event_names = ("y=0",)
+
+    def events(self, y: Tensor) -> Tensor:
+        """Rows of label 0."""
+        return _labelled(y, 0)
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        """Probability of a positive decision."""
+        return torch.sigmoid(scores)
+
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        """Positive decision."""
+        return decision(scores)
+
+
+@dataclass(frozen=True)
+class AccuracyParity(FairnessNotion):
+    r"""Same misclassification rate in every group.
+
+    Example 3 of the paper: :math:`|\mathcal{A}|` constraints with :math:`h(z) = L_\theta(M_\theta(z))`, the
+    loss of the training problem, and the populations and groups of demographic parity.
+
+    Parameters
+    ----------
+    surrogate : {"loss", "error"}
+        What the primal step differentiates: the paper's binary cross-entropy, which has no upper bound, or
+        the expected error :math:`|y - \mathrm{sigmoid}(s)|`, which stays between 0 and 1.
+    """
+
+    surrogate: Literal["loss", "error"] = "loss"
+
+    name = "accuracy_parity"
+    event_names = ("all",)
+
+    def __post_init__(self) -> None:
+        check_choice("surrogate", self.surrogate, ("loss", "error"))
+
+    def events(self, y: Tensor) -> Tensor:
+        """Every row."""
+        return _everyone(y)
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Binary cross-entropy, or the probability of an error."""
+        y = y.to(scores.dtype)
+        if self.surrogate == "loss":
+            return functional.binary_cross_entropy_with_logits(scores, y, reduction="none")
+        # |y - sigmoid(s)| for y in {0, 1}, written without the kink of the absolute value.
+        return torch.sigmoid((1 - 2 * y) * scores)
+
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Wrong decision."""
+        return (decision(scores) != y.to(scores.dtype)).to(scores.dtype)
+
+
+NOTIONS: dict[str, type[FairnessNotion]] = {
+    "demographic_parity": DemographicParity,
+    "equalized_odds": EqualizedOdds,
+    "equal_opportunity": EqualOpportunity,
+    "predictive_equality": PredictiveEquality,
+    "accuracy_parity": AccuracyParity,
+}
+
+
+def get_notion(notion: str | FairnessNotion) -> FairnessNotion:
+    """Return the notion of that name, or the notion itself once :func:`check_notion` accepts it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such notion, or if a notion of your own breaks the contract.
+    """
+    if not isinstance(notion, FairnessNotion):
+        return NOTIONS[check_choice("notion", notion, NOTIONS)]()
+    if type(notion) not in NOTIONS.values():
+        check_notion(notion)
+    return notion
+
+
+# Six public rows, both labels on both sides of the threshold; two scores are large enough to overflow a
+# careless log.
+_SCORES = (-2.0, -0.5, 0.3, 1.7, 200.0, -200.0)
+_LABELS = (0.0, 1.0, 1.0, 0.0, 0.0, 1.0)
+
+
+def check_notion(notion: FairnessNotion) -> None:
+    """Check that a notion keeps the contract that training and metrics rely on.
+
+    * `events` gives 0 or 1 for each row and each event name, from that row's label only;
+    * `h` gives one finite number per row, depends on that row only, and can be differentiated;
+    * `h_exact` gives one number between 0 and 1 per row, and depends on that row only.
+
+    Raises
+    ------
+    TypeError
+        If `notion` is not a :class:`FairnessNotion`.
+    ValueError
+        For the first part of the contract that is broken.
+    """
+    if not isinstance(notion, FairnessNotion):
+        raise TypeError(
+            f"expected an instance of a FairnessNotion subclass, got {type(notion).__name__!r}; "
+            "subclass FairnessNotion and pass an object of that class."
+        )
+    scores, y = torch.tensor(_SCORES), torch.tensor(_LABELS)
+    _check_names(notion)
+    _check_events(notion, y)
+    _check_rows(notion, "h", scores, y)
+    _check_gradient(notion, scores, y)
+    _check_rows(notion, "h_exact", scores, y)
+    exact = notion.h_exact(scores, y)
+    _require(notion, bool(((exact >= 0) & (exact <= 1)).all()), "h_exact has to stay between 0 and 1; rescale it")
+
+
+def _require(notion: FairnessNotion, condition: bool, rule: str) -> None:
+    if not condition:
+        raise ValueError(f"the notion {type(notion).__name__} cannot be used: {rule}.")
+
+
+def _check_names(notion: FairnessNotion) -> None:
+    name, events = getattr(notion, "name", None), getattr(notion, "event_names", None)
+    _require(notion, isinstance(name, str) and name != "", "name has to be a non-empty string; set it")
+    named = isinstance(events, tuple) and len(events) > 0 and all(isinstance(event, str) for event in events)
+    _require(notion, named, "event_names has to be a tuple with one string per event; set it")
+
+
+def _check_events(notion: FairnessNotion, y: Tensor) -> None:
+    k = len(notion.event_names)
+    for rows in (y, y[:0]):
+        shape = tuple(notion.events(rows).shape)
+        wanted = (len(rows), k)
+        _require(
+            notion,
+            shape == wanted,
+            f"events has to return shape {wanted}, not {shape}; use one column per name",
+        )
+    events = notion.events(y)
+    _require(notion, bool(((events == 0) | (events == 1)).all()), "events has to hold 0 and 1 only; compare labels")
+    alone = torch.cat([notion.events(y[i : i + 1]) for i in range(len(y))])
+    _require(notion, torch.equal(events, alone), "events of a row has to depend on that row's label only")
+
+
+def _check_rows(notion: FairnessNotion, method: Literal["h", "h_exact"], scores: Tensor, y: Tensor) -> None:
+    call = getattr(notion, method)
+    for rows in (len(y), 0):
+        shape = tuple(call(scores[:rows], y[:rows]).shape)
+        _require(notion, shape == (rows,), f"{method} has to return shape {(rows,)}, not {shape}; do not average")
+    values = call(scores, y)
+    _require(
+        notion,
+        bool(values.isfinite().all()),
+        f"{method} has to be finite for every score; use a stable formula",
+    )
+    alone = torch.cat([call(scores[i : i + 1], y[i : i + 1]) for i in range(len(y))])
+    _require(notion, torch.allclose(values, alone), f"{method} of a row has to depend on that row only")
+
+
+def _check_gradient(notion: FairnessNotion, scores: Tensor, y: Tensor) -> None:
+    leaf = scores.clone().requires_grad_()
+    total = notion.h(leaf, y).sum()
+    _require(notion, total.requires_grad, "h has to be differentiable in the scores; use a soft decision")
+    (gradient,) = torch.autograd.grad(total, leaf, allow_unused=True)
+    usable = gradient is not None and bool(gradient.isfinite().all()) and bool((gradient != 0).any())
+    _require(notion, usable, "h has to have a finite gradient that is not zero everywhere; use a soft decision")

@@ -1,0 +1,274 @@
+"""What was released, what it cost, and the certificate that says so."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from justitia.privacy.accounting import (
+    Cost,
+    GaussianCost,
+    RandomizedResponseCost,
+    UnboundedCost,
+    epsilon_spent,
+)
+
+ADJACENCY = (
+    "two datasets that differ in one person's sensitive attribute (to any other group, or to 'not given'); "
+    "features, labels, the list of group names and all hyper-parameters are public"
+)
+NOT_COVERED = (
+    "features X and labels Y are treated as public",
+    "what features and labels themselves tell about the attribute",
+    "running time and memory access of the machine that trains, and the rounding of floating-point sums and noise",
+    "choices made by looking at other runs on the same people, unless those runs share this ledger",
+)
+#: A sum of costs may exceed the budget by this much, relative, and still count as equal to it: float round-off only.
+ROUND_OFF = 1e-9
+
+_COST_TYPES: dict[str, type[Cost]] = {
+    "gaussian": GaussianCost,
+    "randomized response": RandomizedResponseCost,
+    "unprotected": UnboundedCost,
+}
+
+
+class BudgetExceeded(RuntimeError):
+    """A release was refused because the privacy budget does not allow it; nothing was computed."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One noised answer: what it was for, how much one person could move it, and what it cost."""
+
+    purpose: str
+    cost: Cost
+    sensitivity: float
+
+    @property
+    def mechanism(self) -> str:
+        """Name of the mechanism, as the certificate prints it."""
+        return next(name for name, kind in _COST_TYPES.items() if isinstance(self.cost, kind))
+
+    def to_json(self) -> str:
+        """One line of the journal."""
+        record = {"purpose": self.purpose, "mechanism": self.mechanism, "sensitivity": self.sensitivity}
+        return json.dumps(record | {"cost": asdict(self.cost)})
+
+    @staticmethod
+    def from_json(line: str) -> Release:
+        """Inverse of :meth:`to_json`."""
+        record = json.loads(line)
+        cost = _COST_TYPES[record["mechanism"]](**record["cost"])
+        return Release(record["purpose"], cost, record["sensitivity"])
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What can be said about the privacy of one training run.
+
+    ``epsilon`` is what the ledger recorded, an upper bound; ``claim`` holds, for mechanisms whose published analysis
+    does not establish the guarantee, what that analysis says.
+    """
+
+    epsilon: float
+    delta: float
+    budget_epsilon: float
+    statement: str
+    accountant: str
+    releases: tuple[Mapping[str, Any], ...]
+    noise: str
+    groups: tuple[str, ...]
+    groups_source: str
+    claim: Mapping[str, Any] | None = None
+    adjacency: str = ADJACENCY
+    not_covered: tuple[str, ...] = field(default=NOT_COVERED)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; an infinite epsilon is the word ``"infinity"``, since JSON has no such number."""
+        return {name: _json_ready(value) for name, value in asdict(self).items()}
+
+    @staticmethod
+    def from_dict(facts: Mapping[str, Any]) -> Certificate:
+        """Inverse of :meth:`to_dict`."""
+        kept: dict[str, Any] = {k: math.inf if v == "infinity" else v for k, v in facts.items()}
+        for name in ("releases", "groups", "not_covered"):
+            kept[name] = tuple(kept[name])
+        return Certificate(**kept)
+
+    def to_json(self) -> str:
+        """The certificate as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __str__(self) -> str:
+        lines = [self.statement, f"  neighbours: {self.adjacency}", f"  accountant: {self.accountant}"]
+        lines += [
+            f"  noise: {self.noise}",
+            f"  groups ({self.groups_source}): {', '.join(self.groups)}",
+            "  releases:",
+        ]
+        for entry in self.releases:
+            spread = f"noise multiplier {entry['noise_multiplier']:.4g}" if entry["noise_multiplier"] else ""
+            sampling = f", sample rate {entry['sample_rate']:.4g}" if entry["sample_rate"] < 1 else ""
+            lines.append(
+                f"    {entry['count']:>5} x {entry['purpose']} ({entry['mechanism']}) {spread}{sampling}".rstrip()
+            )
+        if self.claim is not None:
+            lines.append(f"  printed claim, not established: {self.claim['statement']}")
+        return "\n".join([*lines, "  not covered: " + "; ".join(self.not_covered)])
+
+
+class PrivacyLedger:
+    """Append-only list of releases that refuses whatever would exceed the budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        The budget. 0 allows no release at all; ``inf`` allows everything and the certificate says so.
+    delta : float
+        Probability mass of the guarantee that may fail, in [0, 1).
+    journal : path, optional
+        A file that receives every debit, flushed to disk, before its answer is computed. If it holds debits already
+        (of an interrupted run), they count.
+
+    Guarantee
+    ---------
+    * :meth:`debit` records the release before the caller computes anything, or raises and records nothing.
+    """
+
+    def __init__(self, *, epsilon: float, delta: float, journal: Path | str | None = None) -> None:
+        if not (epsilon >= 0):
+            raise ValueError(f"The budget epsilon must be a number of at least 0; got {epsilon!r}.")
+        if not (0 <= delta < 1):
+            raise ValueError(f"The budget delta must lie in [0, 1); got {delta!r}.")
+        self.budget_epsilon = float(epsilon)
+        self.delta = float(delta)
+        self._releases: list[Release] = []
+        self._counts: Counter[Cost] = Counter()
+        self._journal = None if journal is None else Path(journal)
+        for line in [] if self._journal is None else _read_lines(self._journal):
+            self._append(Release.from_json(line))
+
+    def check(self, costs: Mapping[Cost, int], *, purpose: str = "this plan") -> None:
+        """Raise :class:`BudgetExceeded` if ``costs`` do not fit into what remains; records nothing."""
+        total = epsilon_spent(self._counts + Counter(costs), self.delta)
+        if self.budget_epsilon == 0 or total > self.budget_epsilon * (1 + ROUND_OFF):
+            raise BudgetExceeded(
+                f"{purpose!r} would bring epsilon to {total:.4g}; the budget is {self.budget_epsilon:.4g} "
+                f"(spent {self.epsilon():.4g}). Use fewer or noisier releases, or raise epsilon."
+            )
+
+    def debit(self, release: Release) -> int:
+        """Record ``release`` and return its number, or raise :class:`BudgetExceeded` and record nothing."""
+        self.check({release.cost: 1}, purpose=release.purpose)
+        if self._journal is not None:
+            _append_line(self._journal, release.to_json())
+        self._append(release)
+        return len(self._releases) - 1
+
+    def _append(self, release: Release) -> None:
+        self._releases.append(release)
+        self._counts[release.cost] += 1
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Everything released so far, in order."""
+        return tuple(self._releases)
+
+    def costs(self) -> Mapping[Cost, int]:
+        """How often each cost was charged."""
+        return dict(self._counts)
+
+    def epsilon(self) -> float:
+        """Epsilon spent so far, at this ledger's delta."""
+        return epsilon_spent(self._counts, self.delta)
+
+    def certificate(
+        self,
+        *,
+        groups: tuple[str, ...] = (),
+        groups_source: str = "given",
+        noise: str = "",
+        claim: Mapping[str, Any] | None = None,
+    ) -> Certificate:
+        """What can be said about everything recorded so far."""
+        spent = self.epsilon()
+        return Certificate(
+            epsilon=spent,
+            delta=self.delta,
+            budget_epsilon=self.budget_epsilon,
+            statement=_statement(spent, self.delta, claim),
+            accountant=_accountant(self._counts),
+            releases=_summary(self._releases),
+            noise=noise,
+            groups=groups,
+            groups_source=groups_source,
+            claim=claim,
+        )
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Complete lines of the journal; half a line at the end is a debit whose answer was never computed."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    complete = text[: text.rfind("\n") + 1]
+    if complete != text:
+        os.truncate(path, len(complete.encode()))
+    return complete.splitlines()
+
+
+def _append_line(path: Path, line: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _statement(epsilon: float, delta: float, claim: Mapping[str, Any] | None) -> str:
+    if math.isinf(epsilon):
+        reason = " The printed analysis does not establish a guarantee." if claim else ""
+        return "No privacy guarantee: epsilon is infinite." + reason
+    return (
+        f"Every output of training is ({epsilon:.4g}, {delta:.4g})-differentially private in the sensitive attribute."
+    )
+
+
+def _accountant(counts: Mapping[Cost, int]) -> str:
+    if any(isinstance(cost, UnboundedCost) for cost in counts):
+        return "none: an answer was given without noise"
+    if all(isinstance(cost, GaussianCost) and cost.sample_rate == 1 for cost in counts):
+        return "exact composition of Gaussian releases over all rows (mu-GDP)"
+    return "privacy-loss distribution under substitution of one attribute"
+
+
+def _summary(releases: list[Release]) -> tuple[dict[str, Any], ...]:
+    """One entry per purpose and cost, in order of first appearance."""
+    counts = Counter((release.purpose, release.mechanism, release.cost) for release in releases)
+    return tuple(
+        {
+            "purpose": purpose,
+            "mechanism": mechanism,
+            "count": count,
+            "noise_multiplier": getattr(cost, "noise_multiplier", None),
+            "epsilon": getattr(cost, "epsilon", None),
+            "sample_rate": getattr(cost, "sample_rate", 1.0),
+        }
+        for (purpose, mechanism, cost), count in counts.items()
+    )
+
+
+def _json_ready(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return "infinity"
+    if isinstance(value, Mapping):
+        return {key: _json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_ready(item) for item in value]
+    return value

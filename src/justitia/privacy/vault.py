@@ -1,0 +1,251 @@
+"""The only reader of the sensitive attribute during training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
+from justitia.privacy.ledger import Certificate, PrivacyLedger, Release
+from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
+from justitia.privacy.rows import FactoredRows, RowSource, TensorRows
+
+
+class SensitiveVault:
+    r"""Holds each person's group and answers questions about it with noise.
+
+    A appears only as a selector, so every answer has the form :math:`\sum_i c_i(A_i) + \text{noise}` and moves by at
+    most :math:`\max_i \max_{a,a'} \|c_i(a) - c_i(a')\|` when one person's attribute changes.
+
+    Parameters
+    ----------
+    labels : array-like, Series or DataFrame
+        Each person's attribute; several columns are crossed. None, NaN, ``missing_marker`` and any label that is not
+        in ``groups`` mean "not given", which is one more category with the same protection.
+    groups : sequence, mapping or None
+        The public list of group labels. If None it is read off the labels, and the certificate says that the list
+        itself is not protected.
+    ledger : PrivacyLedger
+        Debited before any answer is computed.
+    noise_source : NoiseSource, optional
+        The operating system's generator unless said otherwise.
+
+    Guarantee
+    ---------
+    * No label changes whether a call fails, what it costs, or the shape and scale of what it returns.
+    * The vault cannot be pickled or copied, and its text form shows public facts only.
+    """
+
+    __slots__ = ("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_source")
+
+    def __init__(
+        self,
+        labels: Any,
+        *,
+        groups: Any = None,
+        ledger: PrivacyLedger,
+        noise_source: NoiseSource | None = None,
+        missing_marker: Hashable = None,
+    ) -> None:
+        self._columns, columns = read_columns(labels)
+        self._groups_source = "given" if groups is not None else "inferred from the data, the list is not protected"
+        listed = (
+            public_groups(groups, names=self._columns) if groups is not None else infer_groups(columns, missing_marker)
+        )
+        self._groups = listed
+        self._names = group_names(listed, names=self._columns)
+        self._ledger = ledger
+        self._source = noise_source if noise_source is not None else SystemNoise()
+        self.__codes = torch.from_numpy(encode(columns, listed, missing_marker))
+
+    def __len__(self) -> int:
+        return len(self.__codes)
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Printable public names of the G groups, in the order of every answer."""
+        return self._names
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Public names of the sensitive columns, where the container has any."""
+        return tuple(name for name in self._columns if name is not None)
+
+    @property
+    def n_groups(self) -> int:
+        """G, the number of named groups."""
+        return len(self._groups)
+
+    @property
+    def noise_source(self) -> NoiseSource:
+        """Where this vault's noise comes from."""
+        return self._source
+
+    def group_sums(self, values: Tensor, *, bound: float, noise: Noise, purpose: str) -> Tensor:
+        r"""Noised sum of public rows over each group.
+
+        .. math:: S_a = \sum_{i : A_i = a} v_i + \xi_a,  \qquad \|v_i\| \le B
+
+        The blocks of all groups and of "not given" add up to a public total; the noisy answer is projected onto it,
+        which removes 1/(G+1) of the noise at no cost.
+
+        Parameters
+        ----------
+        values : Tensor (n, d)
+            Public rows; a longer row is scaled down to ``bound``.
+        bound : float
+            B.
+
+        Returns
+        -------
+        Tensor (G, d), float64
+
+        Guarantee
+        ---------
+        * Changing one person's group moves the exact answer by at most ``sqrt(2) * bound``.
+        * The ledger is debited first; if the budget does not allow it, nothing is computed.
+        * A row that is not finite counts as zero, so no person can change whether the call fails.
+        """
+        rows = _bounded(self._check_rows(values), _check_bound(bound))
+        sensitivity = math.sqrt(2) * bound
+        release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity))
+        exact = torch.zeros(self.n_groups + 1, rows.shape[1], dtype=torch.float64)
+        exact.index_add_(0, self.__codes, rows)
+        noisy = noise.add_noise(exact, sensitivity=sensitivity, source=self._source, release=release)
+        noisy = noisy + (rows.sum(0) - noisy.sum(0)) / len(noisy)
+        return noisy[: self.n_groups]
+
+    def weighted_sum(
+        self,
+        values: Tensor | RowSource,
+        weights: Tensor,
+        *,
+        bound: float,
+        noise: Noise,
+        purpose: str,
+        sample_rate: float = 1.0,
+    ) -> Tensor:
+        r"""Noised sum of public rows, each clipped and weighted by its person's group.
+
+        .. math:: \sum_i \omega_{i, A_i} \, v_i \min(1, B / \|v_i\|) + \xi
+
+        Parameters
+        ----------
+        values : Tensor (n, d) or RowSource
+            Public rows; a source is read a few rows at a time.
+        weights : Tensor (n, G + 1)
+            Public weights, the last column for "not given".
+        bound : float
+            B.
+        sample_rate : float
+            Each person takes part with this probability, drawn in here and independently of everything outside.
+            The answer is then a sum over the sample, not scaled up.
+
+        Returns
+        -------
+        Tensor (d,), float64
+
+        Guarantee
+        ---------
+        * With all rows, changing one person's group moves the exact answer by at most
+          ``bound * max_i (max_a w[i, a] - min_a w[i, a])``.
+        * With a sample, that person contributes at most half of ``2 * bound * max |w|`` before and after the change;
+          the accountant for sampled releases builds on this.
+        * The ledger is debited first; a row that is not finite counts as zero.
+        """
+        source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
+        if len(source) != len(self) or weights.shape != (len(self), self.n_groups + 1):
+            raise ValueError(
+                f"Expected {len(self)} rows and weights of shape {(len(self), self.n_groups + 1)}; "
+                f"got {len(source)} rows and weights of shape {tuple(weights.shape)}."
+            )
+        if not bool(torch.isfinite(weights).all()):
+            raise ValueError("Expected finite weights; some are NaN or infinite.")
+        sensitivity = _check_bound(bound) * _weight_range(weights, sampled=sample_rate < 1)
+        release = self._ledger.debit(Release(purpose, noise.cost(sample_rate=sample_rate), sensitivity))
+        index = None if sample_rate == 1 else self._poisson_sample(sample_rate, release)
+        exact = torch.zeros(source.width, dtype=torch.float64)
+        for chunk, rows in source.chunks(index):
+            selected = weights[chunk, self.__codes[chunk]]
+            exact += _clipped_sum(rows, selected, bound).double()
+        return noise.add_noise(exact, sensitivity=sensitivity, source=self._source, release=release)
+
+    def _poisson_sample(self, rate: float, release: int) -> Tensor:
+        draws = self._source.uniform(len(self), release=release, stream="sample")
+        return torch.from_numpy(np.flatnonzero(draws < rate))
+
+    def randomized_labels(self, mechanism: RandomizedResponse, *, purpose: str) -> Tensor:
+        """Everybody's randomised group code (0 .. G - 1, and G for "not given").
+
+        Guarantee
+        ---------
+        * The ledger is debited ``mechanism.epsilon`` before anything is drawn.
+        """
+        categories = self.n_groups + 1
+        release = self._ledger.debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
+        return mechanism.randomize(self.__codes, categories=categories, source=self._source, release=release)
+
+    def reveal(self, *, purpose: str) -> NDArray[np.int64]:
+        """Everybody's true group code, for methods that are not private: debits infinity, visibly."""
+        self._ledger.debit(Release(purpose, Unprotected().cost(), math.inf))
+        codes: NDArray[np.int64] = self.__codes.numpy().copy()
+        return codes
+
+    def certificate(self, *, claim: dict[str, Any] | None = None) -> Certificate:
+        """What the ledger can say about everything asked so far."""
+        return self._ledger.certificate(
+            groups=self._names, groups_source=self._groups_source, noise=self._source.description, claim=claim
+        )
+
+    def _check_rows(self, values: Tensor) -> Tensor:
+        rows = values.detach()
+        rows = rows[:, None] if rows.dim() == 1 else rows
+        if rows.dim() != 2 or len(rows) != len(self):
+            raise ValueError(f"Expected one public row per person ({len(self)}); got shape {tuple(values.shape)}.")
+        return rows.double()
+
+    def __repr__(self) -> str:
+        return f"SensitiveVault(n={len(self)}, groups={list(self._names)})"
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("A SensitiveVault cannot be pickled or copied: it holds people's sensitive attributes.")
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
+
+
+def _check_bound(bound: float) -> float:
+    if not (math.isfinite(bound) and bound >= 0):
+        raise ValueError(f"Expected a finite bound of at least 0 on the rows; got {bound!r}.")
+    return float(bound)
+
+
+def _bounded(rows: Tensor, bound: float) -> Tensor:
+    """Rows scaled down to norm ``bound``; rows that are not finite become zero."""
+    norms = rows.norm(dim=1, keepdim=True)
+    factor = torch.where(norms > bound, bound / norms, torch.ones_like(norms))
+    return torch.where(torch.isfinite(norms), rows * factor, torch.zeros_like(rows))
+
+
+def _weight_range(weights: Tensor, *, sampled: bool) -> float:
+    if sampled:
+        return 2 * float(weights.abs().max())
+    return float((weights.max(1).values - weights.min(1).values).max())
+
+
+def _clipped_sum(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
+    """Sum of the rows, each clipped to ``bound`` and times its weight (the paper's clipped gradient, Equation 9)."""
+    norms = rows.norms()
+    finite = torch.isfinite(norms)
+    if not bool(finite.all()):  # rows are public, so this branch is too
+        rows, norms = rows.zeroed(~finite), torch.where(finite, norms, torch.zeros_like(norms))
+    factor = torch.where(norms > bound, bound / norms, torch.ones_like(norms))
+    return rows.weighted_sum((selected * factor).to(norms.dtype))
+
+
+__all__: Sequence[str] = ["SensitiveVault"]

@@ -1,0 +1,131 @@
+"""Factored rows: norms and sums from the factors equal those of the rows written out."""
+
+import pytest
+import torch
+
+from justitia.privacy.rows import (
+    Block,
+    DenseBlock,
+    FactoredRows,
+    OuterBlock,
+    ScatterBlock,
+    TensorRows,
+)
+
+
+def written_out(block: Block) -> torch.Tensor:
+    """Row i is the weighted sum with the i-th unit vector."""
+    return torch.stack([block.weighted_sum(unit) for unit in torch.eye(len(block))])
+
+
+def outer(positions: int | None, *, bias: bool, n_out: int = 2, n_in: int = 3) -> OuterBlock:
+    generator = torch.Generator().manual_seed(0)
+    shape = (4,) if positions is None else (4, positions)
+    left = torch.randn(*shape, n_out, generator=generator)
+    return OuterBlock(left, torch.randn(*shape, n_in, generator=generator), bias)
+
+
+def test_dense_block_two_rows_gives_written_numbers() -> None:
+    block = DenseBlock(torch.tensor([[3.0, 4.0], [1.0, 0.0]]))
+    assert block.width == 2
+    assert block.squared_norms().tolist() == [25.0, 1.0]
+    assert block.weighted_sum(torch.tensor([1.0, -2.0])).tolist() == [1.0, 4.0]
+
+
+def test_outer_block_without_positions_gives_written_numbers() -> None:
+    block = OuterBlock(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 5.0, 7.0]]), bias=True)
+    assert block.width == 8
+    assert block.weighted_sum(torch.tensor([2.0])).tolist() == [6.0, 10.0, 14.0, 12.0, 20.0, 28.0, 2.0, 4.0]
+    assert block.squared_norms().tolist() == [5.0 * (83.0 + 1.0)]
+
+
+def test_outer_block_with_positions_gives_written_numbers() -> None:
+    block = OuterBlock(torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[3.0, 0.0], [1.0, 1.0]]]), bias=True)
+    assert block.weighted_sum(torch.tensor([1.0])).tolist() == [5.0, 2.0, 3.0]
+    assert block.squared_norms().tolist() == [38.0]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("positions", "n_out", "n_in"), [(None, 2, 3), (1, 4, 5), (2, 6, 7), (9, 2, 3)], ids=str)
+def test_outer_block_norms_any_shape_equal_written_out(
+    positions: int | None, n_out: int, n_in: int, bias: bool
+) -> None:
+    block = outer(positions, bias=bias, n_out=n_out, n_in=n_in)
+    rows = written_out(block)
+    assert rows.shape == (4, block.width) == (4, n_out * (n_in + bias))
+    torch.testing.assert_close(block.squared_norms(), rows.square().sum(1))
+
+
+def test_outer_block_gram_and_materialised_norms_agree() -> None:
+    block = outer(3, bias=True)
+    torch.testing.assert_close(block._gram_norms(), block._materialised_norms())
+
+
+def test_outer_block_gram_norms_cancelling_positions_are_not_hidden() -> None:
+    # 4096 * 4096 and its square do not fit into single precision next to the 1 that remains.
+    left = torch.tensor([[[4096.0], [-4096.0], [1.0]]])
+    block = OuterBlock(left, torch.tensor([[[4096.0], [4096.0], [1.0]]]), bias=False)
+    assert block._gram_norms().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("rows", [2, 100])
+def test_scatter_block_repeated_entry_adds_up(rows: int) -> None:
+    index = torch.tensor([[1, 0, 1]])
+    block = ScatterBlock(index, torch.tensor([[[1.0, 2.0], [5.0, 0.0], [3.0, 1.0]]]), rows)
+    assert block.width == 2 * rows
+    assert block.squared_norms().tolist() == [25.0 + 16.0 + 9.0]
+    assert block.weighted_sum(torch.tensor([2.0]))[:4].tolist() == [10.0, 0.0, 8.0, 6.0]
+
+
+def test_factored_rows_scaled_twice_multiplies_factors() -> None:
+    rows = FactoredRows((DenseBlock(torch.tensor([[3.0], [1.0]])), DenseBlock(torch.tensor([[4.0], [0.0]]))))
+    rows = rows.scaled(torch.tensor([2.0, -1.0])).scaled(torch.tensor([1.0, 3.0]))
+    assert (len(rows), rows.width) == (2, 2)
+    assert rows.norms().tolist() == [10.0, 3.0]
+    assert rows.weighted_sum(torch.tensor([1.0, 1.0])).tolist() == [3.0, 8.0]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", ["dense", "outer", "positions", "scatter"])
+def test_factored_rows_non_finite_row_shows_in_norm_and_zeroes_exactly(kind: str, bad: float) -> None:
+    poison = torch.tensor([1.0, bad])
+    block: Block = {
+        "dense": DenseBlock(torch.ones(2, 3) * poison[:, None]),
+        "outer": OuterBlock(torch.zeros(2, 2), torch.ones(2, 3) * poison[:, None], bias=True),
+        "positions": OuterBlock(torch.ones(2, 4, 2), torch.ones(2, 4, 3) * poison[:, None, None], bias=True),
+        "scatter": ScatterBlock(torch.tensor([[0, 1], [1, 1]]), torch.ones(2, 2, 3) * poison[:, None, None], 2),
+    }[kind]
+    rows = FactoredRows((block,), scale=torch.tensor([1.0, bad]))
+    mask = ~rows.norms().isfinite()
+    assert mask.tolist() == [False, True]
+    clean = rows.zeroed(mask)
+    assert clean.norms()[1] == 0
+    assert torch.equal(clean.weighted_sum(torch.ones(2)), block.zeroed(mask).weighted_sum(torch.tensor([1.0, 0.0])))
+    assert clean.weighted_sum(torch.ones(2)).isfinite().all()
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 20])
+def test_tensor_rows_any_chunk_size_same_rows(chunk_rows: int) -> None:
+    values = torch.arange(60.0).view(20, 3)
+    source = TensorRows(values, chunk_rows)
+    assert (len(source), source.width) == (20, 3)
+    index = torch.cat([part for part, _ in source.chunks()])
+    total = sum(rows.weighted_sum(torch.ones(len(rows))) for _, rows in source.chunks())
+    assert index.tolist() == list(range(20))
+    assert torch.equal(torch.as_tensor(total), values.sum(0))
+    assert max(len(rows) for _, rows in source.chunks()) <= chunk_rows
+
+
+def test_tensor_rows_with_index_yields_those_rows() -> None:
+    ((index, rows),) = TensorRows(torch.tensor([[1.0], [2.0], [4.0]])).chunks(torch.tensor([2, 0]))
+    assert index.tolist() == [2, 0]
+    assert rows.norms().tolist() == [4.0, 1.0]
+
+
+def test_tensor_rows_empty_index_yields_nothing() -> None:
+    assert list(TensorRows(torch.ones(3, 1)).chunks(torch.empty(0, dtype=torch.long))) == []
+
+
+def test_tensor_rows_chunk_of_no_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="chunk_rows must be at least 1, got 0"):
+        list(TensorRows(torch.ones(3, 1), 0).chunks())

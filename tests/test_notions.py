@@ -1,0 +1,133 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from justitia.notions import (
+    NOTIONS,
+    AccuracyParity,
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    FairnessNotion,
+    PredictiveEquality,
+    decision,
+    get_notion,
+)
+
+Y = torch.tensor([0.0, 1.0, 1.0, 0.0])
+SCORES = torch.tensor([-1.0, 2.0, -3.0, 4.0])
+SIGMOIDS = [1 / (1 + math.e), 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(3)), 1 / (1 + math.exp(-4))]
+
+
+def test_decision_at_the_threshold_is_negative() -> None:
+    assert decision(torch.tensor([-0.1, 0.0, 0.1])).tolist() == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("notion", "expected"),
+    [
+        (DemographicParity(), [[1], [1], [1], [1]]),
+        (AccuracyParity(), [[1], [1], [1], [1]]),
+        (EqualizedOdds(), [[1, 0], [0, 1], [0, 1], [1, 0]]),
+        (EqualOpportunity(), [[0], [1], [1], [0]]),
+        (PredictiveEquality(), [[1], [0], [0], [1]]),
+    ],
+)
+def test_events_small_labels_equal_the_definition(notion: FairnessNotion, expected: list[list[int]]) -> None:
+    assert notion.events(Y).tolist() == expected
+
+
+@pytest.mark.parametrize("notion", [DemographicParity(), EqualizedOdds(), EqualOpportunity(), PredictiveEquality()])
+def test_h_of_rate_notions_is_the_sigmoid_and_h_exact_the_decision(notion: FairnessNotion) -> None:
+    assert notion.h(SCORES, Y).tolist() == pytest.approx(SIGMOIDS)
+    assert notion.h_exact(SCORES, Y).tolist() == [0, 1, 0, 1]
+
+
+def test_accuracy_parity_loss_is_the_binary_cross_entropy() -> None:
+    expected = [math.log1p(math.exp(s)) for s in (-1, -2, 3, 4)]
+    assert AccuracyParity().h(SCORES, Y).tolist() == pytest.approx(expected)
+
+
+def test_accuracy_parity_error_is_the_expected_error() -> None:
+    expected = [abs(y - p) for y, p in zip([0, 1, 1, 0], SIGMOIDS, strict=True)]
+    assert AccuracyParity(surrogate="error").h(SCORES, Y).tolist() == pytest.approx(expected)
+
+
+def test_accuracy_parity_exact_is_the_wrong_decision() -> None:
+    assert AccuracyParity().h_exact(SCORES, Y).tolist() == [0, 0, 1, 1]
+
+
+def test_accuracy_parity_unknown_surrogate_suggests_a_name() -> None:
+    with pytest.raises(ValueError, match="no surrogate 'losses'; did you mean 'loss'"):
+        AccuracyParity(surrogate="losses")  # type: ignore[arg-type]
+
+
+def test_accuracy_parity_integer_labels_are_accepted() -> None:
+    assert torch.equal(AccuracyParity().h_exact(SCORES, Y.long()), AccuracyParity().h_exact(SCORES, Y))
+    assert torch.equal(AccuracyParity().h(SCORES, Y.long()), AccuracyParity().h(SCORES, Y))
+
+
+def test_equalized_odds_events_are_the_two_one_sided_notions_side_by_side() -> None:
+    both = torch.cat([PredictiveEquality().events(Y), EqualOpportunity().events(Y)], dim=1)
+    assert torch.equal(EqualizedOdds().events(Y), both)
+
+
+@pytest.mark.parametrize("name", NOTIONS)
+def test_h_of_confident_scores_approaches_h_exact(name: str) -> None:
+    notion = AccuracyParity(surrogate="error") if name == "accuracy_parity" else get_notion(name)
+    assert torch.allclose(notion.h(1000 * SCORES, Y), notion.h_exact(SCORES, Y))
+
+
+@pytest.mark.parametrize("name", NOTIONS)
+def test_notions_table_name_equals_the_class_name_attribute(name: str) -> None:
+    assert get_notion(name).name == name
+
+
+@pytest.mark.parametrize("name", NOTIONS)
+def test_notion_attribute_cannot_be_changed(name: str) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        get_notion(name).name = "other"
+
+
+def test_notion_equal_settings_are_equal_and_hash_alike() -> None:
+    assert AccuracyParity() == AccuracyParity("loss") != AccuracyParity("error")
+    assert hash(DemographicParity()) == hash(DemographicParity())
+
+
+def test_get_notion_instance_is_returned_unchanged() -> None:
+    notion = AccuracyParity("error")
+    assert get_notion(notion) is notion
+
+
+def test_get_notion_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(ValueError, match="no notion 'equal_odds'; did you mean 'equalized_odds'"):
+        get_notion("equal_odds")
+
+
+@pytest.mark.parametrize("value", [DemographicParity, None, 3])
+def test_get_notion_of_another_type_is_a_type_error(value: object) -> None:
+    with pytest.raises(TypeError, match="expected notion to be one of 'demographic_parity'"):
+        get_notion(value)  # type: ignore[arg-type]
+
+
+def test_get_notion_own_notion_that_breaks_the_contract_is_refused() -> None:
+    class Unnamed(FairnessNotion):
+        def events(self, y: Tensor) -> Tensor:
+            return y[:, None]
+
+        def h(self, scores: Tensor, y: Tensor) -> Tensor:
+            return scores
+
+        def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+            return decision(scores)
+
+    with pytest.raises(ValueError, match="the notion Unnamed cannot be used: name has to be a non-empty string"):
+        get_notion(Unnamed())
+
+
+def test_fairness_notion_without_methods_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        FairnessNotion()  # type: ignore[abstract]
