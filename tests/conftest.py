@@ -1,0 +1,45 @@
+"""A small table of people and a classifier that trains on it in a blink."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from justitia import GradientsPlan, LagrangianDualClassifier
+
+
+@dataclass(frozen=True)
+class People:
+    """Public features and labels, and a sensitive attribute that leans towards the label."""
+
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
+    a: NDArray[np.str_]
+
+
+@pytest.fixture(scope="session")
+def people() -> People:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(120, 3))
+    y = (X[:, 0] + 0.5 * rng.normal(size=120) > 0).astype(np.int64)
+    a = np.where(X[:, 1] + 0.5 * X[:, 0] > 0, "f", "m")
+    return People(X, y, a)
+
+
+@pytest.fixture(scope="session")
+def plan() -> GradientsPlan:
+    return GradientsPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64, warmup_learning_rate=0.02)
+
+
+@pytest.fixture
+def make(plan: GradientsPlan) -> Callable[..., LagrangianDualClassifier]:
+    """A classifier with reproducible noise, small enough for 120 people, unless told otherwise."""
+
+    def build(**changes: Any) -> LagrangianDualClassifier:
+        usual = {"epsilon": 8.0, "groups": ["f", "m"], "plan": plan, "random_state": 0, "noise_seed": 0}
+        return LagrangianDualClassifier(**usual | changes)
+
+    return build

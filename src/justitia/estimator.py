@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,25 +17,26 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from justitia._validate import check_choice, check_fraction, check_nonnegative, check_same_length
+from justitia import persistence
+from justitia._validate import check_same_length
 from justitia.dual.checkpoint import Checkpoint
 from justitia.dual.engines import Engine, make_engine
-from justitia.dual.gradients import as_scores, check_module
 from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import Trained, train
-from justitia.dual.plan import DEFAULT_PLANS, TrainingPlan
+from justitia.dual.plan import TrainingPlan
 from justitia.encoding import TabularEncoder
-from justitia.network import make_module
-from justitia.notions import FairnessNotion, get_notion
+from justitia.network import evaluate, make_module, rehearse
+from justitia.notions import FairnessNotion
+from justitia.opening import check_parameters, open_checkpoint, open_ledger, warn_large_delta
 from justitia.privacy.accounting import Cost, UnboundedCost
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import SeededNoise, SystemNoise
 from justitia.privacy.vault import SensitiveVault
+from justitia.tables import history_table, read_numbers, read_target, read_weight
 
 
 class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
@@ -66,8 +67,9 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
-        "auto" standardises numbers, fills missing ones and one-hot encodes categories (fitted on X of ``fit``);
-        None takes finite numbers as they are.
+        "auto" standardises numbers, fills missing ones and one-hot encodes categories (fitted on the rows of X in
+        ``fit``, each counted once; see :class:`~justitia.encoding.TabularEncoder`); None takes finite numbers as they
+        are, for a pipeline of your own.
     missing_marker : hashable, optional
         A label that means "not given", besides None and NaN.
     noise_seed : int, optional
@@ -149,12 +151,13 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
         ledger: PrivacyLedger | None = None,
         checkpoint: Path | str | None = None,
     ) -> Self:
-        """Train.
+        """Train; a fit that fails leaves the estimator as it was.
 
         Parameters
         ----------
         X : array-like or DataFrame (n, p)
-            Public features, without the sensitive attribute.
+            Public features, without the sensitive attribute: a column of its name is refused. Only names are compared,
+            so a table that lost its names on the way (in a pipeline, say) is yours to check.
         y : array-like (n,)
             Any two class labels; public.
         sensitive_features : array-like, Series or DataFrame
@@ -174,64 +177,51 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
         BudgetExceeded
             If the ledger cannot pay for the plan, before anything is asked.
         """
-        notion, plan = self._check_parameters()
-        features = self._features(X, reset=True)
-        self.classes_, target = _read_target(y)
-        check_same_length(X=features, y=target)
-        problem = Problem(features, target, _read_weight(sample_weight, features), notion)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
-        check_module(module, features)
-        plan = plan.calibrate(float(self.epsilon), float(self.delta), n=len(target))
-        saved = None if checkpoint is None else self._open_checkpoint(checkpoint, problem, plan, module, ledger)
-        ledger = self._ledger(plan, ledger, saved)
-        vault = self._vault(sensitive_features, ledger, n=len(target))
-        before = Counter(ledger.costs())
-        if saved is None:
-            ledger.check(plan.costs())
-        if self.delta >= 1 / len(target):
-            warnings.warn(
-                f"delta={self.delta:g} is not below 1/n = {1 / len(target):.2g}: such a guarantee allows one person's "
-                "attribute to be published; choose a smaller delta.",
-                stacklevel=2,
-            )
-        engine = make_engine(plan, problem, vault, tolerance=float(self.tolerance))
-        trained = self._train(module, problem, plan, engine, seed, saved)
-        spent = ledger.costs() if saved is not None else Counter(ledger.costs()) - before
-        if _finite_part(spent) != _finite_part(plan.costs()):
-            raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
-        return self._finish(module, plan, ledger, vault, notion, trained)
-
-    def _check_parameters(self) -> tuple[FairnessNotion, TrainingPlan]:
-        """Everything about the constructor's arguments that can be wrong without looking at data."""
-        notion = get_notion(self.notion)
-        engine = check_choice("engine", self.engine, DEFAULT_PLANS)
-        default = DEFAULT_PLANS[engine]
-        plan = default if self.plan is None else self.plan
-        if not isinstance(plan, type(default)):
-            raise TypeError(
-                f"Expected a {type(default).__name__} for engine {engine!r}; got {type(plan).__name__}: "
-                "pass a plan of that kind, or none."
-            )
-        if check_nonnegative("epsilon", self.epsilon, allow_inf=True) == 0:
-            raise ValueError("epsilon=0 allows no question about groups at all; use a positive epsilon.")
-        check_fraction("delta", self.delta)
-        if self.delta == 0 and not math.isinf(self.epsilon):
-            raise ValueError("delta=0 rules out Gaussian noise; use a small positive delta such as 1e-5.")
-        check_nonnegative("tolerance", self.tolerance)
-        if self.preprocess is not None:
-            check_choice("preprocess", self.preprocess, ("auto",))
-        return notion, plan
+        with _unchanged_on_error(self):
+            notion, plan = check_parameters(self)
+            features = self._features(X, reset=True)
+            self.classes_, target = read_target(y)
+            check_same_length(X=features, y=target)
+            problem = Problem(features, target, read_weight(sample_weight, target), notion)
+            seed = _public_seed(self.random_state)
+            module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
+            rehearse(module, problem.X, problem.y, plan)
+            plan = plan.calibrate(float(self.epsilon), float(self.delta), n=len(target))
+            ledger = open_ledger(self, plan, ledger, checkpoint)
+            vault = self._vault(sensitive_features, ledger, n=len(target))
+            before: Counter[Cost] = Counter()
+            saved = None
+            if checkpoint is None:
+                before.update(ledger.costs())
+                ledger.check(plan.costs())
+            else:
+                saved = open_checkpoint(self, checkpoint, problem, plan, module, vault.group_names, ledger)
+            warn_large_delta(self, len(target))
+            generator = torch.Generator().manual_seed(seed)
+            engine = make_engine(plan, problem, vault, tolerance=float(self.tolerance), generator=generator)
+            trained = self._train(module, problem, plan, engine, seed, saved)
+            if _finite_part(Counter(ledger.costs()) - before) != _finite_part(plan.costs()):
+                raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
+            self._keep(module, plan, ledger, vault, notion, trained)
+        # Last, so that a warning turned into an error does not throw away a model that was paid for.
+        for sentence in engine.remarks():
+            warnings.warn(sentence, stacklevel=2)
+        return self
 
     def _features(self, X: Any, *, reset: bool) -> Tensor:
         """Public features as a float tensor, through the default preprocessing unless it is off."""
         if self.preprocess is None:
-            array = validate_data(self, X, dtype=np.float32, allow_nd=True, reset=reset)
-            return torch.tensor(array)
-        validate_data(self, X, skip_check_array=True, reset=reset)
+            if reset:
+                self.__dict__.pop("encoder_", None)  # of an earlier fit
+            return torch.from_numpy(read_numbers(self, X, reset=reset))
+        if getattr(X, "ndim", 2) == 2:  # otherwise the encoder says what is wrong
+            validate_data(self, X, skip_check_array=True, reset=reset)
         if reset:
             self.encoder_ = TabularEncoder().fit(X)
-        return torch.from_numpy(self.encoder_.transform(X))
+        features = torch.from_numpy(self.encoder_.transform(X))
+        if not len(features):
+            raise ValueError("expected X to have rows, got 0 sample(s) while a minimum of 1 is required.")
+        return features
 
     def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
         """A ends here."""
@@ -239,44 +229,17 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
             sensitive_features,
             groups=self.groups,
             ledger=ledger,
-            noise_source=SystemNoise() if self.noise_seed is None else SeededNoise(self.noise_seed),
+            noise_source=SystemNoise() if self.noise_seed is None else SeededNoise(int(self.noise_seed)),
             missing_marker=self.missing_marker,
         )
         check_same_length(X=range(n), sensitive_features=range(len(vault)))
         shared = set(vault.column_names) & set(getattr(self, "feature_names_in_", ()))
         if shared:
             raise ValueError(
-                f"The column {sorted(shared)[0]!r} is both a feature and a sensitive attribute; drop it from X, "
+                f"the column {min(shared)!r} is both a feature and a sensitive attribute; drop it from X, "
                 "so that it is not an input at prediction time."
             )
         return vault
-
-    def _ledger(self, plan: TrainingPlan, ledger: PrivacyLedger | None, saved: Checkpoint | None) -> PrivacyLedger:
-        if ledger is not None:
-            return ledger
-        unbounded = any(isinstance(cost, UnboundedCost) for cost in plan.costs())
-        budget = math.inf if unbounded else float(self.epsilon)
-        if saved is not None:
-            return saved.open_ledger(epsilon=budget, delta=float(self.delta))
-        return PrivacyLedger(epsilon=budget, delta=float(self.delta))
-
-    def _open_checkpoint(
-        self,
-        folder: Path | str,
-        problem: Problem,
-        plan: TrainingPlan,
-        module: nn.Module,
-        ledger: PrivacyLedger | None,
-    ) -> Checkpoint:
-        if ledger is not None:
-            raise ValueError("A checkpoint keeps its own ledger; pass either checkpoint or ledger, not both.")
-        digest = hashlib.sha256()
-        for tensor in (problem.X, problem.y, problem.weight):
-            digest.update(tensor.numpy().tobytes())
-        shapes = [tuple(p.shape) for p in module.parameters()]
-        public = (plan, problem.notion, self.tolerance, self.groups, self.epsilon, self.delta, shapes)
-        digest.update(repr(public).encode())
-        return Checkpoint(folder, fingerprint=digest.hexdigest())
 
     def _train(
         self,
@@ -288,19 +251,15 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
         saved: Checkpoint | None,
     ) -> Trained:
         total = sum(one.steps for one in plan.schedule(len(problem)))
-        hidden = not (sys.stderr.isatty() if self.progress is None else self.progress)
-        generator = torch.Generator().manual_seed(seed)
+        shown = sys.stderr is not None and sys.stderr.isatty() if self.progress is None else self.progress
         with (
             torch.random.fork_rng(devices=[]),
-            tqdm(total=total, disable=hidden, unit="step", desc="fit") as bar,
+            tqdm(total=total, disable=not shown, unit="step", desc="fit") as bar,
         ):
             torch.manual_seed(seed)
-            trained = train(module, problem, plan, engine, generator=generator, checkpoint=saved, progress=bar.update)
-        for sentence in engine.remarks():
-            warnings.warn(sentence, stacklevel=3)
-        return trained
+            return train(module, problem, plan, engine, checkpoint=saved, progress=bar.update)
 
-    def _finish(
+    def _keep(
         self,
         module: nn.Module,
         plan: TrainingPlan,
@@ -308,25 +267,19 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
         vault: SensitiveVault,
         notion: FairnessNotion,
         trained: Trained,
-    ) -> Self:
+    ) -> None:
         groups, events = list(vault.group_names), list(notion.event_names)
         self.module_ = module
         self.plan_ = plan
         self.ledger_ = ledger
         self.certificate_ = vault.certificate(claim=getattr(plan, "claim", None))
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
-        self.history_ = _history_table(trained.history, groups, events)
-        return self
+        self.history_ = history_table(trained.history, groups, events)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of the second class: its log-odds; positive means that ``predict`` says the second class."""
         check_is_fitted(self, "module_")
-        features = self._features(X, reset=False)
-        self.module_.eval()
-        with torch.no_grad():
-            parts = [as_scores(self.module_(part), len(part)) for part in features.split(65536)]
-        scores: NDArray[np.float64] = torch.cat(parts).double().numpy()
-        return scores
+        return evaluate(self.module_, self._features(X, reset=False))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): probability of each class, in the order of ``classes_``."""
@@ -339,54 +292,54 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
         labels: NDArray[Any] = self.classes_[(scores > 0).astype(int)]
         return labels
 
+    def save(self, folder: Path | str) -> Path:
+        """Write the fitted model to ``folder`` as safetensors and JSON; see :func:`justitia.persistence.save`."""
+        check_is_fitted(self, "module_")
+        return persistence.save(self, folder)
+
+    @classmethod
+    def load(cls, folder: Path | str, module: nn.Module | None = None) -> Self:
+        """Read a model that :meth:`save` wrote, without running code from the folder.
+
+        Parameters
+        ----------
+        module : torch.nn.Module, optional
+            Needed if the model was fitted with a module of your own: one of the same shape; it is copied.
+        """
+        return persistence.load(folder, module=module, kind=cls)
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.input_tags.allow_nan = self.preprocess is not None
         tags.input_tags.string = tags.input_tags.categorical = self.preprocess is not None
+        # random_state does not seed the noise, so two fits with the same random_state may differ
+        tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
         return tags
 
 
-def _read_target(y: Any) -> tuple[NDArray[Any], Tensor]:
-    """The two class labels and a 0/1 tensor."""
-    labels = column_or_1d(y, warn=True)
-    check_classification_targets(labels)
-    classes, codes = np.unique(labels, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"Expected two classes in y; got only one class, {classes[0]!r}: there is nothing to learn.")
-    if len(classes) > 2:
+@contextmanager
+def _unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
+    """Whatever is raised inside, the estimator's attributes are afterwards what they were."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__ = before
+        raise
+
+
+def _public_seed(random_state: Any) -> int:
+    """One seed for everything public; None draws a fresh one and leaves numpy's global generator alone."""
+    try:
+        source = np.random.RandomState() if random_state is None else check_random_state(random_state)
+    except (TypeError, ValueError):
         raise ValueError(
-            f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
-            f"expected two classes in y, got {len(classes)}; merge some, or train one model per class."
-        )
-    return classes, torch.from_numpy(codes.astype(np.float32))
-
-
-def _read_weight(sample_weight: Any, features: Tensor) -> Tensor:
-    """Public weights scaled to mean 1."""
-    weight = _check_sample_weight(sample_weight, features.numpy(), dtype=np.float64, ensure_non_negative=True)
-    if not weight.sum() > 0:
-        raise ValueError("Expected some positive sample_weight; got zeros only.")
-    return torch.from_numpy((weight / weight.mean()).astype(np.float32))
+            f"expected random_state to be a non-negative int, a numpy RandomState or None, got {random_state!r}."
+        ) from None
+    return int(source.randint(2**31 - 1))
 
 
 def _finite_part(costs: Mapping[Cost, int]) -> dict[Cost, int]:
     """Costs with their counts; an infinite one counts once, however often it was charged."""
     return {cost: 1 if isinstance(cost, UnboundedCost) else count for cost, count in costs.items()}
-
-
-def _history_table(history: list[dict[str, Any]], groups: list[str], events: list[str]) -> pd.DataFrame:
-    """One row per round; gaps and multipliers get one column per group (and event, if there are several)."""
-    cells = [(a, k) for a in range(len(groups)) for k in range(len(events))]
-    names = [groups[a] if len(events) == 1 else f"{events[k]}, {groups[a]}" for a, k in cells]
-    rows = []
-    for record in history:
-        row = {name: record[name] for name in ("round", "loss", "accuracy")}
-        for kind in ("noisy_gap", "multiplier"):
-            values = record[kind]
-            row |= {
-                f"{kind}[{name}]": math.nan if values is None else values[a][k]
-                for name, (a, k) in zip(names, cells, strict=True)
-            }
-        rows.append(row)
-    return pd.DataFrame(rows)

@@ -6,24 +6,32 @@ the sensitive attribute, and everything computed from it without noise, is long 
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import shutil
-import tempfile
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import pandas as pd
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from justitia.dual.plan import DEFAULT_PLANS, TrainingPlan
 from justitia.encoding import TabularEncoder
-from justitia.network import multilayer
+from justitia.network import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
+from justitia.privacy.mechanisms import Gaussian, Unprotected
 
 if TYPE_CHECKING:
     from justitia.estimator import LagrangianDualClassifier
+
+    Model = TypeVar("Model", bound=LagrangianDualClassifier)
 
 FORMAT = 1
 
@@ -35,13 +43,15 @@ def save(model: LagrangianDualClassifier, folder: Path | str) -> Path:
     ------
     FileExistsError
         If ``folder`` exists and is not a saved model.
+    TypeError
+        If a class label or an optimizer option is neither text nor a number.
     """
     target = Path(folder)
     if target.exists() and not (target / "model.json").exists():
         raise FileExistsError(f"{str(target)!r} exists and is not a saved model; choose another folder.")
-    facts = json.dumps(_facts(model), indent=2, allow_nan=False)
+    facts = json.dumps(_facts(model), indent=2, allow_nan=False, default=_refuse)
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    fresh = _sibling(target)
     try:
         state = {name: tensor.contiguous().clone() for name, tensor in model.module_.state_dict().items()}
         save_file(state, fresh / "weights.safetensors")
@@ -52,10 +62,17 @@ def save(model: LagrangianDualClassifier, folder: Path | str) -> Path:
     return target
 
 
+def _sibling(target: Path) -> Path:
+    """A new folder on the same disk, so that moving it into place is one step."""
+    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    folder.mkdir()
+    return folder
+
+
 def _swap(fresh: Path, target: Path) -> None:
     """Put the complete folder in place of an earlier one."""
     if target.exists():
-        retired = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        retired = _sibling(target)
         target.replace(retired / "old")
         fresh.replace(target)
         shutil.rmtree(retired, ignore_errors=True)
@@ -65,70 +82,82 @@ def _swap(fresh: Path, target: Path) -> None:
 
 def _facts(model: LagrangianDualClassifier) -> dict[str, Any]:
     encoder = getattr(model, "encoder_", None)
+    names = getattr(model, "feature_names_in_", None)
+    history = model.history_
     return {
         "format": FORMAT,
-        "classes": [_plain(label) for label in model.classes_],
+        "classes": {"dtype": model.classes_.dtype.str, "labels": [_plain(label) for label in model.classes_]},
         "n_features": int(model.n_features_in_),
-        "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
-        "widths": _widths(model.module_),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "widths": widths_of(model.module_),
         "encoder": None if encoder is None else encoder.to_state(),
-        "parameters": {
-            "notion": model.notion if isinstance(model.notion, str) else model.notion.name,
-            "epsilon": _number(model.epsilon),
-            "delta": model.delta,
-            "tolerance": model.tolerance,
-            "engine": model.engine,
-            "preprocess": model.preprocess,
-        },
-        "plan": {"engine": model.engine, "settings": _plain_tree(model.plan_.to_dict())},
+        "parameters": _parameters(model),
+        "plan": _plan_facts(model.plan_),
         "certificate": model.certificate_.to_dict(),
         "dual": {
             "groups": list(model.dual_.index),
             "events": list(model.dual_),
             "values": model.dual_.to_numpy().tolist(),
         },
-        "history": json.loads(model.history_.to_json(orient="split", double_precision=15)),
+        "history": {name: [_written(value) for value in history[name].tolist()] for name in history},
     }
 
 
-def _widths(module: nn.Module) -> list[int] | None:
-    """Layer sizes if the network is the default kind, which can be rebuilt from them; None for a user's module."""
-    if type(module) is not nn.Sequential:
-        return None
-    linear = [layer for layer in module if isinstance(layer, nn.Linear)]
-    sizes = [linear[0].in_features, *(layer.out_features for layer in linear)] if linear else [1]
-    rebuilt = multilayer(sizes[0], sizes[1:-1])
-    return sizes if str(rebuilt) == str(module) else None
+def _plan_facts(plan: TrainingPlan) -> dict[str, Any]:
+    engine = next(name for name, default in DEFAULT_PLANS.items() if isinstance(plan, type(default)))
+    settings = {field.name: _written(getattr(plan, field.name)) for field in fields(plan)}
+    return {"engine": engine, "settings": settings}
 
 
-def load(folder: Path | str, *, module: nn.Module | None = None) -> LagrangianDualClassifier:
+def _parameters(model: LagrangianDualClassifier) -> dict[str, Any]:
+    """Constructor arguments that can be written down; others (a module, a generator) start from their default."""
+    chosen = model.get_params(deep=False)
+    notion, groups = chosen["notion"], chosen["groups"]
+    kept = {name: chosen[name] for name in ("engine", "preprocess", "progress")}
+    kept |= {name: float(chosen[name]) for name in ("epsilon", "delta", "tolerance")}
+    kept["notion"] = notion if isinstance(notion, str) else notion.name
+    kept["noise_seed"] = None if chosen["noise_seed"] is None else int(chosen["noise_seed"])
+    kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
+    kept["missing_marker"] = chosen["missing_marker"]
+    kept["groups"] = groups if groups is None or isinstance(groups, Mapping) else list(groups)
+    return {name: _written(value) for name, value in kept.items()}
+
+
+def load(folder: Path | str, *, module: nn.Module | None, kind: type[Model]) -> Model:
     """Read a model that :func:`save` wrote.
 
     Parameters
     ----------
     module : torch.nn.Module, optional
-        Needed if the model was fitted with a module of your own: one of the same shape, whose weights are replaced.
-    """
-    from justitia.estimator import LagrangianDualClassifier  # noqa: PLC0415 - the estimator saves through this module
+        Needed if the model was fitted with a module of your own: one of the same shape; it is copied.
+    kind : type
+        The class of the model.
 
+    Raises
+    ------
+    FileNotFoundError
+        If ``folder`` is not a saved model.
+    ValueError
+        If it was saved in another format, its files are damaged, or the module does not fit.
+    """
     source = Path(folder)
     facts = _read_facts(source)
-    parameters = facts["parameters"] | {"epsilon": _number_back(facts["parameters"]["epsilon"])}
-    model = LagrangianDualClassifier(**parameters, groups=facts["dual"]["groups"], module=module)
-    model.classes_ = np.array(facts["classes"])
+    parameters = {name: _read(value) for name, value in facts["parameters"].items()}
+    model = kind(**parameters, module=module)
+    model.classes_ = np.array(facts["classes"]["labels"], dtype=np.dtype(facts["classes"]["dtype"]))
     model.n_features_in_ = facts["n_features"]
-    if facts["feature_names"]:
+    if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
     if facts["encoder"] is not None:
         model.encoder_ = TabularEncoder.from_state(facts["encoder"])
     model.module_ = _load_module(source, facts["widths"], module)
+    model.plan_ = _load_plan(**facts["plan"])
     model.certificate_ = Certificate.from_dict(facts["certificate"])
     dual = facts["dual"]
-    index = pd.Index(dual["groups"], name="group")
-    model.dual_ = pd.DataFrame(np.array(dual["values"], ndmin=2), index=index, columns=dual["events"])
-    history = facts["history"]
-    model.history_ = pd.DataFrame(history["data"], columns=history["columns"])
-    model.plan_settings_ = facts["plan"]
+    shape = (len(dual["groups"]), len(dual["events"]))
+    values = np.array(dual["values"], dtype=np.float64).reshape(shape)
+    model.dual_ = pd.DataFrame(values, index=pd.Index(dual["groups"], name="group"), columns=dual["events"])
+    model.history_ = pd.DataFrame({name: [_read(v) for v in column] for name, column in facts["history"].items()})
     return model
 
 
@@ -136,51 +165,80 @@ def _read_facts(source: Path) -> dict[str, Any]:
     path = source / "model.json"
     if not path.exists():
         raise FileNotFoundError(f"{str(source)!r} is not a saved model: it has no model.json.")
-    facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if facts.get("format") != FORMAT:
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version = facts.get("format")
+    except (ValueError, AttributeError):
+        raise ValueError(f"the model.json of {str(source)!r} is damaged; save the model again.") from None
+    if version != FORMAT:
         raise ValueError(
-            f"{str(source)!r} has model format {facts.get('format')!r}; this version reads format {FORMAT}: "
+            f"{str(source)!r} has model format {version!r}; this version reads format {FORMAT}: "
             "load it with the version of justitia that saved it."
         )
     return facts
 
 
 def _load_module(source: Path, widths: list[int] | None, module: nn.Module | None) -> nn.Module:
-    if widths is not None:
-        module = multilayer(widths[0], widths[1:-1])
-    if module is None:
+    fresh = copy.deepcopy(module) if widths is None else multilayer(widths[0], widths[1:-1])
+    if fresh is None:
         raise ValueError(f"{str(source)!r} was fitted with a module of its own; pass load(..., module=that module).")
     try:
-        module.load_state_dict(load_file(source / "weights.safetensors"))
-    except RuntimeError as error:
-        first = str(error).splitlines()[0]
+        weights = load_file(source / "weights.safetensors")
+    except SafetensorError:
+        raise ValueError(f"the weights of {str(source)!r} are damaged; save the model again.") from None
+    try:
+        fresh.load_state_dict(weights)
+    except RuntimeError:
         raise ValueError(
-            f"The given module does not fit the saved weights ({first}); pass one of the same shape."
+            f"expected a module with the layers that were saved in {str(source)!r}, got another one; "
+            "pass one of the same shape."
         ) from None
-    return module.eval()
+    return fresh.eval()
+
+
+def _load_plan(engine: str, settings: dict[str, Any]) -> TrainingPlan:
+    return type(DEFAULT_PLANS[engine])(**{name: _read(value) for name, value in settings.items()})
 
 
 def _plain(label: Any) -> str | int | float | bool:
     value = label.item() if hasattr(label, "item") else label
-    if not isinstance(value, str | int | float | bool):
-        raise TypeError(
-            f"Expected class labels that are text or numbers; got {type(value).__name__}, which JSON has not."
-        )
+    return value if isinstance(value, str | int | float | bool) else _refuse(value)
+
+
+def _refuse(value: Any) -> NoReturn:
+    raise TypeError(f"expected text, numbers and lists of them, got {type(value).__name__!r}, which JSON has not.")
+
+
+def _written(value: Any) -> Any:
+    """A value as JSON: what JSON lacks becomes an object with one key that names its type."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Gaussian | Unprotected):
+        return {"noise": getattr(value, "noise_multiplier", None)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if isinstance(value, list | tuple):
+        items = [_written(item) for item in value]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, Mapping):
+        return {"mapping": [[_written(key), _written(item)] for key, item in value.items()]}
     return value
 
 
-def _plain_tree(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain_tree(item) for key, item in value.items()}
-    return _number(value) if isinstance(value, float) else value
-
-
-def _number(value: float) -> float | str:
-    return "infinity" if math.isinf(value) else float(value)
-
-
-def _number_back(value: float | str) -> float:
-    return math.inf if value == "infinity" else float(value)
+def _read(value: Any) -> Any:
+    """Inverse of :func:`_written`."""
+    if isinstance(value, list):
+        return [_read(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    readers: dict[str, Callable[[Any], Any]] = {
+        "noise": lambda multiplier: Unprotected() if multiplier is None else Gaussian(multiplier),
+        "float": float,
+        "tuple": lambda items: tuple(_read(item) for item in items),
+        "mapping": lambda pairs: {_read(key): _read(item) for key, item in pairs},
+    }
+    return readers[kind](inner)
 
 
 __all__ = ["load", "save"]

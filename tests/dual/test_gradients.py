@@ -10,12 +10,11 @@ from torch.nn.utils import parameters_to_vector
 from justitia.dual.gradients import (
     ScoreRows,
     assign_gradient,
-    check_module,
     find_layout,
     loss_gradient,
     score_rows,
-    trainable,
 )
+from justitia.dual.modules import check_module, trainable
 from justitia.privacy.rows import FactoredRows
 
 
@@ -72,6 +71,18 @@ class Tied(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.score(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+class TiedToUnused(nn.Module):
+    """The weight belongs first to a layer that is never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused, self.used, self.score = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 1)
+        self.used.weight = self.unused.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.score(torch.tanh(self.used(x)))
 
 
 class ReadElsewhere(nn.Module):
@@ -208,6 +219,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "custom": (Custom, FLAT),
     "called twice": (Twice, FLAT),
     "tied": (Tied, FLAT),
+    "tied to an unused layer": (TiedToUnused, FLAT),
     "read elsewhere": (ReadElsewhere, FLAT),
     "places": (Places, (5, 5, 3)),
     "sequence first": (SequenceFirst, (5, 5, 3)),
@@ -219,6 +231,7 @@ EMBEDDINGS: dict[str, Callable[[], nn.Module]] = {
     "embedding": lambda: Head(nn.Embedding(7, 3), 3),
     "embedding with padding": lambda: Head(nn.Embedding(7, 3, padding_idx=0), 3),
     "small table": lambda: Head(nn.Embedding(3, 3, padding_idx=-1), 3),
+    "limited norm": lambda: Head(nn.Embedding(7, 3, max_norm=0.5), 3),
     "scaled by frequency": lambda: Head(nn.Embedding(7, 3, scale_grad_by_freq=True), 3),
 }
 SHORTCUTS = {
@@ -428,6 +441,15 @@ def test_score_rows_source_with_index_follows_the_weights_of_the_moment() -> Non
         module.get_parameter("3.weight").mul_(2)
     ((index, rows),) = source.chunks(torch.tensor([4, 1]))
     assert index.tolist() == [4, 1]
+    assert_same_rows(rows, one_at_a_time(module, X[[4, 1]]))
+
+
+@pytest.mark.parametrize("case", ["plain network", "in-place relu", "custom"])
+def test_score_rows_source_in_inference_mode_same_rows(case: str) -> None:
+    module, X = build(*CASES[case])
+    source = ScoreRows(module, X)
+    with torch.inference_mode():
+        ((_, rows),) = source.chunks(torch.tensor([4, 1]))
     assert_same_rows(rows, one_at_a_time(module, X[[4, 1]]))
 
 

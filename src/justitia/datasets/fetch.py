@@ -24,7 +24,7 @@ PACKAGE_TIMEOUT = 600.0
 """Seconds the package archive may take in all."""
 
 
-class DatasetUnavailable(OSError):  # noqa: N818 - says what happened, not that it is an error
+class DatasetUnavailable(OSError):
     """No route led to the file."""
 
 

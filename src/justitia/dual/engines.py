@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -32,8 +32,12 @@ from justitia.notions import FairnessNotion
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 
-#: Rows looked at when "auto" chooses a clipping bound; public, so their number is a matter of speed only.
-CLIP_SAMPLE = 2048
+#: Rows whose public gradients are looked at for their means and norms; their number is a matter of speed only.
+PUBLIC_SAMPLE = 4096
+#: A bound that no gradient reaches.
+UNCLIPPED = 1e12
+#: "auto" never clips more than all but this share of the rows.
+LEAST_UNCLIPPED = 0.1
 
 
 def h_slope(notion: FairnessNotion, scores: Tensor, y: Tensor) -> Tensor:
@@ -54,14 +58,19 @@ class Engine(ABC):
         The only way to the attribute.
     tolerance : float
         The constraint is abs(gap) <= tolerance.
+    generator : torch.Generator
+        Public randomness, shared with the loop.
     """
 
     name: ClassVar[str]
 
-    def __init__(self, problem: Problem, vault: SensitiveVault, *, tolerance: float) -> None:
+    def __init__(
+        self, problem: Problem, vault: SensitiveVault, *, tolerance: float, generator: torch.Generator
+    ) -> None:
         self.problem = problem
         self.vault = vault
         self.tolerance = tolerance
+        self.generator = generator
 
     @abstractmethod
     def open(self) -> None:
@@ -71,8 +80,8 @@ class Engine(ABC):
         """Ask what is asked once in round k, before its primal steps."""
 
     @abstractmethod
-    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """What the constraint adds to line 4: public weights of h on the batch's rows, and a flat gradient."""
+    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
+        """What the constraint adds to the gradient in line 4, flat; None for nothing."""
 
     @abstractmethod
     def gap(self, scores: Tensor) -> Tensor | None:
@@ -106,12 +115,12 @@ class GradientsEngine(Engine):
 
     name = "gradients"
 
-    def __init__(self, plan: GradientsPlan, problem: Problem, vault: SensitiveVault, *, tolerance: float) -> None:
-        super().__init__(problem, vault, tolerance=tolerance)
+    def __init__(self, plan: GradientsPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+        super().__init__(problem, vault, **public)
         self.plan = plan
         self._sizes: Tensor | None = None
+        self._rows: ScoreRows | None = None
         self._term: Tensor | None = None
-        self._population = torch.zeros(len(problem))
         self._lost = 0
 
     def open(self) -> None:
@@ -137,61 +146,63 @@ class GradientsEngine(Engine):
         return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / blocks)) * row_bound(self.problem.events)
 
     def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:
-        """One noised group gradient, averaged with the earlier ones; round 0 has multipliers 0 and asks nothing."""
+        """One noised constraint gradient, averaged with the earlier ones; in round 0 all multipliers are 0: none."""
         if k == 0:
             return
-        self._population = population_weights(lam, self.problem.events).to(self.problem.X.dtype)
-        fresh = self._ask(lambda: self._group_gradient(module, lam))
+        if self._rows is None:
+            self._rows = ScoreRows(module, self.problem.X, scale=self._slope, chunk_rows=self.plan.micro_batch)
+        rows = self._rows
+        fresh = self._ask(lambda: self._constraint_gradient(rows, lam))
         if fresh is not None:
-            past = self.plan.memory
+            past = 0.0 if self._term is None else min(self.plan.memory, 1 - 1 / k)
             self._term = fresh if self._term is None else past * self._term + (1 - past) * fresh
 
-    def _group_gradient(self, module: nn.Module, lam: Tensor) -> Tensor:
-        """Noised sum_i omega[i, A_i] clip(grad h_i): the gradient of sum lambda mu(D_G)."""
+    def _constraint_gradient(self, rows: ScoreRows, lam: Tensor) -> Tensor:
+        r"""Noised gradient of :math:`\sum \lambda_{a,k} (\mu(D_{G_{a,k}}) - \mu(D_{P_k}))`.
+
+        Each row is grad h_i minus a public mean of its event: the sum over a group then is the constraint's gradient
+        itself, its rows are shorter than grad h_i, and so is the noise.
+        """
         problem, plan = self.problem, self.plan
-        sizes = usable_sizes(self.noisy_sizes, self.size_std)
-        omega = group_weights(lam, sizes, problem.events)
-        rows = ScoreRows(module, problem.X, scale=self._slope, chunk_rows=plan.micro_batch)
         noise = _calibrated(plan.noise_gradients)
+        omega = group_weights(lam, usable_sizes(self.noisy_sizes, self.size_std), problem.events)
+        sample = torch.randperm(len(problem), generator=self.generator)[:PUBLIC_SAMPLE]
+        looked_at = rows.take(sample)
+        looked_at = looked_at.zeroed(~torch.isfinite(looked_at.norms()))
+        means = torch.stack([looked_at.weighted_sum(share) for share in _shares(problem.events[sample]).T])
+        member, centres = _centring(problem.events, means)
+        norms = looked_at.centred(member[sample], centres).norms().double()
         answer = self.vault.weighted_sum(
-            rows,
+            rows.centred(member, centres),
             omega,
-            bound=self._clip(module, lam, omega, noise),
+            bound=self._clip(norms, lam, omega, noise, sample, looked_at.width),
             noise=noise,
             purpose="group gradient",
             sample_rate=plan.sample_rate,
         )
-        return answer / plan.sample_rate
+        # What the centres took off the groups' means, less the population's means: public, and 0 for disjoint events.
+        return answer / plan.sample_rate + lam.sum(0) @ (centres - means).double()
 
     def _slope(self, scores: Tensor, index: Tensor) -> Tensor:
         return h_slope(self.problem.notion, scores, self.problem.y[index])
 
-    def _clip(self, module: nn.Module, lam: Tensor, omega: Tensor, noise: Noise) -> float:
+    def _clip(self, norms: Tensor, lam: Tensor, omega: Tensor, noise: Noise, sample: Tensor, width: int) -> float:
         """C_p; "auto" minimises Theorem 6 with public norms, expected weights and the averaged noise."""
         if self.plan.clip != "auto":
             return self.plan.clip
-        problem = self.problem
-        stride = max(1, len(problem) // CLIP_SAMPLE)
-        index = torch.arange(0, len(problem), stride)
-        scores, rows = score_rows(module, problem.X[index])
-        norms = rows.scaled(self._slope(scores, index)).norms().double().nan_to_num(posinf=0.0)
         if isinstance(noise, Unprotected):
-            return float(norms.max()) * 10
+            return UNCLIPPED
         # In expectation over the noised sizes, row i carries sum_k e_ik sum_a |lambda_ak| / |D_P_k|.
-        carried = population_weights(lam.abs(), problem.events)[index] * (len(problem) / len(index))
+        carried = population_weights(lam.abs(), self.problem.events)[sample] * (len(self.problem) / len(sample))
         spread = float((omega.max(1).values - omega.min(1).values).max())
         averaged = math.sqrt((1 - self.plan.memory) / (1 + self.plan.memory)) / self.plan.sample_rate
-        slope = math.sqrt(rows.width) * noise.noise_multiplier * averaged * spread
-        best = minimise_error_bound(norms, carried, slope)
-        return max(best, float(norms.quantile(0.1)), 1e-6)
+        slope = math.sqrt(width) * noise.noise_multiplier * averaged * spread
+        return max(minimise_error_bound(norms, carried, slope), float(norms.quantile(LEAST_UNCLIPPED)), 1e-6)
 
-    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The public population term on the batch, and the running average of noised group gradients."""
-        del module, lam
-        if self._term is None:
-            return None, None
-        problem = self.problem
-        return self._population[batch] * (-len(problem) / len(batch)), self._term
+    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
+        """The running average of noised constraint gradients, whatever the batch."""
+        del module, lam, batch
+        return self._term
 
     def gap(self, scores: Tensor) -> Tensor | None:
         """Noised mu(D_G) - mu(D_P) of the hard decisions, divided by noised sizes."""
@@ -244,8 +255,8 @@ class PrintedEngine(Engine):
 
     name = "printed"
 
-    def __init__(self, plan: PrintedPlan, problem: Problem, vault: SensitiveVault, *, tolerance: float) -> None:
-        super().__init__(problem, vault, tolerance=tolerance)
+    def __init__(self, plan: PrintedPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+        super().__init__(problem, vault, **public)
         self.plan = plan
         self._draws = 0
 
@@ -257,12 +268,12 @@ class PrintedEngine(Engine):
         self._terms = inside[:, :, None] * self.problem.events.double()[:, None, :]
         self._given = max(float(inside.sum() / max(len(inside), 1)), 1e-12)
 
-    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
         """Equation 9: lambda^T |grad mu(B_P) - clip(grad mu(B_G))| + N(0, sigma_p^2 Delta_p^2 I)."""
         plan, terms = self.plan, self._terms[batch]
         smallest = int((terms > 0).sum(0).min())
         if plan.sigma_p and smallest <= 1:
-            return None, None  # Delta_p is infinite; the authors' script skips such a batch as well
+            return None  # Delta_p is infinite; the authors' script skips such a batch as well
         y, scores_and_rows = self.problem.y[batch], score_rows(module, self.problem.X[batch])
         scores, rows = scores_and_rows
         rows = rows.scaled(h_slope(self.problem.notion, scores, y))
@@ -280,7 +291,7 @@ class PrintedEngine(Engine):
         else:
             each = [rows.weighted_sum(part.to(scores.dtype)).abs().double() for part in parts.flatten(1).T]
             exact = (lam.flatten()[:, None] * torch.stack(each)).sum(0)
-        return None, self._noised(exact, plan.sigma_p, 2 * plan.C_p * plan.lambda_max, smallest)
+        return self._noised(exact, plan.sigma_p, 2 * plan.C_p * plan.lambda_max, smallest)
 
     def gap(self, scores: Tensor) -> Tensor | None:
         """Equation 10: |mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)."""
@@ -300,8 +311,10 @@ class PrintedEngine(Engine):
         if not sigma:
             return exact
         delta = numerator / max(smallest - 1, 1) / self._given
-        self._draws += 1
-        return Gaussian(sigma).add_noise(exact, sensitivity=delta, source=self.vault.noise_source, release=self._draws)
+        self._draws += 1  # numbered apart from the ledger's releases, so that a seeded source repeats none of them
+        return Gaussian(sigma).add_noise(
+            exact, sensitivity=delta, source=self.vault.noise_source, release=2**32 + self._draws
+        )
 
     def state(self) -> dict[str, Tensor]:
         """How many times noise was drawn, so that a seeded source never repeats itself."""
@@ -322,16 +335,24 @@ def _shares(weights: Tensor) -> Tensor:
     return weights / weights.sum(0).clamp_min(1e-12)
 
 
+def _centring(events: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
+    """Which centre each row is compared with: its event's mean, or one common centre if some row has several events."""
+    inside = (events > 0).to(means.dtype)
+    if bool((inside.sum(1) <= 1).all()):
+        return inside, means
+    return torch.ones(len(events), 1, dtype=means.dtype), means.mean(0, keepdim=True)
+
+
 def _calibrated(noise: Noise | None) -> Noise:
     if noise is None:
         raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
     return noise
 
 
-def make_engine(plan: TrainingPlan, problem: Problem, vault: SensitiveVault, *, tolerance: float) -> Engine:
-    """The engine that carries out ``plan``."""
+def make_engine(plan: TrainingPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> Engine:
+    """The engine that carries out ``plan``; ``public`` are the keyword arguments of :class:`Engine`."""
     if isinstance(plan, GradientsPlan):
-        return GradientsEngine(plan, problem, vault, tolerance=tolerance)
+        return GradientsEngine(plan, problem, vault, **public)
     if isinstance(plan, PrintedPlan):
-        return PrintedEngine(plan, problem, vault, tolerance=tolerance)
+        return PrintedEngine(plan, problem, vault, **public)
     raise TypeError(f"Expected a GradientsPlan or PrintedPlan; got {type(plan).__name__}.")

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from justitia.dual.checkpoint import Checkpoint
 from justitia.dual.engines import Engine
-from justitia.dual.gradients import as_scores, trainable
 from justitia.dual.lagrangian import Problem
+from justitia.dual.modules import as_scores, trainable
 from justitia.dual.plan import Round, TrainingPlan
 
 
@@ -31,7 +31,6 @@ def train(
     plan: TrainingPlan,
     engine: Engine,
     *,
-    generator: torch.Generator,
     checkpoint: Checkpoint | None = None,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Trained:
@@ -42,16 +41,15 @@ def train(
     module : nn.Module
         Trained in place.
     engine : Engine
-        What the constraint adds to a primal step, and how large the violation is.
-    generator : torch.Generator
-        Public randomness: the order of the mini-batches.
+        What the constraint adds to a primal step, and how large the violation is; its generator also orders the
+        mini-batches.
     checkpoint : Checkpoint, optional
         Saved after every round; if it holds a run already, that run goes on.
     progress : callable
         Told how many primal steps were done.
     """
     rounds = plan.schedule(len(problem))
-    run = _Run(module, problem, plan, generator)
+    run = _Run(module, problem, plan, engine.generator)
     lam = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)  # line 1
     lam, start = (lam, 0) if checkpoint is None else checkpoint.restore(run, engine, lam)
     engine.open()
@@ -61,8 +59,7 @@ def train(
         this = rounds[position]
         engine.prepare(module, lam, this.k)
         for batch in run.batches(this):  # line 3
-            weights, gradient = engine.constraint(module, lam, batch)
-            run.primal_step(batch, weights, gradient)  # line 4
+            run.primal_step(batch, engine.constraint(module, lam, batch))  # line 4
         progress(this.steps)
         scores = run.scores()
         gap = engine.gap(scores) if this.dual else None
@@ -103,20 +100,17 @@ class _Run:
             self.done += this.k > 0
             self._update_average(this)
 
-    def primal_step(self, batch: Tensor, weights: Tensor | None, gradient: Tensor | None) -> None:
-        """Line 4: one optimizer step on the loss plus the constraint's public and noised parts."""
+    def primal_step(self, batch: Tensor, constraint: Tensor | None) -> None:
+        """Line 4: one optimizer step on the gradient of the loss plus that of the constraint."""
         problem = self.problem
         y = problem.y[batch]
         self.module.train()
         scores = as_scores(self.module(problem.X[batch]), len(batch))
         losses = F.binary_cross_entropy_with_logits(scores, y, reduction="none")
-        objective = (problem.weight[batch] * losses).mean()
-        if weights is not None:
-            objective = objective + (weights * problem.notion.h(scores, y)).sum()
         self.optimizer.zero_grad()
-        objective.backward()
-        if gradient is not None:
-            for p, part in zip(self.params, gradient.to(scores.dtype).split(self.sizes), strict=True):
+        (problem.weight[batch] * losses).mean().backward()
+        if constraint is not None:
+            for p, part in zip(self.params, constraint.to(scores.dtype).split(self.sizes), strict=True):
                 p.grad = part.view_as(p).clone() if p.grad is None else p.grad + part.view_as(p)
         self.optimizer.step()
 

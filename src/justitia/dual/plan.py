@@ -88,7 +88,7 @@ class TrainingPlan(ABC):
     dual_step: float = 0.2
     dual_decay: float = 0.0
     lambda_max: float = 5.0
-    averaging: float = 0.01
+    averaging: float = 0.003
     micro_batch: int = 4096
 
     def __post_init__(self) -> None:
@@ -164,8 +164,8 @@ class GradientsPlan(TrainingPlan):
     public_steps: int = 10
     memory: float = 0.8
     share_sizes: float = 0.04
-    share_violations: float = 0.30
-    share_gradients: float = 0.66
+    share_violations: float = 0.16
+    share_gradients: float = 0.80
     sample_rate: float = 1.0
     clip: float | Literal["auto"] = "auto"
     noise_sizes: Noise | None = None
@@ -241,6 +241,9 @@ class PrintedPlan(TrainingPlan):
     absolute : "sign" or "elementwise"
         How |grad mu(B_P) - grad mu(B_G)| in Equation 9 is read: the subgradient of Algorithm 1, line 4, or literally
         the element-wise absolute value, which is not a descent direction.
+    dual_noise_ratio : float
+        sigma_d / sigma_p, on which the paper is silent. The dual step takes all rows, so without a larger sigma_d it
+        would use up nearly the whole budget.
     sigma_p, sigma_d : float, optional
         Noise multipliers, set by ``calibrate``; 0 means no noise and no clipping.
     claim : mapping, optional
@@ -254,6 +257,7 @@ class PrintedPlan(TrainingPlan):
     C_p: float = 10.0
     C_d: float = 5.0
     absolute: Literal["sign", "elementwise"] = "sign"
+    dual_noise_ratio: float = 10.0
     sigma_p: float | None = None
     sigma_d: float | None = None
     claim: Mapping[str, Any] | None = None
@@ -263,6 +267,7 @@ class PrintedPlan(TrainingPlan):
         check_int("epochs", self.epochs, at_least=1)
         check_positive("C_p", self.C_p)
         check_positive("C_d", self.C_d)
+        check_positive("dual_noise_ratio", self.dual_noise_ratio)
         check_choice("absolute", self.absolute, ("sign", "elementwise"))
 
     def schedule(self, n: int) -> tuple[Round, ...]:
@@ -284,11 +289,12 @@ class PrintedPlan(TrainingPlan):
             "batches_per_epoch": math.ceil(n / self.batch_size),
             "sample_rate": min(1.0, self.batch_size / n),
         }
-        sigma = printed_noise(**schedule, epsilon=epsilon, delta=delta)
-        claimed = printed_epsilon(**schedule, sigma_p=sigma, sigma_d=sigma, delta=delta)
+        sigma_p = printed_noise(**schedule, epsilon=epsilon, delta=delta, dual_ratio=self.dual_noise_ratio)
+        sigma_d = self.dual_noise_ratio * sigma_p
+        claimed = printed_epsilon(**schedule, sigma_p=sigma_p, sigma_d=sigma_d, delta=delta)
         statement = f"({claimed:.4g}, {delta:.4g}) by the moments accountant of the paper's Theorem 5"
         claim = {"epsilon": claimed, "delta": delta, "statement": statement}
-        return replace(self, sigma_p=sigma, sigma_d=sigma, claim=claim)
+        return replace(self, sigma_p=sigma_p, sigma_d=sigma_d, claim=claim)
 
 
 #: The plan an engine starts from when none is given.

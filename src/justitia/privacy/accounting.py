@@ -1,385 +1,38 @@
-r"""What releases cost: events, their exact composition, and calibration of the noise.
-
-``noise_multiplier`` means one thing everywhere: the standard deviation of the noise over the sensitivity, and
-the sensitivity is the largest L2 distance the un-noised answer moves when one person's A is substituted.
-
-Full-rate Gaussian releases compose in closed form. Everything else goes through the distribution of the
-privacy loss ``log P/Q`` of a pair (P, Q) that dominates the release, on a grid. A loss between two grid
-points is split over both so that its mass under P *and* under Q stays: that can only raise every
-hockey-stick divergence H, so the answer is an upper bound.
-
-The pair of a sampled release, in units of the sensitivity: a person contributes along one line, at most 1/2
-in norm, and takes part with probability q, so the answers follow P_c = (1-q) N(0, s^2) + q N(c, s^2). Of all
-(P_c, P_c') with |c|, |c'| <= 1/2 the pair (P_{1/2}, P_{-1/2}) has the largest H_g at every order g >= 1:
-
-* Advanced joint convexity (Balle, Barthe, Gaboardi 2018, Theorem 2) with g = 1 + q(h-1) and b = g/h gives
-  H_g(P_c || P_c') = q H_h(N_c || (1-b) N_0 + b N_c').
-* c >= 0 >= c' or 0 <= c' <= c: P_c exceeds g P_c' exactly on a half line x > t, where P_c(x > t) grows with c
-  and P_c'(x > t) falls with c'; so moving to (1/2, -1/2) only adds.
-* 0 < c < c': H_h is convex in its second argument and depends on distances only, so the value is at most the
-  larger of q H_h(N_0 || N_c) and q H_h(N_0 || N_{c'-c}), hence at most q H_h(N_{1/2} || N_0), which is the
-  value of (1/2, 0); the case before covers it.
-* The other signs are mirror images, and an order below 1 is one above 1 with P and Q exchanged.
-"""
+"""What releases cost together: the one odometer, and the calibration of noise to a budget."""
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import fft, optimize, signal, special
+from justitia.privacy.costs import (
+    Bounded,
+    Cost,
+    GaussianCost,
+    RandomizedResponseCost,
+    UnboundedCost,
+    check_delta,
+    check_target,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    private_end,
+)
+from justitia.privacy.losses import delta_on_grid, epsilon_on_grid, refine
 
-Floats = NDArray[np.float64]
+__all__ = [
+    "Cost",
+    "GaussianCost",
+    "RandomizedResponseCost",
+    "UnboundedCost",
+    "calibrate",
+    "delta_spent",
+    "epsilon_spent",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "private_end",
+]
 
-_LOG_ROUNDING = math.log(2.0**-52)
-_SETTLED = 3e-4  # relative change at which halving the grid step stops; what is left is a third of it
-_LARGEST_GRID = 2**18
 _SMALLEST_GRIDDED = 0.01  # a smaller multiplier costs an epsilon in the thousands: not worth a grid
-
-
-@dataclass(frozen=True)
-class GaussianCost:
-    """One Gaussian release; each row takes part independently with probability ``sample_rate``."""
-
-    noise_multiplier: float
-    sample_rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.noise_multiplier < math.inf:
-            raise ValueError(f"noise_multiplier must be positive and finite, got {self.noise_multiplier!r}.")
-        if not 0.0 < self.sample_rate <= 1.0:
-            raise ValueError(f"sample_rate must lie in (0, 1], got {self.sample_rate!r}.")
-
-
-@dataclass(frozen=True)
-class RandomizedResponseCost:
-    """One answer per person among ``categories``; the true one is e^epsilon times as likely as any other."""
-
-    epsilon: float
-    categories: int
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.epsilon < math.inf:
-            raise ValueError(f"epsilon of randomized response must be positive and finite, got {self.epsilon!r}.")
-        if self.categories < 2:
-            raise ValueError(f"categories must be at least 2, got {self.categories!r}.")
-
-
-@dataclass(frozen=True)
-class UnboundedCost:
-    """A release without protection: no finite epsilon covers it."""
-
-
-_Bounded = GaussianCost | RandomizedResponseCost
-Cost = _Bounded | UnboundedCost
-
-
-# --- closed forms for mu-GDP
-
-
-def private_end(is_private: Callable[[float], bool], outside: float, inside: float, precision: float) -> float:
-    """Bisect to the border of ``is_private`` and return the end at which it holds."""
-    while abs(inside - outside) > precision * max(abs(inside), abs(outside)):
-        middle = outside + (inside - outside) / 2
-        if middle in {inside, outside}:
-            break
-        inside, outside = (middle, outside) if is_private(middle) else (inside, middle)
-    return inside
-
-
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    r"""Smallest delta of a mu-GDP release at ``epsilon``.
-
-    .. math:: \delta(\varepsilon) =
-        \Phi(-\varepsilon/\mu + \mu/2) - e^\varepsilon \Phi(-\varepsilon/\mu - \mu/2)
-    """
-    if mu == 0.0 or epsilon == math.inf:
-        return 0.0
-    near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    log_first = float(special.log_ndtr(-near))
-    if near > -30.0:
-        # The two terms as a ratio of Mills ratios: e^epsilon cancels on paper, not in floating point.
-        log_ratio = math.log(special.erfcx(far / math.sqrt(2)) / special.erfcx(near / math.sqrt(2)))
-    else:
-        log_ratio = epsilon + float(special.log_ndtr(-far)) - log_first
-    return max(0.0, -math.exp(log_first) * math.expm1(min(0.0, log_ratio)))
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Smallest epsilon of a mu-GDP release at ``delta``, rounded up."""
-    if mu == 0.0 or gaussian_delta(mu, 0.0) <= delta:
-        return 0.0
-    if delta == 0.0:
-        return math.inf
-    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
-    while gaussian_delta(mu, high) > delta:
-        high *= 1.1
-    return private_end(lambda epsilon: gaussian_delta(mu, epsilon) <= delta, 0.0, high, 1e-15)
-
-
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu whose release is (epsilon, delta)-private, rounded down: 0.2681 for (1, 1e-5)."""
-    _check_target(epsilon, delta)
-    if delta == 0.0:
-        raise ValueError(
-            "delta must be positive for Gaussian noise, got 0.0; use randomized response for pure privacy."
-        )
-    high = 1.0
-    while gaussian_delta(high, epsilon) <= delta:
-        high *= 2.0
-    mu = private_end(lambda mu: gaussian_delta(mu, epsilon) <= delta, high, 0.0, 1e-15)
-    shrink = 1e-15
-    while gaussian_epsilon(mu, delta) > epsilon:  # the last bits: both roundings must agree
-        mu, shrink = mu * (1 - shrink), shrink * 4
-    return mu
-
-
-# --- privacy-loss distributions on a grid
-
-
-class _Grid(NamedTuple):
-    """Masses under P of the losses ``(low + j) * step``, and the mass whose loss counts as infinite."""
-
-    low: int
-    masses: Floats
-    infinite: float
-
-
-def _spread(losses: Floats, masses: Floats, step: float, infinite: float) -> _Grid:
-    """Split each loss over its two grid neighbours, keeping the mass under P and under Q."""
-    below = np.floor(losses / step)
-    up = np.clip(np.expm1(below * step - losses) / math.expm1(-step), 0.0, 1.0) * masses
-    low = int(below.min())
-    index = (below - low).astype(np.int64)
-    size = int(index.max()) + 2
-    spread: Floats = np.zeros(size)
-    spread += np.bincount(index, masses - up, size)
-    spread += np.bincount(index + 1, up, size)
-    return _Grid(low, spread, infinite)
-
-
-def _log_mixture(q: float, exponent: Floats) -> Floats:
-    """log(1 - q + q e^exponent), with full relative precision where it is small."""
-    wide = np.logaddexp(math.log1p(-q) if q < 1.0 else -math.inf, math.log(q) + exponent)
-    if q > 0.5:
-        return np.asarray(wide)
-    return np.where(exponent > 30.0, wide, np.log1p(q * np.expm1(np.minimum(exponent, 30.0))))
-
-
-def _gaussian_loss(cost: GaussianCost, x: Floats) -> Floats:
-    """Loss log P_{1/2}(x) / P_{-1/2}(x), with x in units of the sensitivity."""
-    twice_variance = 2 * cost.noise_multiplier**2
-    q = cost.sample_rate
-    return _log_mixture(q, (x - 0.25) / twice_variance) - _log_mixture(q, (-x - 0.25) / twice_variance)
-
-
-def _where_gaussian_loss(cost: GaussianCost, losses: Floats) -> Floats:
-    """Solve loss(x) = ``losses`` for positive losses; the inverse is an arcsinh."""
-    q, variance = cost.sample_rate, cost.noise_multiplier**2
-    odds = math.log1p(-q) - math.log(q) if q < 1.0 else -math.inf
-    log_sinh = losses / 2 + np.log(-np.expm1(-losses)) - math.log(2)
-    exponent = odds + 1 / (8 * variance) + log_sinh
-    asinh = np.arcsinh(np.exp(np.minimum(exponent, 30.0))) + np.maximum(exponent - 30.0, 0.0)
-    return np.asarray(2 * variance * (losses / 2 + asinh))
-
-
-def _gaussian_density(cost: GaussianCost, x: Floats) -> Floats:
-    sigma, q = cost.noise_multiplier, cost.sample_rate
-    bells = (1 - q) * np.exp(-0.5 * (x / sigma) ** 2) + q * np.exp(-0.5 * ((x - 0.5) / sigma) ** 2)
-    return np.asarray(bells / (sigma * math.sqrt(2 * math.pi)))
-
-
-def _gaussian_reach(cost: GaussianCost, tail: float) -> float:
-    """Return an x beyond which P has at most mass ``tail``."""
-    return 0.5 - cost.noise_multiplier * float(special.ndtri(tail))
-
-
-@lru_cache(maxsize=64)
-def _gaussian_grid(cost: GaussianCost, step: float, tail: float) -> _Grid:
-    """Losses of one Gaussian release; panels of the quadrature end where the loss crosses a grid point."""
-    reach, sigma, q = _gaussian_reach(cost, tail), cost.noise_multiplier, cost.sample_rate
-    top = math.ceil(float(_gaussian_loss(cost, np.array([reach]))[0]) / step)
-    crossings = _where_gaussian_loss(cost, step * np.arange(1.0, top + 1.0, dtype=np.float64))
-    crossings = crossings[crossings < reach]
-    positive = np.union1d(np.append(crossings, reach), np.arange(0.0, reach, sigma / 8))
-    edges = np.concatenate((-positive[:0:-1], positive))
-    nodes, weights = np.polynomial.legendre.leggauss(6)
-    middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
-    x = (middle[:, None] + half[:, None] * nodes).ravel()
-    masses = _gaussian_density(cost, x) * (half[:, None] * weights).ravel()
-    infinite = (1 - q) * special.ndtr(-reach / sigma) + q * special.ndtr((0.5 - reach) / sigma)
-    # What lies beyond -reach is given the loss at -reach: rounding up.
-    masses[0] += max(0.0, 1.0 - float(infinite) - float(masses.sum()))
-    return _spread(_gaussian_loss(cost, x), masses, step, float(infinite))
-
-
-def _response_law(cost: RandomizedResponseCost) -> tuple[Floats, Floats]:
-    """Losses -epsilon, 0, epsilon of randomized response and their masses under P."""
-    other = math.exp(-cost.epsilon) / (1 + (cost.categories - 1) * math.exp(-cost.epsilon))
-    masses = np.array([other, (cost.categories - 2) * other, 1 - (cost.categories - 1) * other])
-    return np.array([-cost.epsilon, 0.0, cost.epsilon]), masses
-
-
-def _one_grid(cost: _Bounded, step: float, tail: float) -> _Grid:
-    if isinstance(cost, GaussianCost):
-        return _gaussian_grid(cost, step, tail)
-    return _spread(*_response_law(cost), step, 0.0)
-
-
-class _Releases(NamedTuple):
-    """Grids of the distinct releases, each with its count."""
-
-    parts: tuple[tuple[_Grid, int], ...]
-    step: float
-
-    def tilted(self, order: float) -> tuple[float, list[Floats]]:
-        """Return log E_P e^(order * total loss), and each grid's masses reweighted by e^(order * loss)."""
-        log_moment, tilted = 0.0, []
-        for grid, count in self.parts:
-            exponents = order * self.step * (grid.low + np.arange(len(grid.masses)))
-            shift = float(exponents[grid.masses > 0.0].max())
-            weights = grid.masses * np.exp(np.minimum(exponents - shift, 0.0))
-            total = float(weights.sum())
-            log_moment += count * (shift + math.log(total))
-            tilted.append(weights / total)
-        return log_moment, tilted
-
-
-def _window(releases: _Releases, order: float) -> tuple[int, int]:
-    """First and last grid index of the total loss, up to a rounding error of its tilted mass (Chernoff)."""
-    log_moment, tilted = releases.tilted(order)
-    variance = 0.0
-    for masses, (_, count) in zip(tilted, releases.parts, strict=True):
-        index = np.arange(len(masses)) - float(masses @ np.arange(len(masses)))
-        variance += count * float(masses @ index**2)
-    shifts = np.geomspace(1.0, 24.0, 8) / (releases.step * math.sqrt(max(variance, 1.0)))
-    high = min((releases.tilted(order + t)[0] - log_moment - _LOG_ROUNDING) / t for t in shifts)
-    low = max((log_moment + _LOG_ROUNDING - releases.tilted(order - t)[0]) / t for t in shifts)
-    first = sum(count * grid.low for grid, count in releases.parts)
-    last = sum(count * (grid.low + len(grid.masses) - 1) for grid, count in releases.parts)
-    return max(first, math.floor(low / releases.step)), min(last, math.ceil(high / releases.step))
-
-
-def _compose(releases: _Releases, order: float) -> tuple[Floats, Floats]:
-    """Total losses and an upper bound of delta at each, sharpest where the tilted total loss concentrates.
-
-    The transform is applied to masses tilted by e^(order * loss), so that its rounding errors are relative to
-    the tail we ask about and not to 1; an allowance for them is added.
-    """
-    (first, last), step = _window(releases, order), releases.step
-    log_moment, tilted = releases.tilted(order)
-    size = fft.next_fast_len(max(last - first + 1, *(len(masses) for masses in tilted)), real=True)
-    spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
-    for masses, (_, count) in zip(tilted, releases.parts, strict=True):
-        spectrum *= fft.rfft(masses, size) ** count
-    start = first - sum(count * grid.low for grid, count in releases.parts)
-    total = np.maximum(np.roll(fft.irfft(spectrum, size), -(start % size))[: last - first + 1], 0.0)
-    losses: Floats = step * np.arange(first, last + 1, dtype=np.float64)
-    untilt = np.exp(np.minimum(log_moment - order * losses, 600.0))
-    # Between grid points delta is linear in e^epsilon, with slope -E_P[e^-loss; loss > epsilon].
-    slopes = signal.lfilter([math.exp(-step)], [1.0, -math.exp(-step)], (total * untilt)[::-1])
-    deltas = math.expm1(step) * np.append(0.0, np.cumsum(slopes[:-1]))[::-1]
-    infinite = sum(count * grid.infinite for grid, count in releases.parts)
-    allowance = math.exp(_LOG_ROUNDING) * (100 + sum(count for _, count in releases.parts))
-    return losses, deltas + infinite + allowance * untilt
-
-
-def _tilt(releases: _Releases, objective: Callable[[float, float], float]) -> float:
-    """Order that minimises ``objective(order, log bound)``; any order is correct, the best one is sharp.
-
-    The bound is log delta(epsilon) <= log bound - order * epsilon, by E_P[1 - e^(epsilon - loss)]_+.
-    """
-    squares = (n * (g.masses @ (g.low + np.arange(len(g.masses))) ** 2) for g, n in releases.parts)
-    rms = releases.step * math.sqrt(float(sum(squares)))
-
-    def value(log_order: float) -> float:
-        t = math.exp(log_order)
-        return objective(t, releases.tilted(t)[0] + t * math.log(t) - (t + 1) * math.log1p(t))
-
-    # Within one step the weights must not run away, or rounding errors at its lower end would swamp it.
-    bounds = (math.log(1e-3 / rms), math.log(max(8.0 / releases.step, 2e-3 / rms)))
-    found = optimize.minimize_scalar(value, bounds=bounds, method="bounded", options={"xatol": 0.05})
-    return math.exp(float(found.x))
-
-
-def _epsilon_on_grid(releases: _Releases, delta: float) -> float:
-    """Smallest epsilon with delta(epsilon) <= delta."""
-    order = _tilt(releases, lambda t, log_bound: (log_bound - math.log(delta)) / t)
-    losses, deltas = _compose(releases, order)
-    above = np.flatnonzero(deltas > delta)
-    if len(above) == 0:
-        return max(0.0, float(losses[0]))
-    j = int(above[-1])
-    if j == len(losses) - 1:
-        return math.inf
-    share = (deltas[j] - delta) / (deltas[j] - deltas[j + 1])
-    return max(0.0, float(losses[j]) + math.log1p(share * math.expm1(releases.step)))
-
-
-def _delta_on_grid(releases: _Releases, epsilon: float) -> float:
-    """Smallest delta at epsilon."""
-    order = _tilt(releases, lambda t, log_bound: log_bound - t * epsilon)
-    losses, deltas = _compose(releases, order)
-    if epsilon < losses[0]:
-        return 1.0
-    j = int(np.searchsorted(losses, epsilon, side="right")) - 1
-    if j == len(losses) - 1:
-        return float(deltas[-1])
-    share = math.expm1(epsilon - losses[j]) / math.expm1(releases.step)
-    return min(1.0, float(deltas[j] + share * (deltas[j + 1] - deltas[j])))
-
-
-@lru_cache(maxsize=1024)
-def _mean_square(cost: _Bounded) -> float:
-    """Mean square of the loss of one release."""
-    if isinstance(cost, GaussianCost):
-        reach = _gaussian_reach(cost, 1e-30)
-        x = np.arange(-reach, reach, cost.noise_multiplier / 16)
-        return float(_gaussian_density(cost, x) @ _gaussian_loss(cost, x) ** 2) * cost.noise_multiplier / 16
-    losses, masses = _response_law(cost)
-    return float(masses @ losses**2)
-
-
-@lru_cache(maxsize=4096)
-def _refine(
-    costs: frozenset[tuple[_Bounded, int]],
-    measure: Callable[[_Releases, float], float],
-    at: float,
-    tail: float,
-) -> float:
-    """Halve the grid step until the upper bound settles; its error falls with the square of the step."""
-    events = sorted(costs, key=repr)
-    n = sum(count for _, count in events)
-    # Powers of two, so that calls with neighbouring counts share their cached grids.
-    tail = 2.0 ** math.floor(math.log2(max(tail / n, 1e-300)))
-    rms = math.sqrt(sum(_mean_square(cost) * count for cost, count in events) / n)
-    step, best = min(1.0, 2.0 ** math.floor(math.log2(rms / 6))), math.inf
-    epsilons = {cost.epsilon if isinstance(cost, RandomizedResponseCost) else 0.0 for cost, _ in events}
-    if len(epsilons) == 1 and (epsilon := epsilons.pop()) > 0.0:
-        step = epsilon / math.ceil(epsilon)  # all losses lie on this grid: exact
-    while True:
-        parts = tuple((_one_grid(cost, step, tail), count) for cost, count in events)
-        before, best = best, min(best, measure(_Releases(parts, step), at))
-        if not before - best > _SETTLED * best or max(len(grid.masses) for grid, _ in parts) > _LARGEST_GRID:
-            return best
-        step /= 2
-
-
-# --- the odometer
-
-
-def _check_target(epsilon: float, delta: float) -> None:
-    if not 0.0 < epsilon < math.inf:
-        raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}.")
-    _check_delta(delta)
-
-
-def _check_delta(delta: float) -> None:
-    if not 0.0 <= delta < 1.0:
-        raise ValueError(f"delta must lie in [0, 1), got {delta!r}.")
 
 
 def _without_amplification(costs: Mapping[Cost, int]) -> tuple[float, float]:
@@ -389,9 +42,9 @@ def _without_amplification(costs: Mapping[Cost, int]) -> tuple[float, float]:
     return math.sqrt(square), pure
 
 
-def _gridded(costs: Mapping[Cost, int]) -> frozenset[tuple[_Bounded, int]]:
+def _gridded(costs: Mapping[Cost, int]) -> frozenset[tuple[Bounded, int]]:
     """Pick what a grid has to compose: full-rate Gaussians become one; nothing if the closed form does."""
-    rest: dict[_Bounded, int] = {}
+    rest: dict[Bounded, int] = {}
     full: dict[Cost, int] = {}
     for cost, count in costs.items():
         if isinstance(cost, RandomizedResponseCost) or (isinstance(cost, GaussianCost) and cost.sample_rate < 1):
@@ -429,7 +82,7 @@ def epsilon_spent(costs: Mapping[Cost, int], delta: float) -> float:
     delta : float
         In [0, 1). At 0 only randomized response has a finite cost, the sum of its epsilons.
     """
-    _check_delta(delta)
+    check_delta(delta)
     costs = _releases(costs)
     if any(isinstance(cost, UnboundedCost) for cost in costs):
         return math.inf
@@ -438,7 +91,7 @@ def epsilon_spent(costs: Mapping[Cost, int], delta: float) -> float:
     gridded = _gridded(costs)
     if not gridded or delta == 0.0:
         return bound
-    return min(bound, _refine(gridded, _epsilon_on_grid, delta, 1e-6 * delta))
+    return min(bound, refine(gridded, epsilon_on_grid, delta, 1e-6 * delta))
 
 
 def delta_spent(costs: Mapping[Cost, int], epsilon: float) -> float:
@@ -453,7 +106,7 @@ def delta_spent(costs: Mapping[Cost, int], epsilon: float) -> float:
     gridded = _gridded(costs)
     if not gridded or bound == 0.0:
         return bound
-    return min(bound, _refine(gridded, _delta_on_grid, epsilon, 1e-30))
+    return min(bound, refine(gridded, delta_on_grid, epsilon, 1e-30))
 
 
 def calibrate(costs_at: Callable[[float], Mapping[Cost, int]], epsilon: float, delta: float) -> float:
@@ -472,7 +125,7 @@ def calibrate(costs_at: Callable[[float], Mapping[Cost, int]], epsilon: float, d
         On the private side: ``epsilon_spent(costs_at(scale), delta) <= epsilon``. The relative precision is
         1e-10 where the accounting is closed-form and 1e-4 elsewhere.
     """
-    _check_target(epsilon, delta)
+    check_target(epsilon, delta)
 
     def is_private(scale: float) -> bool:
         return epsilon_spent(costs_at(scale), delta) <= epsilon

@@ -16,6 +16,7 @@ from justitia.privacy.accounting import (
     GaussianCost,
     RandomizedResponseCost,
     UnboundedCost,
+    delta_spent,
     epsilon_spent,
 )
 
@@ -157,12 +158,22 @@ class PrivacyLedger:
 
     def check(self, costs: Mapping[Cost, int], *, purpose: str = "this plan") -> None:
         """Raise :class:`BudgetExceeded` if ``costs`` do not fit into what remains; records nothing."""
-        total = epsilon_spent(self._counts + Counter(costs), self.delta)
-        if self.budget_epsilon == 0 or total > self.budget_epsilon * (1 + ROUND_OFF):
+        after = self._counts + Counter(costs)
+        if not self._fits(after):
+            total = epsilon_spent(after, self.delta)
+            would, budget = _told_apart(total, self.budget_epsilon)
             raise BudgetExceeded(
-                f"{purpose!r} would bring epsilon to {total:.4g}; the budget is {self.budget_epsilon:.4g} "
+                f"{purpose!r} would bring epsilon to {would}; the budget is {budget} "
                 f"(spent {self.epsilon():.4g}). Use fewer or noisier releases, or raise epsilon."
             )
+
+    def _fits(self, counts: Counter[Cost]) -> bool:
+        if self.budget_epsilon == 0 or math.isinf(self.budget_epsilon):
+            return self.budget_epsilon > 0
+        limit = self.budget_epsilon * (1 + ROUND_OFF)
+        if _all_full_gaussian(counts):  # one evaluation of the closed form, where epsilon would take a search
+            return delta_spent(counts, limit) <= self.delta * (1 + ROUND_OFF)
+        return epsilon_spent(counts, self.delta) <= limit
 
     def debit(self, release: Release) -> int:
         """Record ``release`` and return its number, or raise :class:`BudgetExceeded` and record nothing."""
@@ -213,6 +224,12 @@ class PrivacyLedger:
         )
 
 
+def _told_apart(total: float, budget: float) -> tuple[str, str]:
+    """Both numbers with four digits, or as many as it takes to see which is larger."""
+    pairs = ((f"{total:.{digits}g}", f"{budget:.{digits}g}") for digits in range(4, 18))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (f"{total:.4g}", f"{budget:.4g}"))
+
+
 def _read_lines(path: Path) -> list[str]:
     """Complete lines of the journal; half a line at the end is a debit whose answer was never computed."""
     if not path.exists():
@@ -225,7 +242,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _append_line(path: Path, line: str) -> None:
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("a", encoding="utf-8", newline="\n") as file:  # one byte on every system, as _read_lines counts
         file.write(line + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -240,10 +257,14 @@ def _statement(epsilon: float, delta: float, claim: Mapping[str, Any] | None) ->
     )
 
 
+def _all_full_gaussian(counts: Mapping[Cost, int]) -> bool:
+    return all(isinstance(cost, GaussianCost) and cost.sample_rate == 1 for cost in counts)
+
+
 def _accountant(counts: Mapping[Cost, int]) -> str:
     if any(isinstance(cost, UnboundedCost) for cost in counts):
         return "none: an answer was given without noise"
-    if all(isinstance(cost, GaussianCost) and cost.sample_rate == 1 for cost in counts):
+    if _all_full_gaussian(counts):
         return "exact composition of Gaussian releases over all rows (mu-GDP)"
     return "privacy-loss distribution under substitution of one attribute"
 

@@ -57,7 +57,9 @@ class SeededNoise(NoiseSource):
     """Noise that can be drawn again, for reproducing tables. Whoever knows the seed can subtract the noise."""
 
     def __init__(self, seed: int) -> None:
-        self._seed = seed
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"Expected a noise seed that is a whole number of at least 0; got {seed!r}.")
+        self._seed = int(seed)
         self.description = "fixed noise seed: reproducible, and void for whoever knows the seed"
 
     def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
@@ -67,7 +69,8 @@ class SeededNoise(NoiseSource):
 
 
 def _open_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    # 52 bits, not 53: with one more, adding a half would round the largest word up to 1, and its noise to infinity.
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ Each row is a plain piece of data. Norms and weighted sums of many rows come fro
 
 .. math:: \|g a^\top\| = \|g\| \|a\|, \qquad \sum_i c_i\, g_i a_i^\top = (c \odot G)^\top A,
 
-so the gradient of every example costs about as much as the ordinary gradient of their sum.
+so the gradient of every example costs about as much as the ordinary gradient of their sum. Rows may be centred by
+public vectors (:meth:`FactoredRows.centred`), which shortens them, and with them the noise a clipped sum needs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+
+#: Relative round-off that centring may hide in a squared norm; it is added, so that a row is never clipped too little.
+ROUND_OFF = 1e-5
 
 
 def _zero_rows(values: Tensor, mask: Tensor) -> Tensor:
@@ -48,6 +52,9 @@ class Block(Protocol):
 
     def weighted_sum(self, c: Tensor) -> Tensor:
         """Weighted sum of the rows, shape (width,)."""
+
+    def inner(self, vectors: Tensor) -> Tensor:
+        """Inner products of each row with the rows of ``vectors`` (K, width), shape (m, K)."""
 
     def zeroed(self, mask: Tensor) -> Block:
         """Replace the rows where ``mask`` is true by exact zeros."""
@@ -83,6 +90,10 @@ class DenseBlock:
     def weighted_sum(self, c: Tensor) -> Tensor:
         """Sum of ``c_i * row_i``, shape (width,)."""
         return c @ self.values
+
+    def inner(self, vectors: Tensor) -> Tensor:
+        """Inner products of each row with the rows of ``vectors``, shape (m, K)."""
+        return self.values @ vectors.T
 
     def zeroed(self, mask: Tensor) -> DenseBlock:
         """Replace the rows where ``mask`` is true by exact zeros."""
@@ -148,6 +159,17 @@ class OuterBlock:
         """Sum of ``c_i * row_i``, shape (width,)."""
         return torch.cat(self.sums(c))
 
+    def inner(self, vectors: Tensor) -> Tensor:
+        """Inner products of each row with the rows of ``vectors``, shape (m, K)."""
+        n_out, n_in = self.left.shape[-1], self.right.shape[-1]
+        columns = []
+        for vector in vectors:
+            weight, bias = vector[: n_out * n_in].view(n_out, n_in), vector[n_out * n_in :]
+            product = torch.linalg.vecdot(self.left @ weight, self.right)
+            product = product + self.left @ bias if self.bias else product
+            columns.append(product if product.ndim == 1 else product.sum(1))
+        return torch.stack(columns, 1)
+
     def zeroed(self, mask: Tensor) -> OuterBlock:
         """Replace the rows where ``mask`` is true by exact zeros."""
         # Both factors: 0 * nan would bring the row back.
@@ -208,6 +230,11 @@ class ScatterBlock:
         table = self.values.new_zeros(self.rows, self.values.shape[2])
         return table.index_add_(0, self.index.flatten(), _per_row(c, self.values).flatten(0, 1)).view(-1)
 
+    def inner(self, vectors: Tensor) -> Tensor:
+        """Inner products of each row with the rows of ``vectors``, shape (m, K)."""
+        tables = vectors.view(len(vectors), self.rows, -1)
+        return torch.stack([(table[self.index] * self.values).sum((1, 2)) for table in tables], 1)
+
     def zeroed(self, mask: Tensor) -> ScatterBlock:
         """Replace the rows where ``mask`` is true by exact zeros."""
         return replace(self, values=_zero_rows(self.values, mask))
@@ -215,7 +242,7 @@ class ScatterBlock:
 
 @dataclass(frozen=True, eq=False)
 class FactoredRows:
-    """m public rows ``row_i = scale_i * (block_1 | block_2 | ...)_i``.
+    """m public rows ``row_i = scale_i * (block_1 | block_2 | ...)_i - member_i @ centres``.
 
     Parameters
     ----------
@@ -223,10 +250,16 @@ class FactoredRows:
         At least one, all with m rows.
     scale : Tensor of shape (m,), optional
         One factor per row; 1 if absent.
+    member : Tensor of shape (m, K), optional
+        How much of each centre is taken off row i.
+    centres : Tensor of shape (K, width), optional
+        Public vectors.
     """
 
     blocks: tuple[Block, ...]
     scale: Tensor | None = None
+    member: Tensor | None = None
+    centres: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.blocks[0])
@@ -242,22 +275,45 @@ class FactoredRows:
         total = self.blocks[0].squared_norms()
         for block in self.blocks[1:]:
             total = total + block.squared_norms()
-        return total.sqrt_() if self.scale is None else total.sqrt_() * self.scale.abs()
+        total = total if self.scale is None else total * self.scale.square()
+        return (total if self.member is None else self._centred_squares(total)).sqrt()
+
+    def _centred_squares(self, raw: Tensor) -> Tensor:
+        """|g - c|^2 = |g|^2 - 2 <g, c> + |c|^2, rounded up."""
+        assert self.member is not None  # noqa: S101 - tells the type checker what the caller has seen
+        assert self.centres is not None  # noqa: S101
+        widths = [block.width for block in self.blocks]
+        pieces = torch.split(self.centres, widths, dim=1)
+        inner = torch.stack([block.inner(piece) for block, piece in zip(self.blocks, pieces, strict=True)]).sum(0)
+        cross = torch.linalg.vecdot(inner, self.member)
+        cross = cross if self.scale is None else cross * self.scale
+        own = torch.linalg.vecdot(self.member @ (self.centres @ self.centres.T), self.member)
+        squares: Tensor = (raw - 2 * cross + own).clamp(min=0) + ROUND_OFF * (raw + own)
+        return squares
 
     @torch.no_grad()
     def weighted_sum(self, c: Tensor) -> Tensor:
         """Sum of ``c_i * row_i``, shape (width,)."""
-        c = c if self.scale is None else c * self.scale
-        return torch.cat([piece for block in self.blocks for piece in block.sums(c)])
+        scaled = c if self.scale is None else c * self.scale
+        total = torch.cat([piece for block in self.blocks for piece in block.sums(scaled)])
+        if self.member is None or self.centres is None:
+            return total
+        return total - (c @ self.member) @ self.centres
 
     def scaled(self, scale: Tensor) -> FactoredRows:
-        """Multiply row i by ``scale_i``; the factors are shared, not copied."""
-        return FactoredRows(self.blocks, scale if self.scale is None else self.scale * scale)
+        """Multiply row i by ``scale_i``, centres included; the factors are shared, not copied."""
+        member = None if self.member is None else self.member * scale.unsqueeze(1)
+        return replace(self, scale=scale if self.scale is None else self.scale * scale, member=member)
+
+    def centred(self, member: Tensor, centres: Tensor) -> FactoredRows:
+        """Take ``member_i @ centres`` off row i."""
+        return replace(self, member=member, centres=centres)
 
     def zeroed(self, mask: Tensor) -> FactoredRows:
         """Replace the rows where ``mask`` is true by exact zeros, whatever they held."""
         scale = None if self.scale is None else self.scale.masked_fill(mask, 0)
-        return FactoredRows(tuple(block.zeroed(mask) for block in self.blocks), scale)
+        member = None if self.member is None else _zero_rows(self.member, mask)
+        return FactoredRows(tuple(block.zeroed(mask) for block in self.blocks), scale, member, self.centres)
 
 
 class RowSource(Protocol):
@@ -277,9 +333,10 @@ def index_chunks(n: int, chunk_rows: int, index: Tensor | None = None) -> Iterat
     """Split ``index`` (all of 0..n-1 if absent) into consecutive pieces of at most ``chunk_rows``."""
     if chunk_rows < 1:
         raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows}; leave it at its default.")
-    index = torch.arange(n) if index is None else index
-    for start in range(0, len(index), chunk_rows):
-        yield index[start : start + chunk_rows]
+    total = n if index is None else len(index)
+    for start in range(0, total, chunk_rows):
+        stop = min(start + chunk_rows, total)
+        yield torch.arange(start, stop) if index is None else index[start:stop]
 
 
 @dataclass(frozen=True, eq=False)

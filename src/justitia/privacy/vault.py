@@ -167,6 +167,8 @@ class SensitiveVault:
             )
         if not bool(torch.isfinite(weights).all()):
             raise ValueError("Expected finite weights; some are NaN or infinite.")
+        if not (0 < sample_rate <= 1):
+            raise ValueError(f"Expected a sample_rate above 0 and at most 1; got {sample_rate!r}.")
         sensitivity = _check_bound(bound) * _weight_range(weights, sampled=sample_rate < 1)
         release = self._ledger.debit(Release(purpose, noise.cost(sample_rate=sample_rate), sensitivity))
         index = None if sample_rate == 1 else self._poisson_sample(sample_rate, release)
@@ -228,8 +230,16 @@ def _check_bound(bound: float) -> float:
 def _bounded(rows: Tensor, bound: float) -> Tensor:
     """Rows scaled down to norm ``bound``; rows that are not finite become zero."""
     norms = rows.norm(dim=1, keepdim=True)
-    factor = torch.where(norms > bound, bound / norms, torch.ones_like(norms))
-    return torch.where(torch.isfinite(norms), rows * factor, torch.zeros_like(rows))
+    return torch.where(torch.isfinite(norms), rows * _clip_factor(norms, bound), torch.zeros_like(rows))
+
+
+def _clip_factor(norms: Tensor, bound: float) -> Tensor:
+    """Factor that brings each norm down to ``bound``.
+
+    The square of a very small number is 0, so a norm below the root of the smallest one may be too small by all of it;
+    such a norm is taken as that root. Bound 0 then means zero, and not "as small as float can show" without noise.
+    """
+    return (bound / norms.clamp_min(torch.finfo(norms.dtype).tiny ** 0.5)).clamp_max(1.0)
 
 
 def _weight_range(weights: Tensor, *, sampled: bool) -> float:
@@ -244,8 +254,7 @@ def _clipped_sum(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
     finite = torch.isfinite(norms)
     if not bool(finite.all()):  # rows are public, so this branch is too
         rows, norms = rows.zeroed(~finite), torch.where(finite, norms, torch.zeros_like(norms))
-    factor = torch.where(norms > bound, bound / norms, torch.ones_like(norms))
-    return rows.weighted_sum((selected * factor).to(norms.dtype))
+    return rows.weighted_sum((selected * _clip_factor(norms, bound)).to(norms.dtype))
 
 
 __all__: Sequence[str] = ["SensitiveVault"]

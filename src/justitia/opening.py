@@ -1,0 +1,108 @@
+"""What ``fit`` settles before it asks anything: parameters, the ledger, and the folder to resume from.
+
+All of it is public; nothing here sees the sensitive attribute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative
+from justitia.dual.checkpoint import Checkpoint
+from justitia.dual.lagrangian import Problem
+from justitia.dual.plan import DEFAULT_PLANS, TrainingPlan
+from justitia.notions import FairnessNotion, get_notion
+from justitia.privacy.accounting import UnboundedCost
+from justitia.privacy.ledger import PrivacyLedger
+
+if TYPE_CHECKING:
+    from justitia.estimator import LagrangianDualClassifier
+
+
+def check_parameters(model: LagrangianDualClassifier) -> tuple[FairnessNotion, TrainingPlan]:
+    """Everything about the constructor's arguments that can be wrong without looking at data."""
+    notion = get_notion(model.notion)
+    engine = check_choice("engine", model.engine, DEFAULT_PLANS)
+    default = DEFAULT_PLANS[engine]
+    plan = default if model.plan is None else model.plan
+    if not isinstance(plan, type(default)):
+        raise TypeError(
+            f"expected a {type(default).__name__} for engine {engine!r}, got {type(plan).__name__}; "
+            "pass a plan of that kind, or none."
+        )
+    _check_budget(model.epsilon, model.delta)
+    check_nonnegative("tolerance", model.tolerance)
+    if model.preprocess is not None:
+        check_choice("preprocess", model.preprocess, ("auto",))
+    if model.noise_seed is not None:
+        check_int("noise_seed", model.noise_seed, at_least=0)
+    if not (model.progress is None or isinstance(model.progress, bool)):
+        raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
+    return notion, plan
+
+
+def _check_budget(epsilon: float, delta: float) -> None:
+    if check_nonnegative("epsilon", epsilon, allow_inf=True) == 0:
+        raise ValueError("epsilon=0 allows no question about groups at all; use a positive epsilon.")
+    if check_fraction("delta", delta) == 0 and not math.isinf(epsilon):
+        raise ValueError("delta=0 rules out Gaussian noise; use a small positive delta such as 1e-5.")
+
+
+def warn_large_delta(model: LagrangianDualClassifier, n: int) -> None:
+    """Warn of a delta that lets a mechanism publish one of n people's attribute and still keep its promise."""
+    if model.delta >= 1 / n and not math.isinf(model.epsilon):
+        warnings.warn(
+            f"delta={model.delta:g} is not below 1/n = {1 / n:.2g}: such a guarantee allows one person's "
+            "attribute to be published; choose a smaller delta.",
+            stacklevel=3,
+        )
+
+
+def open_ledger(
+    model: LagrangianDualClassifier,
+    plan: TrainingPlan,
+    ledger: PrivacyLedger | None,
+    checkpoint: Path | str | None,
+) -> PrivacyLedger:
+    """The user's ledger, or a new one for this run's budget that holds what an interrupted run has spent."""
+    if ledger is not None and checkpoint is not None:
+        raise ValueError("a checkpoint keeps its own ledger; pass either checkpoint or ledger, not both.")
+    if isinstance(ledger, PrivacyLedger):
+        return ledger
+    if ledger is not None:
+        raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
+    unbounded = any(isinstance(cost, UnboundedCost) for cost in plan.costs())
+    budget = math.inf if unbounded else float(model.epsilon)
+    # Reading a journal that does not exist yet writes nothing: the folder is made when all checks have passed.
+    journal = None if checkpoint is None else Path(checkpoint) / "ledger.jsonl"
+    return PrivacyLedger(epsilon=budget, delta=float(model.delta), journal=journal)
+
+
+def open_checkpoint(
+    model: LagrangianDualClassifier,
+    folder: Path | str,
+    problem: Problem,
+    plan: TrainingPlan,
+    module: nn.Module,
+    groups: tuple[str, ...],
+    ledger: PrivacyLedger,
+) -> Checkpoint:
+    """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""
+    digest = hashlib.sha256()
+    for tensor in (problem.X, problem.y, problem.weight):
+        digest.update(tensor.numpy().tobytes())
+    shapes = [tuple(parameter.shape) for parameter in module.parameters()]
+    notion = (problem.notion.name, problem.notion.event_names)
+    budget = (float(model.epsilon), float(model.delta), float(model.tolerance))
+    # The noise seed is part of the run: a certificate cannot speak of two sources of noise.
+    public = (plan, notion, budget, groups, model.missing_marker, model.noise_seed, shapes)
+    digest.update(repr(public).encode())
+    saved = Checkpoint(folder, fingerprint=digest.hexdigest())
+    saved.ledger = ledger
+    return saved

@@ -1,0 +1,118 @@
+"""What one release costs, and the closed forms for Gaussian releases over all rows (mu-GDP).
+
+``noise_multiplier`` means one thing everywhere: the standard deviation of the noise over the sensitivity, and
+the sensitivity is the largest L2 distance the un-noised answer moves when one person's A is substituted.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scipy import special
+
+
+@dataclass(frozen=True)
+class GaussianCost:
+    """One Gaussian release; each row takes part independently with probability ``sample_rate``."""
+
+    noise_multiplier: float
+    sample_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.noise_multiplier < math.inf:
+            raise ValueError(f"noise_multiplier must be positive and finite, got {self.noise_multiplier!r}.")
+        if not 0.0 < self.sample_rate <= 1.0:
+            raise ValueError(f"sample_rate must lie in (0, 1], got {self.sample_rate!r}.")
+
+
+@dataclass(frozen=True)
+class RandomizedResponseCost:
+    """One answer per person among ``categories``; the true one is e^epsilon times as likely as any other."""
+
+    epsilon: float
+    categories: int
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon < math.inf:
+            raise ValueError(f"epsilon of randomized response must be positive and finite, got {self.epsilon!r}.")
+        if self.categories < 2:
+            raise ValueError(f"categories must be at least 2, got {self.categories!r}.")
+
+
+@dataclass(frozen=True)
+class UnboundedCost:
+    """A release without protection: no finite epsilon covers it."""
+
+
+Bounded = GaussianCost | RandomizedResponseCost
+Cost = Bounded | UnboundedCost
+
+
+def private_end(is_private: Callable[[float], bool], outside: float, inside: float, precision: float) -> float:
+    """Bisect to the border of ``is_private`` and return the end at which it holds."""
+    while abs(inside - outside) > precision * max(abs(inside), abs(outside)):
+        middle = outside + (inside - outside) / 2
+        if middle in {inside, outside}:
+            break
+        inside, outside = (middle, outside) if is_private(middle) else (inside, middle)
+    return inside
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    r"""Smallest delta of a mu-GDP release at ``epsilon``.
+
+    .. math:: \delta(\varepsilon) =
+        \Phi(-\varepsilon/\mu + \mu/2) - e^\varepsilon \Phi(-\varepsilon/\mu - \mu/2)
+    """
+    if mu == 0.0 or epsilon == math.inf:
+        return 0.0
+    near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    log_first = float(special.log_ndtr(-near))
+    if near > -30.0:
+        # The two terms as a ratio of Mills ratios: e^epsilon cancels on paper, not in floating point.
+        log_ratio = math.log(special.erfcx(far / math.sqrt(2)) / special.erfcx(near / math.sqrt(2)))
+    else:
+        log_ratio = epsilon + float(special.log_ndtr(-far)) - log_first
+    return max(0.0, -math.exp(log_first) * math.expm1(min(0.0, log_ratio)))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Smallest epsilon of a mu-GDP release at ``delta``, rounded up."""
+    if mu == 0.0 or gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    if delta == 0.0:
+        return math.inf
+    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
+    while gaussian_delta(mu, high) > delta:
+        high *= 1.1
+    return private_end(lambda epsilon: gaussian_delta(mu, epsilon) <= delta, 0.0, high, 1e-15)
+
+
+def check_target(epsilon: float, delta: float) -> None:
+    """Refuse an (epsilon, delta) that no noise can be calibrated to."""
+    if not 0.0 < epsilon < math.inf:
+        raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}.")
+    check_delta(delta)
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta outside [0, 1)."""
+    if not 0.0 <= delta < 1.0:
+        raise ValueError(f"delta must lie in [0, 1), got {delta!r}.")
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu whose release is (epsilon, delta)-private, rounded down: 0.2681 for (1, 1e-5)."""
+    check_target(epsilon, delta)
+    if delta == 0.0:
+        raise ValueError(
+            "delta must be positive for Gaussian noise, got 0.0; use randomized response for pure privacy."
+        )
+    high = 1.0
+    while gaussian_delta(high, epsilon) <= delta:
+        high *= 2.0
+    mu = private_end(lambda mu: gaussian_delta(mu, epsilon) <= delta, high, 0.0, 1e-15)
+    shrink = 1e-15
+    while gaussian_epsilon(mu, delta) > epsilon:  # the last bits: both roundings must agree
+        mu, shrink = mu * (1 - shrink), shrink * 4
+    return mu

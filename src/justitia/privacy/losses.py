@@ -1,0 +1,265 @@
+r"""Distributions of the privacy loss on a grid: how sampled and mixed releases compose.
+
+Full-rate Gaussian releases compose in closed form (``costs``). Everything else goes through the distribution of the
+privacy loss ``log P/Q`` of a pair (P, Q) that dominates the release, on a grid. A loss between two grid
+points is split over both so that its mass under P *and* under Q stays: that can only raise every
+hockey-stick divergence H, so the answer is an upper bound.
+
+The pair of a sampled release, in units of the sensitivity: a person contributes along one line, at most 1/2
+in norm, and takes part with probability q, so the answers follow P_c = (1-q) N(0, s^2) + q N(c, s^2). Of all
+(P_c, P_c') with |c|, |c'| <= 1/2 the pair (P_{1/2}, P_{-1/2}) has the largest H_g at every order g >= 1:
+
+* Advanced joint convexity (Balle, Barthe, Gaboardi 2018, Theorem 2) with g = 1 + q(h-1) and b = g/h gives
+  H_g(P_c || P_c') = q H_h(N_c || (1-b) N_0 + b N_c').
+* c >= 0 >= c' or 0 <= c' <= c: P_c exceeds g P_c' exactly on a half line x > t, where P_c(x > t) grows with c
+  and P_c'(x > t) falls with c'; so moving to (1/2, -1/2) only adds.
+* 0 < c < c': H_h is convex in its second argument and depends on distances only, so the value is at most the
+  larger of q H_h(N_0 || N_c) and q H_h(N_0 || N_{c'-c}), hence at most q H_h(N_{1/2} || N_0), which is the
+  value of (1/2, 0); the case before covers it.
+* The other signs are mirror images, and an order below 1 is one above 1 with P and Q exchanged.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, optimize, signal, special
+
+from justitia.privacy.costs import Bounded, GaussianCost, RandomizedResponseCost
+
+Floats = NDArray[np.float64]
+
+_LOG_ROUNDING = math.log(2.0**-52)
+_SETTLED = 3e-4  # relative change at which halving the grid step stops; what is left is a third of it
+_LARGEST_GRID = 2**18
+
+
+class _Grid(NamedTuple):
+    """Masses under P of the losses ``(low + j) * step``, and the mass whose loss counts as infinite."""
+
+    low: int
+    masses: Floats
+    infinite: float
+
+
+def _spread(losses: Floats, masses: Floats, step: float, infinite: float) -> _Grid:
+    """Split each loss over its two grid neighbours, keeping the mass under P and under Q."""
+    below = np.floor(losses / step)
+    up = np.clip(np.expm1(below * step - losses) / math.expm1(-step), 0.0, 1.0) * masses
+    low = int(below.min())
+    index = (below - low).astype(np.int64)
+    size = int(index.max()) + 2
+    spread: Floats = np.zeros(size)
+    spread += np.bincount(index, masses - up, size)
+    spread += np.bincount(index + 1, up, size)
+    return _Grid(low, spread, infinite)
+
+
+def _log_mixture(q: float, exponent: Floats) -> Floats:
+    """log(1 - q + q e^exponent), with full relative precision where it is small."""
+    wide = np.logaddexp(math.log1p(-q) if q < 1.0 else -math.inf, math.log(q) + exponent)
+    if q > 0.5:
+        return np.asarray(wide)
+    return np.where(exponent > 30.0, wide, np.log1p(q * np.expm1(np.minimum(exponent, 30.0))))
+
+
+def _gaussian_loss(cost: GaussianCost, x: Floats) -> Floats:
+    """Loss log P_{1/2}(x) / P_{-1/2}(x), with x in units of the sensitivity."""
+    twice_variance = 2 * cost.noise_multiplier**2
+    q = cost.sample_rate
+    return _log_mixture(q, (x - 0.25) / twice_variance) - _log_mixture(q, (-x - 0.25) / twice_variance)
+
+
+def _where_gaussian_loss(cost: GaussianCost, losses: Floats) -> Floats:
+    """Solve loss(x) = ``losses`` for positive losses; the inverse is an arcsinh."""
+    q, variance = cost.sample_rate, cost.noise_multiplier**2
+    odds = math.log1p(-q) - math.log(q) if q < 1.0 else -math.inf
+    log_sinh = losses / 2 + np.log(-np.expm1(-losses)) - math.log(2)
+    exponent = odds + 1 / (8 * variance) + log_sinh
+    asinh = np.arcsinh(np.exp(np.minimum(exponent, 30.0))) + np.maximum(exponent - 30.0, 0.0)
+    return np.asarray(2 * variance * (losses / 2 + asinh))
+
+
+def _gaussian_density(cost: GaussianCost, x: Floats) -> Floats:
+    sigma, q = cost.noise_multiplier, cost.sample_rate
+    bells = (1 - q) * np.exp(-0.5 * (x / sigma) ** 2) + q * np.exp(-0.5 * ((x - 0.5) / sigma) ** 2)
+    return np.asarray(bells / (sigma * math.sqrt(2 * math.pi)))
+
+
+def _gaussian_reach(cost: GaussianCost, tail: float) -> float:
+    """Return an x beyond which P has at most mass ``tail``."""
+    return 0.5 - cost.noise_multiplier * float(special.ndtri(tail))
+
+
+@lru_cache(maxsize=64)
+def _gaussian_grid(cost: GaussianCost, step: float, tail: float) -> _Grid:
+    """Losses of one Gaussian release; panels of the quadrature end where the loss crosses a grid point."""
+    reach, sigma, q = _gaussian_reach(cost, tail), cost.noise_multiplier, cost.sample_rate
+    top = math.ceil(float(_gaussian_loss(cost, np.array([reach]))[0]) / step)
+    crossings = _where_gaussian_loss(cost, step * np.arange(1.0, top + 1.0, dtype=np.float64))
+    crossings = crossings[crossings < reach]
+    positive = np.union1d(np.append(crossings, reach), np.arange(0.0, reach, sigma / 8))
+    edges = np.concatenate((-positive[:0:-1], positive))
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
+    x = (middle[:, None] + half[:, None] * nodes).ravel()
+    masses = _gaussian_density(cost, x) * (half[:, None] * weights).ravel()
+    infinite = (1 - q) * special.ndtr(-reach / sigma) + q * special.ndtr((0.5 - reach) / sigma)
+    # What lies beyond -reach is given the loss at -reach: rounding up.
+    masses[0] += max(0.0, 1.0 - float(infinite) - float(masses.sum()))
+    return _spread(_gaussian_loss(cost, x), masses, step, float(infinite))
+
+
+def _response_law(cost: RandomizedResponseCost) -> tuple[Floats, Floats]:
+    """Losses -epsilon, 0, epsilon of randomized response and their masses under P."""
+    other = math.exp(-cost.epsilon) / (1 + (cost.categories - 1) * math.exp(-cost.epsilon))
+    masses = np.array([other, (cost.categories - 2) * other, 1 - (cost.categories - 1) * other])
+    return np.array([-cost.epsilon, 0.0, cost.epsilon]), masses
+
+
+def _one_grid(cost: Bounded, step: float, tail: float) -> _Grid:
+    if isinstance(cost, GaussianCost):
+        return _gaussian_grid(cost, step, tail)
+    return _spread(*_response_law(cost), step, 0.0)
+
+
+class _Releases(NamedTuple):
+    """Grids of the distinct releases, each with its count."""
+
+    parts: tuple[tuple[_Grid, int], ...]
+    step: float
+
+    def tilted(self, order: float) -> tuple[float, list[Floats]]:
+        """Return log E_P e^(order * total loss), and each grid's masses reweighted by e^(order * loss)."""
+        log_moment, tilted = 0.0, []
+        for grid, count in self.parts:
+            exponents = order * self.step * (grid.low + np.arange(len(grid.masses)))
+            shift = float(exponents[grid.masses > 0.0].max())
+            weights = grid.masses * np.exp(np.minimum(exponents - shift, 0.0))
+            total = float(weights.sum())
+            log_moment += count * (shift + math.log(total))
+            tilted.append(weights / total)
+        return log_moment, tilted
+
+
+def _window(releases: _Releases, order: float) -> tuple[int, int]:
+    """First and last grid index of the total loss, up to a rounding error of its tilted mass (Chernoff)."""
+    log_moment, tilted = releases.tilted(order)
+    variance = 0.0
+    for masses, (_, count) in zip(tilted, releases.parts, strict=True):
+        index = np.arange(len(masses)) - float(masses @ np.arange(len(masses)))
+        variance += count * float(masses @ index**2)
+    shifts = np.geomspace(1.0, 24.0, 8) / (releases.step * math.sqrt(max(variance, 1.0)))
+    high = min((releases.tilted(order + t)[0] - log_moment - _LOG_ROUNDING) / t for t in shifts)
+    low = max((log_moment + _LOG_ROUNDING - releases.tilted(order - t)[0]) / t for t in shifts)
+    first = sum(count * grid.low for grid, count in releases.parts)
+    last = sum(count * (grid.low + len(grid.masses) - 1) for grid, count in releases.parts)
+    return max(first, math.floor(low / releases.step)), min(last, math.ceil(high / releases.step))
+
+
+def _compose(releases: _Releases, order: float) -> tuple[Floats, Floats]:
+    """Total losses and an upper bound of delta at each, sharpest where the tilted total loss concentrates.
+
+    The transform is applied to masses tilted by e^(order * loss), so that its rounding errors are relative to
+    the tail we ask about and not to 1; an allowance for them is added.
+    """
+    (first, last), step = _window(releases, order), releases.step
+    log_moment, tilted = releases.tilted(order)
+    size = fft.next_fast_len(max(last - first + 1, *(len(masses) for masses in tilted)), real=True)
+    spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
+    for masses, (_, count) in zip(tilted, releases.parts, strict=True):
+        spectrum *= fft.rfft(masses, size) ** count
+    start = first - sum(count * grid.low for grid, count in releases.parts)
+    total = np.maximum(np.roll(fft.irfft(spectrum, size), -(start % size))[: last - first + 1], 0.0)
+    losses: Floats = step * np.arange(first, last + 1, dtype=np.float64)
+    untilt = np.exp(np.minimum(log_moment - order * losses, 600.0))
+    # Between grid points delta is linear in e^epsilon, with slope -E_P[e^-loss; loss > epsilon].
+    slopes = signal.lfilter([math.exp(-step)], [1.0, -math.exp(-step)], (total * untilt)[::-1])
+    deltas = math.expm1(step) * np.append(0.0, np.cumsum(slopes[:-1]))[::-1]
+    infinite = sum(count * grid.infinite for grid, count in releases.parts)
+    allowance = math.exp(_LOG_ROUNDING) * (100 + sum(count for _, count in releases.parts))
+    return losses, deltas + infinite + allowance * untilt
+
+
+def _tilt(releases: _Releases, objective: Callable[[float, float], float]) -> float:
+    """Order that minimises ``objective(order, log bound)``; any order is correct, the best one is sharp.
+
+    The bound is log delta(epsilon) <= log bound - order * epsilon, by E_P[1 - e^(epsilon - loss)]_+.
+    """
+    squares = (n * (g.masses @ (g.low + np.arange(len(g.masses))) ** 2) for g, n in releases.parts)
+    rms = releases.step * math.sqrt(float(sum(squares)))
+
+    def value(log_order: float) -> float:
+        t = math.exp(log_order)
+        return objective(t, releases.tilted(t)[0] + t * math.log(t) - (t + 1) * math.log1p(t))
+
+    # Within one step the weights must not run away, or rounding errors at its lower end would swamp it.
+    bounds = (math.log(1e-3 / rms), math.log(max(8.0 / releases.step, 2e-3 / rms)))
+    found = optimize.minimize_scalar(value, bounds=bounds, method="bounded", options={"xatol": 0.05})
+    return math.exp(float(found.x))
+
+
+def epsilon_on_grid(releases: _Releases, delta: float) -> float:
+    """Smallest epsilon with delta(epsilon) <= delta."""
+    order = _tilt(releases, lambda t, log_bound: (log_bound - math.log(delta)) / t)
+    losses, deltas = _compose(releases, order)
+    above = np.flatnonzero(deltas > delta)
+    if len(above) == 0:
+        return max(0.0, float(losses[0]))
+    j = int(above[-1])
+    if j == len(losses) - 1:
+        return math.inf
+    share = (deltas[j] - delta) / (deltas[j] - deltas[j + 1])
+    return max(0.0, float(losses[j]) + math.log1p(share * math.expm1(releases.step)))
+
+
+def delta_on_grid(releases: _Releases, epsilon: float) -> float:
+    """Smallest delta at epsilon."""
+    order = _tilt(releases, lambda t, log_bound: log_bound - t * epsilon)
+    losses, deltas = _compose(releases, order)
+    if epsilon < losses[0]:
+        return 1.0
+    j = int(np.searchsorted(losses, epsilon, side="right")) - 1
+    if j == len(losses) - 1:
+        return float(deltas[-1])
+    share = math.expm1(epsilon - losses[j]) / math.expm1(releases.step)
+    return min(1.0, float(deltas[j] + share * (deltas[j + 1] - deltas[j])))
+
+
+@lru_cache(maxsize=1024)
+def _mean_square(cost: Bounded) -> float:
+    """Mean square of the loss of one release."""
+    if isinstance(cost, GaussianCost):
+        reach = _gaussian_reach(cost, 1e-30)
+        x = np.arange(-reach, reach, cost.noise_multiplier / 16)
+        return float(_gaussian_density(cost, x) @ _gaussian_loss(cost, x) ** 2) * cost.noise_multiplier / 16
+    losses, masses = _response_law(cost)
+    return float(masses @ losses**2)
+
+
+@lru_cache(maxsize=4096)
+def refine(
+    costs: frozenset[tuple[Bounded, int]],
+    measure: Callable[[_Releases, float], float],
+    at: float,
+    tail: float,
+) -> float:
+    """Halve the grid step until the upper bound settles; its error falls with the square of the step."""
+    events = sorted(costs, key=repr)
+    n = sum(count for _, count in events)
+    # Powers of two, so that calls with neighbouring counts share their cached grids.
+    tail = 2.0 ** math.floor(math.log2(max(tail / n, 1e-300)))
+    rms = math.sqrt(sum(_mean_square(cost) * count for cost, count in events) / n)
+    step, best = min(1.0, 2.0 ** math.floor(math.log2(rms / 6))), math.inf
+    epsilons = {cost.epsilon if isinstance(cost, RandomizedResponseCost) else 0.0 for cost, _ in events}
+    if len(epsilons) == 1 and (epsilon := epsilons.pop()) > 0.0:
+        step = epsilon / math.ceil(epsilon)  # all losses lie on this grid: exact
+    while True:
+        parts = tuple((_one_grid(cost, step, tail), count) for cost, count in events)
+        before, best = best, min(best, measure(_Releases(parts, step), at))
+        if not before - best > _SETTLED * best or max(len(grid.masses) for grid, _ in parts) > _LARGEST_GRID:
+            return best
+        step /= 2

@@ -1,0 +1,188 @@
+"""Record and play: a whole ``fit`` twice with the same randomness and the same noised answers, one person's A changed.
+
+The first run draws noise and keeps every exact and every noised answer. The second run keeps its own exact answers but
+*receives* the noised answers of the first. Differential privacy of the composition then needs two things, and
+:func:`problems` checks both: everything public is the same in both runs, and at every release the exact answers are no
+further apart than the ledger says.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from justitia import GradientsPlan, LagrangianDualClassifier
+from justitia.datasets import make_synthetic
+from justitia.privacy.accounting import GaussianCost
+from justitia.privacy.ledger import Release
+from justitia.privacy.mechanisms import NoiseSource, SeededNoise
+from justitia.privacy.vault import SensitiveVault
+
+SMALL_PLAN = GradientsPlan(private_steps=4, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5)
+
+
+class Recorder(NoiseSource):
+    """Seeded noise that keeps every exact answer and every noised one."""
+
+    description = "recorded"
+
+    def __init__(self) -> None:
+        self.exact: list[Tensor] = []
+        self.noisy: list[Tensor] = []
+        self._seeded = SeededNoise(20)
+
+    def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
+        """The same sample of people in every run."""
+        return self._seeded.uniform(size, release=release, stream=stream)
+
+    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+        """Record and answer."""
+        self.exact.append(exact.clone())
+        self.noisy.append(self.answer(exact, std, release))
+        return self.noisy[-1].clone()
+
+    def answer(self, exact: Tensor, std: float, release: int) -> Tensor:
+        """The noised answer this source gives."""
+        return self._seeded.add_gaussian(exact, std, release=release)
+
+
+class Player(Recorder):
+    """Gives the noised answers of an earlier run, whatever the exact ones are now."""
+
+    def __init__(self, answers: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._answers = list(answers)
+
+    def answer(self, exact: Tensor, std: float, release: int) -> Tensor:
+        """The earlier run's answer; past its end, or for another shape, zeros that the comparison will report."""
+        place = len(self.noisy)
+        fits = place < len(self._answers) and self._answers[place].shape == exact.shape
+        return self._answers[place] if fits else torch.zeros_like(exact)
+
+
+@dataclass(frozen=True)
+class People:
+    """A small public table and everybody's label."""
+
+    X: pd.DataFrame
+    y: NDArray[np.int64]
+    labels: tuple[Any, ...]
+    groups: tuple[str, ...]
+
+    def with_label(self, person: int, label: Any) -> People:
+        """The neighbour in which one person's label is another."""
+        return replace(self, labels=(*self.labels[:person], label, *self.labels[person + 1 :]))
+
+
+def make_people(n_groups: int, *, missing: bool, n: int = 240) -> People:
+    """A table of n rows, in which every seventh label is missing if asked for."""
+    groups = ("a", "b", "c", "d", "e")[:n_groups]
+    data = make_synthetic(n, groups=groups, n_features=3, random_state=1)
+    labels = tuple(None if missing and i % 7 == 0 else label for i, label in enumerate(data.sensitive))
+    return People(data.X, data.y.to_numpy(), labels, groups)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run asked, what the exact answers were, everything it made public, and its last public weights."""
+
+    releases: tuple[Release, ...]
+    exact: tuple[Tensor, ...]
+    noisy: tuple[Tensor, ...]
+    public: dict[str, Any]
+    omega: Tensor
+    model: LagrangianDualClassifier
+
+
+def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: Any) -> Outcome:
+    """One fit; with ``answers`` it receives those instead of noised answers of its own."""
+    source = Recorder() if answers is None else Player(answers)
+    settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "plan": SMALL_PLAN, "random_state": 3} | options
+    model = LagrangianDualClassifier(groups=people.groups, progress=False, **settings)
+    weighted_sum, asked = SensitiveVault.weighted_sum, [torch.empty(0)]
+
+    def watched(vault: SensitiveVault, values: Any, weights: Tensor, **rest: Any) -> Tensor:
+        asked.append(weights)
+        return weighted_sum(vault, values, weights, **rest)
+
+    with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("always")
+        patch.setattr("justitia.estimator.SystemNoise", lambda: source)
+        patch.setattr(SensitiveVault, "weighted_sum", watched)
+        model.fit(people.X, people.y, sensitive_features=list(people.labels))
+    public = _public(model, people, [str(one.message) for one in caught])
+    return Outcome(model.ledger_.releases, tuple(source.exact), tuple(source.noisy), public, asked[-1], model)
+
+
+def _public(model: LagrangianDualClassifier, people: People, sentences: list[str]) -> dict[str, Any]:
+    """Everything that leaves ``fit``, in a form that compares with ``==``."""
+    return {
+        "purposes": [release.purpose for release in model.ledger_.releases],
+        "costs": [release.cost for release in model.ledger_.releases],
+        "sensitivities": [release.sensitivity for release in model.ledger_.releases],
+        "weights": [p.tolist() for p in model.module_.state_dict().values()],
+        "scores": model.decision_function(people.X).tolist(),
+        "history": model.history_.to_csv(),
+        "multipliers": model.dual_.to_csv(),
+        "certificate": model.certificate_.to_json(),
+        "plan": repr(model.plan_),
+        "attributes": sorted(vars(model)),
+        "warnings": sentences,
+    }
+
+
+def distances(first: Outcome, second: Outcome) -> list[tuple[Release, float]]:
+    """Each release of the first run with the distance between the exact answers of both."""
+    pairs = zip(first.releases, first.exact, second.exact, strict=True)
+    return [(release, float((one - other).norm())) for release, one, other in pairs]
+
+
+def tolerance(release: Release, exact: Tensor, n: int) -> float:
+    """Round-off of two sums of n terms, each of length at most the sensitivity.
+
+    Each addition rounds by at most 2^-24 (a weighted sum of float32 gradients) or 2^-53 (group sums, a matrix in
+    float64) of a partial sum, which is at most n terms long; n roundings of either sign grow like sqrt(n).
+    """
+    unit = 2.0**-53 if exact.dim() == 2 else 2.0**-24
+    return 2 * unit * n * math.sqrt(n) * release.sensitivity
+
+
+def problems(first: Outcome, second: Outcome, *, to_not_given: bool = False) -> list[str]:
+    """Every way in which two neighbouring runs break the promise; an empty list means that it holds.
+
+    Parameters
+    ----------
+    to_not_given : bool
+        The changed label is "not given" in one of the runs. Its weight in a group gradient is 0, so in a sampled
+        release the distance is one person's contribution, which may be half of the sensitivity at most.
+    """
+    shapes = [[tuple(answer.shape) for answer in outcome.exact] for outcome in (first, second)]
+    found = [f"{name} depend on A" for name, value in first.public.items() if second.public[name] != value]
+    if shapes[0] != shapes[1] or len(first.exact) != len(first.releases):
+        return [*found, "the number or the shapes of the answers depend on A, or an answer was given without noise"]
+    n = len(first.public["scores"])
+    for number, (release, distance) in enumerate(distances(first, second)):
+        sampled = isinstance(release.cost, GaussianCost) and release.cost.sample_rate < 1
+        allowed = release.sensitivity * (0.5 if sampled and to_not_given else 1.0)
+        if not distance <= allowed + tolerance(release, first.exact[number], n):
+            found.append(f"release {number}, {release.purpose!r}, moves by {distance:.4g}, allowed are {allowed:.4g}")
+    return found
+
+
+def largest_movements(first: Outcome, second: Outcome) -> dict[str, float]:
+    """For each purpose the largest distance, as a share of the recorded sensitivity."""
+    found: dict[str, float] = {}
+    for release, distance in distances(first, second):
+        share = distance / release.sensitivity if release.sensitivity > 0 else math.nan
+        found[release.purpose] = max(found.get(release.purpose, 0.0), share)
+    return found

@@ -1,0 +1,485 @@
+import copy
+import math
+import pickle
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor
+
+from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, UnboundedCost
+from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
+from justitia.privacy.mechanisms import Gaussian, NoiseSource, RandomizedResponse, SeededNoise, Unprotected
+from justitia.privacy.rows import DenseBlock, FactoredRows
+from justitia.privacy.vault import SensitiveVault, _clipped_sum
+
+NAMES = ("a", "b", "c", "d", "e")
+NOISE = Gaussian(2.0)
+derandomized = settings(derandomize=True, deadline=None, max_examples=40)
+
+
+class Capture(NoiseSource):
+    """Keeps the exact answer and adds nothing; samples the same people whatever their attribute."""
+
+    description = "capture"
+
+    def __init__(self, seed: int = 0) -> None:
+        self.exact: list[Tensor] = []
+        self.std: list[float] = []
+        self._seeded = SeededNoise(seed)
+
+    def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
+        return self._seeded.uniform(size, release=release, stream=stream)
+
+    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+        self.exact.append(exact.clone())
+        self.std.append(std)
+        return exact
+
+
+def open_vault(
+    labels: Any, groups: Any = ("a", "b"), *, source: NoiseSource | None = None, epsilon: float = math.inf
+) -> tuple[SensitiveVault, PrivacyLedger]:
+    ledger = PrivacyLedger(epsilon=epsilon, delta=1e-5)
+    return SensitiveVault(labels, groups=groups, ledger=ledger, noise_source=source or Capture()), ledger
+
+
+def exact_group_sums(labels: Any, groups: Any, values: Tensor, bound: float) -> tuple[Tensor, float]:
+    source = Capture()
+    vault, ledger = open_vault(labels, groups, source=source)
+    vault.group_sums(values, bound=bound, noise=NOISE, purpose="test")
+    sensitivity = ledger.releases[0].sensitivity
+    assert source.std == [2.0 * sensitivity]
+    return source.exact[0], sensitivity
+
+
+def exact_weighted_sum(
+    labels: Any, groups: Any, values: Tensor, weights: Tensor, bound: float, rate: float = 1.0
+) -> tuple[Tensor, float]:
+    source = Capture()
+    vault, ledger = open_vault(labels, groups, source=source)
+    vault.weighted_sum(values, weights, bound=bound, noise=NOISE, purpose="test", sample_rate=rate)
+    sensitivity = ledger.releases[0].sensitivity
+    assert source.std == [2.0 * sensitivity]
+    return source.exact[0], sensitivity
+
+
+numbers = st.floats(-1e3, 1e3) | st.sampled_from([0.0, math.nan, math.inf, -math.inf, 1e200])
+
+
+@st.composite
+def neighbours(draw: st.DrawFn, columns: int = 1) -> dict[str, Any]:
+    """Public rows and two lists of labels that differ in one entry; the code G stands for "not given"."""
+    n_groups = draw(st.sampled_from([2, 5]))
+    n, d = draw(st.integers(1, 7)), draw(st.integers(1, 3))
+    code = st.integers(0, n_groups)
+    codes = draw(st.lists(code, min_size=n, max_size=n))
+    person, other = draw(st.integers(0, n - 1)), draw(code)
+    names = [*NAMES[:n_groups], None]
+    changed = [*codes[:person], other, *codes[person + 1 :]]
+    return {
+        "groups": NAMES[:n_groups],
+        "labels": ([names[c] for c in codes], [names[c] for c in changed]),
+        "person": person,
+        "values": torch.tensor(draw(st.lists(numbers, min_size=n * d, max_size=n * d)), dtype=torch.float64).view(n, d),
+        "weights": torch.tensor(
+            draw(st.lists(st.floats(-9, 9), min_size=n * (n_groups + 1), max_size=n * (n_groups + 1))),
+            dtype=torch.float64,
+        ).view(n, n_groups + 1),
+        "bound": draw(st.sampled_from([0.0, 0.1, 1.0, 700.0])),
+    }
+
+
+def tolerance(bound: float, weight: float = 1.0) -> float:
+    """Two float64 sums of at most seven rows of length ``bound``."""
+    return 100 * 2.0**-52 * bound * weight
+
+
+@derandomized
+@given(neighbours())
+def test_group_sums_of_neighbours_differ_by_at_most_the_recorded_sensitivity(case: dict[str, Any]) -> None:
+    (one, sensitivity), (other, same) = (
+        exact_group_sums(labels, case["groups"], case["values"], case["bound"]) for labels in case["labels"]
+    )
+    assert sensitivity == same == math.sqrt(2) * case["bound"]
+    assert float((one - other).norm()) <= sensitivity + tolerance(case["bound"])
+
+
+@derandomized
+@given(neighbours())
+def test_weighted_sums_of_neighbours_differ_by_at_most_the_recorded_sensitivity(case: dict[str, Any]) -> None:
+    (one, sensitivity), (other, same) = (
+        exact_weighted_sum(labels, case["groups"], case["values"], case["weights"], case["bound"])
+        for labels in case["labels"]
+    )
+    assert sensitivity == same
+    assert float((one - other).norm()) <= sensitivity + tolerance(case["bound"], 9.0)
+
+
+@derandomized
+@given(neighbours(), st.sampled_from([0.1, 0.5, 0.9]))
+def test_sampled_person_contributes_at_most_half_of_the_recorded_sensitivity(case: dict[str, Any], rate: float) -> None:
+    without = case["values"].clone()
+    without[case["person"]] = 0.0
+    for labels in case["labels"]:
+        arguments = (labels, case["groups"])
+        there, sensitivity = exact_weighted_sum(*arguments, case["values"], case["weights"], case["bound"], rate)
+        gone, _ = exact_weighted_sum(*arguments, without, case["weights"], case["bound"], rate)
+        assert float((there - gone).norm()) <= sensitivity / 2 + tolerance(case["bound"], 9.0)
+
+
+@derandomized
+@given(st.lists(st.tuples(st.sampled_from(["F", "M", None]), st.sampled_from(["B", "W", None])), min_size=2), st.data())
+def test_crossed_columns_of_neighbours_differ_by_at_most_the_recorded_sensitivity(
+    rows: list[tuple[Any, Any]], data: st.DataObject
+) -> None:
+    person = data.draw(st.integers(0, len(rows) - 1))
+    changed = list(rows)
+    changed[person] = data.draw(st.sampled_from([("F", "B"), ("M", "W"), (None, "W"), ("X", "B")]))
+    groups = {"sex": ["F", "M"], "race": ["B", "W"]}
+    values = torch.ones(len(rows), 1)
+    one, other = (
+        exact_group_sums(pd.DataFrame(table, columns=["sex", "race"], dtype=object), groups, values, 1.0)[0]
+        for table in (rows, changed)
+    )
+    assert one.shape == (5, 1)
+    assert float((one - other).norm()) in {0.0, math.sqrt(2)}
+
+
+@pytest.mark.parametrize("n_groups", [2, 5])
+@pytest.mark.parametrize("goal", ["b", None])
+def test_group_sums_when_a_long_row_changes_its_group_reach_the_sensitivity(n_groups: int, goal: str | None) -> None:
+    values = torch.tensor([[30.0, 40.0], [0.1, 0.0], [0.0, 0.2]])
+    groups = NAMES[:n_groups]
+    one, sensitivity = exact_group_sums(["a", "a", "b"], groups, values, 5.0)
+    other, _ = exact_group_sums([goal, "a", "b"], groups, values, 5.0)
+    assert sensitivity == pytest.approx(math.sqrt(2) * 5)
+    assert float((one - other).norm()) == pytest.approx(sensitivity)
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [([1.0, -2.0, 0.5], 3.0), ([1.0, 2.0, 0.0], 2.0), ([4.0, 4.0, 4.0], 0.0)],
+    ids=["between two groups", "to not given", "all alike"],
+)
+def test_weighted_sum_when_a_long_row_changes_its_group_reaches_the_sensitivity(
+    weights: list[float], expected: float
+) -> None:
+    values = torch.tensor([[30.0, 40.0], [0.1, 0.0]])
+    omega = torch.tensor([weights, weights])
+    highest, lowest = (("a", "b", None)[f(range(3), key=weights.__getitem__)] for f in (max, min))
+    one, sensitivity = exact_weighted_sum([highest, "a"], ("a", "b"), values, omega, 5.0)
+    other, _ = exact_weighted_sum([lowest, "a"], ("a", "b"), values, omega, 5.0)
+    assert sensitivity == pytest.approx(5 * expected)
+    assert float((one - other).norm()) == pytest.approx(sensitivity)
+
+
+def test_sampled_weighted_sum_when_weights_are_opposite_reaches_the_sensitivity() -> None:
+    values, omega = torch.tensor([[30.0, 40.0]] * 20), torch.tensor([[2.0, -2.0, 0.0]] * 20)
+    one, sensitivity = exact_weighted_sum(["a"] * 20, ("a", "b"), values, omega, 5.0, 0.5)
+    assert sensitivity == 20.0
+    distances = []
+    for person in range(20):
+        labels = ["a"] * 20
+        labels[person] = "b"
+        distances.append(float((one - exact_weighted_sum(labels, ("a", "b"), values, omega, 5.0, 0.5)[0]).norm()))
+    in_sample = [distance for distance in distances if distance > 0]
+    assert 0 < len(in_sample) < 20
+    assert in_sample == pytest.approx([20.0] * len(in_sample))
+
+
+def test_group_sums_without_noise_are_plain_sums_in_the_order_of_the_groups() -> None:
+    values = torch.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0], [4.0, 40.0]])
+    vault, _ = open_vault(["b", "a", None, "b"])
+    answer = vault.group_sums(values, bound=1e6, noise=Unprotected(), purpose="test")
+    assert answer.tolist() == [[2.0, 20.0], [5.0, 50.0]]
+    assert answer.dtype == torch.float64
+
+
+def test_group_sums_of_one_number_per_person_are_a_column() -> None:
+    vault, _ = open_vault(["b", "a", None, "b"])
+    answer = vault.group_sums(torch.ones(4), bound=1.0, noise=Unprotected(), purpose="test")
+    assert answer.tolist() == [[1.0], [2.0]]
+
+
+def test_weighted_sum_without_noise_and_clip_is_the_plain_weighted_sum() -> None:
+    values = torch.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]])
+    omega = torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0], [100.0, 200.0, 300.0]])
+    vault, _ = open_vault(["b", "a", None])
+    answer = vault.weighted_sum(values, omega, bound=1e6, noise=Unprotected(), purpose="test")
+    assert answer.tolist() == [2.0 + 20.0 + 900.0, 20.0 + 200.0 + 9000.0]
+
+
+def test_weighted_sum_clips_each_row_before_its_weight() -> None:
+    vault, _ = open_vault(["a", "a"])
+    values, omega = torch.tensor([[3.0, 4.0], [0.3, 0.4]]), torch.tensor([[10.0, 0.0, 0.0]] * 2)
+    answer = vault.weighted_sum(values, omega, bound=1.0, noise=Unprotected(), purpose="test")
+    assert answer.tolist() == pytest.approx([10 * (0.6 + 0.3), 10 * (0.8 + 0.4)])
+
+
+def test_sampled_weighted_sum_is_a_sum_over_the_sample_not_scaled_up() -> None:
+    vault, _ = open_vault(["a"] * 1000, source=SeededNoise(3))
+    answer = vault.weighted_sum(
+        torch.ones(1000, 1),
+        torch.tensor([[1.0, 0.0, 0.0]] * 1000),
+        bound=1.0,
+        noise=Unprotected(),
+        purpose="test",
+        sample_rate=0.2,
+    )
+    assert float(answer) == np.count_nonzero(SeededNoise(3).uniform(1000, release=0, stream="sample") < 0.2)
+    assert float(answer) == pytest.approx(200, abs=60)
+
+
+def test_sample_that_is_empty_answers_zero_plus_noise() -> None:
+    exact, sensitivity = exact_weighted_sum(["a"] * 3, ("a", "b"), torch.ones(3, 2), torch.ones(3, 3), 1.0, 1e-9)
+    assert (exact.tolist(), sensitivity) == ([0.0, 0.0], 2.0)
+
+
+@pytest.mark.parametrize("n_groups", [2, 5])
+def test_projection_onto_the_public_total_removes_its_share_of_the_noise(n_groups: int) -> None:
+    columns = 20_000
+    vault, _ = open_vault(["a", "b"], NAMES[:n_groups], source=SeededNoise(1))
+    answer = vault.group_sums(torch.zeros(2, columns), bound=3.0, noise=NOISE, purpose="test")
+    expected = 2 * (2.0 * 3.0) ** 2 * (1 - 1 / (n_groups + 1))
+    assert answer.shape == (n_groups, columns)
+    # a variance from 20,000 draws is within 6 * sqrt(2 / 20,000) = 6% of the truth
+    assert answer.var(dim=1).tolist() == pytest.approx([expected] * n_groups, rel=0.06)
+
+
+def test_projection_keeps_the_public_total_over_the_groups_and_not_given() -> None:
+    source = SeededNoise(1)
+    values = torch.tensor([[1.0], [2.0], [4.0]])
+    vault, _ = open_vault(["a", "b", None], source=source)
+    answer = vault.group_sums(values, bound=4.0, noise=NOISE, purpose="test")
+    raw = source.add_gaussian(torch.tensor([[1.0], [2.0], [4.0]]).double(), 8 * math.sqrt(2), release=0)
+    assert torch.allclose(answer, (raw + (7.0 - raw.sum()) / 3)[:2])
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e200])
+def test_row_that_is_not_finite_counts_as_zero(odd: float) -> None:
+    values = torch.tensor([[odd, 1.0], [1.0, 2.0]], dtype=torch.float64)
+    vault, _ = open_vault(["a", "a"])
+    sums = vault.group_sums(values, bound=9.0, noise=Unprotected(), purpose="test")
+    weighted = vault.weighted_sum(values, torch.ones(2, 3), bound=9.0, noise=Unprotected(), purpose="test")
+    assert (sums.tolist(), weighted.tolist()) == ([[1.0, 2.0], [0.0, 0.0]], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(("small", "dtype"), [(1e-250, torch.float64), (1e-30, torch.float32)])
+@pytest.mark.parametrize("bound", [0.0, 1e-3])
+def test_row_whose_square_is_too_small_for_a_float_stays_within_the_bound(
+    small: float, dtype: torch.dtype, bound: float
+) -> None:
+    rows = FactoredRows((DenseBlock(torch.full((1, 2), small, dtype=dtype)),))
+    assert float(_clipped_sum(rows, torch.ones(1), bound).norm()) <= bound
+    exact, _ = exact_group_sums(["a"], ("a", "b"), torch.full((1, 2), small, dtype=dtype), bound)
+    assert float(exact.abs().max()) <= bound
+
+
+class Hostile:
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("secret")
+
+    def __hash__(self) -> int:
+        raise RuntimeError("secret")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", "b", "a", "b"],
+        ["a", "a", "a", "a"],
+        ["a", "b", "b", "b"],
+        [None, None, None, None],
+        ["secret", "?", "", "A"],
+        [1, 2.5, math.nan, pd.NA],
+        [Hostile(), Hostile(), [], {}],
+    ],
+    ids=["ordinary", "empty group", "one member", "everyone missing", "unknown", "numbers", "hostile"],
+)
+def test_labels_of_any_kind_give_the_same_shapes_costs_and_scales(labels: list[Any]) -> None:
+    source = Capture()
+    vault, ledger = open_vault(labels, source=source)
+    values, omega = torch.ones(4, 3), torch.ones(4, 3)
+    shapes = [
+        vault.group_sums(values, bound=2.0, noise=NOISE, purpose="sums").shape,
+        vault.weighted_sum(values, omega, bound=2.0, noise=NOISE, purpose="full").shape,
+        vault.weighted_sum(values, omega, bound=2.0, noise=NOISE, purpose="sampled", sample_rate=0.5).shape,
+        vault.randomized_labels(RandomizedResponse(1.0), purpose="labels").shape,
+    ]
+    assert shapes == [(2, 3), (3,), (3,), (4,)]
+    assert [release.sensitivity for release in ledger.releases] == pytest.approx([math.sqrt(8), 0.0, 4.0, 1.0])
+    assert source.std == pytest.approx([2 * math.sqrt(8), 0.0, 8.0])
+    assert repr(vault) == "SensitiveVault(n=4, groups=['a', 'b'])"
+
+
+class Untouchable:
+    """A source of rows that must never be asked for one."""
+
+    width = 2
+
+    def __len__(self) -> int:
+        return 2
+
+    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
+        raise AssertionError("rows were read before the debit")
+
+
+class UntouchableNoise(Capture):
+    def uniform(self, size: int, *, release: int, stream: str = "noise") -> NoReturn:
+        raise AssertionError("noise was drawn before the debit")
+
+    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> NoReturn:
+        raise AssertionError("an answer was computed before the debit")
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_weighted_sum_without_budget_reads_no_row(rate: float) -> None:
+    vault, ledger = open_vault(["a", "b"], source=UntouchableNoise(), epsilon=0.0)
+    with pytest.raises(BudgetExceeded, match="'group gradient' would bring epsilon to"):
+        vault.weighted_sum(
+            Untouchable(), torch.ones(2, 3), bound=1.0, noise=NOISE, purpose="group gradient", sample_rate=rate
+        )
+    assert ledger.releases == ()
+
+
+def test_every_other_question_without_budget_is_refused_before_anything_is_drawn() -> None:
+    vault, ledger = open_vault(["a", "b"], source=UntouchableNoise(), epsilon=0.0)
+    questions = [
+        lambda: vault.group_sums(torch.ones(2, 1), bound=1.0, noise=NOISE, purpose="test"),
+        lambda: vault.randomized_labels(RandomizedResponse(1.0), purpose="test"),
+        lambda: vault.reveal(purpose="test"),
+    ]
+    for question in questions:
+        with pytest.raises(BudgetExceeded):
+            question()
+    assert ledger.releases == ()
+
+
+def test_questions_are_recorded_with_their_purpose_and_cost() -> None:
+    vault, ledger = open_vault(["a", "b"])
+    vault.group_sums(torch.ones(2, 1), bound=1.0, noise=NOISE, purpose="sizes")
+    vault.weighted_sum(torch.ones(2, 1), torch.ones(2, 3), bound=1.0, noise=NOISE, purpose="gradient", sample_rate=0.5)
+    vault.randomized_labels(RandomizedResponse(0.7), purpose="labels")
+    vault.reveal(purpose="reveal")
+    assert [(release.purpose, release.cost) for release in ledger.releases] == [
+        ("sizes", GaussianCost(2.0)),
+        ("gradient", GaussianCost(2.0, 0.5)),
+        ("labels", RandomizedResponseCost(0.7, 3)),
+        ("reveal", UnboundedCost()),
+    ]
+
+
+def test_each_release_of_a_seeded_vault_gets_noise_of_its_own() -> None:
+    vault, _ = open_vault(["a", "b"], source=SeededNoise(0))
+    ask: dict[str, Any] = {"bound": 1.0, "noise": NOISE, "purpose": "test"}
+    assert not torch.equal(vault.group_sums(torch.ones(2, 1), **ask), vault.group_sums(torch.ones(2, 1), **ask))
+
+
+def test_rows_of_another_length_are_refused_in_a_sentence() -> None:
+    vault, ledger = open_vault(["a", "b"])
+    with pytest.raises(ValueError, match=r"^Expected one public row per person \(2\); got shape \(3, 1\)\.$"):
+        vault.group_sums(torch.ones(3, 1), bound=1.0, noise=NOISE, purpose="test")
+    with pytest.raises(ValueError, match=r"Expected 2 rows and weights of shape \(2, 3\); got 2 rows and weights of "):
+        vault.weighted_sum(torch.ones(2, 1), torch.ones(2, 2), bound=1.0, noise=NOISE, purpose="test")
+    assert ledger.releases == ()
+
+
+@pytest.mark.parametrize("bound", [math.inf, math.nan, -1.0])
+def test_bound_that_bounds_nothing_is_refused_before_the_debit(bound: float) -> None:
+    vault, ledger = open_vault(["a", "b"])
+    with pytest.raises(ValueError, match="Expected a finite bound of at least 0 on the rows; got "):
+        vault.group_sums(torch.ones(2, 1), bound=bound, noise=NOISE, purpose="test")
+    with pytest.raises(ValueError, match="Expected a finite bound of at least 0 on the rows; got "):
+        vault.weighted_sum(torch.ones(2, 1), torch.ones(2, 3), bound=bound, noise=NOISE, purpose="test")
+    assert ledger.releases == ()
+
+
+@pytest.mark.parametrize("odd", [math.inf, math.nan])
+def test_weights_that_are_not_finite_are_refused_before_the_debit(odd: float) -> None:
+    vault, ledger = open_vault(["a", "b"])
+    with pytest.raises(ValueError, match=r"^Expected finite weights; some are NaN or infinite\.$"):
+        vault.weighted_sum(torch.ones(2, 1), torch.full((2, 3), odd), bound=1.0, noise=NOISE, purpose="test")
+    assert ledger.releases == ()
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.5, 1.5, math.nan])
+def test_sample_rate_outside_zero_and_one_is_refused_before_the_debit(rate: float) -> None:
+    vault, ledger = open_vault(["a", "b"])
+    for noise in (NOISE, Unprotected()):
+        with pytest.raises(ValueError, match=r"^Expected a sample_rate above 0 and at most 1; got "):
+            vault.weighted_sum(
+                torch.ones(2, 1), torch.ones(2, 3), bound=1.0, noise=noise, purpose="test", sample_rate=rate
+            )
+    assert ledger.releases == ()
+
+
+@pytest.mark.parametrize("attempt", [copy.copy, copy.deepcopy, pickle.dumps, lambda v: pickle.dumps(v, protocol=0)])
+def test_vault_refuses_to_be_copied_or_pickled(attempt: Any) -> None:
+    vault, _ = open_vault(["a", "b"])
+    for thing in (vault, [vault], {"vault": vault}):
+        if attempt is copy.copy and thing is not vault:
+            continue  # a shallow copy of a list does not copy what is in it
+        with pytest.raises(TypeError, match="cannot be pickled or copied: it holds people's sensitive attributes"):
+            attempt(thing)
+
+
+def test_text_forms_of_a_vault_show_public_facts_only() -> None:
+    vault, _ = open_vault(["a", "secret", "a", None, "b"], ("a", "b"))
+    assert repr(vault) == str(vault) == f"{vault}" == "SensitiveVault(n=5, groups=['a', 'b'])"
+    assert not hasattr(vault, "__dict__")
+    assert not [name for name in dir(vault) if "label" in name and name != "randomized_labels"]
+
+
+def test_reveal_returns_the_codes_and_debits_infinity() -> None:
+    vault, ledger = open_vault(["b", "a", None])
+    codes = vault.reveal(purpose="baseline that is not private")
+    assert codes.tolist() == [1, 0, 2]
+    assert ledger.epsilon() == math.inf
+    codes[:] = 9
+    assert vault.reveal(purpose="again").tolist() == [1, 0, 2]
+
+
+def test_reveal_within_a_finite_budget_is_refused() -> None:
+    vault, _ = open_vault(["b", "a", None], epsilon=100.0)
+    with pytest.raises(BudgetExceeded):
+        vault.reveal(purpose="test")
+
+
+def test_randomized_labels_follow_the_law_over_the_groups_and_not_given() -> None:
+    n = 30_000
+    vault, ledger = open_vault(["a"] * n + [None] * n, source=SeededNoise(4))
+    told = vault.randomized_labels(RandomizedResponse(1.0), purpose="labels").numpy()
+    truth, other = math.e / (math.e + 2), 1 / (math.e + 2)
+    counts = np.concatenate([np.bincount(told[:n], minlength=3), np.bincount(told[n:], minlength=3)]) / n
+    assert counts.tolist() == pytest.approx([truth, other, other, other, other, truth], abs=0.015)
+    assert ledger.epsilon() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_missing_marker_means_not_given() -> None:
+    ledger = PrivacyLedger(epsilon=math.inf, delta=0.0)
+    vault = SensitiveVault(["a", "?", "b"], groups=("a", "b"), ledger=ledger, missing_marker="?")
+    assert vault.reveal(purpose="test").tolist() == [0, 2, 1]
+
+
+def test_certificate_says_whether_the_list_of_groups_was_given() -> None:
+    given_list, _ = open_vault(["a", "b"])
+    inferred, _ = open_vault(["a", "b"], None)
+    assert given_list.certificate().groups_source == "given"
+    assert inferred.certificate().groups_source == "inferred from the data, the list is not protected"
+    assert given_list.certificate().groups == inferred.certificate().groups == ("a", "b")
+    assert given_list.certificate().noise == "capture"
+
+
+def test_public_facts_of_a_vault_with_crossed_columns() -> None:
+    table = pd.DataFrame({"sex": ["F", "M"], "race": ["B", None]})
+    vault, _ = open_vault(table, {"sex": ["F", "M"], "race": ["B", "W"]})
+    assert (len(vault), vault.n_groups, vault.column_names) == (2, 4, ("sex", "race"))
+    assert vault.group_names == ("sex=F & race=B", "sex=F & race=W", "sex=M & race=B", "sex=M & race=W")
+    assert vault.reveal(purpose="test").tolist() == [0, 4]

@@ -1,0 +1,310 @@
+"""The import order, and who may name the sensitive attribute, draw noise or read files: checked on the syntax tree."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "src" / "justitia"
+FILES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
+#: A module imports from its own level or from below. A new module says here where it belongs.
+LEVELS = {
+    "_validate": 0,
+    "privacy": 0,
+    "notions": 1,
+    "encoding": 1,
+    "datasets": 1,
+    "dual": 2,
+    "metrics": 2,
+    "tables": 3,
+    "network": 3,
+    "opening": 3,
+    "persistence": 3,
+    "estimator": 4,
+    "baselines": 5,
+    "report": 6,
+    "cli": 7,
+    "__main__": 8,
+    "__init__": 9,
+}
+
+#: Imports inside a function that go upward, each with its reason.
+UPWARD_IN_FUNCTIONS: dict[tuple[str, str], str] = {}
+
+#: Who may name what about the attribute. `sensitive_features` is a parameter on its way to the vault or the metrics;
+#: `reveal` hands out the exact attribute and debits infinity; `encode` and `infer_groups` read it; `__codes` is it.
+MAY_NAME = {
+    "sensitive_features": {"estimator.py", "metrics.py", "privacy/groups.py", "cli.py"},
+    "reveal": {"privacy/vault.py", "dual/engines.py"},
+    "encode": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
+    "infer_groups": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
+    "read_columns": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
+    "__codes": {"privacy/vault.py"},
+    "_SensitiveVault__codes": set(),
+}
+#: Methods that are not private call `reveal` or pass the attribute on; every one of them says so in its certificate.
+NOT_PRIVATE = "baselines/"
+
+#: Random numbers that could serve as noise, and the files that may draw them.
+RANDOM = {
+    *("randn", "randn_like", "rand", "rand_like", "randint_like", "normal", "normal_", "standard_normal"),
+    *("laplace", "Laplace", "Normal", "bernoulli", "multinomial", "uniform_", "exponential_", "default_rng"),
+    *("RandomState", "urandom", "token_bytes", "SystemRandom", "ndtri", "add_gaussian"),
+}
+MAY_DRAW = {
+    "datasets/synthetic.py": {"default_rng", "standard_normal"},
+    "estimator.py": {"RandomState"},  # the seed of public randomness when none is given
+}
+
+#: Files of mathematics that are easier to read whole.
+LONGER = {"privacy/accounting.py": 500, "dual/gradients.py": 520}
+
+
+def module_of(name: str) -> str:
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def level_of(module: str) -> int:
+    return LEVELS[module.split(".", maxsplit=1)[0]]
+
+
+def runtime_nodes(tree: ast.AST, *, inside_functions: bool) -> Iterator[ast.AST]:
+    """Nodes that run on import, or those that run in functions; blocks for type checkers never run."""
+    stack: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while stack:
+        node, in_function = stack.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if in_function == inside_functions:
+            yield node
+        deeper = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        stack += [(child, deeper) for child in ast.iter_child_nodes(node)]
+
+
+def own_imports(name: str, *, inside_functions: bool) -> set[str]:
+    """Modules of ours that a file imports, without the leading package name."""
+    found: set[str] = set()
+    known = {module_of(other) for other in FILES}
+    for node in runtime_nodes(FILES[name], inside_functions=inside_functions):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.split(".")[0] == "justitia"}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} uses a relative import; write the whole name."
+            if (node.module or "").split(".")[0] == "justitia":
+                inner = [f"{node.module}.{alias.name}" for alias in node.names]
+                submodules = {full for full in inner if full.removeprefix("justitia.") in known}
+                found |= submodules or {str(node.module)}
+    return {module.removeprefix("justitia.") for module in found}
+
+
+def identifiers(tree: ast.AST) -> set[str]:
+    """Every name that code uses: variables, attributes, parameters, keywords, imports and definitions; not text."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                found.add(name)
+            case ast.keyword(arg=str(name)) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.alias(name=name):
+                found |= {name.split(".")[-1]}
+            case _:
+                pass
+    return found
+
+
+def calls(tree: ast.AST, name: str) -> list[ast.Call]:
+    ends = (call for call in ast.walk(tree) if isinstance(call, ast.Call))
+    return [call for call in ends if ast.unparse(call.func).split(".")[-1] == name]
+
+
+def test_package_has_files_to_look_at() -> None:
+    assert {"privacy/vault.py", "dual/engines.py", "estimator.py"} <= set(FILES)
+
+
+def test_every_module_has_a_level() -> None:
+    assert {module_of(name).split(".")[0] for name in FILES} <= set(LEVELS)
+
+
+def test_privacy_imports_nothing_of_ours_outside_it() -> None:
+    outside = {
+        (name, module)
+        for name in FILES
+        if name.startswith("privacy/")
+        for inside_functions in (False, True)
+        for module in own_imports(name, inside_functions=inside_functions)
+        if not module.startswith("privacy")
+    }
+    assert outside == set()
+
+
+def test_imports_go_downward() -> None:
+    upward = {
+        (name, module)
+        for name in FILES
+        for module in own_imports(name, inside_functions=False)
+        if level_of(module) > level_of(module_of(name))
+    }
+    assert upward == set()
+
+
+def test_imports_inside_functions_go_downward_but_for_the_listed_ones() -> None:
+    upward = {
+        (name, module)
+        for name in FILES
+        for module in own_imports(name, inside_functions=True)
+        if level_of(module) > level_of(module_of(name))
+    }
+    assert upward == set(UPWARD_IN_FUNCTIONS)
+
+
+def test_imports_have_no_cycle() -> None:
+    graph = {module_of(name): own_imports(name, inside_functions=False) for name in FILES}
+    graph = {module: imports - {module} for module, imports in graph.items()}
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) >= len(FILES)
+
+
+@pytest.mark.parametrize("word", list(MAY_NAME))
+def test_sensitive_attribute_is_named_only_where_it_may_be(word: str) -> None:
+    naming = {name for name, tree in FILES.items() if word in _own_words(tree)}
+    allowed = MAY_NAME[word] | {name for name in naming if name.startswith(NOT_PRIVATE)}
+    assert naming <= allowed
+
+
+def _own_words(tree: ast.AST) -> set[str]:
+    """Identifiers, without methods of strings and encoders that happen to share a name with ours."""
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return identifiers(tree) - ({"encode"} - imported)
+
+
+def test_vault_is_opened_by_the_estimator_alone() -> None:
+    opening = {name for name, tree in FILES.items() if calls(tree, "SensitiveVault")}
+    assert opening - {name for name in opening if name.startswith(NOT_PRIVATE)} == {"estimator.py"}
+
+
+def test_prediction_and_saving_never_name_the_attribute() -> None:
+    for name in ("persistence.py", "network.py", "encoding.py"):
+        words = identifiers(FILES[name])
+        assert not words & {"sensitive_features", "SensitiveVault", "sensitive"}
+
+
+def test_metrics_take_no_part_in_training() -> None:
+    training = [name for name in FILES if name.startswith(("privacy/", "dual/")) or name == "estimator.py"]
+    importing = {
+        name for name in training for flag in (False, True) if "metrics" in own_imports(name, inside_functions=flag)
+    }
+    assert importing == set()
+
+
+def test_tensors_are_loaded_as_data_never_as_code() -> None:
+    loads = [
+        (name, ast.unparse(call))
+        for name, tree in FILES.items()
+        for call in calls(tree, "load")
+        if ast.unparse(call.func) == "torch.load"
+        and not any(
+            keyword.arg == "weights_only" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+            for keyword in call.keywords
+        )
+    ]
+    assert loads == []
+
+
+def test_nothing_imports_a_module_that_runs_code_from_files() -> None:
+    forbidden = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+    importing = {
+        (name, alias)
+        for name, tree in FILES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in ({one.name for one in node.names} | {getattr(node, "module", None) or ""})
+        if alias.split(".")[0] in forbidden
+    }
+    assert importing == set()
+
+
+def test_builtins_that_run_text_are_not_called() -> None:
+    assert not [(name, word) for name, tree in FILES.items() for word in ("eval", "exec") if _bare_calls(tree, word)]
+
+
+def _bare_calls(tree: ast.AST, name: str) -> list[ast.Call]:
+    return [call for call in calls(tree, name) if isinstance(call.func, ast.Name)]
+
+
+def test_noise_is_drawn_in_privacy_only() -> None:
+    drawing = {
+        (name, word)
+        for name, tree in FILES.items()
+        if not name.startswith("privacy/")
+        for word in (identifiers(tree) & RANDOM) - MAY_DRAW.get(name, set())
+    }
+    assert drawing == set()
+
+
+def test_global_random_module_is_not_imported() -> None:
+    importing = {
+        name
+        for name, tree in FILES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import) and {"random", "secrets"} & {alias.name for alias in node.names}
+    }
+    assert importing == set()
+
+
+def test_public_order_of_rows_comes_from_a_generator_of_its_own() -> None:
+    unseeded = [
+        (name, ast.unparse(call))
+        for name, tree in FILES.items()
+        for word in ("randperm", "randint")
+        for call in calls(tree, word)
+        if ast.unparse(call.func).startswith("torch.") and "generator" not in {k.arg for k in call.keywords}
+    ]
+    assert unseeded == []
+
+
+@pytest.mark.parametrize("name", list(FILES))
+def test_file_has_a_docstring_and_a_readable_length(name: str) -> None:
+    assert ast.get_docstring(FILES[name])
+    assert len((ROOT / name).read_text("utf-8").splitlines()) <= LONGER.get(name, 400)
+
+
+def test_library_prints_nothing_but_from_the_command_line() -> None:
+    printing = {name for name, tree in FILES.items() if _bare_calls(tree, "print")}
+    assert printing <= {"cli.py", "__main__.py"}
+
+
+def test_no_module_is_called_utils() -> None:
+    assert not [name for name in FILES if Path(name).stem in {"utils", "util", "helpers", "common", "misc"}]
+
+
+# The helpers above have to see what they are meant to see.
+
+BAD = ast.parse(
+    "from justitia.privacy.groups import encode\n"
+    "import torch\n"
+    "class Vault:\n"
+    "    def leak(self, sensitive_features):\n"
+    "        return self.__codes + torch.randn(3)\n"
+)
+
+
+def test_identifiers_of_a_leaky_file_are_found() -> None:
+    assert {"encode", "sensitive_features", "__codes", "randn"} <= _own_words(BAD)
+
+
+def test_identifiers_in_text_and_methods_of_strings_are_not_found() -> None:
+    harmless = ast.parse("'sensitive_features and reveal'\nname = 'x'.encode()\n")
+    assert not _own_words(harmless) & set(MAY_NAME)
+
+
+def test_imports_for_type_checkers_are_told_from_those_that_run() -> None:
+    tree = ast.parse("if TYPE_CHECKING:\n    import a\nimport b\ndef f():\n    import c\n")
+
+    def names(*, inside_functions: bool) -> set[str]:
+        nodes = runtime_nodes(tree, inside_functions=inside_functions)
+        return {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+
+    assert (names(inside_functions=False), names(inside_functions=True)) == ({"b"}, {"c"})

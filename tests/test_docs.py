@@ -1,0 +1,124 @@
+"""The documentation runs, its links lead somewhere, and it names every dependency."""
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def python_blocks(text: str) -> list[tuple[int, str]]:
+    """Line number and source of each python block."""
+    found = [(text.count("\n", 0, m.start()) + 2, m[1].strip(), m[2]) for m in FENCE.finditer(text)]
+    return [(line, source) for line, language, source in found if language == "python"]
+
+
+def without_blocks(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+def anchors(text: str) -> set[str]:
+    """Fragments of a page's headings, as code hosts derive them."""
+    titles = re.findall(r"^#+ +(.*)$", without_blocks(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+def missing_targets(page: Path) -> list[str]:
+    """Relative links of a page whose file or heading does not exist."""
+    missing = []
+    for link in LINK.findall(without_blocks(page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        known = target.exists() and (not fragment or fragment in anchors(target.read_text(encoding="utf-8")))
+        missing += [] if known else [link]
+    return missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__docs__"}
+    for line, source in python_blocks(page.read_text(encoding="utf-8")):
+        # Blank lines in front, so that a failure names the line of the page.
+        exec(compile("\n" * (line - 1) + source, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_python_blocks_of_a_page_are_never_exempt(page: Path) -> None:
+    languages = [m[1].strip() for m in FENCE.finditer(page.read_text(encoding="utf-8"))]
+    assert [one for one in languages if one.lower().startswith("py") and one != "python"] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_relative_links_of_a_page_lead_to_files_and_headings(page: Path) -> None:
+    assert missing_targets(page) == []
+
+
+def test_helpers_on_a_made_up_page_find_its_blocks_and_its_broken_links(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A title: here\n\n```python\nx = 1\n```\n[a](gone.md) [b](#a-title-here) [c](#no) [d](https://x.y)\n"
+    )
+    assert python_blocks(page.read_text()) == [(4, "x = 1\n")]
+    assert missing_targets(page) == ["gone.md", "#no"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_tests_that_a_page_names_exist(page: Path) -> None:
+    text = without_blocks(page.read_text(encoding="utf-8"))
+    named = set(re.findall(r"`(?:[\w/]+\.py::)?(test_\w+)`", text))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert sorted(name for name in named if f"def {name}(" not in sources) == []
+
+
+# --- dependencies
+
+
+def plain(name: str) -> str:
+    """Package name as indexes compare it, without version and markers."""
+    found = re.match(r"[A-Za-z0-9._-]+", name)
+    assert found is not None, name
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def declared() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = {**project["project"].get("optional-dependencies", {}), **project.get("dependency-groups", {})}
+    listed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    return {plain(one) for one in [*listed, *(one for group in groups.values() for one in group)]}
+
+
+def documented() -> set[str]:
+    rows = re.findall(r"^\| ([\w.-]+) \| (?!why)", (ROOT / "docs/dependencies.md").read_text(encoding="utf-8"), re.M)
+    return {plain(one) for one in rows}
+
+
+def locked() -> set[str]:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    return {plain(line) for line in lines if line.strip() and not line.startswith("#")}
+
+
+def test_dependencies_of_the_project_each_have_a_reason() -> None:
+    assert declared() - documented() == set()
+
+
+def test_dependencies_with_a_reason_are_locked() -> None:
+    assert documented() - locked() == set()
+
+
+def test_locked_packages_each_have_a_reason_or_are_asked_for_by_another() -> None:
+    asked_for = {plain(one) for name in locked() for one in metadata.requires(name) or []}
+    assert locked() - documented() - asked_for == set()

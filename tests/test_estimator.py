@@ -1,0 +1,407 @@
+"""The classifier as a user meets it: data in, predictions, history and certificate out."""
+
+import copy
+import inspect
+import math
+import pickle
+import warnings
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
+
+
+def fitted(model: LagrangianDualClassifier, people: Any, **changes: Any) -> LagrangianDualClassifier:
+    given = {"X": people.X, "y": people.y, "sensitive_features": people.a} | changes
+    return model.fit(given.pop("X"), given.pop("y"), **given)
+
+
+def quiet(model: LagrangianDualClassifier, people: Any, **changes: Any) -> list[str]:
+    """Fit and return the text of every warning."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted(model, people, **changes)
+    return [str(one.message) for one in caught]
+
+
+# ------------------------------------------------------------------ data in
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["no", "yes"]),
+        np.array(["no", "yes"], dtype=object),
+        np.array([-1, 1]),
+        np.array([3, 7], dtype=np.uint8),
+        np.array([False, True]),
+        np.array([0.5, 1.5]),
+    ],
+    ids=lambda labels: str(labels.dtype),
+)
+def test_fit_any_two_labels_predicts_them(people: Any, make: Any, labels: Any) -> None:
+    model = fitted(make(), people, y=labels[people.y])
+    assert model.classes_.tolist() == labels.tolist()
+    assert model.classes_.dtype == labels.dtype
+    assert np.array_equal(model.predict(people.X), labels[fitted(make(), people).predict(people.X)])
+
+
+@pytest.mark.parametrize(
+    "container", [list, pd.Series, pl.Series, lambda y: pd.Series(y, dtype="category")], ids=["list", "pd", "pl", "cat"]
+)
+def test_fit_text_labels_in_any_container_give_the_same_model(people: Any, make: Any, container: Any) -> None:
+    y = np.array(["no", "yes"])[people.y]
+    model = fitted(make(), people, y=container(y))
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert np.array_equal(model.predict(people.X), fitted(make(), people, y=y).predict(people.X))
+
+
+@pytest.mark.parametrize(
+    ("table", "labels"),
+    [
+        (lambda X: pd.DataFrame(X, columns=["u", "v", "w"]), pd.Series),
+        (lambda X: pl.DataFrame(X, schema=["u", "v", "w"]), pl.Series),
+        (lambda X: X.tolist(), list),
+        (lambda X: X.astype(object), lambda a: a.astype(object)),
+    ],
+    ids=["pandas", "polars", "lists", "objects"],
+)
+def test_fit_any_container_gives_the_numpy_model(people: Any, make: Any, table: Any, labels: Any) -> None:
+    model = fitted(make(), people, X=table(people.X), sensitive_features=labels(people.a))
+    expected = fitted(make(), people).decision_function(people.X)
+    assert np.array_equal(model.decision_function(table(people.X)), expected)
+
+
+def test_fit_categories_and_missing_values_are_preprocessed(people: Any, make: Any) -> None:
+    X = pd.DataFrame(people.X, columns=["u", "v", "w"])
+    X["job"] = np.where(people.X[:, 2] > 0, "clerk", None)
+    X.loc[::7, "u"] = np.nan
+    model = fitted(make(), people, X=X)
+    assert model.predict_proba(X).shape == (120, 2)
+    assert model.n_features_in_ == 4
+    assert model.module_[0].in_features == 6  # u, u missing, v, w, clerk, job missing
+    unseen = X.head(2).assign(job=["pilot", "clerk"])
+    assert model.predict(unseen).shape == (2,)
+
+
+def test_fit_preprocess_none_takes_images_and_a_module(people: Any, make: Any) -> None:
+    X = np.repeat(people.X[:, None, :, None], 2, axis=3)
+    module = nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 1))
+    model = fitted(make(preprocess=None, module=module), people, X=X)
+    assert model.predict(X).shape == (120,)
+
+
+def test_fit_several_sensitive_columns_are_crossed(people: Any, make: Any) -> None:
+    columns = pd.DataFrame({"sex": people.a, "young": people.X[:, 2] > 0})
+    model = make(groups={"young": [True, False], "sex": ["f", "m"]}, epsilon=math.inf)
+    fitted(model, people, sensitive_features=columns)
+    names = ["sex=f & young=True", "sex=f & young=False", "sex=m & young=True", "sex=m & young=False"]
+    assert model.dual_.index.tolist() == names
+
+
+# ------------------------------------------------------------------ results out
+
+
+def test_predict_proba_and_decision_function_agree_with_predict(people: Any, make: Any) -> None:
+    model = fitted(make(), people)
+    scores, shares = model.decision_function(people.X), model.predict_proba(people.X)
+    assert shares.sum(1) == pytest.approx(np.ones(120))
+    assert shares[:, 1] == pytest.approx(1 / (1 + np.exp(-scores)))
+    assert np.array_equal(model.predict(people.X), (scores > 0).astype(int))
+    assert model.score(people.X, people.y) > 0.8
+
+
+def test_predict_takes_features_only() -> None:
+    for name in ("predict", "predict_proba", "decision_function"):
+        assert list(inspect.signature(getattr(LagrangianDualClassifier, name)).parameters) == ["self", "X"]
+
+
+def test_history_one_event_has_a_row_per_round_and_a_column_per_group(people: Any, make: Any) -> None:
+    history = fitted(make(), people).history_
+    columns = ["round", "loss", "accuracy", "noisy_gap[f]", "noisy_gap[m]", "multiplier[f]", "multiplier[m]"]
+    assert history.columns.tolist() == columns
+    assert history["round"].tolist() == [0, 1, 2, 3]
+    assert history["noisy_gap[f]"].isna().tolist() == [False, False, False, True]
+
+
+def test_history_two_events_name_event_and_group(people: Any, make: Any) -> None:
+    model = fitted(make(notion="equalized_odds"), people)
+    gaps = [name for name in model.history_ if name.startswith("noisy_gap")]
+    assert gaps == [f"noisy_gap[{event}, {group}]" for group in "fm" for event in model.dual_.columns]
+    assert model.dual_.shape == (2, 2)
+
+
+@pytest.mark.parametrize("epsilon", [8.0, math.inf])
+def test_ledger_after_fit_holds_what_the_plan_announced(people: Any, make: Any, epsilon: float) -> None:
+    model = fitted(make(epsilon=epsilon), people)
+    assert Counter(model.ledger_.costs()) == model.plan_.costs()
+    assert model.certificate_.epsilon == pytest.approx(epsilon, rel=1e-6)
+    assert model.certificate_.epsilon <= epsilon
+
+
+def test_fit_shared_ledger_pays_and_is_kept(people: Any, make: Any) -> None:
+    ledger = PrivacyLedger(epsilon=20.0, delta=1e-5)
+    model = fitted(make(epsilon=2.0), people, ledger=ledger)
+    assert model.ledger_ is ledger
+    assert model.certificate_.budget_epsilon == 20.0
+    fitted(make(epsilon=2.0), people, ledger=ledger)
+    assert len(ledger.releases) == 14
+
+
+def test_certificate_noise_seed_fixed_says_so(people: Any, make: Any) -> None:
+    assert "fixed noise seed" in fitted(make(), people).certificate_.noise
+    model = make(noise_seed=None)
+    quiet(model, people)
+    assert model.certificate_.noise == "operating system entropy"
+
+
+def test_progress_asked_for_shows_steps_only(people: Any, make: Any, capsys: Any) -> None:
+    fitted(make(progress=True), people)
+    shown = capsys.readouterr().err
+    assert "26/26" in shown  # 20 steps of warm-up, three rounds of two
+    fitted(make(progress=False), people)
+    assert capsys.readouterr().err == ""
+
+
+# ------------------------------------------------------------------ seeds
+
+
+def test_fit_same_seeds_same_answer(people: Any, make: Any) -> None:
+    one, two = fitted(make(), people), fitted(make(), people)
+    assert np.array_equal(one.decision_function(people.X), two.decision_function(people.X))
+    assert one.history_.equals(two.history_)
+
+
+def test_fit_without_noise_random_state_alone_fixes_the_answer(people: Any, make: Any) -> None:
+    free = {"epsilon": math.inf, "noise_seed": None}
+    one, two, other = (fitted(make(random_state=s, **free), people).decision_function(people.X) for s in (3, 3, 4))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+
+
+def test_fit_without_noise_seed_noise_differs_and_public_warm_up_does_not(people: Any, make: Any) -> None:
+    one, two = make(noise_seed=None), make(noise_seed=None)
+    quiet(one, people)
+    quiet(two, people)
+    assert one.history_["loss"][0] == two.history_["loss"][0]
+    assert one.history_["noisy_gap[f]"][0] != two.history_["noisy_gap[f]"][0]
+
+
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_fit_leaves_global_random_states_alone(people: Any, make: Any, random_state: Any) -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.2), nn.Linear(4, 1))
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002 - the global state is the point
+    fitted(make(random_state=random_state), people)
+    fitted(make(random_state=random_state, module=module), people)
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert np.array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "noise_seed", "differs"), [(1.0, None, True), (1.0, 0, False), (math.inf, None, False)]
+)
+def test_tags_unseeded_noise_is_called_non_deterministic(epsilon: float, noise_seed: Any, differs: bool) -> None:
+    model = LagrangianDualClassifier(epsilon=epsilon, noise_seed=noise_seed)
+    assert model.__sklearn_tags__().non_deterministic is differs
+
+
+# ------------------------------------------------------------------ weights
+
+
+def test_fit_weight_two_equals_row_twice(people: Any, make: Any) -> None:
+    full = GradientsPlan(warmup_steps=30, private_steps=4, public_steps=5, batch_size=1000)
+    model = make(plan=full, preprocess=None, epsilon=math.inf, notion="equalized_odds")
+    rows = np.r_[np.arange(120), np.arange(0, 120, 2)]
+    weight = np.where(np.arange(120) % 2 == 0, 2.0, 1.0)
+    weighted = fitted(clone(model), people, sample_weight=weight)
+    repeated = clone(model).fit(people.X[rows], people.y[rows], sensitive_features=people.a[rows])
+    scores = weighted.decision_function(people.X)
+    assert scores == pytest.approx(repeated.decision_function(people.X), abs=1e-4)
+    assert weighted.history_.to_numpy() == pytest.approx(repeated.history_.to_numpy(), abs=1e-4, nan_ok=True)
+    plain = fitted(clone(model), people).decision_function(people.X)
+    assert np.abs(scores - plain).max() > 1e-3
+
+
+def test_fit_weight_zero_equals_row_left_out(people: Any, make: Any) -> None:
+    full = GradientsPlan(warmup_steps=30, private_steps=4, public_steps=5, batch_size=1000)
+    model = make(plan=full, preprocess=None, epsilon=math.inf)
+    kept = np.arange(120) % 3 > 0
+    weighted = fitted(clone(model), people, sample_weight=kept.astype(float))
+    dropped = clone(model).fit(people.X[kept], people.y[kept], sensitive_features=people.a[kept])
+    assert weighted.decision_function(people.X) == pytest.approx(dropped.decision_function(people.X), abs=1e-4)
+
+
+def test_fit_equal_weights_of_any_size_change_nothing(people: Any, make: Any) -> None:
+    expected = fitted(make(), people).decision_function(people.X)
+    for weight in (4.0, np.full(120, 4.0), [1e300] * 120):
+        assert np.array_equal(fitted(make(), people, sample_weight=weight).decision_function(people.X), expected)
+
+
+# ------------------------------------------------------------------ parameters and state
+
+
+def test_clone_and_repr_with_module_plan_and_notion(people: Any, make: Any) -> None:
+    module = nn.Sequential(nn.Linear(3, 1))
+    model = make(module=module, engine="printed", plan=PrintedPlan(epochs=1), epsilon=math.inf)
+    twin = clone(model)
+    assert repr(twin) == repr(model)
+    assert "PrintedPlan(" in repr(model)
+    assert set(model.get_params()) == set(inspect.signature(LagrangianDualClassifier.__init__).parameters) - {"self"}
+    assert twin.plan == model.plan
+    weights = copy.deepcopy(module.state_dict())
+    fitted(model, people)
+    assert model.module is module
+    assert torch.equal(module.state_dict()["0.weight"], weights["0.weight"])
+    assert not torch.equal(model.module_.state_dict()["0.weight"], weights["0.weight"])
+
+
+@pytest.mark.parametrize(
+    "module",
+    [[], [4, 2], np.array([5]).tolist(), lambda inputs: nn.Linear(inputs, 1)],
+    ids=["none", "two", "one", "function"],
+)
+def test_fit_widths_or_function_make_the_module(people: Any, make: Any, module: Any) -> None:
+    assert fitted(make(module=module), people).predict(people.X).shape == (120,)
+
+
+def test_fit_that_fails_leaves_a_new_estimator_unfitted(people: Any, make: Any) -> None:
+    model = make()
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="same number of rows"):
+        fitted(model, people, sensitive_features=people.a[:5])
+    assert vars(model) == before
+
+
+def test_fit_that_fails_leaves_the_earlier_fit(people: Any, make: Any) -> None:
+    model = fitted(make(), people)
+    before = model.predict(people.X)
+    with pytest.raises(ValueError, match="only one class"):
+        fitted(model, people, X=people.X[:, :2], y=np.zeros(120))
+    assert np.array_equal(model.predict(people.X), before)
+
+
+def test_fit_interrupted_in_training_leaves_the_earlier_fit(people: Any, make: Any, monkeypatch: Any) -> None:
+    model = fitted(make(), people)
+    before = dict(vars(model))
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("justitia.estimator.train", stop)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(model, people, X=people.X[:, :2])
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is before[name] for name in before)
+
+
+def test_refit_with_other_preprocessing_forgets_the_first(people: Any, make: Any) -> None:
+    model = fitted(make(), people, X=pd.DataFrame(people.X, columns=["u", "v", "w"]))
+    fitted(model.set_params(preprocess=None), people)
+    assert not hasattr(model, "encoder_")
+    assert not hasattr(model, "feature_names_in_")
+
+
+# ------------------------------------------------------------------ the attribute stays inside
+
+
+def parts_of(thing: Any, seen: set[int]) -> list[Any]:
+    """Everything reachable from an object, itself included."""
+    if id(thing) in seen:
+        return []
+    seen.add(id(thing))
+    inner: list[Any] = list(vars(thing).values()) if hasattr(thing, "__dict__") and not inspect.isclass(thing) else []
+    inner += [*thing.keys(), *thing.values()] if isinstance(thing, dict) else []
+    inner += list(thing) if isinstance(thing, list | tuple | set | frozenset) else []
+    return [thing, *(part for one in inner for part in parts_of(one, seen))]
+
+
+def test_fitted_object_holds_nothing_with_one_entry_per_person(people: Any, make: Any) -> None:
+    kept = slice(0, 113)  # a prime, so that no other size is mistaken for the number of people
+    model = make().fit(people.X[kept], people.y[kept], sensitive_features=people.a[kept])
+    for part in parts_of(model, set()):
+        shape = getattr(part, "shape", None)
+        size = (
+            shape[0] if isinstance(shape, tuple | torch.Size) and shape else len(part) if isinstance(part, list) else 0
+        )
+        assert size != 113, type(part)
+
+
+def test_pickle_unlisted_label_is_not_in_it_and_predictions_survive(people: Any, make: Any) -> None:
+    labels = people.a.astype(object)
+    labels[7] = "zanzibar-7319"
+    model = make()
+    told = quiet(model, people, sensitive_features=pd.Series(labels, name="origin"))
+    stored = pickle.dumps(model)
+    assert b"zanzibar-7319" not in stored
+    assert "zanzibar-7319" not in repr(vars(model)) + str(model.certificate_) + " ".join(told)
+    again = pickle.loads(stored)
+    assert np.array_equal(again.decision_function(people.X), model.decision_function(people.X))
+
+
+class Odd:
+    """A label that refuses to be compared, hashed or printed."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise RuntimeError("no")
+
+    __eq__ = __hash__ = __repr__ = __str__ = __bool__ = _refuse  # type: ignore[assignment]
+
+
+def odd_labels() -> dict[str, Any]:
+    usual = (["f"] * 60) + (["m"] * 60)
+    return {
+        "a label outside the list": ["x", *usual[1:]],
+        "an empty group": ["m"] * 120,
+        "a group with one member": ["f"] + ["m"] * 119,
+        "everyone missing": [None] * 120,
+        "all kinds of missing": [None, math.nan, pd.NA, pd.NaT, *usual[4:]],
+        "mixed types": [1, 2.5, True, ("f", "m"), b"f", {"f"}, ["m"], Odd(), *usual[8:]],
+    }
+
+
+@pytest.mark.parametrize("epsilon", [8.0, math.inf])
+@pytest.mark.parametrize("engine", ["gradients", "printed"])
+@pytest.mark.parametrize("case", odd_labels())
+def test_fit_odd_attribute_is_never_an_error(people: Any, make: Any, case: str, engine: str, epsilon: float) -> None:
+    plans = {"gradients": make().plan, "printed": PrintedPlan(epochs=2, batch_size=64)}
+    model = make(engine=engine, plan=plans[engine], epsilon=epsilon)
+    told = quiet(model, people, sensitive_features=odd_labels()[case])
+    assert np.isfinite(model.decision_function(people.X)).all()
+    assert model.dual_.shape == (2, 1)
+    assert np.isfinite(model.dual_.to_numpy()).all()
+    assert all(one.startswith("the noised size of group") for one in told)
+
+
+def test_fit_empty_group_asks_whether_its_name_is_right(people: Any, make: Any) -> None:
+    told = quiet(make(groups=["femal", "m"], epsilon=math.inf), people)
+    assert told == ["the noised size of group 'femal' is about 0: is its name right?"]
+
+
+def test_fit_empty_group_warning_tells_the_noised_size(people: Any, make: Any) -> None:
+    sizes = {quiet(make(groups=["femal", "m"], noise_seed=seed), people)[0] for seed in range(6)}
+    assert len(sizes) > 1
+    assert all(one.startswith("the noised size of group 'femal' is about ") for one in sizes)
+
+
+def test_fit_warning_turned_into_an_error_keeps_the_model(people: Any, make: Any) -> None:
+    model = make(groups=["femal", "m"])
+    with pytest.raises(UserWarning, match="noised size"):
+        fitted(model, people)
+    assert model.predict(people.X).shape == (120,)
+
+
+@pytest.mark.parametrize("labels", [["m"] * 120, [None] * 120], ids=["one group", "nobody"])
+def test_fit_groups_read_off_too_few_labels_is_defined(people: Any, make: Any, labels: Any) -> None:
+    model = make(groups=None)
+    quiet(model, people, sensitive_features=labels)
+    assert model.dual_.shape == (len({label for label in labels if label}), 1)
+    assert "not protected" in model.certificate_.groups_source
+    assert model.predict(people.X).shape == (120,)

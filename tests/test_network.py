@@ -1,0 +1,96 @@
+"""The default network and what users may pass instead."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from justitia import GradientsPlan
+from justitia.network import default_widths, evaluate, make_module, multilayer, rehearse, widths_of
+
+
+@pytest.mark.parametrize(("n", "widths"), [(1, (8, 6)), (11_162, (21, 16)), (1_000_000, (40, 30))])
+def test_default_widths_grow_with_the_rows(n: int, widths: tuple[int, int]) -> None:
+    assert default_widths(n) == widths
+
+
+def test_multilayer_without_hidden_layers_is_linear() -> None:
+    assert str(multilayer(3, [])) == str(nn.Sequential(nn.Linear(3, 1)))
+
+
+@pytest.mark.parametrize(
+    ("module", "widths"),
+    [
+        (multilayer(3, [4, 2]), [3, 4, 2, 1]),
+        (multilayer(3, []), [3, 1]),
+        (nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), None),
+        (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.1), nn.Linear(4, 1)), None),
+        (nn.Linear(3, 1), None),
+        (nn.Sequential(), None),
+    ],
+)
+def test_widths_of_tells_the_default_kind_from_others(module: nn.Module, widths: Any) -> None:
+    assert widths_of(module) == widths
+
+
+def test_make_module_same_seed_same_weights_and_global_state_untouched() -> None:
+    before = torch.get_rng_state()
+    one, two, other = (make_module([4], inputs=3, n=10, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(one[0].weight, two[0].weight)
+    assert not torch.equal(one[0].weight, other[0].weight)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_make_module_own_module_is_copied() -> None:
+    mine = nn.Linear(3, 1)
+    made = make_module(mine, inputs=3, n=10, seed=0)
+    assert made is not mine
+    assert torch.equal(made.weight, mine.weight)
+
+
+def test_make_module_function_is_given_the_number_of_inputs() -> None:
+    made = make_module(lambda inputs: nn.Linear(inputs, 1), inputs=7, n=10, seed=0)
+    assert made.in_features == 7
+
+
+def test_evaluate_score_does_not_depend_on_the_other_rows() -> None:
+    torch.manual_seed(0)
+    module, X = multilayer(5, [16, 8]), torch.randn(64, 5)
+    together = evaluate(module, X)
+    alone = np.concatenate([evaluate(module, x) for x in X.split(1)])
+    assert np.abs(together - alone).max() < 1e-14
+    assert together == pytest.approx(module(X).detach().squeeze(1).numpy(), abs=1e-5)
+    assert next(module.parameters()).dtype == torch.float32
+
+
+def test_evaluate_own_module_switches_dropout_off() -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.9), nn.Linear(4, 1)).train()
+    X = torch.ones(5, 3)
+    assert np.array_equal(evaluate(module, X), evaluate(module, X))
+
+
+def test_rehearse_leaves_module_and_random_state_alone() -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+    weight, state = module[0].weight.clone(), torch.get_rng_state()
+    rehearse(module, torch.ones(20, 3), torch.ones(20), GradientsPlan())
+    assert torch.equal(module[0].weight, weight)
+    assert module[0].weight.grad is None
+    assert torch.equal(state, torch.get_rng_state())
+
+
+class Cut(nn.Module):
+    """Its scores have no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        return self.layer(X).detach()
+
+
+def test_rehearse_module_that_cannot_learn_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected Adam to take a step on the module, got '.*'; change the plan"):
+        rehearse(Cut(), torch.ones(20, 3), torch.ones(20), GradientsPlan())
