@@ -29,9 +29,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits as cross_entrop
 
 from justitia.dual.gradients import (
     ScoreRows,
-    assign_gradient,
     find_layout,
-    loss_gradient,
     score_rows,
 )
 from justitia.dual.modules import trainable
@@ -150,14 +148,16 @@ def private_step(batch: Batch, group_term: Callable[[FactoredRows, Batch], Tenso
     """One private primal step: public loss gradient plus the clipped and noised group term."""
     module = network().eval()
     optimizer, layout, params = adam(module), find_layout(module, batch.X), trainable(module)
+    gradient = torch.zeros(sum(p.numel() for p in params))
+    for p, part in zip(params, gradient.split([p.numel() for p in params]), strict=True):
+        p.grad = part.view(p.shape)
 
     @torch.no_grad()
     def step() -> None:
         scores, rows = score_rows(module, batch.X, layout)
         p = torch.sigmoid(scores)
-        gradient = loss_gradient(rows, p - batch.y)
-        gradient += group_term(rows.scaled(p * (1 - p)), batch)
-        assign_gradient(params, gradient)
+        gradient.copy_(rows.weighted_sum((p - batch.y) / BATCH))
+        gradient.add_(group_term(rows.scaled(p * (1 - p)), batch))
         optimizer.step()
 
     return step

@@ -193,7 +193,9 @@ def test_violation_row_order_and_group_names_do_not_matter(notion: str, random_r
 
 
 @pytest.mark.parametrize(
-    "convert", [list, np.array, pd.Series, pl.Series, lambda rows: np.array(rows)[:, None]], ids=str
+    "convert",
+    [list, np.array, pd.Series, pl.Series, lambda rows: np.array(rows)[:, None]],
+    ids=["list", "array", "pandas", "polars", "column"],
 )
 def test_rates_by_group_any_container_gives_the_same_table(convert: Any) -> None:
     expected = rates_by_group(TRUTH, DECIDED, sensitive_features=SEX, notion="equalized_odds")

@@ -1,6 +1,7 @@
 """Wrong input, tried as a new user would: one sentence, nothing spent, nothing written, nothing changed."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,6 @@ def refuse(model: LagrangianDualClassifier, people: Any, folder: Path, kind: typ
         ({"random_state": -1}, ValueError, "expected random_state to be a non-negative int"),
         ({"plan": PrintedPlan()}, TypeError, "expected a GradientsPlan for engine 'gradients', got PrintedPlan"),
         ({"plan": {"warmup_steps": 3}}, TypeError, "expected a GradientsPlan for engine 'gradients', got dict"),
-        ({"plan": GradientsPlan(optimizer="LBFGS")}, ValueError, "expected LBFGS to take a step on the module"),
         (
             {"plan": GradientsPlan(optimizer_options={"momentun": 1})},
             ValueError,
@@ -94,7 +94,7 @@ def refuse(model: LagrangianDualClassifier, people: Any, folder: Path, kind: typ
         ({"module": [8, 0]}, TypeError, "expected module to be None, a sequence of hidden widths"),
         ({"module": lambda inputs: inputs}, TypeError, "returns a torch.nn.Module"),
     ],
-    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+    ids=lambda value: re.sub(r" at 0x\w+", "", str(value))[:40] if isinstance(value, dict) else "",
 )
 def test_fit_wrong_parameter_is_refused(
     people: Any, make: Any, tmp_path: Path, changes: dict[str, Any], kind: type[Exception], text: str

@@ -11,14 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
 from tqdm.auto import tqdm
 
 from justitia import persistence
@@ -28,18 +26,18 @@ from justitia.dual.engines import Engine, make_engine
 from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import Trained, train
 from justitia.dual.plan import TrainingPlan
-from justitia.encoding import TabularEncoder
-from justitia.network import evaluate, make_module, rehearse
+from justitia.network import make_module, rehearse
 from justitia.notions import FairnessNotion
 from justitia.opening import check_parameters, open_checkpoint, open_ledger, warn_large_delta
+from justitia.prediction import NetworkClassifier, public_seed
 from justitia.privacy.accounting import Cost, UnboundedCost
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import SeededNoise, SystemNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.tables import history_table, read_numbers, read_target, read_weight
+from justitia.tables import history_table, read_target, read_weight
 
 
-class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
+class LagrangianDualClassifier(NetworkClassifier):
     r"""Neural classifier trained to treat groups alike, private in the sensitive attribute.
 
     Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_P)| \le tolerance` for every group by a Lagrangian dual
@@ -183,7 +181,7 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
             self.classes_, target = read_target(y)
             check_same_length(X=features, y=target)
             problem = Problem(features, target, read_weight(sample_weight, target), notion)
-            seed = _public_seed(self.random_state)
+            seed = public_seed(self.random_state)
             module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
             rehearse(module, problem.X, problem.y, plan)
             plan = plan.calibrate(float(self.epsilon), float(self.delta), n=len(target))
@@ -207,21 +205,6 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
         for sentence in engine.remarks():
             warnings.warn(sentence, stacklevel=2)
         return self
-
-    def _features(self, X: Any, *, reset: bool) -> Tensor:
-        """Public features as a float tensor, through the default preprocessing unless it is off."""
-        if self.preprocess is None:
-            if reset:
-                self.__dict__.pop("encoder_", None)  # of an earlier fit
-            return torch.from_numpy(read_numbers(self, X, reset=reset))
-        if getattr(X, "ndim", 2) == 2:  # otherwise the encoder says what is wrong
-            validate_data(self, X, skip_check_array=True, reset=reset)
-        if reset:
-            self.encoder_ = TabularEncoder().fit(X)
-        features = torch.from_numpy(self.encoder_.transform(X))
-        if not len(features):
-            raise ValueError("expected X to have rows, got 0 sample(s) while a minimum of 1 is required.")
-        return features
 
     def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
         """A ends here."""
@@ -276,22 +259,6 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
         self.history_ = history_table(trained.history, groups, events)
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Score of the second class: its log-odds; positive means that ``predict`` says the second class."""
-        check_is_fitted(self, "module_")
-        return evaluate(self.module_, self._features(X, reset=False))
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, 2): probability of each class, in the order of ``classes_``."""
-        second = torch.sigmoid(torch.from_numpy(self.decision_function(X))).numpy()
-        return np.column_stack([1 - second, second])
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """(n,): predicted class labels; the attribute is not an input."""
-        scores = self.decision_function(X)
-        labels: NDArray[Any] = self.classes_[(scores > 0).astype(int)]
-        return labels
-
     def save(self, folder: Path | str) -> Path:
         """Write the fitted model to ``folder`` as safetensors and JSON; see :func:`justitia.persistence.save`."""
         check_is_fitted(self, "module_")
@@ -310,9 +277,6 @@ class LagrangianDualClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.input_tags.allow_nan = self.preprocess is not None
-        tags.input_tags.string = tags.input_tags.categorical = self.preprocess is not None
         # random_state does not seed the noise, so two fits with the same random_state may differ
         tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
         return tags
@@ -327,17 +291,6 @@ def _unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
     except BaseException:
         estimator.__dict__ = before
         raise
-
-
-def _public_seed(random_state: Any) -> int:
-    """One seed for everything public; None draws a fresh one and leaves numpy's global generator alone."""
-    try:
-        source = np.random.RandomState() if random_state is None else check_random_state(random_state)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"expected random_state to be a non-negative int, a numpy RandomState or None, got {random_state!r}."
-        ) from None
-    return int(source.randint(2**31 - 1))
 
 
 def _finite_part(costs: Mapping[Cost, int]) -> dict[Cost, int]:

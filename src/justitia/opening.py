@@ -103,6 +103,4 @@ def open_checkpoint(
     # The noise seed is part of the run: a certificate cannot speak of two sources of noise.
     public = (plan, notion, budget, groups, model.missing_marker, model.noise_seed, shapes)
     digest.update(repr(public).encode())
-    saved = Checkpoint(folder, fingerprint=digest.hexdigest())
-    saved.ledger = ledger
-    return saved
+    return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)

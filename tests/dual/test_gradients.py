@@ -9,9 +9,7 @@ from torch.nn.utils import parameters_to_vector
 
 from justitia.dual.gradients import (
     ScoreRows,
-    assign_gradient,
     find_layout,
-    loss_gradient,
     score_rows,
 )
 from justitia.dual.modules import check_module, trainable
@@ -336,7 +334,6 @@ def test_score_rows_no_rows_gives_zero_sum(case: str) -> None:
     d = sum(p.numel() for p in trainable(module))
     assert scores.shape == rows.norms().shape == (0,)
     assert torch.equal(rows.weighted_sum(scores), torch.zeros(d, dtype=torch.float64))
-    assert torch.equal(loss_gradient(rows, scores), torch.zeros(d, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -352,32 +349,6 @@ def test_score_rows_flat_layout_equals_parameters_to_vector() -> None:
     expected = torch.cat([X[0], torch.ones(1, dtype=torch.float64)])
     assert torch.equal(rows.weighted_sum(torch.ones(1, dtype=torch.float64)), expected)
     assert expected.shape == parameters_to_vector(trainable(module)).shape
-
-
-@pytest.mark.parametrize("case", ["plain network", "in-place relu", "custom"])
-def test_loss_gradient_mean_loss_equals_autograd(case: str) -> None:
-    module, X = build(*CASES[case])
-    module.eval()
-    y = torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0], dtype=torch.float64)
-    scores, rows = score_rows(module, X)
-    flat = loss_gradient(rows, torch.sigmoid(scores) - y)
-    loss = nn.functional.binary_cross_entropy_with_logits(module(X).reshape(5), y)
-    torch.testing.assert_close(flat, parameters_to_vector(torch.autograd.grad(loss, trainable(module))))
-
-
-def test_assign_gradient_flat_vector_steps_like_backward() -> None:
-    module, _ = build(mlp)
-    params = trainable(module)
-    before = parameters_to_vector(params).detach().clone()
-    flat = torch.arange(float(len(before)), dtype=torch.float64)
-    assign_gradient(params, flat)
-    torch.optim.SGD(params, lr=0.5).step()
-    torch.testing.assert_close(parameters_to_vector(params).detach(), before - 0.5 * flat)
-
-
-def test_assign_gradient_wrong_length_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected a gradient of length 4, got 3"):
-        assign_gradient(trainable(nn.Linear(3, 1)), torch.zeros(3))
 
 
 @pytest.mark.parametrize("case", ["plain network", "in-place relu", "custom"])

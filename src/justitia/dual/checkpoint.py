@@ -29,25 +29,27 @@ class Checkpoint:
         Created if it does not exist.
     fingerprint : str
         Hash of the public inputs; a folder of another run is refused.
+    ledger : PrivacyLedger
+        The run's ledger, whose journal is this folder's ``ledger.jsonl``.
     """
 
-    def __init__(self, folder: Path | str, *, fingerprint: str) -> None:
+    def __init__(self, folder: Path | str, *, fingerprint: str, ledger: PrivacyLedger) -> None:
         self.folder = Path(folder)
+        self.ledger = ledger
         self.fingerprint = fingerprint
         self.folder.mkdir(parents=True, exist_ok=True)
         self._state = self._read()
-        self.ledger: PrivacyLedger | None = None
-
-    def open_ledger(self, *, epsilon: float, delta: float) -> PrivacyLedger:
-        """The run's ledger, with what an earlier part of the run has spent."""
-        self.ledger = PrivacyLedger(epsilon=epsilon, delta=delta, journal=self.folder / "ledger.jsonl")
-        return self.ledger
 
     def _read(self) -> dict[str, Any] | None:
         path = self.folder / "state.pt"
         if not path.exists():
             return None
-        state: dict[str, Any] = torch.load(path, weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(path, weights_only=True)
+        except Exception:  # noqa: BLE001 - torch raises many things, and its advice here is to load unsafely
+            raise ValueError(
+                f"The checkpoint in {str(self.folder)!r} is damaged; choose another folder, or delete this one."
+            ) from None
         if state["fingerprint"] != self.fingerprint:
             raise ValueError(
                 f"The checkpoint in {str(self.folder)!r} belongs to a run with other data or settings; "
@@ -57,7 +59,7 @@ class Checkpoint:
 
     def restore(self, run: Any, engine: Engine, lam: Tensor) -> tuple[Tensor, int]:
         """Put the saved state back; returns the multipliers and the position in the schedule to go on from."""
-        spent = len(self._spent())
+        spent = len(self.ledger.releases)
         if self._state is None:
             if spent:
                 raise BudgetExceeded(
@@ -73,7 +75,7 @@ class Checkpoint:
         """Write the state atomically."""
         state = {
             "fingerprint": self.fingerprint,
-            "releases": len(self._spent()),
+            "releases": len(self.ledger.releases),
             "position": position,
             "lam": lam,
             "engine": engine.state(),
@@ -82,6 +84,3 @@ class Checkpoint:
         temporary = self.folder / f"state.{os.getpid()}.tmp"
         torch.save(state, temporary)
         temporary.replace(self.folder / "state.pt")
-
-    def _spent(self) -> tuple[Any, ...]:
-        return () if self.ledger is None else self.ledger.releases

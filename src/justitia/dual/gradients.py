@@ -24,21 +24,6 @@ from justitia.dual.layers import ACTIVATIONS, SHORTCUTS
 from justitia.dual.modules import as_scores, evaluating, trainable
 from justitia.privacy.rows import Block, DenseBlock, FactoredRows, index_chunks
 
-
-def assign_gradient(params: Sequence[nn.Parameter], flat: Tensor) -> None:
-    """Set each ``.grad`` to its part (a view) of one flat vector, so that any optimizer can step."""
-    sizes = [p.numel() for p in params]
-    if sum(sizes) != len(flat):
-        raise ValueError(f"expected a gradient of length {sum(sizes)}, got {len(flat)}; use the same parameters.")
-    for p, part in zip(params, torch.split_with_sizes(flat, sizes), strict=True):
-        p.grad = part.view(p.shape)
-
-
-def loss_gradient(rows: FactoredRows, slopes: Tensor) -> Tensor:
-    """Gradient of the mean loss, ``1/m sum_i l'(s_i) grad s_i``, from the rows of the score."""
-    return rows.weighted_sum(slopes / max(len(rows), 1))
-
-
 # ------------------------------------------------------------------ which layers have a shortcut
 
 

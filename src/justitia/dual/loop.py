@@ -49,7 +49,7 @@ def train(
         Told how many primal steps were done.
     """
     rounds = plan.schedule(len(problem))
-    run = _Run(module, problem, plan, engine.generator)
+    run = Run(module, problem, plan, engine.generator)
     lam = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)  # line 1
     lam, start = (lam, 0) if checkpoint is None else checkpoint.restore(run, engine, lam)
     engine.open()
@@ -72,7 +72,7 @@ def train(
     return Trained(lam, run.history)
 
 
-class _Run:
+class Run:
     """The state that training mutates: weights, their running average, optimizer, order of the batches, history."""
 
     def __init__(self, module: nn.Module, problem: Problem, plan: TrainingPlan, generator: torch.Generator) -> None:
@@ -157,6 +157,7 @@ class _Run:
             "order": self.order,
             "done": self.done,
             "generator": self.generator.get_state(),
+            "torch_generator": torch.get_rng_state(),  # dropout draws from it
             "history": self.history,
         }
 
@@ -166,4 +167,5 @@ class _Run:
         self.optimizer.load_state_dict(state["optimizer"])
         self.average, self.order, self.done = state["average"], state["order"], state["done"]
         self.generator.set_state(state["generator"])
+        torch.set_rng_state(state["torch_generator"])
         self.history = state["history"]

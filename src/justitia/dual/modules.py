@@ -64,11 +64,10 @@ def _scores_or_sentence(module: nn.Module, X: Tensor) -> Tensor:
     before = X.clone()
     try:
         output = module(X)
-    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
         raise ValueError(
             f"expected the module to accept rows of shape {tuple(X.shape[1:])} and type {X.dtype}, "
-            f"got '{str(error).splitlines()[0] if str(error) else type(error).__name__}'; "
-            "make its first layer as wide as the data."
+            "got one that does not; make its first layer as wide as the data."
         ) from None
     if not torch.equal(before, X):
         raise ValueError("expected the module to leave its input alone, got one that overwrites it; copy it first.")

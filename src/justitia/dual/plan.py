@@ -27,6 +27,13 @@ from justitia.privacy.accounting import Cost, calibrate, epsilon_spent
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.renyi import printed_epsilon, printed_noise
 
+#: Optimizers of torch that step on ordinary dense gradients, without a closure.
+OPTIMIZERS = tuple(
+    name
+    for name, kind in vars(torch.optim).items()
+    if isinstance(kind, type) and name not in {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
+)
+
 
 @dataclass(frozen=True)
 class PlannedRelease:
@@ -99,8 +106,7 @@ class TrainingPlan(ABC):
         for name in ("final_learning_rate", "dual_decay", "lambda_max"):
             check_nonnegative(name, getattr(self, name))
         check_rate("averaging", self.averaging)
-        optimizers = [name for name in dir(torch.optim) if isinstance(getattr(torch.optim, name), type)]
-        check_choice("optimizer", self.optimizer, optimizers)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
 
     @abstractmethod
     def schedule(self, n: int) -> tuple[Round, ...]:

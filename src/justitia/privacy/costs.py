@@ -113,6 +113,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         high *= 2.0
     mu = private_end(lambda mu: gaussian_delta(mu, epsilon) <= delta, high, 0.0, 1e-15)
     shrink = 1e-15
-    while gaussian_epsilon(mu, delta) > epsilon:  # the last bits: both roundings must agree
+    while gaussian_epsilon(mu, delta) > epsilon or gaussian_delta(mu, epsilon) > delta:  # the last bits must agree
         mu, shrink = mu * (1 - shrink), shrink * 4
     return mu

@@ -138,6 +138,11 @@ class PrivacyLedger:
         A file that receives every debit, flushed to disk, before its answer is computed. If it holds debits already
         (of an interrupted run), they count.
 
+    Notes
+    -----
+    A ledger counts what passes through this object. Copies made for parallel workers count on their own: fit models
+    that share a budget in one process.
+
     Guarantee
     ---------
     * :meth:`debit` records the release before the caller computes anything, or raises and records nothing.

@@ -39,7 +39,7 @@ class NoiseSource(ABC):
         Takes the exact value, not only its shape: a sampler on a grid has to round it first.
         """
         noise = ndtri(self.uniform(exact.numel(), release=release))
-        return exact + std * torch.from_numpy(noise).to(exact.dtype).reshape(exact.shape)
+        return exact.add(torch.from_numpy(noise).view(exact.shape), alpha=std)
 
 
 class SystemNoise(NoiseSource):
@@ -70,7 +70,10 @@ class SeededNoise(NoiseSource):
 
 def _open_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     # 52 bits, not 53: with one more, adding a half would round the largest word up to 1, and its noise to infinity.
-    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    draws = (words >> np.uint64(12)).astype(np.float64)
+    draws += 0.5
+    draws *= 2.0**-52
+    return draws
 
 
 @dataclass(frozen=True)

@@ -165,17 +165,15 @@ class SensitiveVault:
                 f"Expected {len(self)} rows and weights of shape {(len(self), self.n_groups + 1)}; "
                 f"got {len(source)} rows and weights of shape {tuple(weights.shape)}."
             )
-        if not bool(torch.isfinite(weights).all()):
-            raise ValueError("Expected finite weights; some are NaN or infinite.")
         if not (0 < sample_rate <= 1):
             raise ValueError(f"Expected a sample_rate above 0 and at most 1; got {sample_rate!r}.")
         sensitivity = _check_bound(bound) * _weight_range(weights, sampled=sample_rate < 1)
         release = self._ledger.debit(Release(purpose, noise.cost(sample_rate=sample_rate), sensitivity))
         index = None if sample_rate == 1 else self._poisson_sample(sample_rate, release)
+        selected = weights.gather(1, self.__codes[:, None])[:, 0]
         exact = torch.zeros(source.width, dtype=torch.float64)
         for chunk, rows in source.chunks(index):
-            selected = weights[chunk, self.__codes[chunk]]
-            exact += _clipped_sum(rows, selected, bound).double()
+            exact += _clipped_sum(rows, selected[chunk], bound)
         return noise.add_noise(exact, sensitivity=sensitivity, source=self._source, release=release)
 
     def _poisson_sample(self, rate: float, release: int) -> Tensor:
@@ -243,16 +241,18 @@ def _clip_factor(norms: Tensor, bound: float) -> Tensor:
 
 
 def _weight_range(weights: Tensor, *, sampled: bool) -> float:
-    if sampled:
-        return 2 * float(weights.abs().max())
-    return float((weights.max(1).values - weights.min(1).values).max())
+    high, low = weights.amax(1), weights.amin(1)
+    spread = 2 * float(torch.maximum(high, -low).max()) if sampled else float((high - low).max())
+    if not math.isfinite(spread):
+        raise ValueError("Expected finite weights; some are NaN or infinite.")
+    return spread
 
 
 def _clipped_sum(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
     """Sum of the rows, each clipped to ``bound`` and times its weight (the paper's clipped gradient, Equation 9)."""
     norms = rows.norms()
-    finite = torch.isfinite(norms)
-    if not bool(finite.all()):  # rows are public, so this branch is too
+    if not math.isfinite(float(norms.sum())):  # rows are public, so this branch is too
+        finite = torch.isfinite(norms)
         rows, norms = rows.zeroed(~finite), torch.where(finite, norms, torch.zeros_like(norms))
     return rows.weighted_sum((selected * _clip_factor(norms, bound)).to(norms.dtype))
 

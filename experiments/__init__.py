@@ -1,0 +1,1 @@
+"""Experiments on real data; outside the wheel."""

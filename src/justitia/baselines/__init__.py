@@ -1,0 +1,5 @@
+"""Methods to compare with, one estimator each."""
+
+from justitia.baselines.plain import PlainClassifier
+
+__all__ = ["PlainClassifier"]

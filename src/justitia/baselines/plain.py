@@ -1,0 +1,71 @@
+"""The plain network (the paper's CLF): trained for accuracy only; it never looks at the attribute."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Self
+
+import torch
+
+from justitia._validate import check_int, check_positive, check_same_length
+from justitia.dual.lagrangian import Problem
+from justitia.dual.loop import Run
+from justitia.dual.plan import GradientsPlan, Round
+from justitia.network import make_module, rehearse
+from justitia.notions import DemographicParity
+from justitia.prediction import NetworkClassifier, public_seed
+from justitia.tables import read_target, read_weight
+
+
+class PlainClassifier(NetworkClassifier):
+    """Network with two hidden ReLU layers, without constraint and without privacy.
+
+    Parameters
+    ----------
+    epochs, batch_size : int
+    learning_rate : float
+        Of Adam.
+    module, random_state, preprocess
+        As in :class:`justitia.LagrangianDualClassifier`.
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
+
+    def __init__(
+        self,
+        *,
+        epochs: int = 30,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        module: Any = None,
+        random_state: Any = None,
+        preprocess: str | None = "auto",
+    ) -> None:
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.module = module
+        self.random_state = random_state
+        self.preprocess = preprocess
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+        """Train on features and labels; ``sensitive_features`` is accepted for comparisons and not looked at."""
+        del sensitive_features
+        epochs = check_int("epochs", self.epochs, at_least=1)
+        rate = check_positive("learning_rate", self.learning_rate)
+        plan = GradientsPlan(batch_size=self.batch_size, warmup_learning_rate=rate)
+        features = self._features(X, reset=True)
+        self.classes_, target = read_target(y)
+        check_same_length(X=features, y=target)
+        problem = Problem(features, target, read_weight(sample_weight, target), DemographicParity())
+        seed = public_seed(self.random_state)
+        module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
+        rehearse(module, problem.X, problem.y, plan)
+        steps = epochs * math.ceil(len(target) / self.batch_size)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            run = Run(module, problem, plan, torch.Generator().manual_seed(seed))
+            for batch in run.batches(Round(0, steps, dual=False)):
+                run.primal_step(batch, None)
+        self.module_ = module.eval()
+        return self
