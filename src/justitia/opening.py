@@ -9,8 +9,8 @@ import hashlib
 import math
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from sklearn.base import BaseEstimator
 from torch import nn
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative
@@ -21,11 +21,8 @@ from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import UnboundedCost
 from justitia.privacy.ledger import PrivacyLedger
 
-if TYPE_CHECKING:
-    from justitia.estimator import LagrangianDualClassifier
 
-
-def check_parameters(model: LagrangianDualClassifier) -> tuple[FairnessNotion, TrainingPlan]:
+def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan]:
     """Everything about the constructor's arguments that can be wrong without looking at data."""
     notion = get_notion(model.notion)
     engine = check_choice("engine", model.engine, DEFAULT_PLANS)
@@ -54,7 +51,7 @@ def _check_budget(epsilon: float, delta: float) -> None:
         raise ValueError("delta=0 rules out Gaussian noise; use a small positive delta such as 1e-5.")
 
 
-def warn_large_delta(model: LagrangianDualClassifier, n: int) -> None:
+def warn_large_delta(model: BaseEstimator, n: int) -> None:
     """Warn of a delta that lets a mechanism publish one of n people's attribute and still keep its promise."""
     if model.delta >= 1 / n and not math.isinf(model.epsilon):
         warnings.warn(
@@ -65,7 +62,7 @@ def warn_large_delta(model: LagrangianDualClassifier, n: int) -> None:
 
 
 def open_ledger(
-    model: LagrangianDualClassifier,
+    model: BaseEstimator,
     plan: TrainingPlan,
     ledger: PrivacyLedger | None,
     checkpoint: Path | str | None,
@@ -85,7 +82,7 @@ def open_ledger(
 
 
 def open_checkpoint(
-    model: LagrangianDualClassifier,
+    model: BaseEstimator,
     folder: Path | str,
     problem: Problem,
     plan: TrainingPlan,

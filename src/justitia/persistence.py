@@ -14,12 +14,13 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import pandas as pd
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from sklearn.base import BaseEstimator
 from torch import nn
 
 from justitia.dual.plan import DEFAULT_PLANS, TrainingPlan
@@ -28,15 +29,12 @@ from justitia.network import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
 from justitia.privacy.mechanisms import Gaussian, Unprotected
 
-if TYPE_CHECKING:
-    from justitia.estimator import LagrangianDualClassifier
-
-    Model = TypeVar("Model", bound=LagrangianDualClassifier)
+Model = TypeVar("Model", bound=BaseEstimator)
 
 FORMAT = 1
 
 
-def save(model: LagrangianDualClassifier, folder: Path | str) -> Path:
+def save(model: BaseEstimator, folder: Path | str) -> Path:
     """Write the fitted ``model`` to ``folder``, completely or not at all.
 
     Raises
@@ -80,7 +78,7 @@ def _swap(fresh: Path, target: Path) -> None:
         fresh.replace(target)
 
 
-def _facts(model: LagrangianDualClassifier) -> dict[str, Any]:
+def _facts(model: BaseEstimator) -> dict[str, Any]:
     encoder = getattr(model, "encoder_", None)
     names = getattr(model, "feature_names_in_", None)
     history = model.history_
@@ -109,7 +107,7 @@ def _plan_facts(plan: TrainingPlan) -> dict[str, Any]:
     return {"engine": engine, "settings": settings}
 
 
-def _parameters(model: LagrangianDualClassifier) -> dict[str, Any]:
+def _parameters(model: BaseEstimator) -> dict[str, Any]:
     """Constructor arguments that can be written down; others (a module, a generator) start from their default."""
     chosen = model.get_params(deep=False)
     notion, groups = chosen["notion"], chosen["groups"]
@@ -143,7 +141,7 @@ def load(folder: Path | str, *, module: nn.Module | None, kind: type[Model]) -> 
     source = Path(folder)
     facts = _read_facts(source)
     parameters = {name: _read(value) for name, value in facts["parameters"].items()}
-    model = kind(**parameters, module=module)
+    model: Model = kind(**parameters, module=module)
     model.classes_ = np.array(facts["classes"]["labels"], dtype=np.dtype(facts["classes"]["dtype"]))
     model.n_features_in_ = facts["n_features"]
     if facts["feature_names"] is not None:

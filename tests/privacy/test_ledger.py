@@ -12,7 +12,7 @@ from justitia.privacy.accounting import (
     epsilon_spent,
     gaussian_epsilon,
 )
-from justitia.privacy.ledger import ADJACENCY, NOT_COVERED, BudgetExceeded, Certificate, PrivacyLedger, Release
+from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger, Release, _rounded_up
 
 # One full-rate Gaussian release with this multiplier costs epsilon 0.9999 at delta 1e-5 (mu = 0.2680).
 SIGMA = 3.731
@@ -308,29 +308,42 @@ def test_certificate_as_json_writes_infinity_as_a_word() -> None:
 def test_certificate_of_gaussian_releases_reads_as_written_here() -> None:
     assert str(certificate(2.0, FULL, FULL)) == "\n".join(
         [
-            "Every output of training is (1.465, 1e-05)-differentially private in the sensitive attribute.",
-            f"  neighbours: {ADJACENCY}",
-            "  accountant: exact composition of Gaussian releases over all rows (mu-GDP)",
-            "  noise: operating system entropy",
-            "  groups (given): F, M",
-            "  releases:",
-            "        2 x check round 3 (gaussian) noise multiplier 3.731",
-            "  not covered: " + "; ".join(NOT_COVERED),
+            "Every output of training is (1.466, 1e-05)-differentially private in the sensitive attribute.",
+            "  neighbours:  two datasets that differ in one person's sensitive attribute (to any other group,",
+            "               or to 'not given'); features, labels, the list of group names and all",
+            "               hyper-parameters are public",
+            "  accountant:  exact composition of Gaussian releases over all rows (mu-GDP)",
+            "  noise:       operating system entropy",
+            "  groups:      F, M (given)",
+            "  releases:    2 x check round 3 (gaussian, noise multiplier 3.731)",
+            "  not covered: features X and labels Y are treated as public; what features and labels",
+            "               themselves tell about the attribute; running time and memory access of the",
+            "               machine that trains, and the rounding of floating-point sums and noise; choices",
+            "               made by looking at other runs on the same people, unless those runs share this",
+            "               ledger",
         ]
     )
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [(0.0, "0"), (1.0, "1"), (0.99999, "1"), (1.0001, "1.001"), (0.123401, "0.1235")],
+)
+def test_certificate_statement_never_rounds_epsilon_down(epsilon: float, shown: str) -> None:
+    assert _rounded_up(epsilon) == shown
+
+
 def test_certificate_of_sampled_releases_names_the_rate_and_its_accountant() -> None:
     text = str(certificate(2.0, FULL, SAMPLED))
-    assert "    1 x check round 3 (gaussian) noise multiplier 3.731, sample rate 0.1\n" in text
-    assert "  accountant: privacy-loss distribution under substitution of one attribute\n" in text
+    assert "1 x check round 3 (gaussian, noise multiplier 3.731, sample rate 0.1)" in " ".join(text.split())
+    assert "  accountant:  privacy-loss distribution under substitution of one attribute\n" in text
 
 
 def test_certificate_of_an_unprotected_release_promises_nothing() -> None:
     text = str(certificate(math.inf, FULL, UNBOUNDED))
     assert text.startswith("No privacy guarantee: epsilon is infinite.\n")
-    assert "  accountant: none: an answer was given without noise\n" in text
-    assert "        1 x check round 3 (unprotected)\n" in text
+    assert "  accountant:  none: an answer was given without noise\n" in text
+    assert "1 x check round 3 (unprotected)" in " ".join(text.split())
 
 
 def test_certificate_with_a_printed_claim_says_that_it_is_not_established() -> None:
@@ -338,7 +351,7 @@ def test_certificate_with_a_printed_claim_says_that_it_is_not_established() -> N
     assert text.startswith(
         "No privacy guarantee: epsilon is infinite. The printed analysis does not establish a guarantee.\n"
     )
-    assert "  printed claim, not established: (1, 1e-05) by Theorem 5\n" in text
+    assert "  claim:       printed, not established: (1, 1e-05) by Theorem 5\n" in text
 
 
 def test_certificate_does_not_follow_later_debits() -> None:

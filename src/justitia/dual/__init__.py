@@ -1,1 +1,1 @@
-"""dual."""
+"""The Lagrangian dual of the paper: the loop, what the engines ask, what the plans cost."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -108,21 +109,29 @@ class Certificate:
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
-        lines = [self.statement, f"  neighbours: {self.adjacency}", f"  accountant: {self.accountant}"]
-        lines += [
-            f"  noise: {self.noise}",
-            f"  groups ({self.groups_source}): {', '.join(self.groups)}",
-            "  releases:",
-        ]
-        for entry in self.releases:
-            spread = f"noise multiplier {entry['noise_multiplier']:.4g}" if entry["noise_multiplier"] else ""
-            sampling = f", sample rate {entry['sample_rate']:.4g}" if entry["sample_rate"] < 1 else ""
-            lines.append(
-                f"    {entry['count']:>5} x {entry['purpose']} ({entry['mechanism']}) {spread}{sampling}".rstrip()
-            )
-        if self.claim is not None:
-            lines.append(f"  printed claim, not established: {self.claim['statement']}")
-        return "\n".join([*lines, "  not covered: " + "; ".join(self.not_covered)])
+        facts = {
+            "neighbours": self.adjacency,
+            "accountant": self.accountant,
+            "noise": self.noise,
+            "groups": f"{', '.join(self.groups)} ({self.groups_source})",
+            "releases": "; ".join(_release_text(entry) for entry in self.releases) or "none",
+            "claim": "" if self.claim is None else f"printed, not established: {self.claim['statement']}",
+            "not covered": "; ".join(self.not_covered),
+        }
+        return "\n".join([self.statement, *(_paragraph(name, text) for name, text in facts.items() if text)])
+
+
+def _release_text(entry: Mapping[str, Any]) -> str:
+    count, multiplier, epsilon, rate = (entry[k] for k in ("count", "noise_multiplier", "epsilon", "sample_rate"))
+    scale = f", noise multiplier {multiplier:.4g}" if multiplier else f", epsilon {epsilon:.4g}" if epsilon else ""
+    sampled = f", sample rate {rate:.4g}" if rate < 1 else ""
+    return f"{count} x {entry['purpose']} ({entry['mechanism']}{scale}{sampled})"
+
+
+def _paragraph(name: str, text: str) -> str:
+    return textwrap.fill(
+        text, 96, initial_indent=f"  {name + ':':<13}", subsequent_indent=" " * 15, break_on_hyphens=False
+    )
 
 
 class PrivacyLedger:
@@ -257,9 +266,16 @@ def _statement(epsilon: float, delta: float, claim: Mapping[str, Any] | None) ->
     if math.isinf(epsilon):
         reason = " The printed analysis does not establish a guarantee." if claim else ""
         return "No privacy guarantee: epsilon is infinite." + reason
-    return (
-        f"Every output of training is ({epsilon:.4g}, {delta:.4g})-differentially private in the sensitive attribute."
-    )
+    shown = _rounded_up(epsilon)
+    return f"Every output of training is ({shown}, {delta:.4g})-differentially private in the sensitive attribute."
+
+
+def _rounded_up(epsilon: float) -> str:
+    """Four digits, never fewer than the number says: a certificate does not round in its own favour."""
+    if epsilon == 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    return f"{math.ceil(epsilon / unit * (1 - ROUND_OFF)) * unit:.4g}"
 
 
 def _all_full_gaussian(counts: Mapping[Cost, int]) -> bool:
