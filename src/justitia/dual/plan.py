@@ -161,7 +161,8 @@ class GradientsPlan(TrainingPlan):
     sample_rate : float
         Share of people in a group gradient, drawn inside the vault; 1 takes everybody.
     clip : float or "auto"
-        C_p; "auto" minimises the repaired Theorem 6 with public norms and noised sizes.
+        C_p; "auto" minimises Theorem 6 for the repaired sum, with public norms and noised sizes. There is no C_d here:
+        violations are sums of hard decisions less their mean, bounded by 1, and clipping those would only add bias.
     noise_sizes, noise_violations, noise_gradients : Gaussian or Unprotected, optional
         Set by ``calibrate``.
     """
