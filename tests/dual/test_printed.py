@@ -321,16 +321,26 @@ def test_gradients_no_noise_running_average_weighs_past_and_present(k: int, past
     assert averaged.tolist() == pytest.approx((past * first + (1 - past) * second).tolist(), abs=1e-12)
 
 
-def test_gradients_no_noise_two_events_is_the_gradient_of_the_lagrangian() -> None:
-    problem, model = make_problem(EqualizedOdds()), make_model()
+class OverlappingEvents(DemographicParity):
+    """Everybody, and once more those with the label 1: some rows belong to two events."""
+
+    name = "overlapping"
+    event_names = ("all", "y=1")
+
+    def events(self, y: Tensor) -> Tensor:
+        return torch.stack([torch.ones_like(y), y], dim=1)
+
+
+@pytest.mark.parametrize("notion", [EqualizedOdds(), OverlappingEvents()], ids=["disjoint", "overlapping"])
+def test_gradients_no_noise_two_events_is_the_gradient_of_the_lagrangian(notion: FairnessNotion) -> None:
+    problem, model = make_problem(notion), make_model()
     lam = torch.tensor([[0.5, -0.2], [-0.4, 0.3]], dtype=torch.float64)
     h = torch.sigmoid(model(problem.X)[:, 0])
-    terms = [h.new_zeros(())]
+    terms = []
     for a, name in enumerate("ab"):
-        for k in (0, 1):
-            rows = problem.y == k
-            inside = rows & torch.tensor([g == name for g in UNEVEN])
-            terms.append(lam[a, k] * (h[inside].mean() - h[rows].mean()))
+        inside = torch.tensor([g == name for g in UNEVEN])
+        for k, event in enumerate(problem.events.T.bool()):
+            terms.append(lam[a, k] * (h[inside & event].mean() - h[event].mean()))
     parts = torch.autograd.grad(torch.stack(terms).sum(), list(model.parameters()))
     expected = torch.cat([part.flatten() for part in parts])
     engine = GradientsEngine(EXACT, problem, make_vault(UNEVEN), **public())
@@ -339,6 +349,21 @@ def test_gradients_no_noise_two_events_is_the_gradient_of_the_lagrangian() -> No
     ours = engine.constraint(model, lam, torch.arange(12))
     assert ours is not None
     assert ours.tolist() == pytest.approx(expected.tolist(), abs=1e-9)
+
+
+def test_gradients_one_row_that_is_not_finite_leaves_the_others_alone() -> None:
+    problem = make_problem()
+    X = problem.X.clone()
+    X[3] = math.inf
+    broken = replace(problem, X=X)
+    engine = GradientsEngine(EXACT, broken, make_vault(UNEVEN), **public())
+    engine.open()
+    lam = torch.tensor([[0.5], [-0.4]], dtype=torch.float64)
+    engine.prepare(make_model(), lam, 1)
+    gradient = engine.constraint(make_model(), lam, torch.arange(12))
+    assert gradient is not None
+    assert torch.isfinite(gradient).all()
+    assert gradient.abs().sum() > 0.01
 
 
 def test_gradients_first_round_without_multipliers_adds_nothing() -> None:

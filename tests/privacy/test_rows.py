@@ -104,6 +104,45 @@ def test_factored_rows_non_finite_row_shows_in_norm_and_zeroes_exactly(kind: str
     assert clean.weighted_sum(torch.ones(2)).isfinite().all()
 
 
+CENTRED = {
+    "dense": DenseBlock(torch.randn(4, 5, generator=torch.Generator().manual_seed(1))),
+    "outer": outer(None, bias=True),
+    "outer without bias": outer(None, bias=False),
+    "positions": outer(3, bias=True),
+    "scatter": ScatterBlock(
+        torch.tensor([[0, 0], [1, 2], [2, 2], [3, 0]]),
+        torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(2)),
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CENTRED)
+def test_centred_rows_norms_and_sums_equal_those_written_out(kind: str) -> None:
+    block = CENTRED[kind]
+    generator = torch.Generator().manual_seed(3)
+    scale, c = torch.tensor([1.0, -2.0, 0.5, 0.0]), torch.tensor([1.0, -1.0, 3.0, 0.5])
+    member, centres = torch.rand(4, 2, generator=generator), torch.randn(2, block.width, generator=generator)
+    rows = FactoredRows((block,)).scaled(scale).centred(member, centres)
+    expected = written_out(block) * scale[:, None] - member @ centres
+    torch.testing.assert_close(rows.norms(), expected.norm(dim=1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(rows.weighted_sum(c), c @ expected, rtol=1e-5, atol=1e-5)
+
+
+def test_centred_rows_norm_of_a_row_at_its_centre_is_never_too_small() -> None:
+    block = DenseBlock(torch.full((1, 1000), 3.0))
+    rows = FactoredRows((block,)).centred(torch.ones(1, 1), torch.full((1, 1000), 3.0 - 1e-3))
+    exact = 1e-3 * 1000**0.5
+    assert exact <= float(rows.norms()) < exact + 0.4
+
+
+def test_centred_rows_zeroed_row_is_exactly_zero() -> None:
+    rows = FactoredRows((DenseBlock(torch.tensor([[float("nan"), 1.0], [1.0, 1.0]])),))
+    rows = rows.centred(torch.ones(2, 1), torch.tensor([[1.0, 0.0]])).zeroed(torch.tensor([True, False]))
+    assert rows.norms()[0] == 0
+    assert rows.weighted_sum(torch.tensor([1.0, 1.0])).tolist() == [0.0, 1.0]
+
+
 @pytest.mark.parametrize("chunk_rows", [1, 7, 20])
 def test_tensor_rows_any_chunk_size_same_rows(chunk_rows: int) -> None:
     values = torch.arange(60.0).view(20, 3)

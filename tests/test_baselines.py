@@ -1,0 +1,41 @@
+"""The plain network: learns, ignores the attribute, is reproducible, and refuses what cannot be trained."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from justitia.baselines import PlainClassifier
+from justitia.datasets import make_synthetic
+
+DATA = make_synthetic(600, random_state=0)
+
+
+def fitted(**parameters: object) -> PlainClassifier:
+    return PlainClassifier(epochs=5, batch_size=64, learning_rate=1e-2, random_state=0, **parameters).fit(
+        DATA.X, DATA.y
+    )
+
+
+def test_plain_network_learns_the_label() -> None:
+    accuracy = np.mean(fitted().predict(DATA.X) == DATA.y.to_numpy())
+    assert accuracy > DATA.truth.accuracy - 0.05
+
+
+def test_plain_network_same_seed_gives_the_same_scores() -> None:
+    assert np.array_equal(fitted().decision_function(DATA.X), fitted().decision_function(DATA.X))
+
+
+def test_plain_network_attribute_given_or_not_gives_the_same_scores() -> None:
+    other = clone(fitted()).fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive)
+    assert np.array_equal(other.decision_function(DATA.X), fitted().decision_function(DATA.X))
+
+
+def test_plain_network_weight_zero_on_a_class_is_refused() -> None:
+    with pytest.raises(ValueError, match="both classes"):
+        PlainClassifier().fit(DATA.X, DATA.y, sample_weight=DATA.y.to_numpy())
+
+
+@pytest.mark.parametrize(("name", "value"), [("epochs", 0), ("batch_size", 0), ("learning_rate", -1.0)])
+def test_plain_network_wrong_setting_is_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        PlainClassifier(**{name: value}).fit(DATA.X, DATA.y)
