@@ -58,12 +58,14 @@ def check_rate(name: str, value: object) -> float:
     raise ValueError(f"expected {name} to be above 0 and at most 1, got {value!r}; pass, for example, {name}=0.5.")
 
 
-def check_fraction(name: str, value: object) -> float:
+def check_fraction(name: str, value: object, *, example: float = 0.5) -> float:
     """Return `value` as a float if 0 <= value < 1."""
     number = _number(name, value)
     if 0 <= number < 1:
         return number
-    raise ValueError(f"expected {name} to be at least 0 and below 1, got {value!r}; pass, for example, {name}=0.5.")
+    raise ValueError(
+        f"expected {name} to be at least 0 and below 1, got {value!r}; pass, for example, {name}={example}."
+    )
 
 
 def check_int(name: str, value: object, *, at_least: int) -> int:

@@ -47,7 +47,7 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan
 def _check_budget(epsilon: float, delta: float) -> None:
     if check_nonnegative("epsilon", epsilon, allow_inf=True) == 0:
         raise ValueError("epsilon=0 allows no question about groups at all; use a positive epsilon.")
-    if check_fraction("delta", delta) == 0 and not math.isinf(epsilon):
+    if check_fraction("delta", delta, example=1e-5) == 0 and not math.isinf(epsilon):
         raise ValueError("delta=0 rules out Gaussian noise; use a small positive delta such as 1e-5.")
 
 
