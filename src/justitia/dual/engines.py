@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from justitia.dual.clipping import minimise_error_bound
-from justitia.dual.gradients import ScoreRows, score_rows
+from justitia.dual.gradients import Layout, ScoreRows, find_layout, score_rows
 from justitia.dual.lagrangian import (
     Problem,
     ascend,
@@ -61,8 +61,6 @@ class Engine(ABC):
     generator : torch.Generator
         Public randomness, shared with the loop.
     """
-
-    name: ClassVar[str]
 
     def __init__(
         self, problem: Problem, vault: SensitiveVault, *, tolerance: float, generator: torch.Generator
@@ -112,8 +110,6 @@ class GradientsEngine(Engine):
     * A enters only through ``group_sums`` and ``weighted_sum`` of the vault; everything else here is a function of
       public data and of their noised answers.
     """
-
-    name = "gradients"
 
     def __init__(self, plan: GradientsPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
         super().__init__(problem, vault, **public)
@@ -253,12 +249,11 @@ class PrintedEngine(Engine):
     the exact attribute; ``docs/privacy.md`` shows what that means for the printed guarantee.
     """
 
-    name = "printed"
-
     def __init__(self, plan: PrintedPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
         super().__init__(problem, vault, **public)
         self.plan = plan
         self._draws = 0
+        self._layout: Layout | None = None
 
     def open(self) -> None:
         """Read the attribute; r is the fraction of people who gave theirs (Section 7)."""
@@ -274,8 +269,9 @@ class PrintedEngine(Engine):
         smallest = int((terms > 0).sum(0).min())
         if plan.sigma_p and smallest <= 1:
             return None  # Delta_p is infinite; the authors' script skips such a batch as well
-        y, scores_and_rows = self.problem.y[batch], score_rows(module, self.problem.X[batch])
-        scores, rows = scores_and_rows
+        y = self.problem.y[batch]
+        self._layout = self._layout or find_layout(module, self.problem.X)
+        scores, rows = score_rows(module, self.problem.X[batch], self._layout)
         rows = rows.scaled(h_slope(self.problem.notion, scores, y))
         h = self.problem.notion.h(scores, y).double()
         population, group = _shares(self.problem.events[batch].double()), _shares(terms)
