@@ -237,11 +237,12 @@ def _clip_factor(norms: Tensor, bound: float) -> Tensor:
     The square of a very small number is 0, so a norm below the root of the smallest one may be too small by all of it;
     such a norm is taken as that root. Bound 0 then means zero, and not "as small as float can show" without noise.
     """
-    return (bound / norms.clamp_min(torch.finfo(norms.dtype).tiny ** 0.5)).clamp_max(1.0)
+    smallest = torch.finfo(norms.dtype).tiny ** 0.5
+    return (bound / (norms if bound > smallest else norms.clamp_min(smallest))).clamp_max(1.0)
 
 
 def _weight_range(weights: Tensor, *, sampled: bool) -> float:
-    high, low = weights.amax(1), weights.amin(1)
+    low, high = weights.aminmax(dim=1)
     spread = 2 * float(torch.maximum(high, -low).max()) if sampled else float((high - low).max())
     if not math.isfinite(spread):
         raise ValueError("Expected finite weights; some are NaN or infinite.")
