@@ -31,6 +31,9 @@ unit: setup
 quality: setup         ## five-fold accuracy and violation that README and docs quote
 	$(BIN)/python -m experiments.quality
 
+reproduce-%: setup     ## one table or figure of the evaluation: table2 tradeoffs c_p c_d missing theorems pareto
+	$(BIN)/python -m experiments $* --jobs 2
+
 bench: setup           ## speed and memory as ratios, written to results/bench.json
 	$(BIN)/python -m benchmarks.speed
 

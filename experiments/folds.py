@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import StratifiedKFold
 from tqdm.auto import tqdm
 
+from experiments.methods import estimated_seconds, make, recipe
+from experiments.runner import Cell
 from justitia.datasets import Dataset, load
+from justitia.datasets.dataset import Index
 from justitia.metrics import violation
 
 #: A method makes a fresh, unfitted estimator from the public group names, the notion and a seed.
 Method = Callable[[tuple[str, ...], str, int], Any]
+
+#: What :func:`measure` returns for a cell.
+MEASURES = ("accuracy", "violation", "epsilon_spent", "epsilon_claimed", "seconds")
+FOLDS = 5
+INNER_FOLDS = 4
 
 
 def evaluate(data: Dataset, notion: str, make: Method, *, fold: int, train: Any, test: Any) -> dict[str, Any]:
@@ -43,17 +54,82 @@ def evaluate(data: Dataset, notion: str, make: Method, *, fold: int, train: Any,
     }
 
 
-def run(cells: Mapping[tuple[str, str], Mapping[str, Method]], *, folds: int = 5) -> pd.DataFrame:
-    """Every method on every fold of every (dataset, notion); one row per fit."""
+@cache
+def dataset(name: str) -> Dataset:
+    """A dataset, read once per process."""
+    return load(name, progress=False)
+
+
+def rows_of(cell: Cell, data: Dataset) -> tuple[Index, Index]:
+    """Training and test rows of a cell; an inner split stays within the training rows of fold 0."""
+    if cell.split == "inner":
+        outer, _ = next(iter(data.folds(FOLDS)))
+        splitter: Any = StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=cell.seed)
+        parts = list(splitter.split(np.zeros(len(outer)), data.y.iloc[outer].to_numpy()))
+        train, test = parts[cell.fold]
+        return outer[train], outer[test]
+    return list(data.folds(FOLDS, seed=cell.seed))[cell.fold]
+
+
+def with_missing(data: Dataset, train: Index, share: float, seed: int) -> Dataset:
+    """The dataset with a share of the training rows' attributes "not given", completely at random."""
+    if not share:
+        return data
+    hidden = np.random.default_rng(seed).permutation(train)[: round(share * len(train))]
+    sensitive = data.sensitive.copy()
+    sensitive.iloc[hidden] = None
+    return replace(data, sensitive=sensitive)
+
+
+def fitted(cell: Cell) -> tuple[Dataset, Index, dict[str, Any]]:
+    """The dataset of a cell, its training rows, and what :func:`evaluate` found, the fitted model included."""
+    data = dataset(cell.dataset)
+    train, test = rows_of(cell, data)
+    data = with_missing(data, train, float(cell.settings.get("missing", 0)), seed=5 * cell.seed + cell.fold)
+    found = evaluate(
+        data, cell.notion, lambda groups, _notion, _seed: make(cell, groups), fold=cell.fold, train=train, test=test
+    )
+    return data, train, found
+
+
+def measure(cell: Cell) -> dict[str, float]:
+    """Fit one cell; the work of the runner."""
+    return measures(fitted(cell)[2])
+
+
+def measures(found: Mapping[str, Any]) -> dict[str, float]:
+    """The columns :data:`MEASURES` of what :func:`evaluate` found.
+
+    ``epsilon_spent`` is what the ledger recorded, the honest statement; ``epsilon_claimed`` is what a printed analysis
+    says where it does not establish the guarantee.
+    """
+    claim = getattr(getattr(found["model"], "certificate_", None), "claim", None)
+    return {
+        "accuracy": found["accuracy"],
+        "violation": found["violation"],
+        "epsilon_spent": found["epsilon"],
+        "epsilon_claimed": np.nan if claim is None else claim["epsilon"],
+        "seconds": round(found["seconds"], 2),
+    }
+
+
+def with_recipes(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells whose keys know every parameter of their estimators, long ones first."""
+    complete = [replace(cell, recipe=recipe(cell)) for cell in cells]
+    return sorted(complete, key=estimated_seconds, reverse=True)
+
+
+def run(cells: Mapping[tuple[str, str], Mapping[str, Method]], *, folds: int = FOLDS) -> pd.DataFrame:
+    """Every method on every fold of every (dataset, notion), models included; one row per fit."""
     rows = []
     total = folds * sum(len(methods) for methods in cells.values())
     with tqdm(total=total, unit="fit") as bar:
         for (name, notion), methods in cells.items():
             data = load(name)
             for fold, (train, test) in enumerate(data.folds(folds)):
-                for method, make in methods.items():
+                for method, make_model in methods.items():
                     bar.set_description(f"{name}, {method}")
-                    result = evaluate(data, notion, make, fold=fold, train=train, test=test)
+                    result = evaluate(data, notion, make_model, fold=fold, train=train, test=test)
                     rows.append({"dataset": name, "notion": notion, "method": method, "fold": fold, **result})
                     bar.update()
     return pd.DataFrame(rows)
@@ -62,11 +138,12 @@ def run(cells: Mapping[tuple[str, str], Mapping[str, Method]], *, folds: int = 5
 def summary(results: pd.DataFrame) -> pd.DataFrame:
     """Mean and standard deviation over folds, as text."""
     groups = results.groupby(["dataset", "notion", "method"], sort=False)
-    table = groups[["accuracy", "violation"]].agg(_mean_and_spread)
+    table = groups[["accuracy", "violation"]].agg(mean_and_spread)
     table["epsilon"] = groups["epsilon"].max().map(lambda e: "not asked" if np.isnan(e) else f"{e:.3g}")
     table["seconds"] = groups["seconds"].mean().map("{:.1f}".format)
     return table.reset_index()
 
 
-def _mean_and_spread(values: pd.Series) -> str:
+def mean_and_spread(values: pd.Series) -> str:
+    """Mean (standard deviation over the folds), with the three digits of the paper's table."""
     return f"{values.mean():.3f} ({values.std(ddof=0):.3f})"

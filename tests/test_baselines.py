@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from justitia import PrivacyLedger
 from justitia.baselines import PlainClassifier
 from justitia.datasets import make_synthetic
 
@@ -39,3 +40,21 @@ def test_plain_network_weight_zero_on_a_class_is_refused() -> None:
 def test_plain_network_wrong_setting_is_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         PlainClassifier(**{name: value}).fit(DATA.X, DATA.y)
+
+
+def test_plain_network_asks_nothing_and_certifies_epsilon_zero() -> None:
+    model = fitted()
+    assert model.ledger_.releases == ()
+    assert (model.certificate_.epsilon, model.certificate_.delta, model.ledger_.budget_epsilon) == (0.0, 0.0, 0.0)
+
+
+def test_plain_network_ledger_passed_is_kept_and_not_debited() -> None:
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    model = PlainClassifier(epochs=1).fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive, ledger=ledger)
+    assert model.ledger_ is ledger
+    assert ledger.epsilon() == 0.0
+
+
+def test_plain_network_ledger_of_another_type_is_refused() -> None:
+    with pytest.raises(TypeError, match="PrivacyLedger, got 'float'"):
+        PlainClassifier().fit(DATA.X, DATA.y, ledger=1.0)

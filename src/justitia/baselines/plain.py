@@ -14,11 +14,27 @@ from justitia.dual.plan import GradientsPlan, Round
 from justitia.network import make_module, rehearse
 from justitia.notions import DemographicParity
 from justitia.prediction import NetworkClassifier, public_seed
+from justitia.privacy.ledger import PrivacyLedger
 from justitia.tables import read_target, read_weight
 
 
+def ledger_or_new(ledger: PrivacyLedger | None, *, epsilon: float) -> PrivacyLedger:
+    """The user's ledger, or a new one with this budget and delta 0.
+
+    Raises
+    ------
+    TypeError
+        If ``ledger`` is something else.
+    """
+    if ledger is None:
+        return PrivacyLedger(epsilon=epsilon, delta=0.0)
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
+    return ledger
+
+
 class PlainClassifier(NetworkClassifier):
-    """Network with two hidden ReLU layers, without constraint and without privacy.
+    """Network with two hidden ReLU layers, without constraint; it asks nothing about the attribute.
 
     Parameters
     ----------
@@ -27,6 +43,15 @@ class PlainClassifier(NetworkClassifier):
         Of Adam.
     module, random_state, preprocess
         As in :class:`justitia.LagrangianDualClassifier`.
+
+    Attributes
+    ----------
+    module_, classes_
+        As in :class:`justitia.LagrangianDualClassifier`.
+    ledger_ : PrivacyLedger
+        Nothing is debited; unless it was passed to ``fit``, its budget is epsilon 0, which allows no release.
+    certificate_ : Certificate
+        Epsilon 0, or what others have spent of the ledger that was passed.
     """
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
@@ -48,9 +73,18 @@ class PlainClassifier(NetworkClassifier):
         self.random_state = random_state
         self.preprocess = preprocess
 
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> Self:
         """Train on features and labels; ``sensitive_features`` is accepted for comparisons and not looked at."""
         del sensitive_features
+        ledger = ledger_or_new(ledger, epsilon=0.0)
         epochs = check_int("epochs", self.epochs, at_least=1)
         rate = check_positive("learning_rate", self.learning_rate)
         plan = GradientsPlan(batch_size=self.batch_size, warmup_learning_rate=rate)
@@ -68,4 +102,6 @@ class PlainClassifier(NetworkClassifier):
             for batch in run.batches(Round(0, steps, dual=False)):
                 run.primal_step(batch, None)
         self.module_ = module.eval()
+        self.ledger_ = ledger
+        self.certificate_ = ledger.certificate(groups_source="not asked")
         return self

@@ -1,0 +1,177 @@
+"""The methods that are compared: how each is made fresh for one fit, its trade-off knob, and its column in Table 2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from experiments.runner import Cell
+from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan
+from justitia.baselines import PlainClassifier
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an estimator is made for.
+
+    Parameters
+    ----------
+    groups : tuple of str
+        Public group names.
+    notion : str
+    seed : int
+        Of public randomness.
+    epsilon : float
+        Privacy budget; methods without privacy do not look at it.
+    noise_seed : int
+        Of the noise, so that a table on public data can be made again.
+    """
+
+    groups: tuple[str, ...]
+    notion: str
+    seed: int
+    epsilon: float = 1.0
+    noise_seed: int = 0
+
+
+def _plain(request: Request, **settings: Any) -> Any:
+    return PlainClassifier(random_state=request.seed, **settings)
+
+
+def _baseline(module: str, name: str) -> Any:
+    # Imported when needed: each brings a solver or library of its own.
+    return getattr(import_module(f"justitia.baselines.{module}"), name)
+
+
+def _zafar(request: Request, **settings: Any) -> Any:
+    return _baseline("zafar", "ZafarClassifier")(request.notion, groups=request.groups, **settings)
+
+
+def _agarwal(request: Request, **settings: Any) -> Any:
+    kind = _baseline("agarwal", "AgarwalClassifier")
+    return kind(request.notion, groups=request.groups, random_state=request.seed, **settings)
+
+
+def _mozannar(request: Request, **settings: Any) -> Any:
+    return _baseline("mozannar", "MozannarClassifier")(
+        request.notion,
+        epsilon=request.epsilon,
+        groups=request.groups,
+        random_state=request.seed,
+        noise_seed=request.noise_seed,
+        **settings,
+    )
+
+
+def _dual(request: Request, engine: str, plan: Any, *, epsilon: float, tolerance: float = 0.0) -> Any:
+    return LagrangianDualClassifier(
+        request.notion,
+        epsilon=epsilon,
+        tolerance=tolerance,
+        groups=request.groups,
+        engine=engine,
+        plan=plan,
+        random_state=request.seed,
+        noise_seed=request.noise_seed,
+        progress=False,
+    )
+
+
+def _repaired(request: Request, *, tolerance: float = 0.0, **settings: Any) -> Any:
+    return _dual(request, "gradients", GradientsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance)
+
+
+def _printed(request: Request, **settings: Any) -> Any:
+    return _dual(request, "printed", PrintedPlan(**settings), epsilon=request.epsilon)
+
+
+def _not_private(request: Request, **settings: Any) -> Any:
+    return _dual(request, "printed", PrintedPlan(**settings), epsilon=math.inf)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the comparison.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(request, **settings)`` gives a fresh, unfitted estimator.
+    seconds : (float, float)
+        Roughly, one fit on Income and one on a smaller dataset: long cells are started first.
+    settings : mapping
+        Chosen on inner splits of training rows (``python -m experiments choose``), the same for every dataset.
+    knob, sweep : str, tuple
+        The setting that trades accuracy against violation, and the values the Pareto view sweeps.
+    private : bool
+        Whether the method asks for a privacy budget at all.
+    two_groups : bool
+        Whether the method is defined for two groups only.
+    column : str
+        The paper's name in Table 2; empty if the paper prints no such method.
+    """
+
+    make: Callable[..., Any]
+    seconds: tuple[float, float]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    knob: str = ""
+    sweep: tuple[float, ...] = ()
+    private: bool = False
+    two_groups: bool = False
+    column: str = ""
+
+
+#: Bounds on a reduction's constraint that the Pareto view sweeps.
+SLACKS = (0.005, 0.02, 0.05, 0.1, 0.2)
+#: Bounds on the multipliers of Algorithm 1 without noise, and with the printed noise, which grows with the bound.
+LIMITS = (0.02, 0.1, 0.5, 2.0, 10.0)
+NOISED_LIMITS = (0.0005, 0.002, 0.005, 0.01, 0.05)
+
+METHODS: dict[str, Method] = {
+    "CLF": Method(_plain, (8, 2), column="CLF"),
+    "Z": Method(_zafar, (20, 10), knob="bound", sweep=(0.0, 0.01, 0.03, 0.1, 0.3), two_groups=True, column="Z"),
+    "A": Method(_agarwal, (8, 2), knob="difference_bound", sweep=SLACKS, column="A"),
+    "A-net": Method(_agarwal, (40, 8), {"base": "network"}, "difference_bound", SLACKS, column="A"),
+    "M": Method(_mozannar, (8, 2), {}, "difference_bound", SLACKS, private=True, column="M"),
+    "M-net": Method(_mozannar, (40, 8), {"base": "network"}, "difference_bound", SLACKS, private=True, column="M"),
+    "F-LD": Method(_not_private, (35, 6), knob="lambda_max", sweep=LIMITS),
+    "PF-LD printed": Method(_printed, (40, 7), {}, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"),
+    "PF-LD repaired": Method(
+        _repaired, (9, 5), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True, column="PF-LD"
+    ),
+}
+
+#: Data sets with more than two groups.
+MANY_GROUPS = frozenset({"m_bank3", "m_bank5"})
+
+
+def applies(method: str, dataset: str) -> bool:
+    """Whether the method is defined for the dataset's number of groups."""
+    return not (METHODS[method].two_groups and dataset in MANY_GROUPS)
+
+
+def make(cell: Cell, groups: tuple[str, ...]) -> Any:
+    """A fresh estimator for one cell."""
+    method, changed = METHODS[cell.method], {k: v for k, v in cell.settings.items() if k not in DATA_SETTINGS}
+    request = Request(groups, cell.notion, 5 * cell.seed + cell.fold, cell.epsilon, cell.noise_seed)
+    return method.make(request, **(dict(method.settings) | changed))
+
+
+#: Settings of a cell that change its rows, not its estimator.
+DATA_SETTINGS = frozenset({"missing"})
+
+
+def recipe(cell: Cell) -> str:
+    """The estimator of a cell with all of its parameters, as text that is the same in every process."""
+    model = make(cell, ())
+    params = sorted((name, repr(value)) for name, value in model.get_params(deep=False).items())
+    return f"{type(model).__name__}({', '.join(f'{name}={value}' for name, value in params)})"
+
+
+def estimated_seconds(cell: Cell) -> float:
+    """Rough time of one fit, for the order of the cells and for a forecast."""
+    income, smaller = METHODS[cell.method].seconds
+    return income if cell.dataset == "income" else smaller

@@ -1,0 +1,170 @@
+"""Table 2: accuracy and violation of every method on five datasets and three notions, beside the printed values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.draw import name_of
+from experiments.experiment import Claim, Experiment
+from experiments.folds import FOLDS, with_recipes
+from experiments.methods import METHODS, applies
+from experiments.paper import DATASETS, NOTIONS, printed
+from experiments.records import provenance
+from experiments.runner import Cell
+from experiments.summaries import listed, lookup, mean_and_sd
+
+#: Rows of the table, in its order.
+ROWS = ("CLF", "Z", "A", "A-net", "M", "F-LD", "PF-LD printed", "PF-LD repaired")
+HEADER = ("notion", "method", "accuracy", "printed", "violation", "printed", "epsilon", "claimed", "seconds")
+#: How far the plain network's accuracy may be from the printed one.
+CLOSE = 0.03
+
+
+def cells(*, quick: bool) -> list[Cell]:
+    """Five folds of everything; quick: two of them, the two smallest datasets, no network inside a reduction."""
+    datasets, folds = (("bank", "compas"), 2) if quick else (DATASETS, FOLDS)
+    methods = [method for method in ROWS if not (quick and method == "A-net")]
+    return with_recipes(
+        [
+            Cell("table2", dataset, notion, method, fold, epsilon=1.0 if METHODS[method].private else math.inf)
+            for dataset in datasets
+            for notion in NOTIONS
+            for method in methods
+            if applies(method, dataset)
+            for fold in range(folds)
+        ]
+    )
+
+
+def summarise(results: pd.DataFrame) -> pd.DataFrame:
+    """One row per dataset, notion and method, in the order of the paper."""
+    by = ["dataset", "notion", "method"]
+    table = mean_and_sd(results, by, ["accuracy", "violation", "seconds"])
+    stated = results.groupby(by, sort=False)[["epsilon_spent", "epsilon_claimed"]].max().reset_index()
+    table = table.merge(stated, on=by)
+    order = [table["dataset"].map(DATASETS.index), table["notion"].map(NOTIONS.index), table["method"].map(ROWS.index)]
+    return table.iloc[pd.concat(order, axis=1).apply(tuple, axis=1).argsort()].reset_index(drop=True)
+
+
+def _entries(table: pd.DataFrame, dataset: str) -> list[tuple[str, ...]]:
+    """The lines of one dataset, as text; the notion is written once."""
+    found: list[tuple[str, ...]] = []
+    before = ""
+    for row in table[table["dataset"] == dataset].itertuples():
+        entry: Any = row
+        paper = printed(dataset, entry.notion, METHODS[entry.method].column)
+        found.append(
+            (
+                "" if entry.notion == before else name_of(entry.notion),
+                entry.method if entry.fits == FOLDS else f"{entry.method} [{entry.fits} fits]",
+                _pair(entry.accuracy_mean, entry.accuracy_sd),
+                "-" if paper is None else _pair(paper.accuracy, paper.accuracy_sd),
+                _pair(entry.violation_mean, entry.violation_sd),
+                "-" if paper is None else _pair(paper.violation, paper.violation_sd),
+                _epsilon(entry.epsilon_spent),
+                "-" if math.isnan(entry.epsilon_claimed) else _epsilon(entry.epsilon_claimed),
+                f"{entry.seconds_mean:.1f}",
+            )
+        )
+        before = entry.notion
+    return found
+
+
+def _pair(mean: float, spread: float) -> str:
+    return f"{mean:.3f} ({spread:.3f})"
+
+
+def _epsilon(value: float) -> str:
+    """What the ledger recorded; a method that never saw the attribute has no ledger."""
+    return "not asked" if math.isnan(value) else "infinite" if math.isinf(value) else f"{value:.3g}"
+
+
+def render_text(table: pd.DataFrame) -> str:
+    """The table for a terminal."""
+    datasets = [dataset for dataset in DATASETS if dataset in set(table["dataset"])]
+    lines: dict[str, list[tuple[str, ...]]] = {dataset: _entries(table, dataset) for dataset in datasets}
+    everything = [HEADER, *(entry for entries in lines.values() for entry in entries)]
+    widths = [max(len(entry[i]) for entry in everything) for i in range(len(HEADER))]
+    blocks = [
+        "\n".join([name_of(dataset), *(_line(entry, widths) for entry in (HEADER, *entries))])
+        for dataset, entries in lines.items()
+    ]
+    return "\n\n".join(blocks)
+
+
+def _line(entry: Sequence[str], widths: Sequence[int]) -> str:
+    left = [f"{text:<{width}}" for text, width in zip(entry[:2], widths[:2], strict=True)]
+    right = [f"{text:>{width}}" for text, width in zip(entry[2:], widths[2:], strict=True)]
+    return "  ".join([*left, *right]).rstrip()
+
+
+def render_markdown(table: pd.DataFrame) -> str:
+    """The table for the documentation."""
+    head = "\n".join(("| " + " | ".join(HEADER) + " |", "|---|---|" + "---:|" * (len(HEADER) - 2)))
+    blocks = []
+    for dataset in DATASETS:
+        entries = _entries(table, dataset)
+        if entries:
+            body = "\n".join("| " + " | ".join(entry) + " |" for entry in entries)
+            blocks.append(f"**{name_of(dataset)}**\n\n{head}\n{body}")
+    return "\n\n".join(blocks)
+
+
+def publish(results: pd.DataFrame, folder: Path) -> str:
+    """Write ``table2.md`` and return the table for the terminal."""
+    table = summarise(results)
+    made = provenance(folder / "table2.csv")
+    text = f"{made}\n\n{render_markdown(table)}\n" if made else f"{render_markdown(table)}\n"
+    (folder / "table2.md").write_text(text, encoding="utf-8")
+    return render_text(table)
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """The plain network beside the printed one; the rivals on Income; Mozannar and the number of groups."""
+    table = summarise(results)
+    return [*_plain_network(table), *_rivals_on_income(table), *_more_groups(table)]
+
+
+def _plain_network(table: pd.DataFrame) -> list[Claim]:
+    notion, away = "demographic_parity", {}
+    for dataset in DATASETS:
+        ours = lookup(table, "accuracy_mean", dataset=dataset, notion=notion, method="CLF")
+        paper = printed(dataset, notion, "CLF")
+        if ours is not None and paper is not None:
+            away[dataset] = ours - paper.accuracy
+    if not away:
+        return []
+    numbers = "; ".join(f"{name_of(dataset)} {value:+.3f}" for dataset, value in away.items())
+    sentence = f"CLF reaches the printed accuracy within {CLOSE}."
+    return [Claim(sentence, max(map(abs, away.values())) <= CLOSE, f"ours minus printed: {numbers}")]
+
+
+def _rivals_on_income(table: pd.DataFrame) -> list[Claim]:
+    found, dataset, notion = [], "income", "demographic_parity"
+    for method in ("Z", "A", "A-net"):
+        ours = lookup(table, "violation_mean", dataset=dataset, notion=notion, method=method)
+        paper = printed(dataset, notion, METHODS[method].column)
+        if ours is not None and paper is not None:
+            sentence = f"{method} on Income, demographic parity, violates no more than printed."
+            found.append(Claim(sentence, ours <= paper.violation, f"{ours:.3f}, printed {paper.violation:.3f}"))
+    return found
+
+
+def _more_groups(table: pd.DataFrame) -> list[Claim]:
+    found, datasets = [], ("bank", "m_bank3", "m_bank5")
+    for notion in NOTIONS:
+        values = [lookup(table, "violation_mean", dataset=one, notion=notion, method="M") for one in datasets]
+        rising = [value for value in values if value is not None]
+        if len(rising) == len(datasets):
+            sentence = f"M degrades with the number of groups ({name_of(notion)})."
+            numbers = f"violation with 2, 3, 5 groups {listed(rising)}"
+            found.append(Claim(sentence, rising[0] < rising[1] < rising[2], numbers))
+    return found
+
+
+TABLE2 = Experiment("table2", cells, publish, claims=claims)

@@ -1,0 +1,98 @@
+"""Figure "tradeoffs": accuracy and violation against epsilon for PF-LD and Mozannar, ten runs, five datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from experiments.draw import grid, name_of, save
+from experiments.experiment import Claim, Experiment
+from experiments.folds import FOLDS, with_recipes
+from experiments.paper import DATASETS
+from experiments.runner import Cell
+from experiments.summaries import lookup, mean_and_sd
+
+METHODS = ("PF-LD repaired", "PF-LD printed", "M")
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+#: Ten runs: two shuffles of five folds, each with fresh weights and noise.
+SHUFFLES = 2
+
+
+def cells(*, quick: bool) -> list[Cell]:
+    """Ten runs of each method at each epsilon; quick: two runs on two datasets, without the slow printed engine."""
+    datasets = ("bank", "compas") if quick else DATASETS
+    methods = ("PF-LD repaired", "M") if quick else METHODS
+    return with_recipes(
+        [
+            Cell("tradeoffs", dataset, "demographic_parity", method, fold, seed, epsilon)
+            for dataset in datasets
+            for method in methods
+            for epsilon in ((0.5, 2.0) if quick else EPSILONS)
+            for seed in range(1 if quick else SHUFFLES)
+            for fold in range(2 if quick else FOLDS)
+        ]
+    )
+
+
+def summarise(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean and standard deviation over the runs."""
+    table = mean_and_sd(results, ["dataset", "method", "epsilon"], ["accuracy", "violation"])
+    order = table["dataset"].map(DATASETS.index)
+    return table.iloc[order.argsort(kind="stable")].reset_index(drop=True)
+
+
+def publish(results: pd.DataFrame, folder: Path) -> str:
+    """Draw the figure; return its data."""
+    table = summarise(results)
+    figure = grid(
+        table,
+        columns="dataset",
+        rows=("accuracy", "violation"),
+        x="epsilon",
+        by="method",
+        order=METHODS,
+        legend_title="mean of the runs, bars: one standard deviation",
+    )
+    save(figure, table, folder / "figures", "tradeoffs")
+    return table.round(3).to_string(index=False)
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Violation and accuracy at the smallest and the largest epsilon; spread beside Mozannar's."""
+    table = summarise(results)
+    found = []
+    for method in METHODS:
+        found += _fall(table, method, "violation", f"The violation of {method} falls as epsilon grows.")
+        found += _fall(table, method, "accuracy", f"The accuracy of {method} falls slightly as epsilon grows.")
+    for method in METHODS[:2]:
+        found += _steadier(table, method)
+    return found
+
+
+def _fall(table: pd.DataFrame, method: str, measure: str, sentence: str) -> list[Claim]:
+    """Whether the measure is lower at the largest epsilon than at the smallest, on every dataset."""
+    low, high = table["epsilon"].min(), table["epsilon"].max()
+    falls, numbers = [], []
+    for dataset in dict.fromkeys(table["dataset"]):
+        ends = [lookup(table, f"{measure}_mean", dataset=dataset, method=method, epsilon=e) for e in (low, high)]
+        if ends[0] is not None and ends[1] is not None:
+            falls.append(ends[1] < ends[0])
+            numbers.append(f"{name_of(str(dataset))} {ends[0]:.3f} to {ends[1]:.3f}")
+    text = f"from epsilon {low:g} to {high:g}: {'; '.join(numbers)}"
+    return [Claim(sentence, all(falls), text)] if falls else []
+
+
+def _steadier(table: pd.DataFrame, method: str) -> list[Claim]:
+    """Whether the runs spread less than Mozannar's, averaged over datasets and budgets."""
+    names = ["accuracy_sd", "violation_sd"]
+    means = table.groupby("method")[names].mean().reset_index()
+    if not {method, "M"} <= set(means["method"]):
+        return []
+    ours, rival = ([lookup(means, name, method=one) or 0.0 for name in names] for one in (method, "M"))
+    numbers = f"mean standard deviation of accuracy {ours[0]:.3f} against {rival[0]:.3f}"
+    numbers += f", of violation {ours[1]:.3f} against {rival[1]:.3f}"
+    return [Claim(f"{method} is more robust than M.", ours[0] < rival[0] and ours[1] < rival[1], numbers)]
+
+
+TRADEOFFS = Experiment("tradeoffs", cells, publish, ("tradeoffs",), claims)

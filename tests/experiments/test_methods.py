@@ -1,0 +1,82 @@
+"""The table of methods: fresh estimators, recipes, and the cells of every experiment."""
+
+from dataclasses import replace
+
+import pytest
+from experiments.__main__ import ALIASES, EXPERIMENTS
+from experiments.choose import CANDIDATES
+from experiments.methods import METHODS, applies, make, recipe
+from experiments.runner import Cell
+
+CELL = Cell("toy", "bank", "demographic_parity", "PF-LD repaired", 3, seed=1, epsilon=2.0)
+
+
+def test_make_gives_a_fresh_estimator_with_the_cells_settings() -> None:
+    cell = replace(CELL, settings={"tolerance": 0.05, "clip": 2.0, "missing": 0.2})
+    model = make(cell, ("a", "b"))
+    assert model is not make(cell, ("a", "b"))
+    assert (model.tolerance, model.plan.clip, model.epsilon, model.random_state) == (0.05, 2.0, 2.0, 8)
+    assert (model.groups, model.engine, model.noise_seed) == (("a", "b"), "gradients", cell.noise_seed)
+
+
+def test_make_printed_method_without_privacy_has_infinite_epsilon() -> None:
+    model = make(replace(CELL, method="F-LD"), ("a", "b"))
+    assert (model.engine, model.epsilon) == ("printed", float("inf"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_recipe_names_every_parameter_and_no_address(method: str) -> None:
+    cell = replace(CELL, method=method)
+    text = recipe(cell)
+    assert text == recipe(cell)
+    assert " at 0x" not in text
+    assert all(f"{name}=" in text for name in make(cell, ()).get_params(deep=False))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_knob_of_a_method_is_one_of_its_settings(method: str) -> None:
+    for value in METHODS[method].sweep:
+        cell = replace(CELL, method=method, settings={METHODS[method].knob: value})
+        assert recipe(cell) != recipe(replace(CELL, method=method, settings={METHODS[method].knob: value + 1}))
+
+
+def test_zafar_applies_to_two_groups_only() -> None:
+    assert [applies("Z", name) for name in ("bank", "income", "compas", "m_bank3", "m_bank5")] == [True] * 3 + [
+        False
+    ] * 2
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
+def test_cells_of_an_experiment_have_keys_of_their_own(name: str, quick: bool) -> None:
+    cells = EXPERIMENTS[name].cells(quick=quick)
+    assert len({cell.key for cell in cells}) == len(cells) > 0
+    assert {cell.experiment for cell in cells} == {name}
+    assert all(cell.recipe for cell in cells)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_quick_form_is_a_small_part_of_the_full_one(name: str) -> None:
+    full, quick = ({cell.key for cell in EXPERIMENTS[name].cells(quick=flag)} for flag in (False, True))
+    assert quick < full
+    assert len(quick) <= len(full) / 4
+
+
+def test_table2_has_every_method_in_all_cells_it_applies_to() -> None:
+    cells = EXPERIMENTS["table2"].cells(quick=False)
+    counts = {method: sum(cell.method == method for cell in cells) for method in {cell.method for cell in cells}}
+    assert counts == {
+        **dict.fromkeys(("CLF", "A", "A-net", "M", "F-LD", "PF-LD printed", "PF-LD repaired"), 75),
+        "Z": 45,
+    }
+    assert cells[0].dataset == "income"  # long ones first
+
+
+def test_search_effort_is_the_same_for_every_method() -> None:
+    assert {len(candidates) for candidates in CANDIDATES.values()} == {8}
+    assert set(CANDIDATES) == set(METHODS) - {"A-net", "M-net"}
+    assert all(cell.split == "inner" for cell in EXPERIMENTS["choose"].cells(quick=False))
+
+
+def test_aliases_lead_to_experiments() -> None:
+    assert set(ALIASES.values()) <= set(EXPERIMENTS)
