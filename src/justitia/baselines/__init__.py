@@ -1,5 +1,8 @@
 """Methods to compare with, one estimator each."""
 
+from justitia.baselines.agarwal import AgarwalClassifier
+from justitia.baselines.mozannar import MozannarClassifier
 from justitia.baselines.plain import PlainClassifier
+from justitia.baselines.zafar import ZafarClassifier
 
-__all__ = ["PlainClassifier"]
+__all__ = ["AgarwalClassifier", "MozannarClassifier", "PlainClassifier", "ZafarClassifier"]
