@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from justitia import PrivacyLedger
-from justitia.baselines import PlainClassifier
+from justitia.baselines import AgarwalClassifier, MozannarClassifier, PlainClassifier, ZafarClassifier
 from justitia.datasets import make_synthetic
 
 DATA = make_synthetic(600, random_state=0)
@@ -58,3 +58,12 @@ def test_plain_network_ledger_passed_is_kept_and_not_debited() -> None:
 def test_plain_network_ledger_of_another_type_is_refused() -> None:
     with pytest.raises(TypeError, match="PrivacyLedger, got 'float'"):
         PlainClassifier().fit(DATA.X, DATA.y, ledger=1.0)
+
+
+@pytest.mark.parametrize("kind", [PlainClassifier, AgarwalClassifier, MozannarClassifier, ZafarClassifier])
+def test_baseline_refit_that_fails_leaves_the_fitted_model(kind: type) -> None:
+    model = kind().fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive)
+    before = model.predict_proba(DATA.X)
+    with pytest.raises(ValueError, match="two classes"):
+        model.fit(DATA.X.iloc[:, :2], np.zeros(len(DATA.y)), sensitive_features=DATA.sensitive)
+    assert np.array_equal(model.predict_proba(DATA.X), before)

@@ -6,14 +6,12 @@ import math
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -29,7 +27,7 @@ from justitia.dual.plan import TrainingPlan
 from justitia.network import make_module, rehearse
 from justitia.notions import FairnessNotion
 from justitia.opening import check_parameters, open_checkpoint, open_ledger, warn_large_delta
-from justitia.prediction import NetworkClassifier, public_seed
+from justitia.prediction import NetworkClassifier, public_seed, unchanged_on_error
 from justitia.privacy.accounting import Cost, UnboundedCost
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import SeededNoise, SystemNoise
@@ -175,7 +173,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         BudgetExceeded
             If the ledger cannot pay for the plan, before anything is asked.
         """
-        with _unchanged_on_error(self):
+        with unchanged_on_error(self):
             notion, plan = check_parameters(self)
             features = self._features(X, reset=True)
             self.classes_, target = read_target(y)
@@ -280,17 +278,6 @@ class LagrangianDualClassifier(NetworkClassifier):
         # random_state does not seed the noise, so two fits with the same random_state may differ
         tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
         return tags
-
-
-@contextmanager
-def _unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
-    """Whatever is raised inside, the estimator's attributes are afterwards what they were."""
-    before = dict(estimator.__dict__)
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__ = before
-        raise
 
 
 def _finite_part(costs: Mapping[Cost, int]) -> dict[Cost, int]:

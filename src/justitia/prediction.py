@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +18,8 @@ from torch import Tensor, nn
 from justitia.encoding import TabularEncoder
 from justitia.network import evaluate
 from justitia.tables import read_numbers
+
+Model = TypeVar("Model")
 
 
 class NetworkClassifier(ClassifierMixin, BaseEstimator):
@@ -72,3 +77,25 @@ def public_seed(random_state: Any) -> int:
             f"expected random_state to be a non-negative int, a numpy RandomState or None, got {random_state!r}."
         ) from None
     return int(source.randint(2**31 - 1))
+
+
+@contextmanager
+def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
+    """Whatever is raised inside, the estimator's attributes are afterwards what they were."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__ = before
+        raise
+
+
+def all_or_nothing(fit: Callable[..., Model]) -> Callable[..., Model]:
+    """Make a ``fit`` that fails leave its estimator as it was."""
+
+    @functools.wraps(fit)
+    def guarded(self: BaseEstimator, *args: Any, **kwargs: Any) -> Model:
+        with unchanged_on_error(self):
+            return fit(self, *args, **kwargs)
+
+    return guarded

@@ -27,7 +27,7 @@ from justitia.notions import (
     PredictiveEquality,
     get_notion,
 )
-from justitia.prediction import NetworkClassifier, public_seed
+from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.vault import SensitiveVault
@@ -287,6 +287,7 @@ class AgarwalClassifier(MixtureClassifier):
         self.preprocess = preprocess
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, *, sensitive_features: Any, ledger: PrivacyLedger | None = None) -> Self:
         """Train on the exact attribute.
 

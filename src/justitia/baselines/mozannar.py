@@ -16,7 +16,7 @@ from justitia._validate import check_int, check_nonnegative, check_positive
 from justitia.baselines.agarwal import Mixture, MixtureClassifier, Predictor, check_reduction, import_reductions
 from justitia.baselines.plain import ledger_or_new
 from justitia.notions import FairnessNotion
-from justitia.prediction import public_seed
+from justitia.prediction import all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import RandomizedResponse, SeededNoise
 
@@ -311,6 +311,7 @@ class MozannarClassifier(MixtureClassifier):
         self.random_state = random_state
         self.noise_seed = noise_seed
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, *, sensitive_features: Any, ledger: PrivacyLedger | None = None) -> Self:
         """Randomise the attribute, then train on the answers.
 

@@ -13,7 +13,7 @@ from justitia.dual.loop import Run
 from justitia.dual.plan import GradientsPlan, Round
 from justitia.network import make_module, rehearse
 from justitia.notions import DemographicParity
-from justitia.prediction import NetworkClassifier, public_seed
+from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.tables import read_target, read_weight
 
@@ -73,6 +73,7 @@ class PlainClassifier(NetworkClassifier):
         self.random_state = random_state
         self.preprocess = preprocess
 
+    @all_or_nothing
     def fit(
         self,
         X: Any,

@@ -17,7 +17,7 @@ from justitia.baselines.covariance import Solution, error_constraint, linear_con
 from justitia.baselines.plain import ledger_or_new
 from justitia.network import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
-from justitia.prediction import NetworkClassifier
+from justitia.prediction import NetworkClassifier, all_or_nothing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
 from justitia.tables import read_target
@@ -92,6 +92,7 @@ class ZafarClassifier(NetworkClassifier):
         self.max_iterations = max_iterations
         self.preprocess = preprocess
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, *, sensitive_features: Any, ledger: PrivacyLedger | None = None) -> Self:
         """Train on the exact attribute.
 
