@@ -361,3 +361,8 @@ def test_certificate_does_not_follow_later_debits() -> None:
     book.debit(release())
     assert (before.releases[0]["count"], before.epsilon < book.epsilon()) == (1, True)
     assert before.statement.startswith("Every output of training is (0.9999, 1e-05)")
+
+
+def test_certificate_of_an_empty_ledger_says_that_nothing_was_asked() -> None:
+    empty = certificate(0.0)
+    assert (empty.epsilon, empty.accountant) == (0.0, "none needed: nothing was asked")

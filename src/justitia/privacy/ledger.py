@@ -256,10 +256,15 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _append_line(path: Path, line: str) -> None:
+    created = not path.exists()
     with path.open("a", encoding="utf-8", newline="\n") as file:  # one byte on every system, as _read_lines counts
         file.write(line + "\n")
         file.flush()
         os.fsync(file.fileno())
+    if created and os.name == "posix":  # the name of a new file is durable once its folder is
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
 
 
 def _statement(epsilon: float, delta: float, claim: Mapping[str, Any] | None) -> str:
@@ -283,6 +288,8 @@ def _all_full_gaussian(counts: Mapping[Cost, int]) -> bool:
 
 
 def _accountant(counts: Mapping[Cost, int]) -> str:
+    if not counts:
+        return "none needed: nothing was asked"
     if any(isinstance(cost, UnboundedCost) for cost in counts):
         return "none: an answer was given without noise"
     if _all_full_gaussian(counts):
