@@ -240,8 +240,12 @@ def test_journal_holds_the_debit_before_the_ledger_does(tmp_path: Path, monkeypa
 def test_journal_line_is_flushed_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, sizes_at_sync = tmp_path / "journal", []
     monkeypatch.setattr("os.fsync", lambda _: sizes_at_sync.append(path.stat().st_size))
-    ledger(journal=path).debit(release())
-    assert sizes_at_sync == [path.stat().st_size] == [len(release().to_json()) + 1]
+    book, line = ledger(journal=path), len(release().to_json()) + 1
+    book.debit(release())
+    assert sizes_at_sync == [line, line]  # the file, then the folder that now holds its name
+    book.debit(release(GaussianCost(100 * SIGMA)))
+    assert len(sizes_at_sync) == 3  # a name that is there already needs no second sync
+    assert sizes_at_sync[-1] == path.stat().st_size > line
 
 
 def test_journal_that_cannot_be_written_stops_the_release(tmp_path: Path) -> None:
