@@ -175,6 +175,25 @@ def test_randomized_response_frequencies_over_many_people_are_those_of_its_law(k
     assert np.all(np.abs(counts - n * expected) < 5 * np.sqrt(n * expected * (1 - expected)))
 
 
+@pytest.mark.parametrize("k", [2, 5])
+def test_randomized_response_of_no_category_is_any_of_them_equally_often(k: int) -> None:
+    grid = (np.arange(60 * k) + 0.5) / (60 * k)
+    for first in (0.0, 1 - 1e-9):
+        told = answers(k, 1.2, k, np.full(len(grid), first), grid)
+        assert np.bincount(told).tolist() == [60] * k
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_randomized_response_between_any_two_inputs_is_within_its_cost_at_every_order(k: int) -> None:
+    epsilon = 0.9
+    other = 1 / (math.exp(epsilon) + k - 1)
+    inputs = [*((math.exp(epsilon) - 1) * other * np.eye(k) + other), np.full(k, 1 / k)]
+    for order in np.exp(np.linspace(0, epsilon, 7)):
+        allowed = np.maximum(inputs[0] - order * inputs[1], 0).sum()
+        for P in inputs:
+            assert all(np.maximum(P - order * Q, 0).sum() <= allowed + 1e-12 for Q in inputs)
+
+
 def test_randomized_response_of_nobody_is_empty() -> None:
     told = RandomizedResponse(1.0).randomize(torch.zeros(0).long(), categories=3, source=SystemNoise(), release=0)
     assert told.tolist() == []

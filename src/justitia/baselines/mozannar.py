@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -48,6 +48,12 @@ def _answer_probabilities(epsilon: float, categories: int) -> tuple[float, float
     return 1.0 / total, other / total
 
 
+def visible_share(epsilon: float, categories: int) -> float:
+    """How much of a gap between true groups the randomised ones show, at most: p - q."""
+    p, q = _answer_probabilities(epsilon, categories)
+    return p - q
+
+
 def debiased_memberships(codes: NDArray[np.int64], *, categories: int, epsilon: float) -> NDArray[np.float64]:
     r"""(n, c): unbiased estimates of everybody's 1[A_i = a] from randomised answers.
 
@@ -68,7 +74,7 @@ class DebiasedGaps:
     gaps : ndarray (cells, m)
         Rate of the group minus rate of the population.
     noise : ndarray (cells, m)
-        Upper bound on the standard deviation of the gap that the randomisation causes.
+        Upper bound on the standard deviation that the randomisation gives the gap's numerator, over the group's size.
     """
 
     gaps: NDArray[np.float64]
@@ -81,6 +87,7 @@ def debiased_gaps(
     codes: NDArray[np.int64],
     *,
     n_groups: int,
+    categories: int,
     epsilon: float,
 ) -> DebiasedGaps:
     r"""Gaps of the true groups, estimated from randomised ones.
@@ -100,9 +107,8 @@ def debiased_gaps(
         The notion's h of each row under each classifier.
     events : ndarray (n, K)
     codes : ndarray (n,)
-        Randomised answers, 0 to ``n_groups``; the last is "not given".
+        Randomised answers, 0 to ``categories - 1``; those from ``n_groups`` on are no group.
     """
-    categories = n_groups + 1
     memberships = debiased_memberships(codes, categories=categories, epsilon=epsilon)[:, :n_groups]
     p, q = _answer_probabilities(epsilon, categories)
     per_row = np.sqrt(max(p * (1 - p), q * (1 - q))) / (p - q)
@@ -171,6 +177,7 @@ class Correction:
     epsilon: float
     difference_bound: float
     noise_slack: float
+    not_given: bool
 
     def run(
         self,
@@ -188,7 +195,14 @@ class Correction:
         # h_exact looks at the side of the score only: -1 is a negative decision, 1 a positive one.
         values = [self.notion.h_exact(torch.from_numpy(2 * column - 1), target).numpy() for column in decisions.T]
         events = self.notion.events(target).numpy()
-        estimated = debiased_gaps(np.column_stack(values), events, codes, n_groups=n_groups, epsilon=self.epsilon)
+        estimated = debiased_gaps(
+            np.column_stack(values),
+            events,
+            codes,
+            n_groups=n_groups,
+            categories=n_groups + self.not_given,
+            epsilon=self.epsilon,
+        )
         errors = (decisions != y[:, None]).mean(axis=0)
         weights = best_weights(errors, estimated, difference_bound=self.difference_bound, noise_slack=self.noise_slack)
         return Mixture(predictors, weights)
@@ -239,8 +253,9 @@ class MozannarClassifier(MixtureClassifier):
     epsilon : float
         Of the randomised response, and so of the whole; delta is 0.
     difference_bound : float
-        The bound on each group's distance from the population: on the randomised groups in the first step, on the
-        de-biased gaps in the second.
+        The bound on each group's distance from the population. The second step holds the de-biased gaps to it, the
+        first one the gaps of the randomised groups to as much of it as they can show (:func:`visible_share`): with a
+        wider bound it would find too few classifiers to choose from. Without the second step, the bound as it is.
     base, max_iter
         As in :class:`AgarwalClassifier`.
     groups : sequence, mapping or None
@@ -251,6 +266,9 @@ class MozannarClassifier(MixtureClassifier):
         True gives each step its own half of the rows, as their analysis has it: only then are the classifiers
         independent of the answers that the second step de-biases. False lets both use all rows: half the variance, at
         the price of a bias that grows with how well the base can remember single answers; for few parameters only.
+    not_given : bool
+        Whether "not given" is a category of the randomised response. False is for data that publicly is complete: the
+        truth is told more often; should somebody's attribute be missing all the same, their answer is any group.
     noise_slack : float
         How many standard deviations of the known noise are added to the bound in the second step. With 0 the estimated
         gaps meet the bound, noise included, and where groups are small most of that is noise; more keeps accuracy and
@@ -276,8 +294,9 @@ class MozannarClassifier(MixtureClassifier):
 
     Notes
     -----
-    With c categories ("not given" among them) the truth is told with probability e^epsilon / (e^epsilon + c - 1). In
-    the first step people who seem not to have given their attribute take part in the loss and in no constraint.
+    With c categories (the groups and, if ``not_given``, one more) the truth is told with probability
+    e^epsilon / (e^epsilon + c - 1). In the first step people who seem not to have given their attribute take part in
+    the loss and in no constraint.
     """
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
@@ -292,6 +311,7 @@ class MozannarClassifier(MixtureClassifier):
         groups: Any = None,
         correct: bool = True,
         halves: bool = True,
+        not_given: bool = True,
         noise_slack: float = 0.0,
         max_iter: int = 50,
         preprocess: str | None = "auto",
@@ -305,6 +325,7 @@ class MozannarClassifier(MixtureClassifier):
         self.groups = groups
         self.correct = correct
         self.halves = halves
+        self.not_given = not_given
         self.noise_slack = noise_slack
         self.max_iter = max_iter
         self.preprocess = preprocess
@@ -328,7 +349,8 @@ class MozannarClassifier(MixtureClassifier):
         epsilon = check_positive("epsilon", self.epsilon)
         reduction = check_reduction(self, seed=seed)
         slack = check_nonnegative("noise_slack", self.noise_slack)
-        correction = Correction(reduction.notion, epsilon, reduction.difference_bound, slack)
+        not_given = bool(self.not_given)
+        correction = Correction(reduction.notion, epsilon, reduction.difference_bound, slack, not_given)
         source = None if self.noise_seed is None else SeededNoise(check_int("noise_seed", self.noise_seed, at_least=0))
         import_reductions()
         rows, classes, target = self._read(X, y)
@@ -336,7 +358,11 @@ class MozannarClassifier(MixtureClassifier):
         learn, adjust = split_halves(target, seed) if self.correct and self.halves else (everyone, everyone)
         ledger = ledger_or_new(ledger, epsilon=epsilon)
         vault = self._vault(sensitive_features, groups=self.groups, ledger=ledger, n=len(rows), source=source)
-        answers = vault.randomized_labels(RandomizedResponse(epsilon), purpose="randomised groups").numpy()
+        response = RandomizedResponse(epsilon)
+        answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given).numpy()
+        if self.correct:
+            bound = reduction.difference_bound * visible_share(epsilon, vault.n_groups + not_given)
+            reduction = replace(reduction, difference_bound=bound)
         mixture = reduction.run(rows[learn], target[learn], answers[learn], n_groups=vault.n_groups)
         if self.correct:
             mixture = correction.run(mixture, rows[adjust], target[adjust], answers[adjust], n_groups=vault.n_groups)

@@ -117,7 +117,7 @@ class RandomizedResponse:
 
     Guarantee
     ---------
-    * One release of all labels is (epsilon, 0)-differentially private in each person's label.
+    * One release of all labels is (epsilon, 0)-differentially private in each person's label, "no category" included.
     """
 
     epsilon: float
@@ -127,11 +127,12 @@ class RandomizedResponse:
         return RandomizedResponseCost(self.epsilon, categories)
 
     def randomize(self, codes: Tensor, *, categories: int, source: NoiseSource, release: int) -> Tensor:
-        """Randomised copy of ``codes`` (values 0 .. categories - 1)."""
-        u = torch.from_numpy(source.uniform(2 * len(codes), release=release))
+        """Randomised copy of ``codes`` (0 .. categories - 1); the code ``categories`` answers with any of them."""
+        first, second = torch.from_numpy(source.uniform(2 * len(codes), release=release)).chunk(2)
         tell_truth = 1.0 / (1.0 + (categories - 1) * np.exp(-self.epsilon))
-        other = (codes + 1 + (u[len(codes) :] * (categories - 1)).long()) % categories
-        return torch.where(u[: len(codes)] < tell_truth, codes, other)
+        other = (codes + 1 + (second * (categories - 1)).long()) % categories
+        told = torch.where(first < tell_truth, codes, other)
+        return torch.where(codes < categories, told, (second * categories).long())
 
 
 #: What a sum may be noised with.
