@@ -2,7 +2,8 @@
 
 The training rows of the first fold of Bank and Income are split into four inner folds; each candidate is fitted at
 epsilon 1 on three of them and measured on the fourth (all four on Bank, two on Income). The candidate with the largest
-mean of accuracy minus violation, averaged over both datasets, is used for every dataset and notion.
+mean of accuracy minus violation, averaged over both datasets, is used for every dataset and notion. CLF is no rival but
+the yardstick: the paper does not say how long it was trained, so the candidate nearest to its printed accuracy is used.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pandas as pd
 from experiments.experiment import Claim, Experiment
 from experiments.folds import INNER_FOLDS, with_recipes
 from experiments.methods import METHODS
+from experiments.paper import printed
 from experiments.runner import Cell
 from experiments.summaries import mean_and_sd
 
@@ -37,10 +39,15 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
         {"batch_size": 1024},
         {"module": [64, 32]},
     ],
-    "Z": [{"bound": bound} for bound in (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)],
+    "Z": [{"bound": bound, "l2": l2} for l2 in (1e-5, 1e-3, 1e-2, 1e-1) for bound in (0.0, 0.02)],
     "A": SLACKS,
     "M": [
-        {"difference_bound": bound, "halves": halves} for halves in (True, False) for bound in (0.01, 0.02, 0.05, 0.1)
+        *({"difference_bound": bound, "halves": True, "not_given": False} for bound in (0.02, 0.05)),
+        *(
+            {"difference_bound": bound, "halves": False, "noise_slack": slack, "not_given": False}
+            for bound in (0.01, 0.02, 0.05)
+            for slack in (0.0, 1.0)
+        ),
     ],
     "F-LD": [
         {},
@@ -70,6 +77,7 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
         {"batch_size": 256},
     ],
 }
+NOTION = "demographic_parity"
 FITS = {"bank": INNER_FOLDS, "income": 2}
 SHUFFLE = 7
 
@@ -81,7 +89,7 @@ def cells(*, quick: bool) -> list[Cell]:
             Cell(
                 "choose",
                 dataset,
-                "demographic_parity",
+                NOTION,
                 method,
                 fold,
                 SHUFFLE,
@@ -100,11 +108,19 @@ def cells(*, quick: bool) -> list[Cell]:
 def summarise(results: pd.DataFrame) -> pd.DataFrame:
     """One row per candidate: means over both datasets, the rule's value, and whether the rule picks it."""
     each = mean_and_sd(results, ["method", "settings", "dataset"], ["accuracy", "violation"])
-    table = mean_and_sd(each, ["method", "settings"], ["accuracy_mean", "violation_mean"])
-    table = table.rename(columns={"accuracy_mean_mean": "accuracy", "violation_mean_mean": "violation"})
-    table["value"] = table["accuracy"] - table["violation"]
+    each["value"] = [_value(row) for _, row in each.iterrows()]
+    table = mean_and_sd(each, ["method", "settings"], ["accuracy_mean", "violation_mean", "value"])
+    names = {"accuracy_mean_mean": "accuracy", "violation_mean_mean": "violation", "value_mean": "value"}
+    table = table.rename(columns=names)
     table["chosen"] = table["value"] == table.groupby("method")["value"].transform("max")
     return table[["method", "settings", "accuracy", "violation", "value", "chosen"]]
+
+
+def _value(row: Any) -> float:
+    """What the rule maximises: accuracy minus violation; for CLF, nearness to the printed accuracy."""
+    paper = printed(row["dataset"], NOTION, "CLF") if row["method"] == "CLF" else None
+    accuracy = float(row["accuracy_mean"])
+    return accuracy - float(row["violation_mean"]) if paper is None else -abs(accuracy - paper.accuracy)
 
 
 def publish(results: pd.DataFrame, folder: Path) -> str:

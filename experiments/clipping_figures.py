@@ -21,7 +21,7 @@ from justitia.dual.gradients import score_rows
 from justitia.notions import FairnessNotion, get_notion
 
 NOTION = "demographic_parity"
-EPSILONS = (0.5, 1.0, 2.0, 4.0)
+EPSILONS = (0.5, 1.0, 4.0)
 #: Setting of each engine that holds C_p, and its values. Constraint gradients of the repaired engine are centred and
 #: therefore shorter; 10 and 20 are the values the paper calls best.
 BOUNDS: dict[str, tuple[str, tuple[Any, ...]]] = {

@@ -129,31 +129,38 @@ SLACKS = (0.005, 0.02, 0.05, 0.1, 0.2)
 #: Bounds on the multipliers of Algorithm 1 without noise, and with the printed noise, which grows with the bound.
 LIMITS = (0.02, 0.1, 0.5, 2.0, 10.0)
 NOISED_LIMITS = (0.002, 0.01, 0.05, 0.1, 0.5)
-PRINTED_SETTINGS = {"lambda_max": 0.05, "learning_rate": 1e-2, "final_learning_rate": 1e-4}
+PRINTED_SETTINGS = {"lambda_max": 0.01, "learning_rate": 1e-2, "final_learning_rate": 1e-4}
 
 METHODS: dict[str, Method] = {
-    "CLF": Method(_plain, (16, 4), {"batch_size": 64}, column="CLF"),
-    "Z": Method(_zafar, (20, 10), knob="bound", sweep=(0.0, 0.01, 0.03, 0.1, 0.3), two_groups=True, column="Z"),
-    "A": Method(_agarwal, (8, 2), {"difference_bound": 0.002}, knob="difference_bound", sweep=SLACKS, column="A"),
+    "CLF": Method(_plain, (4, 1), {"learning_rate": 3e-4}, column="CLF"),
+    "Z": Method(
+        _zafar,
+        (3, 1),
+        {"bound": 0.0, "l2": 0.1},
+        knob="bound",
+        sweep=(0.0, 0.01, 0.03, 0.1, 0.3),
+        two_groups=True,
+        column="Z",
+    ),
+    "A": Method(_agarwal, (5, 1), {"difference_bound": 0.002}, knob="difference_bound", sweep=SLACKS, column="A"),
     "A-net": Method(
-        _agarwal, (40, 8), {"base": "network", "difference_bound": 0.002}, "difference_bound", SLACKS, column="A"
+        _agarwal, (40, 12), {"base": "network", "difference_bound": 0.002}, "difference_bound", SLACKS, column="A"
     ),
     "M": Method(
         _mozannar,
-        (8, 2),
-        {"difference_bound": 0.01, "halves": False},
+        (5, 1),
+        {"difference_bound": 0.01, "halves": False, "noise_slack": 0.0, "not_given": False},
         "difference_bound",
         SLACKS,
         private=True,
         column="M",
     ),
-    "M-net": Method(_mozannar, (40, 8), {"base": "network"}, "difference_bound", SLACKS, private=True, column="M"),
-    "F-LD": Method(_not_private, (35, 6), {"dual_step": 1.0}, knob="lambda_max", sweep=LIMITS),
+    "F-LD": Method(_not_private, (20, 3), {"dual_step": 1.0}, knob="lambda_max", sweep=LIMITS),
     "PF-LD printed": Method(
-        _printed, (40, 7), PRINTED_SETTINGS, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"
+        _printed, (30, 5), PRINTED_SETTINGS, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"
     ),
     "PF-LD repaired": Method(
-        _repaired, (9, 5), {"batch_size": 256}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True, column="PF-LD"
+        _repaired, (9, 5), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True, column="PF-LD"
     ),
 }
 
@@ -167,10 +174,11 @@ def applies(method: str, dataset: str) -> bool:
 
 
 def make(cell: Cell, groups: tuple[str, ...]) -> Any:
-    """A fresh estimator for one cell."""
+    """A fresh estimator for one cell; candidates for settings (inner splits) start from the library's defaults."""
     method, changed = METHODS[cell.method], {k: v for k, v in cell.settings.items() if k not in DATA_SETTINGS}
+    settled = {} if cell.split == "inner" else dict(method.settings)
     request = Request(groups, cell.notion, 5 * cell.seed + cell.fold, cell.epsilon, cell.noise_seed)
-    return method.make(request, **(dict(method.settings) | changed))
+    return method.make(request, **(settled | changed))
 
 
 #: Settings of a cell that change its rows, not its estimator.

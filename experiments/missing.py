@@ -15,7 +15,7 @@ from experiments.summaries import listed, lookup, mean_and_sd, setting
 
 METHODS = ("PF-LD repaired", "PF-LD printed")
 SHARES = (0.0, 0.2, 0.4, 0.6)
-EPSILONS = (0.5, 1.0, 2.0, 4.0)
+EPSILONS = (0.5, 1.0, 4.0)
 SHUFFLES = 2
 
 

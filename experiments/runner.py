@@ -30,7 +30,7 @@ from tqdm.auto import tqdm
 #: What numerical libraries read to decide on their number of threads.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 #: Raise by one when the meaning of a stored number changes, so that no old row is taken for a new one.
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 @dataclass(frozen=True)

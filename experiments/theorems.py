@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from experiments.draw import STYLE, legend, name_of, panels, save, styles
 from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, dataset
+from experiments.folds import FOLDS, dataset, paper_features
 from experiments.runner import Cell
 from experiments.summaries import mean_and_sd, setting
 from justitia.baselines import PlainClassifier
@@ -89,8 +89,8 @@ class Setting:
 @cache
 def make_setting(notion: str, seed: int) -> Setting:
     """A plain network after five epochs on the training rows of fold 0, and a random batch of them."""
-    data = dataset("bank")
-    train, _ = next(iter(data.folds(FOLDS)))
+    train, _ = next(iter(dataset("bank").folds(FOLDS)))
+    data = paper_features(dataset("bank"), train)
     model = PlainClassifier(epochs=5, random_state=seed).fit(data.X.iloc[train], data.y.iloc[train])
     X = torch.from_numpy(model.encoder_.transform(data.X.iloc[train]))
     y = torch.tensor(data.y.iloc[train].to_numpy(), dtype=X.dtype)

@@ -14,7 +14,7 @@ from experiments.runner import Cell
 from experiments.summaries import lookup, mean_and_sd
 
 METHODS = ("PF-LD repaired", "PF-LD printed", "M")
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+EPSILONS = (0.25, 0.5, 1.0, 4.0)
 #: Ten runs: two shuffles of five folds, each with fresh weights and noise.
 SHUFFLES = 2
 

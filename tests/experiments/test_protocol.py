@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +44,29 @@ def test_rows_of_an_inner_split_never_touch_the_first_test_fold(data: Dataset) -
         assert not outside & {*train.tolist(), *test.tolist()}
         assert not set(train.tolist()) & set(test.tolist())
     assert sum(len(test) for _, test in inner) == 320
+
+
+def test_paper_features_are_one_number_each_and_know_no_label_of_a_test_row(data: Dataset) -> None:
+    words = pd.Series(np.where(data.y > 0, "yes", "no")).where(np.arange(400) % 4 > 0, "either")
+    mixed = replace(data, X=data.X.assign(word=words.to_numpy()))
+    train, test = np.arange(0, 300), np.arange(300, 400)
+    made = folds.paper_features(mixed, train)
+    assert list(made.X) == list(mixed.X)
+    assert all(pd.api.types.is_numeric_dtype(made.X[name]) for name in made.X)
+    by_word = made.X["word"].iloc[test].groupby(words.iloc[test].to_numpy()).agg(["min", "max"])
+    assert (by_word["min"] == by_word["max"]).all()
+    assert by_word.loc["yes", "max"] > 0.95
+    assert by_word.loc["no", "max"] < 0.05
+    changed = replace(mixed, y=mixed.y.where(np.arange(400) < 300, 1 - mixed.y))
+    assert folds.paper_features(changed, train).X.equals(made.X)
+    assert folds.paper_features(data, train) is data
+
+
+def test_paper_features_keep_a_training_row_out_of_its_own_number(data: Dataset) -> None:
+    names = [f"level {i}" for i in range(400)]
+    made = folds.paper_features(replace(data, X=data.X.assign(word=names)), np.arange(300))
+    seen = made.X["word"].iloc[:300]
+    assert abs(np.corrcoef(seen, data.y.iloc[:300])[0, 1]) < 0.5
 
 
 def test_with_missing_hides_the_share_in_training_rows_only(data: Dataset) -> None:

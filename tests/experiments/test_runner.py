@@ -27,7 +27,7 @@ def test_key_with_the_same_settings_in_another_order_is_the_same() -> None:
 
 def test_key_of_a_known_cell_does_not_change_between_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(justitia, "__version__", "0.0.test")
-    assert cells(1, settings={"a": 1})[0].key == "e35aa0389bfc46f0"
+    assert cells(1, settings={"a": 1})[0].key == "8de99163370f2d28"
 
 
 @pytest.mark.parametrize(
