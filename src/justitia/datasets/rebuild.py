@@ -37,6 +37,11 @@ def join_adult(train: bytes, test: bytes) -> bytes:
     return _text(line for line in lines if line.count(",") == 14)
 
 
+def join_census(train: bytes, test: bytes) -> bytes:
+    """Put UCI's two Census-Income files under each other, without the blanks around their commas."""
+    return b"".join(part.replace(b", ", b",").replace(b" ,", b",") for part in (train, test))
+
+
 def balance_published_bank(full: bytes) -> bytes:
     """Pick the balanced rows out of UCI's own bank-full.csv (semicolons, quoted words)."""
     lines = full.decode().replace('"', "").replace(";", ",").splitlines()

