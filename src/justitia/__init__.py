@@ -1,6 +1,6 @@
 """Neural classifiers that treat groups alike, private in the sensitive attribute."""
 
-from justitia.dual.plan import GradientsPlan, PrintedPlan
+from justitia.dual.plan import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger
 
@@ -11,6 +11,7 @@ __all__ = [
     "Certificate",
     "GradientsPlan",
     "LagrangianDualClassifier",
+    "MomentsPlan",
     "PrintedPlan",
     "PrivacyLedger",
 ]

@@ -20,7 +20,8 @@ from tqdm.auto import tqdm
 from justitia import persistence
 from justitia._validate import check_same_length
 from justitia.dual.checkpoint import Checkpoint
-from justitia.dual.engines import Engine, make_engine
+from justitia.dual.engine import Engine
+from justitia.dual.engines import make_engine
 from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import Trained, train
 from justitia.dual.plan import TrainingPlan
@@ -52,7 +53,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         Largest allowed difference between a group's rate and the population's.
     groups : sequence, mapping or None
         The public list of group labels. If None it is read off the data; the list itself is then not protected.
-    engine : {"gradients", "printed"}
+    engine : {"moments", "gradients", "printed"}
         "gradients" is the repaired PF-LD; "printed" is the paper's algorithm as published, whose guarantee is not
         established (see ``docs/privacy.md``).
     module : None, sequence of int, torch.nn.Module or callable

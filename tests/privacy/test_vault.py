@@ -462,6 +462,16 @@ def test_randomized_labels_follow_the_law_over_the_groups_and_not_given() -> Non
     assert ledger.epsilon() == pytest.approx(1.0, abs=1e-3)
 
 
+def test_randomized_labels_without_the_category_let_the_missing_answer_with_any_group() -> None:
+    n = 30_000
+    vault, ledger = open_vault(["a"] * n + [None] * n, source=SeededNoise(4))
+    told = vault.randomized_labels(RandomizedResponse(1.0), purpose="labels", not_given=False).numpy()
+    truth = math.e / (math.e + 1)
+    counts = np.concatenate([np.bincount(told[:n], minlength=2), np.bincount(told[n:], minlength=2)]) / n
+    assert counts.tolist() == pytest.approx([truth, 1 - truth, 0.5, 0.5], abs=0.015)
+    assert ledger.releases[0].cost == RandomizedResponseCost(1.0, 2)
+
+
 def test_missing_marker_means_not_given() -> None:
     ledger = PrivacyLedger(epsilon=math.inf, delta=0.0)
     vault = SensitiveVault(["a", "?", "b"], groups=("a", "b"), ledger=ledger, missing_marker="?")

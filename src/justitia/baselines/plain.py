@@ -101,7 +101,7 @@ class PlainClassifier(NetworkClassifier):
             torch.manual_seed(seed)
             run = Run(module, problem, plan, torch.Generator().manual_seed(seed))
             for batch in run.batches(Round(0, steps, dual=False)):
-                run.primal_step(batch, None)
+                run.primal_step(batch)
         self.module_ = module.eval()
         self.ledger_ = ledger
         self.certificate_ = ledger.certificate(groups_source="not asked")

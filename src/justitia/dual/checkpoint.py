@@ -17,7 +17,7 @@ from torch import Tensor
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 
 if TYPE_CHECKING:
-    from justitia.dual.engines import Engine
+    from justitia.dual.engine import Engine
 
 
 class Checkpoint:

@@ -8,7 +8,6 @@ which its certificate states.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from justitia.dual.clipping import minimise_error_bound
+from justitia.dual.engine import Engine, calibrated
 from justitia.dual.gradients import Layout, ScoreRows, find_layout, score_rows
 from justitia.dual.lagrangian import (
     Problem,
@@ -27,7 +27,8 @@ from justitia.dual.lagrangian import (
     row_bound,
     usable_sizes,
 )
-from justitia.dual.plan import GradientsPlan, PrintedPlan, TrainingPlan
+from justitia.dual.moments import MomentsEngine
+from justitia.dual.plan import GradientsPlan, MomentsPlan, PrintedPlan, TrainingPlan
 from justitia.notions import FairnessNotion
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
@@ -45,61 +46,6 @@ def h_slope(notion: FairnessNotion, scores: Tensor, y: Tensor) -> Tensor:
     with torch.enable_grad():
         s = scores.detach().requires_grad_()
         return torch.autograd.grad(notion.h(s, y).sum(), s)[0]
-
-
-class Engine(ABC):
-    """What the loop needs from an engine.
-
-    Parameters
-    ----------
-    problem : Problem
-        The public part of the data.
-    vault : SensitiveVault
-        The only way to the attribute.
-    tolerance : float
-        The constraint is abs(gap) <= tolerance.
-    generator : torch.Generator
-        Public randomness, shared with the loop.
-    """
-
-    def __init__(
-        self, problem: Problem, vault: SensitiveVault, *, tolerance: float, generator: torch.Generator
-    ) -> None:
-        self.problem = problem
-        self.vault = vault
-        self.tolerance = tolerance
-        self.generator = generator
-
-    @abstractmethod
-    def open(self) -> None:
-        """Ask what is asked once, before the first round."""
-
-    def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:  # noqa: B027 - not every engine asks here
-        """Ask what is asked once in round k, before its primal steps."""
-
-    @abstractmethod
-    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
-        """What the constraint adds to the gradient in line 4, flat; None for nothing."""
-
-    @abstractmethod
-    def gap(self, scores: Tensor) -> Tensor | None:
-        """(G, K) noised violations of the current scores, or None if that answer was lost with an earlier run."""
-
-    @abstractmethod
-    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
-        """Lines 5 and 6: the multipliers after the k-th dual step."""
-
-    def remarks(self) -> list[str]:
-        """Sentences for the user, made from public and noised numbers only."""
-        return []
-
-    @abstractmethod
-    def state(self) -> dict[str, Tensor]:
-        """Noised answers that a resumed run needs."""
-
-    @abstractmethod
-    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
-        """Continue from ``state``; the next ``lost`` answers were paid for by the earlier run and are gone."""
 
 
 class GradientsEngine(Engine):
@@ -123,7 +69,7 @@ class GradientsEngine(Engine):
         """Noised group sizes, once; public constants from then on."""
         if self._sizes is None:
             events = self.problem.events
-            noise = _calibrated(self.plan.noise_sizes)
+            noise = calibrated(self.plan.noise_sizes)
             self._sizes = self.vault.group_sums(events, bound=row_bound(events), noise=noise, purpose="group sizes")
 
     @property
@@ -136,7 +82,7 @@ class GradientsEngine(Engine):
     @property
     def size_std(self) -> float:
         """Known standard deviation of a noised size."""
-        noise, blocks = _calibrated(self.plan.noise_sizes), self.vault.n_groups + 1
+        noise, blocks = calibrated(self.plan.noise_sizes), self.vault.n_groups + 1
         if isinstance(noise, Unprotected):
             return 0.0
         return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / blocks)) * row_bound(self.problem.events)
@@ -160,7 +106,7 @@ class GradientsEngine(Engine):
         itself, its rows are shorter than grad h_i, and so is the noise.
         """
         problem, plan = self.problem, self.plan
-        noise = _calibrated(plan.noise_gradients)
+        noise = calibrated(plan.noise_gradients)
         omega = group_weights(lam, usable_sizes(self.noisy_sizes, self.size_std), problem.events)
         sample = torch.randperm(len(problem), generator=self.generator)[:PUBLIC_SAMPLE]
         looked_at = rows.take(sample)
@@ -200,12 +146,12 @@ class GradientsEngine(Engine):
         del module, lam, batch
         return self._term
 
-    def gap(self, scores: Tensor) -> Tensor | None:
+    def gap(self, scores: Tensor, k: int = 0) -> Tensor | None:  # noqa: ARG002 - the same question in every round
         """Noised mu(D_G) - mu(D_P) of the hard decisions, divided by noised sizes."""
         problem = self.problem
         rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
         bound = row_bound(rows)
-        noise = _calibrated(self.plan.noise_violations)
+        noise = calibrated(self.plan.noise_violations)
         sums = self._ask(lambda: self.vault.group_sums(rows, bound=bound, noise=noise, purpose="violation"))
         if sums is None:
             return None
@@ -289,7 +235,7 @@ class PrintedEngine(Engine):
             exact = (lam.flatten()[:, None] * torch.stack(each)).sum(0)
         return self._noised(exact, plan.sigma_p, 2 * plan.C_p * plan.lambda_max, smallest)
 
-    def gap(self, scores: Tensor) -> Tensor | None:
+    def gap(self, scores: Tensor, k: int = 0) -> Tensor | None:  # noqa: ARG002 - the same question in every round
         """Equation 10: |mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)."""
         plan, problem = self.plan, self.problem
         h = problem.notion.h(scores, problem.y).detach().double()
@@ -339,16 +285,12 @@ def _centring(events: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
     return torch.ones(len(events), 1, dtype=means.dtype), means.mean(0, keepdim=True)
 
 
-def _calibrated(noise: Noise | None) -> Noise:
-    if noise is None:
-        raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
-    return noise
-
-
 def make_engine(plan: TrainingPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> Engine:
     """The engine that carries out ``plan``; ``public`` are the keyword arguments of :class:`Engine`."""
+    if isinstance(plan, MomentsPlan):
+        return MomentsEngine(plan, problem, vault, **public)
     if isinstance(plan, GradientsPlan):
         return GradientsEngine(plan, problem, vault, **public)
     if isinstance(plan, PrintedPlan):
         return PrintedEngine(plan, problem, vault, **public)
-    raise TypeError(f"Expected a GradientsPlan or PrintedPlan; got {type(plan).__name__}.")
+    raise TypeError(f"Expected a MomentsPlan, GradientsPlan or PrintedPlan; got {type(plan).__name__}.")

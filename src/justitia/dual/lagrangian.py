@@ -77,7 +77,7 @@ def usable_sizes(noisy_sizes: Tensor, noise_std: float) -> Tensor:
     return noisy_sizes.clamp_min(max(1.0, 2 * noise_std))
 
 
-def ascend(lam: Tensor, gap: Tensor, *, step: float, tolerance: float, limit: float) -> Tensor:
+def ascend(lam: Tensor, gap: Tensor, *, step: float, tolerance: float | Tensor, limit: float) -> Tensor:
     r"""Lines 5 and 6 of Algorithm 1 for signed multipliers and the constraint :math:`|gap| \le tolerance`.
 
     The dual function of that constraint is :math:`\lambda\, gap - tolerance |\lambda|`; one proximal step of size s

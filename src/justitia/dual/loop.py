@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from justitia.dual.checkpoint import Checkpoint
-from justitia.dual.engines import Engine
+from justitia.dual.engine import Engine
 from justitia.dual.lagrangian import Problem
 from justitia.dual.modules import as_scores, trainable
 from justitia.dual.plan import Round, TrainingPlan
@@ -59,10 +59,10 @@ def train(
         this = rounds[position]
         engine.prepare(module, lam, this.k)
         for batch in run.batches(this):  # line 3
-            run.primal_step(batch, engine.constraint(module, lam, batch))  # line 4
+            run.primal_step(batch, engine.row_weights(lam, batch), engine.constraint(module, lam, batch))  # line 4
         progress(this.steps)
         scores = run.scores()
-        gap = engine.gap(scores) if this.dual else None
+        gap = engine.gap(scores, this.k) if this.dual else None
         if gap is not None:
             lam = engine.ascend(lam, gap, this.k)  # lines 5 and 6
         run.record(this, scores, gap, lam)
@@ -100,15 +100,22 @@ class Run:
             self.done += this.k > 0
             self._update_average(this)
 
-    def primal_step(self, batch: Tensor, constraint: Tensor | None) -> None:
-        """Line 4: one optimizer step on the gradient of the loss plus that of the constraint."""
+    def primal_step(self, batch: Tensor, weights: Tensor | None = None, constraint: Tensor | None = None) -> None:
+        r"""Line 4: one optimizer step on the gradient of the loss plus that of the constraint.
+
+        The constraint's part is that of :math:`\sum_i w_i h_i` over all rows, estimated on the batch from public
+        weights w, or a gradient itself.
+        """
         problem = self.problem
         y = problem.y[batch]
         self.module.train()
         scores = as_scores(self.module(problem.X[batch]), len(batch))
         losses = F.binary_cross_entropy_with_logits(scores, y, reduction="none")
+        loss = (problem.weight[batch] * losses).mean()
+        if weights is not None:
+            loss = loss + len(problem) * (weights.to(scores.dtype) * problem.notion.h(scores, y)).mean()
         self.optimizer.zero_grad()
-        (problem.weight[batch] * losses).mean().backward()
+        loss.backward()
         if constraint is not None:
             for p, part in zip(self.params, constraint.to(scores.dtype).split(self.sizes), strict=True):
                 p.grad = part.view_as(p).clone() if p.grad is None else p.grad + part.view_as(p)

@@ -59,6 +59,11 @@ class Round:
     dual: bool
 
 
+def _rounds(warmup: int, last: int, steps: int) -> tuple[Round, ...]:
+    """Round 0, then ``last`` equal ones; a dual step after the last would steer nothing."""
+    return (Round(0, warmup, dual=True), *(Round(k, steps, dual=k < last) for k in range(1, last + 1)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan(ABC):
     """What every engine's plan has: the public part of training.
@@ -194,13 +199,9 @@ class GradientsPlan(TrainingPlan):
             check_positive("clip", self.clip)
 
     def schedule(self, n: int) -> tuple[Round, ...]:
-        """Warm-up, then rounds steered by one group gradient each; a dual step after the last would steer nothing."""
+        """Warm-up, then rounds steered by one group gradient each."""
         del n
-        last = self.private_steps
-        return (
-            Round(0, self.warmup_steps, dual=True),
-            *(Round(k, self.public_steps, dual=k < last) for k in range(1, last + 1)),
-        )
+        return _rounds(self.warmup_steps, self.private_steps, self.public_steps)
 
     def releases(self) -> tuple[PlannedRelease, ...]:
         """Sizes once; a violation and a group gradient per round."""
@@ -233,6 +234,91 @@ class GradientsPlan(TrainingPlan):
             noise_violations=noise(self.private_steps, self.share_violations),
             noise_gradients=noise(self.private_steps, self.share_gradients, self.sample_rate),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsPlan(TrainingPlan):
+    """Noised sums of public rows once, then noised sums of the model's own decisions a few times; all else is free.
+
+    Parameters
+    ----------
+    rounds : int
+        Dual steps; they ask nothing.
+    public_steps : int
+        Primal steps of a round.
+    checks : int
+        How often the sums of the current decisions are asked for, evenly spread over the rounds.
+    share_moments : float
+        Share of the budget (in mu^2) for the first release; the checks divide the rest evenly.
+    ridge : float
+        Ridge of the memberships, in units of the variance of the noise.
+    dead_zone : float
+        Gaps below this many standard deviations of their known noise do not move the multipliers.
+    noise_moments, noise_checks : Gaussian or Unprotected, optional
+        Set by ``calibrate``.
+    """
+
+    warmup_steps: int = 600
+    batch_size: int = 2048
+    averaging: float = 0.01
+    optimizer_options: Mapping[str, Any] = field(default_factory=lambda: {"weight_decay": 1e-4})
+    rounds: int = 200
+    public_steps: int = 10
+    checks: int = 4
+    share_moments: float = 0.5
+    ridge: float = 0.05
+    dead_zone: float = 0.0
+    noise_moments: Noise | None = None
+    noise_checks: Noise | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("rounds", "public_steps"):
+            check_int(name, getattr(self, name), at_least=1)
+        check_int("checks", self.checks, at_least=0)
+        if self.checks >= self.rounds:
+            raise ValueError(f"expected fewer checks than rounds ({self.rounds}), got {self.checks}; ask less often.")
+        check_rate("share_moments", self.share_moments)
+        if self.checks and self.share_moments == 1:
+            raise ValueError("expected share_moments below 1 where checks are to be paid for, got 1; use checks=0.")
+        for name in ("ridge", "dead_zone"):
+            check_nonnegative(name, getattr(self, name))
+
+    def schedule(self, n: int) -> tuple[Round, ...]:
+        """Warm-up, then rounds on the memberships."""
+        del n
+        return _rounds(self.warmup_steps, self.rounds, self.public_steps)
+
+    @property
+    def check_rounds(self) -> tuple[int, ...]:
+        """Rounds after which the current decisions are asked about."""
+        return tuple(round(self.rounds * j / (self.checks + 1)) for j in range(1, self.checks + 1))
+
+    def releases(self) -> tuple[PlannedRelease, ...]:
+        """Moments once, decisions at every check; without noise, the attribute itself."""
+        if self.noise_moments is None or self.noise_checks is None:
+            raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
+        if isinstance(self.noise_moments, Unprotected):
+            return (PlannedRelease("exact attribute, no privacy asked for", self.noise_moments, 1),)
+        moments = PlannedRelease("moments", self.noise_moments, 1)
+        checks = PlannedRelease("decisions", self.noise_checks, self.checks)
+        return (moments, checks) if self.checks else (moments,)
+
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+        """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
+        del n
+        if math.isinf(epsilon):
+            return self._with_noise(None)
+        return self._with_noise(calibrate(lambda scale: self._with_noise(scale).costs(), epsilon, delta))
+
+    def _with_noise(self, scale: float | None) -> Self:
+        """The moments get their share of mu^2 = 1/scale^2, each check an equal part of the rest."""
+        if scale is None:
+            return replace(self, noise_moments=Unprotected(), noise_checks=Unprotected())
+        first = self.share_moments if self.checks else 1.0
+        each = (1 - first) / max(self.checks, 1)
+        checks = Gaussian(scale / math.sqrt(each)) if self.checks else Gaussian(scale)
+        return replace(self, noise_moments=Gaussian(scale / math.sqrt(first)), noise_checks=checks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,4 +391,8 @@ class PrintedPlan(TrainingPlan):
 
 
 #: The plan an engine starts from when none is given.
-DEFAULT_PLANS: dict[str, TrainingPlan] = {"gradients": GradientsPlan(), "printed": PrintedPlan()}
+DEFAULT_PLANS: dict[str, TrainingPlan] = {
+    "moments": MomentsPlan(),
+    "gradients": GradientsPlan(),
+    "printed": PrintedPlan(),
+}

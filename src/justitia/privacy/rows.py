@@ -316,8 +316,21 @@ class FactoredRows:
         return FactoredRows(tuple(block.zeroed(mask) for block in self.blocks), scale, member, self.centres)
 
 
+class DenseSource(Protocol):
+    """Public rows asked for a few at a time, as they are."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+
+    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield ``(positions, rows)`` for all rows in order."""
+
+
 class RowSource(Protocol):
-    """Public rows asked for a few at a time."""
+    """Public rows asked for a few at a time, in factored form."""
 
     def __len__(self) -> int: ...
 
@@ -365,3 +378,8 @@ class TensorRows:
         """Yield ``(positions, rows)`` for ``index``, or for all rows in order."""
         for part in index_chunks(len(self), self.chunk_rows, index):
             yield part, FactoredRows((DenseBlock(self.values[part]),))
+
+    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield ``(positions, rows)`` for all rows in order."""
+        for part in index_chunks(len(self), self.chunk_rows):
+            yield part, self.values[part]

@@ -14,7 +14,7 @@ from torch import Tensor
 from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
 from justitia.privacy.ledger import Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
-from justitia.privacy.rows import FactoredRows, RowSource, TensorRows
+from justitia.privacy.rows import DenseSource, FactoredRows, RowSource, TensorRows
 
 
 class SensitiveVault:
@@ -87,7 +87,7 @@ class SensitiveVault:
         """Where this vault's noise comes from."""
         return self._source
 
-    def group_sums(self, values: Tensor, *, bound: float, noise: Noise, purpose: str) -> Tensor:
+    def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
         r"""Noised sum of public rows over each group.
 
         .. math:: S_a = \sum_{i : A_i = a} v_i + \xi_a,  \qquad \|v_i\| \le B
@@ -97,8 +97,8 @@ class SensitiveVault:
 
         Parameters
         ----------
-        values : Tensor (n, d)
-            Public rows; a longer row is scaled down to ``bound``.
+        values : Tensor (n, d) or DenseSource
+            Public rows; a longer row is scaled down to ``bound``. A source is read a few rows at a time.
         bound : float
             B.
 
@@ -112,13 +112,19 @@ class SensitiveVault:
         * The ledger is debited first; if the budget does not allow it, nothing is computed.
         * A row that is not finite counts as zero, so no person can change whether the call fails.
         """
-        rows = _bounded(self._check_rows(values), _check_bound(bound))
-        sensitivity = math.sqrt(2) * bound
+        source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
+        if len(source) != len(self):
+            raise ValueError(f"Expected one public row per person ({len(self)}); got {len(source)}.")
+        sensitivity = math.sqrt(2) * _check_bound(bound)
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity))
-        exact = torch.zeros(self.n_groups + 1, rows.shape[1], dtype=torch.float64)
-        exact.index_add_(0, self.__codes, rows)
+        exact = torch.zeros(self.n_groups + 1, source.width, dtype=torch.float64)
+        total = torch.zeros(source.width, dtype=torch.float64)  # public: in an order that does not depend on groups
+        for index, rows in source.dense():
+            bounded = _bounded(rows.detach().double(), bound)
+            exact.index_add_(0, self.__codes[index], bounded)
+            total += bounded.sum(0)
         noisy = noise.add_noise(exact, sensitivity=sensitivity, source=self._source, release=release)
-        noisy = noisy + (rows.sum(0) - noisy.sum(0)) / len(noisy)
+        noisy = noisy + (total - noisy.sum(0)) / len(noisy)
         return noisy[: self.n_groups]
 
     def weighted_sum(
@@ -180,14 +186,16 @@ class SensitiveVault:
         draws = self._source.uniform(len(self), release=release, stream="sample")
         return torch.from_numpy(np.flatnonzero(draws < rate))
 
-    def randomized_labels(self, mechanism: RandomizedResponse, *, purpose: str) -> Tensor:
-        """Everybody's randomised group code (0 .. G - 1, and G for "not given").
+    def randomized_labels(self, mechanism: RandomizedResponse, *, purpose: str, not_given: bool = True) -> Tensor:
+        """Everybody's randomised group code: 0 .. G - 1 and, if ``not_given``, G for people who did not give theirs.
+
+        Without that category such people answer with any group; there are fewer lies for the others.
 
         Guarantee
         ---------
         * The ledger is debited ``mechanism.epsilon`` before anything is drawn.
         """
-        categories = self.n_groups + 1
+        categories = self.n_groups + not_given
         release = self._ledger.debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
         return mechanism.randomize(self.__codes, categories=categories, source=self._source, release=release)
 

@@ -1,0 +1,271 @@
+r"""What DP-FERMI and RaCO-DP share: descent on public loss plus group means whose weights follow noised tables.
+
+Both methods minimise a loss plus :math:`\sum_{a,k} \lambda_{a,k}\, \mu(D_{G_{a,k}})` plus public terms; they differ in
+how the weights :math:`\lambda` follow from a *table* of soft decisions by group. Features and labels are public here,
+so of their stochastic gradient descent-ascent only three questions depend on the attribute: group sizes (once), the
+table (once a round) and the gradient of the sum above (once a round). They are asked over all rows, by the machinery
+of :class:`~justitia.dual.engines.GradientsEngine`, which both methods profit from: one noised gradient steers several
+public steps, is averaged with earlier ones, and is clipped at a bound chosen from public norms.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import pandas as pd
+import torch
+from sklearn.utils import Tags
+from torch import Tensor
+
+from justitia._validate import check_choice, check_fraction, check_int, check_positive, check_same_length
+from justitia.dual.engine import calibrated
+from justitia.dual.engines import GradientsEngine
+from justitia.dual.lagrangian import Problem, population_means, row_bound, usable_sizes
+from justitia.dual.loop import train
+from justitia.dual.plan import GradientsPlan, PlannedRelease
+from justitia.network import make_module, rehearse
+from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
+from justitia.opening import open_ledger, warn_large_delta
+from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed
+from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.mechanisms import SeededNoise, SystemNoise
+from justitia.privacy.vault import SensitiveVault
+from justitia.tables import history_table, read_target, read_weight
+
+#: How mu^2 is split between group sizes, tables and gradients.
+SHARES = (0.04, 0.16, 0.80)
+
+
+@dataclass(frozen=True)
+class SoftDecisions(FairnessNotion):
+    """A named notion whose h is a probability: of a positive decision or, for accuracy parity, of a wrong one.
+
+    Parameters
+    ----------
+    base : FairnessNotion
+        One of the five named notions.
+    temperature : float
+        Factor of the score: large values make soft decisions nearly hard.
+    """
+
+    base: FairnessNotion
+    temperature: float = 1.0
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Name of the base notion."""
+        return self.base.name
+
+    @property
+    def event_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Events of the base notion."""
+        return self.base.event_names
+
+    def events(self, y: Tensor) -> Tensor:
+        """Events of the base notion."""
+        return self.base.events(y)
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Probability between 0 and 1."""
+        return self.base.h(self.temperature * scores, y)
+
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+        """What the base notion counts, on hard decisions."""
+        return self.base.h_exact(scores, y)
+
+
+def soft_decisions(notion: str | FairnessNotion, *, temperature: float = 1.0) -> SoftDecisions:
+    """The notion with probabilities as h.
+
+    Raises
+    ------
+    ValueError
+        For a notion that is not one of the named ones, because its h need not be a probability.
+    """
+    base = get_notion(notion)
+    if type(base) not in NOTIONS.values():
+        raise ValueError(
+            f"expected one of the notions {', '.join(NOTIONS)}, got {type(base).__name__}; "
+            "this method needs to know which probability the notion compares."
+        )
+    return SoftDecisions(AccuracyParity("error") if isinstance(base, AccuracyParity) else base, temperature)
+
+
+def decision_rows(h: Tensor, events: Tensor) -> Tensor:
+    """(n, 2K): public rows (h_i, 1 - h_i) in the columns of the row's event; their sums by group are the table."""
+    return torch.cat([events * h[:, None], events * (1 - h[:, None])], dim=1)
+
+
+def table_gaps(table: Tensor, population: Tensor, sizes: Tensor) -> Tensor:
+    r"""(G, K): rate of each group minus that of everybody, from a table of decisions.
+
+    .. math:: ((1 - f_k)\, T_{a,k,1} - f_k\, T_{a,k,0}) / N_{a,k}
+
+    is exact for an exact table, and an error of the size N only scales it.
+
+    Parameters
+    ----------
+    table : Tensor (G, 2K)
+    population : Tensor (K,)
+        f, the public rate of everybody in the event.
+    sizes : Tensor (G, K)
+    """
+    ones, zeros = table.chunk(2, dim=1)
+    return (((1 - population) * ones - population * zeros) / sizes).clamp(-1.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescentPlan(GradientsPlan):
+    """Group sizes once; a table and a group gradient per round, as in :class:`~justitia.GradientsPlan`.
+
+    Parameters
+    ----------
+    table : str
+        What the method calls its table.
+    """
+
+    table: str = "table of decisions"
+
+    def releases(self) -> tuple[PlannedRelease, ...]:
+        """Sizes once; a table and a group gradient per round."""
+        sizes, tables, gradients = super().releases()
+        return sizes, replace(tables, purpose=self.table), gradients
+
+
+class DescentEngine(GradientsEngine):
+    """Asks for a noised table of decisions by group where the repaired PF-LD asks for a violation.
+
+    Guarantee
+    ---------
+    * A enters only through ``group_sums`` (sizes, tables) and ``weighted_sum`` (gradients) of the vault; everything
+      else here is a function of public data and of their noised answers.
+    """
+
+    plan: DescentPlan
+    hard = False
+
+    @property
+    def sizes(self) -> Tensor:
+        """(G, K): noised sizes, kept away from zero."""
+        return usable_sizes(self.noisy_sizes, self.size_std)
+
+    def gap(self, scores: Tensor, k: int = 0) -> Tensor:  # noqa: ARG002 - the same question in every round
+        """(G, K): rate of each group minus that of everybody, from a freshly noised table of decisions."""
+        problem = self.problem
+        decide = problem.notion.h_exact if self.hard else problem.notion.h
+        h = decide(scores, problem.y)
+        self.population = population_means(h, problem.events)
+        rows = decision_rows(h, problem.events)
+        noise = calibrated(self.plan.noise_violations)
+        table = self.vault.group_sums(rows, bound=row_bound(rows), noise=noise, purpose=self.plan.table)
+        return table_gaps(table, self.population, self.sizes)
+
+
+class DescentClassifier(NetworkClassifier):
+    """Base of the two methods: what ``fit`` does with a plan and an engine."""
+
+    epsilon: float
+    delta: float
+    groups: Any
+    module: Any
+    random_state: Any
+    noise_seed: int | None
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
+
+    @abstractmethod
+    def _settings(self) -> tuple[SoftDecisions, DescentPlan]:
+        """The method's own parameters, checked."""
+
+    @abstractmethod
+    def _engine(self, plan: DescentPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> DescentEngine:
+        """The method's engine."""
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any, ledger: PrivacyLedger | None = None) -> Self:
+        """Train.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For anything wrong that can be seen without the attribute, before any budget is spent.
+        BudgetExceeded
+            If the ledger cannot pay for the plan, before anything is asked.
+        """
+        notion, plan = self._settings()
+        _check_shared(self)
+        features = self._features(X, reset=True)
+        self.classes_, target = read_target(y)
+        n = check_same_length(X=features, y=target)
+        problem = Problem(features, target, read_weight(None, target), notion)
+        seed = public_seed(self.random_state)
+        module = make_module(self.module, inputs=features.shape[-1], n=n, seed=seed)
+        rehearse(module, problem.X, problem.y, plan)
+        plan = plan.calibrate(float(self.epsilon), float(self.delta), n=n)
+        ledger = open_ledger(self, plan, ledger, None)
+        vault = self._vault(sensitive_features, ledger, n=n)
+        before = Counter(ledger.costs())
+        ledger.check(plan.costs())
+        warn_large_delta(self, n)
+        generator = torch.Generator().manual_seed(seed)
+        engine = self._engine(plan, problem, vault, tolerance=0.0, generator=generator)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            trained = train(module, problem, plan, engine)
+        if Counter(ledger.costs()) - before != plan.costs():
+            raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
+        groups, events = list(vault.group_names), list(notion.event_names)
+        self.module_, self.plan_, self.ledger_ = module, plan, ledger
+        self.certificate_ = vault.certificate()
+        self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
+        self.history_ = history_table(trained.history, groups, events)
+        return self
+
+    def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
+        """A ends here."""
+        source = SystemNoise() if self.noise_seed is None else SeededNoise(int(self.noise_seed))
+        vault = SensitiveVault(sensitive_features, groups=self.groups, ledger=ledger, noise_source=source)
+        check_same_length(X=range(n), sensitive_features=range(len(vault)))
+        shared = set(vault.column_names) & set(getattr(self, "feature_names_in_", ()))
+        if shared:
+            raise ValueError(
+                f"the column {min(shared)!r} is both a feature and a sensitive attribute; drop it from X, "
+                "so that it is not an input at prediction time."
+            )
+        return vault
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # random_state does not seed the noise, so two fits with the same random_state may differ
+        tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
+        return tags
+
+
+def _check_shared(model: DescentClassifier) -> None:
+    epsilon = check_positive("epsilon", model.epsilon, allow_inf=True)
+    if check_fraction("delta", model.delta, example=1e-5) == 0 and not math.isinf(epsilon):
+        raise ValueError("delta=0 rules out Gaussian noise; use a small positive delta such as 1e-5.")
+    if model.preprocess is not None:
+        check_choice("preprocess", model.preprocess, ("auto",))
+    if model.noise_seed is not None:
+        check_int("noise_seed", model.noise_seed, at_least=0)
+
+
+def make_plan(shares: Any, **settings: Any) -> DescentPlan:
+    """A plan from an estimator's parameters.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a number is out of its range, or ``shares`` are not three numbers that add up to 1.
+    """
+    if not (isinstance(shares, tuple | list) and len(shares) == len(SHARES)):
+        raise ValueError(
+            f"expected shares to be three numbers that add up to 1, got {shares!r}; pass, for example, shares={SHARES}."
+        )
+    split = dict(zip(("share_sizes", "share_violations", "share_gradients"), shares, strict=True))
+    return DescentPlan(**split, **settings)

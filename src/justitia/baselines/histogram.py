@@ -1,0 +1,221 @@
+r"""RaCO-DP (Yaghini et al. 2025): rate constraints by descent-ascent, with rates from a noised histogram of decisions.
+
+For each event k, group a and decision :math:`c \in \{0, 1\}` the constraint compares the group with all other groups,
+
+.. math:: \Gamma_{c,a,k} = P(\hat y = c \mid a, k) - P(\hat y = c \mid \text{not } a, k) \le \gamma,
+
+with multipliers :math:`\lambda_{c,a,k} \ge 0` in a ball. For two-valued decisions :math:`\Gamma_0 = -\Gamma_1`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from justitia._validate import check_choice, check_nonnegative, check_positive
+from justitia.baselines.descent import (
+    SHARES,
+    DescentClassifier,
+    DescentEngine,
+    DescentPlan,
+    SoftDecisions,
+    make_plan,
+    soft_decisions,
+)
+from justitia.dual.lagrangian import Problem
+from justitia.notions import FairnessNotion
+from justitia.privacy.vault import SensitiveVault
+
+DECISIONS = ("soft", "hard")
+
+
+def contrasts(sizes: Tensor) -> Tensor:
+    """(K, G, G): matrix whose product with the groups' rates is each group's rate minus that of all other groups.
+
+    A single group has no others; its row then takes the group's gap to the population as it is.
+
+    Parameters
+    ----------
+    sizes : Tensor (G, K)
+        Above 0.
+    """
+    G = len(sizes)
+    others = sizes.T[:, None, :] * (1 - torch.eye(G, dtype=sizes.dtype))
+    return torch.eye(G, dtype=sizes.dtype) - others / others.sum(2, keepdim=True).clamp_min(1e-12)
+
+
+def ascend_multipliers(multipliers: Tensor, gamma: Tensor, *, slack: float, step: float, radius: float) -> Tensor:
+    """One step of dual ascent, projected onto the non-negative part of a ball.
+
+    Parameters
+    ----------
+    multipliers, gamma : Tensor (2, G, K)
+        One entry per constraint ``gamma <= slack``.
+    radius : float
+        Of the Euclidean ball around 0 that holds all multipliers.
+    """
+    raised = (multipliers + step * (gamma - slack)).clamp_min(0.0)
+    return raised * min(1.0, radius / max(float(raised.norm()), 1e-12))
+
+
+class HistogramEngine(DescentEngine):
+    """Multipliers ascend on rates of the noised histogram; the weights of the groups' means follow from both."""
+
+    def __init__(
+        self, slack: float, hard: bool, plan: DescentPlan, problem: Problem, vault: SensitiveVault, **public: Any
+    ) -> None:
+        super().__init__(plan, problem, vault, **public)
+        self.slack, self.hard = slack, hard
+        self._multipliers = torch.zeros(2, vault.n_groups, len(problem.event_sizes), dtype=torch.float64)
+
+    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+        """One dual step; then the derivative of the Lagrangian by each group's mean."""
+        del lam
+        compare = contrasts(self.sizes)
+        gamma = torch.einsum("kab,bk->ak", compare, gap)
+        self._multipliers = ascend_multipliers(
+            self._multipliers,
+            torch.stack([-gamma, gamma]),
+            slack=self.slack,
+            step=self.plan.dual_step_at(k),
+            radius=self.plan.lambda_max,
+        )
+        return torch.einsum("kab,ak->bk", compare, self._multipliers[1] - self._multipliers[0])
+
+
+class HistogramClassifier(DescentClassifier):
+    r"""RaCO-DP: every group's rate of each decision within ``slack`` of the other groups' rate.
+
+    Stochastic gradient descent-ascent on the Lagrangian of the constraints in :mod:`justitia.baselines.histogram`;
+    private in the attribute alone, where the authors protect whole records. In every round a histogram of decisions by
+    group is released with noise, the multipliers ascend on its rates, and the weights descend along the loss's public
+    gradient plus the noised sum of per-row gradients :math:`\sum_i \omega_{i, A_i} \nabla h_i`, whose weights are
+    functions of noised answers only.
+
+    Parameters
+    ----------
+    notion : str or FairnessNotion
+        One of the five named notions. Accuracy parity has histograms of correct and wrong decisions.
+    epsilon, delta : float
+        The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
+    slack : float
+        The allowed gap between a group and all others, gamma of the authors.
+    groups : sequence, mapping or None
+        The public list of group labels. If None it is read off the data; the list itself is then not protected.
+    module, preprocess, random_state, noise_seed
+        As in :class:`justitia.LagrangianDualClassifier`.
+    private_steps : int
+        Rounds; each asks for one histogram and one group gradient.
+    public_steps : int
+        Steps on the weights in a round, all steered by its noised gradient (our adaptation, in the method's favour: the
+        authors noise every step).
+    warmup_steps, batch_size : int
+        Plain steps before the first round; rows of a step on the public loss.
+    learning_rate : float
+        Of Adam after the warm-up; it falls linearly.
+    dual_step, radius : float
+        Step size on the multipliers; radius of the ball that holds them.
+    temperature : float
+        Factor of the score in the soft decisions that the primal step differentiates.
+    decisions : {"soft", "hard"}
+        What the histogram counts.
+    memory : float
+        Weight of the past in the running average of noised gradients.
+    averaging : float
+        Rate of the running average of the weights that ``fit`` returns; 1 returns the last weights.
+    clip : float or "auto"
+        Bound on a row's gradient; "auto" chooses it from public norms.
+    shares : three floats
+        How the budget (in mu^2) is split between sizes, histograms and gradients.
+
+    Attributes
+    ----------
+    classes_, module_, certificate_, ledger_, plan_, history_
+        As in :class:`justitia.LagrangianDualClassifier`.
+    dual_ : DataFrame (G, K)
+        Last derivative of the Lagrangian by each group's mean.
+
+    Guarantee
+    ---------
+    * Everything that leaves ``fit`` is (epsilon, delta)-differentially private in each person's attribute.
+    * What the plan said it would cost equals what the ledger recorded.
+
+    Notes
+    -----
+    The denominators of all rates are group sizes, noised once (the authors' histograms also allow to sum them up anew
+    in every step). Noise is Gaussian for histograms too, where the authors use Laplace noise, so that one accountant
+    composes everything exactly. People whose attribute is not given are in no group and in no constraint.
+    """
+
+    def __init__(
+        self,
+        notion: str | FairnessNotion = "demographic_parity",
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        slack: float = 0.01,
+        groups: Any = None,
+        module: Any = None,
+        private_steps: int = 100,
+        public_steps: int = 10,
+        warmup_steps: int = 800,
+        batch_size: int = 512,
+        learning_rate: float = 1e-3,
+        dual_step: float = 0.1,
+        radius: float = 5.0,
+        temperature: float = 1.0,
+        decisions: str = "soft",
+        memory: float = 0.8,
+        averaging: float = 0.003,
+        clip: float | str = "auto",
+        shares: tuple[float, float, float] = SHARES,
+        preprocess: str | None = "auto",
+        random_state: Any = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.notion = notion
+        self.epsilon = epsilon
+        self.delta = delta
+        self.slack = slack
+        self.groups = groups
+        self.module = module
+        self.private_steps = private_steps
+        self.public_steps = public_steps
+        self.warmup_steps = warmup_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.dual_step = dual_step
+        self.radius = radius
+        self.temperature = temperature
+        self.decisions = decisions
+        self.memory = memory
+        self.averaging = averaging
+        self.clip = clip
+        self.shares = shares
+        self.preprocess = preprocess
+        self.random_state = random_state
+        self.noise_seed = noise_seed
+
+    def _settings(self) -> tuple[SoftDecisions, DescentPlan]:
+        check_nonnegative("slack", self.slack)
+        check_choice("decisions", self.decisions, DECISIONS)
+        plan = make_plan(
+            self.shares,
+            table="histogram of decisions",
+            private_steps=self.private_steps,
+            public_steps=self.public_steps,
+            warmup_steps=self.warmup_steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            dual_step=self.dual_step,
+            lambda_max=check_positive("radius", self.radius),
+            memory=self.memory,
+            averaging=self.averaging,
+            clip=self.clip,
+        )
+        return soft_decisions(self.notion, temperature=check_positive("temperature", self.temperature)), plan
+
+    def _engine(self, plan: DescentPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> DescentEngine:
+        return HistogramEngine(float(self.slack), self.decisions == "hard", plan, problem, vault, **public)

@@ -1,0 +1,199 @@
+"""The moments engine: ask A for a handful of noised sums, and learn the rest from what is public.
+
+1. After the public warm-up, one release: the sums of public rows (:mod:`justitia.dual.features`) over each group.
+2. Soft memberships of largest entropy that agree with them (:mod:`justitia.dual.memberships`) stand in for the
+   attribute: the Lagrangian dual runs on them as often as it likes, at no further cost.
+3. At a few checks the sums of the model's own current decisions are released and join the moments, so that the
+   memberships are right where the model is.
+
+The memberships are differentially private statistics of public rows. They live as long as training does: they are
+never stored, logged or returned.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from justitia.dual.engine import Engine, calibrated
+from justitia.dual.features import PublicRows
+from justitia.dual.lagrangian import Problem, ascend, centred_rows, row_bound
+from justitia.dual.memberships import fit_memberships, memberships
+from justitia.dual.plan import MomentsPlan
+from justitia.privacy.ledger import BudgetExceeded
+from justitia.privacy.mechanisms import Noise, Unprotected
+from justitia.privacy.vault import SensitiveVault
+
+#: Rows that the memberships are fitted on, a public sample where there are more.
+FIT_ROWS = 200_000
+
+
+class MomentsEngine(Engine):
+    """Lagrangian dual on maximum-entropy memberships.
+
+    Guarantee
+    ---------
+    * A enters only through ``group_sums`` of the vault, once for the moments and once per check; everything else here
+      is a function of public data and of their noised answers. Without noise the attribute itself is asked for.
+    """
+
+    def __init__(self, plan: MomentsPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+        super().__init__(problem, vault, **public)
+        self.plan = plan
+        self.private = not isinstance(calibrated(plan.noise_moments), Unprotected)
+        self._rows: PublicRows | None = None
+        self._decisions: list[Tensor] = []  # (n, K) public rows of each check
+        self._sums: list[Tensor] = []  # (G + 1, d) noised sums: of the moments, then of each check
+        self._spreads: list[float] = []  # known standard deviation of their noise
+        self._weights: Tensor | None = None
+        self._q: Tensor | None = None
+        self._lost = 0
+        self._saved: dict[str, Tensor] = {}
+        stride = math.ceil(len(problem) / FIT_ROWS)
+        self._sample = torch.arange(0, len(problem), stride)
+
+    def open(self) -> None:
+        """Nothing: the first question is about the network after its warm-up."""
+
+    def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:
+        """The moments, once, after the warm-up; a resumed run computes its public rows again."""
+        del lam
+        if k == 0 or self._q is not None:
+            return
+        if not self.private:
+            codes = torch.from_numpy(self.vault.reveal(purpose="exact attribute, no privacy asked for"))
+            self._use(nn.functional.one_hot(codes, self.vault.n_groups + 1).to(torch.float32))
+        elif self._saved:
+            self._rows = self._public_rows(_with_state(module, self._saved))
+            self._use(self._memberships(self._saved["weights"]))
+        elif self._lost:
+            raise BudgetExceeded(
+                "the run stopped after its moments were paid for and before they were saved, and the debit stands; "
+                "start again in another folder with a new budget."
+            )
+        else:
+            self._rows = self._public_rows(module)
+            self._learn(self._rows, 1.0, self.plan.noise_moments, "moments")
+
+    def _public_rows(self, module: nn.Module) -> PublicRows:
+        return PublicRows(module, self.problem.X, self.problem.y, chunk_rows=self.plan.micro_batch)
+
+    def _learn(self, rows: Any, bound: float, noise: Noise | None, purpose: str) -> None:
+        """Release the sums of these rows and fit the memberships anew, from where they were."""
+        answer = self.vault.group_sums(rows, bound=bound, noise=calibrated(noise), purpose=purpose)
+        total = sum(part.double().sum(0) for _, part in rows.dense()) if isinstance(rows, PublicRows) else rows.sum(0)
+        self._sums.append(torch.cat([answer, (total - answer.sum(0))[None]]))
+        self._spreads.append(noise_spread(calibrated(noise), bound, self.vault.n_groups))
+        widths = [part.shape[1] for part in self._sums]
+        spreads = torch.tensor(self._spreads, dtype=torch.float64).repeat_interleave(torch.tensor(widths))
+        fresh = sum(widths) - (0 if self._weights is None else self._weights.shape[1])
+        start = None if self._weights is None else nn.functional.pad(self._weights, (0, fresh))
+        seen, sums = self._columns(self._sample), torch.cat(self._sums, dim=1)
+        if len(self._sample) < len(self.problem):
+            sums = rescaled_sums(sums, seen.double().sum(0), len(self._sample) / len(self.problem))
+        self._weights = fit_memberships(seen, sums, ridge=self.plan.ridge * spreads**2, start=start)
+        self._use(self._memberships(self._weights))
+
+    def _columns(self, index: Tensor) -> Tensor:
+        """(m, d): the public rows of the moments and of every check so far."""
+        moments = [] if self._rows is None else [self._rows.take(index)]
+        return torch.cat([*moments, *(part[index] for part in self._decisions)], dim=1)
+
+    def _memberships(self, weights: Tensor) -> Tensor:
+        parts = torch.arange(len(self.problem)).split(self.plan.micro_batch)
+        return torch.cat([memberships(weights, self._columns(part)) for part in parts])
+
+    def _use(self, q: Tensor) -> None:
+        """Take these memberships as the attribute from now on."""
+        self._q = q[:, :-1]
+        self._sizes = (self._q.T @ self.problem.events.to(q.dtype)).double().clamp_min(1.0)
+
+    def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
+        r"""Weights of h in :math:`\sum \lambda_{a,k} (\mu_q(a, k) - \mu(D_{P_k}))`; nothing during the warm-up."""
+        if self._q is None:
+            return None
+        events = self.problem.events[batch].double()
+        inside = ((self._q[batch].double() @ (lam / self._sizes)) * events).sum(1)
+        return inside - events @ (lam.sum(0) / self.problem.event_sizes.clamp_min(1e-12))
+
+    def gap(self, scores: Tensor, k: int = 0) -> Tensor | None:
+        """Gaps of the hard decisions over the memberships, after a check if one is due."""
+        problem = self.problem
+        rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
+        if self.private and k in self.plan.check_rounds:
+            self._check(rows)
+        return None if self._q is None else (self._q.T.double() @ rows.double()) / self._sizes
+
+    def _check(self, rows: Tensor) -> None:
+        if self._lost:
+            self._lost -= 1
+            return
+        self._decisions.append(rows.to(torch.float32))
+        self._learn(rows.double(), row_bound(rows), self.plan.noise_checks, "decisions")
+
+    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+        """Signed ascent on gaps beyond the tolerance and the dead zone."""
+        plan = self.plan
+        allowed = self.tolerance + plan.dead_zone * self.gap_noise()
+        return ascend(lam, gap, step=plan.dual_step_at(k), tolerance=allowed, limit=plan.lambda_max)
+
+    def gap_noise(self) -> Tensor:
+        """(G, K): known standard deviation of the gaps, as if the checks were averaged."""
+        if not (self.private and self.plan.checks):
+            return torch.zeros_like(self._sizes)
+        each = noise_spread(calibrated(self.plan.noise_checks), 1.0, self.vault.n_groups)
+        return each / math.sqrt(self.plan.checks) / self._sizes
+
+    def state(self) -> dict[str, Tensor]:
+        """Noised sums, public decisions and the public network of the first release; not the memberships."""
+        if self._rows is None or self._weights is None:
+            return {}
+        saved = {f"network.{name}": value for name, value in self._rows.network.module.state_dict().items()}
+        for j, sums in enumerate(self._sums):
+            saved |= {f"sums.{j}": sums, f"spread.{j}": torch.tensor(self._spreads[j], dtype=torch.float64)}
+        for j, rows in enumerate(self._decisions):
+            saved[f"decisions.{j}"] = rows
+        return saved | {"weights": self._weights}
+
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue from noised answers; what was paid for and lost is not asked again."""
+        self._lost, self._saved = lost, state
+        checks = [name for name in state if name.startswith("sums.")]
+        self._sums = [state[f"sums.{j}"] for j in range(len(checks))]
+        self._spreads = [float(state[f"spread.{j}"]) for j in range(len(checks))]
+        self._decisions = [state[f"decisions.{j}"] for j in range(len(checks) - 1)]
+        self._weights = state.get("weights")
+
+
+def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:
+    """Known standard deviation of a group's sum: sqrt(2) * bound * sigma, less what the public total takes off."""
+    if isinstance(noise, Unprotected):
+        return 0.0
+    return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / (n_groups + 1))) * bound
+
+
+def rescaled_sums(sums: Tensor, seen: Tensor, share: float) -> Tensor:
+    """Sums over a public sample that stand for those over everybody, and add up to the sample's own total.
+
+    Parameters
+    ----------
+    sums : Tensor (C, d)
+        Over everybody.
+    seen : Tensor (d,)
+        Total of the sample's rows.
+    share : float
+        Of the rows that are in the sample.
+    """
+    sizes = sums[:, 0].clamp_min(0.0)
+    return share * sums + (sizes / sizes.sum().clamp_min(1e-12))[:, None] * (seen - share * sums.sum(0))
+
+
+def _with_state(module: nn.Module, saved: dict[str, Tensor]) -> nn.Module:
+    twin = copy.deepcopy(module)
+    prefix = "network."
+    twin.load_state_dict({name.removeprefix(prefix): v for name, v in saved.items() if name.startswith(prefix)})
+    return twin
