@@ -28,6 +28,7 @@ BOUNDS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "PF-LD repaired": ("clip", (0.05, 0.25, 1.0, 4.0, 20.0, "auto")),
     "PF-LD printed": ("C_p", (0.1, 1.0, 10.0, 20.0, 100.0)),
 }
+FOLDS_OF = {"bank": FOLDS, "income": 3}
 FILES = {"PF-LD repaired": "repaired", "PF-LD printed": "printed"}
 DUAL_BOUNDS = (0.1, 1.0, 5.0, 100.0, 1000.0)
 
@@ -36,7 +37,7 @@ DUAL_BOUNDS = (0.1, 1.0, 5.0, 100.0, 1000.0)
 
 
 def primal_cells(*, quick: bool) -> list[Cell]:
-    """Five folds per bound and epsilon on Bank and Income; quick: two folds of three bounds on Bank, repaired only."""
+    """Five folds per bound and epsilon on Bank, three on Income; quick: two of three bounds on Bank, repaired only."""
     methods = ("PF-LD repaired",) if quick else tuple(BOUNDS)
     return with_recipes(
         [
@@ -45,7 +46,7 @@ def primal_cells(*, quick: bool) -> list[Cell]:
             for method in methods
             for bound in ((0.05, 1.0, 20.0) if quick else BOUNDS[method][1])
             for epsilon in ((1.0, 4.0) if quick else EPSILONS)
-            for fold in range(2 if quick else FOLDS)
+            for fold in range(2 if quick else FOLDS_OF[dataset])
         ]
     )
 

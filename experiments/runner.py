@@ -20,8 +20,9 @@ from contextlib import closing, contextmanager
 from csv import writer
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, TextIO
 
 import pandas as pd
@@ -193,6 +194,15 @@ def _serial(cells: Sequence[Cell], work: Work, show: Callable[[str], object]) ->
 def _start_worker() -> None:
     # Ctrl-C is the parent's business: it stops the workers once its file is in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    # A parent that was killed cannot stop its workers, and they would wait for its next cell for ever.
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _pooled(cells: Sequence[Cell], work: Work, show: Callable[[str], object], jobs: int) -> Results:

@@ -1,6 +1,7 @@
 """Fits that take no time; in a module of their own, so that worker processes can import them."""
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,14 @@ def fit_or_fail(cell: Cell) -> Mapping[str, Any]:
 def fit_or_die(cell: Cell) -> Mapping[str, Any]:
     if cell.fold == 1:
         os._exit(3)
+    return fit(cell)
+
+
+def leave_a_name(cell: Cell) -> Mapping[str, Any]:
+    """Write the worker's process number next to the results; the second cell then takes for ever."""
+    Path(os.environ["WORKERS"], str(os.getpid())).touch()
+    if cell.fold:
+        time.sleep(600)
     return fit(cell)
 
 

@@ -2,7 +2,13 @@
 
 import fcntl
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,3 +198,45 @@ def test_record_of_two_runs_keeps_both_and_names_no_computer(tmp_path: Path) -> 
     }
     assert provenance(path).startswith("`python -m experiments toy`, ")
     assert "3 minutes on 2 processes" in provenance(path)
+
+
+SCRIPT = """
+from pathlib import Path
+from experiments.runner import run
+from fake_fits import MEASURES, cells, leave_a_name
+if __name__ == "__main__":
+    run(cells(2), leave_a_name, Path("toy.csv"), measures=MEASURES, jobs=2, progress=False)
+"""
+
+
+def test_killed_run_keeps_its_rows_and_its_workers_leave_with_it(tmp_path: Path) -> None:
+    workers = tmp_path / "workers"
+    workers.mkdir()
+    (tmp_path / "script.py").write_text(SCRIPT)
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parents[1])])
+    environment = os.environ | {"WORKERS": str(workers), "PYTHONPATH": path}
+    parent = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, env=environment)
+    wait_for(lambda: len(read_rows(tmp_path / "toy.csv")) == 1 and len(list(workers.iterdir())) > 0)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    numbers = [int(worker.name) for worker in workers.iterdir()]
+    wait_for(lambda: not any(alive(number) for number in numbers))
+    found = run(cells(2), fit, tmp_path / "toy.csv", measures=MEASURES, progress=False)
+    assert found["accuracy"].tolist() == [0.5, 0.6]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def alive(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    # A process that has ended stays in the table until somebody asks for its result.
+    return "Z" not in Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0]
