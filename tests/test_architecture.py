@@ -25,6 +25,7 @@ LEVELS = {
     "persistence": 3,
     "prediction": 4,
     "estimator": 4,
+    "tradeoff": 5,
     "baselines": 5,
     "report": 6,
     "cli": 7,
@@ -38,7 +39,7 @@ UPWARD_IN_FUNCTIONS: dict[tuple[str, str], str] = {}
 #: Who may name what about the attribute. `sensitive_features` is a parameter on its way to the vault or the metrics;
 #: `reveal` hands out the exact attribute and debits infinity; `encode` and `infer_groups` read it; `__codes` is it.
 MAY_NAME = {
-    "sensitive_features": {"estimator.py", "metrics.py", "privacy/groups.py", "cli.py"},
+    "sensitive_features": {"estimator.py", "tradeoff.py", "metrics.py", "privacy/groups.py", "cli.py"},
     "reveal": {"privacy/vault.py", "dual/engines.py", "dual/moments.py"},
     "encode": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
     "infer_groups": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},

@@ -3,6 +3,7 @@
 from justitia.dual.plan import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger
+from justitia.tradeoff import Tradeoff, tradeoff
 
 __version__ = "0.1.0"
 
@@ -14,4 +15,6 @@ __all__ = [
     "MomentsPlan",
     "PrintedPlan",
     "PrivacyLedger",
+    "Tradeoff",
+    "tradeoff",
 ]

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,7 +15,7 @@ import pandas as pd
 import torch
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from justitia import persistence
@@ -175,35 +176,47 @@ class LagrangianDualClassifier(NetworkClassifier):
             If the ledger cannot pay for the plan, before anything is asked.
         """
         with unchanged_on_error(self):
-            notion, plan = check_parameters(self)
-            features = self._features(X, reset=True)
-            self.classes_, target = read_target(y)
-            check_same_length(X=features, y=target)
-            problem = Problem(features, target, read_weight(sample_weight, target), notion)
-            seed = public_seed(self.random_state)
-            module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
-            rehearse(module, problem.X, problem.y, plan)
-            plan = plan.calibrate(float(self.epsilon), float(self.delta), n=len(target))
-            ledger = open_ledger(self, plan, ledger, checkpoint)
-            vault = self._vault(sensitive_features, ledger, n=len(target))
-            before: Counter[Cost] = Counter()
-            saved = None
-            if checkpoint is None:
-                before.update(ledger.costs())
-                ledger.check(plan.costs())
-            else:
-                saved = open_checkpoint(self, checkpoint, problem, plan, module, vault.group_names, ledger)
-            warn_large_delta(self, len(target))
-            generator = torch.Generator().manual_seed(seed)
-            engine = make_engine(plan, problem, vault, tolerance=float(self.tolerance), generator=generator)
-            trained = self._train(module, problem, plan, engine, seed, saved)
-            if _finite_part(Counter(ledger.costs()) - before) != _finite_part(plan.costs()):
-                raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
-            self._keep(module, plan, ledger, vault, notion, trained)
+            session = self._begin(X, y, sensitive_features, sample_weight, ledger, checkpoint)
+            warn_large_delta(self, len(session.problem))
+            trained = self._train(session)
+            session.check_spent()
+            self._keep(session, trained)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
-        for sentence in engine.remarks():
+        for sentence in session.engine.remarks():
             warnings.warn(sentence, stacklevel=2)
         return self
+
+    def _begin(
+        self,
+        X: Any,
+        y: Any,
+        sensitive_features: Any,
+        sample_weight: Any,
+        ledger: PrivacyLedger | None,
+        checkpoint: Path | str | None,
+    ) -> Session:
+        """Check everything that can be checked without the attribute, and open ledger, vault and engine."""
+        notion, plan = check_parameters(self)
+        features = self._features(X, reset=True)
+        self.classes_, target = read_target(y)
+        check_same_length(X=features, y=target)
+        problem = Problem(features, target, read_weight(sample_weight, target), notion)
+        seed = public_seed(self.random_state)
+        module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
+        rehearse(module, problem.X, problem.y, plan)
+        plan = plan.calibrate(float(self.epsilon), float(self.delta), n=len(target))
+        ledger = open_ledger(self, plan, ledger, checkpoint)
+        vault = self._vault(sensitive_features, ledger, n=len(target))
+        before: Counter[Cost] = Counter()
+        saved = None
+        if checkpoint is None:
+            before.update(ledger.costs())
+            ledger.check(plan.costs())
+        else:
+            saved = open_checkpoint(self, checkpoint, problem, plan, module, vault.group_names, ledger)
+        generator = torch.Generator().manual_seed(seed)
+        engine = make_engine(plan, problem, vault, tolerance=float(self.tolerance), generator=generator)
+        return Session(module, problem, plan, ledger, vault, engine, seed, saved, before)
 
     def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
         """A ends here."""
@@ -223,38 +236,32 @@ class LagrangianDualClassifier(NetworkClassifier):
             )
         return vault
 
-    def _train(
-        self,
-        module: nn.Module,
-        problem: Problem,
-        plan: TrainingPlan,
-        engine: Engine,
-        seed: int,
-        saved: Checkpoint | None,
-    ) -> Trained:
+    def _train(self, session: Session, start: Tensor | None = None) -> Trained:
+        """Algorithm 1; a run that follows another one starts from its multipliers."""
+        plan, problem = session.plan, session.problem
         total = sum(one.steps for one in plan.schedule(len(problem)))
         shown = sys.stderr is not None and sys.stderr.isatty() if self.progress is None else self.progress
         with (
             torch.random.fork_rng(devices=[]),
             tqdm(total=total, disable=not shown, unit="step", desc="fit") as bar,
         ):
-            torch.manual_seed(seed)
-            return train(module, problem, plan, engine, checkpoint=saved, progress=bar.update)
+            torch.manual_seed(session.seed)
+            return train(
+                session.module,
+                problem,
+                plan,
+                session.engine,
+                start=start,
+                checkpoint=session.saved,
+                progress=bar.update,
+            )
 
-    def _keep(
-        self,
-        module: nn.Module,
-        plan: TrainingPlan,
-        ledger: PrivacyLedger,
-        vault: SensitiveVault,
-        notion: FairnessNotion,
-        trained: Trained,
-    ) -> None:
-        groups, events = list(vault.group_names), list(notion.event_names)
-        self.module_ = module
-        self.plan_ = plan
-        self.ledger_ = ledger
-        self.certificate_ = vault.certificate(claim=getattr(plan, "claim", None))
+    def _keep(self, session: Session, trained: Trained) -> None:
+        groups, events = list(session.vault.group_names), list(session.problem.notion.event_names)
+        self.module_ = session.module
+        self.plan_ = session.plan
+        self.ledger_ = session.ledger
+        self.certificate_ = session.vault.certificate(claim=getattr(session.plan, "claim", None))
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
         self.history_ = history_table(trained.history, groups, events)
 
@@ -279,6 +286,26 @@ class LagrangianDualClassifier(NetworkClassifier):
         # random_state does not seed the noise, so two fits with the same random_state may differ
         tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """What one ``fit`` works with between its checks and its result; the only owner of the vault."""
+
+    module: nn.Module
+    problem: Problem
+    plan: TrainingPlan
+    ledger: PrivacyLedger
+    vault: SensitiveVault
+    engine: Engine
+    seed: int
+    saved: Checkpoint | None
+    before: Counter[Cost]
+
+    def check_spent(self) -> None:
+        """What the plan said it would cost equals what the ledger recorded."""
+        if _finite_part(Counter(self.ledger.costs()) - self.before) != _finite_part(self.plan.costs()):
+            raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
 
 
 def _finite_part(costs: Mapping[Cost, int]) -> dict[Cost, int]:

@@ -31,6 +31,7 @@ def train(
     plan: TrainingPlan,
     engine: Engine,
     *,
+    start: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Trained:
@@ -43,6 +44,8 @@ def train(
     engine : Engine
         What the constraint adds to a primal step, and how large the violation is; its generator also orders the
         mini-batches.
+    start : Tensor (G, K), optional
+        Multipliers of a run that this one follows; 0 otherwise, as in line 1.
     checkpoint : Checkpoint, optional
         Saved after every round; if it holds a run already, that run goes on.
     progress : callable
@@ -50,12 +53,13 @@ def train(
     """
     rounds = plan.schedule(len(problem))
     run = Run(module, problem, plan, engine.generator)
-    lam = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)  # line 1
-    lam, start = (lam, 0) if checkpoint is None else checkpoint.restore(run, engine, lam)
+    zero = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)
+    lam = zero if start is None else start  # line 1
+    lam, first = (lam, 0) if checkpoint is None else checkpoint.restore(run, engine, lam)
     engine.open()
-    if checkpoint is not None and start == 0:
+    if checkpoint is not None and first == 0:
         checkpoint.save(run, engine, lam, 0)
-    for position in range(start, len(rounds)):  # line 2
+    for position in range(first, len(rounds)):  # line 2
         this = rounds[position]
         engine.prepare(module, lam, this.k)
         for batch in run.batches(this):  # line 3

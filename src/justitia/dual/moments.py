@@ -51,6 +51,7 @@ class MomentsEngine(Engine):
         self._spreads: list[float] = []  # known standard deviation of their noise
         self._weights: Tensor | None = None
         self._q: Tensor | None = None
+        self._asks = self.private
         self._lost = 0
         self._saved: dict[str, Tensor] = {}
         stride = math.ceil(len(problem) / FIT_ROWS)
@@ -124,7 +125,7 @@ class MomentsEngine(Engine):
         """Gaps of the hard decisions over the memberships, after a check if one is due."""
         problem = self.problem
         rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
-        if self.private and k in self.plan.check_rounds:
+        if self._asks and k in self.plan.check_rounds:
             self._check(rows)
         return None if self._q is None else (self._q.T.double() @ rows.double()) / self._sizes
 
@@ -147,6 +148,12 @@ class MomentsEngine(Engine):
             return torch.zeros_like(self._sizes)
         each = noise_spread(calibrated(self.plan.noise_checks), 1.0, self.vault.n_groups)
         return each / math.sqrt(self.plan.checks) / self._sizes
+
+    def at(self, tolerance: float) -> MomentsEngine:
+        """An engine on the same memberships with another tolerance; it asks nothing."""
+        follower = copy.copy(self)
+        follower.tolerance, follower._asks = tolerance, False
+        return follower
 
     def state(self) -> dict[str, Tensor]:
         """Noised sums, public decisions and the public network of the first release; not the memberships."""

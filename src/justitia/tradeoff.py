@@ -1,0 +1,138 @@
+"""A whole curve of accuracy against violation for the price of one model."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+import torch
+from sklearn.base import clone
+
+from justitia._validate import check_nonnegative
+from justitia.dual.lagrangian import largest_gap
+from justitia.dual.loop import Trained
+from justitia.dual.moments import MomentsEngine
+from justitia.dual.plan import MomentsPlan
+from justitia.estimator import LagrangianDualClassifier, Session
+from justitia.network import evaluate
+from justitia.privacy.ledger import Certificate, PrivacyLedger
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Models along a grid of tolerances, all made from the noised answers that one of them asked for.
+
+    Attributes
+    ----------
+    models : tuple of LagrangianDualClassifier
+        Strictest first.
+    table : DataFrame
+        One row per model: tolerance, public accuracy on the training rows, and the noised violation there.
+    certificate : Certificate
+        Of all models together.
+
+    Guarantee
+    ---------
+    * The whole curve, and any choice made from its table, is (epsilon, delta)-differentially private: everything after
+      the strictest model is post-processing of what that one released.
+    """
+
+    models: tuple[LagrangianDualClassifier, ...]
+    table: pd.DataFrame
+    certificate: Certificate
+
+    def choose(self, violation: float) -> LagrangianDualClassifier:
+        """The most accurate model whose noised violation is at most ``violation``; the strictest if none is."""
+        check_nonnegative("violation", violation)
+        accuracy = self.table["accuracy"].where(self.table["noisy_violation"] <= violation, -math.inf)
+        return self.models[int(accuracy.to_numpy().argmax())]
+
+
+def tradeoff(
+    model: LagrangianDualClassifier,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    tolerances: Sequence[float] = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2),
+    sample_weight: Any = None,
+    ledger: PrivacyLedger | None = None,
+) -> Tradeoff:
+    """Train along a grid of tolerances on one budget.
+
+    The strictest model is fitted as usual. The others take over its noised answers, its weights and its multipliers
+    and go on with their own tolerance for half as many rounds; they ask nothing.
+
+    Parameters
+    ----------
+    model : LagrangianDualClassifier
+        What to train, with engine "moments"; it is not changed, and its own tolerance is not used.
+    tolerances : sequence of float
+        The grid.
+    X, y, sensitive_features, sample_weight, ledger
+        As in :meth:`LagrangianDualClassifier.fit`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For anything wrong that can be seen without the attribute, before any budget is spent.
+    BudgetExceeded
+        If the ledger cannot pay for one model, before anything is asked.
+    """
+    if not isinstance(model, LagrangianDualClassifier):
+        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
+    if model.engine != "moments":
+        raise ValueError(f"expected engine 'moments', got {model.engine!r}; only its answers can be shared by a curve.")
+    grid = sorted({check_nonnegative("tolerances", one) for one in tolerances})
+    if not grid:
+        raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
+    first: LagrangianDualClassifier = clone(model).set_params(tolerance=grid[0])
+    session = first._begin(X, y, sensitive_features, sample_weight, ledger, None)
+    trained = first._train(session)
+    session.check_spent()
+    first._keep(session, trained)
+    models, rows = [first], [_row(first, session)]
+    for tolerance in grid[1:]:
+        session = _follow(session, tolerance)
+        trained = first._train(session, start=trained.lam)
+        models.append(_sibling(first, session, trained, tolerance))
+        rows.append(_row(models[-1], session))
+    return Tradeoff(tuple(models), pd.DataFrame(rows), first.certificate_)
+
+
+def _follow(session: Session, tolerance: float) -> Session:
+    """The next point of the curve: the weights so far, the same memberships, half the rounds, no question."""
+    engine, plan = session.engine, session.plan
+    if not isinstance(engine, MomentsEngine) or not isinstance(plan, MomentsPlan):
+        raise TypeError("only the moments engine can be followed.")
+    # A curve's second point halves the rounds of its first; the others keep that number.
+    rounds = plan.rounds if plan.warmup_steps == 0 else math.ceil(plan.rounds / 2)
+    shorter = replace(plan, warmup_steps=0, rounds=rounds, checks=min(plan.checks, rounds - 1))
+    return replace(session, module=copy.deepcopy(session.module), engine=engine.at(tolerance), plan=shorter)
+
+
+def _sibling(
+    first: LagrangianDualClassifier, session: Session, trained: Trained, tolerance: float
+) -> LagrangianDualClassifier:
+    """A fitted model like the first, with its own weights; plan, ledger and certificate are those of the curve."""
+    model: LagrangianDualClassifier = copy.copy(first).set_params(tolerance=tolerance)
+    model._keep(session, trained)
+    model.plan_ = first.plan_
+    return model
+
+
+def _row(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
+    """Public accuracy and noised violation on the training rows."""
+    problem = session.problem
+    scores = torch.from_numpy(evaluate(session.module, problem.X)).to(problem.y.dtype)
+    gap = session.engine.gap(scores)
+    correct = ((scores > 0) == (problem.y > 0.5)).to(problem.y.dtype) * problem.weight
+    return {
+        "tolerance": float(model.tolerance),
+        "accuracy": float(correct.sum() / problem.weight.sum()),
+        "noisy_violation": math.nan if gap is None else largest_gap(gap),
+    }
