@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -178,6 +178,8 @@ class LagrangianDualClassifier(NetworkClassifier):
         with unchanged_on_error(self):
             session = self._begin(X, y, sensitive_features, sample_weight, ledger, checkpoint)
             warn_large_delta(self, len(session.problem))
+            for sentence in session.engine.outlook():
+                warnings.warn(sentence, stacklevel=2)
             trained = self._train(session)
             session.check_spent()
             self._keep(session, trained)
@@ -261,7 +263,8 @@ class LagrangianDualClassifier(NetworkClassifier):
         self.module_ = session.module
         self.plan_ = session.plan
         self.ledger_ = session.ledger
-        self.certificate_ = session.vault.certificate(claim=getattr(session.plan, "claim", None))
+        certificate = session.vault.certificate(claim=getattr(session.plan, "claim", None))
+        self.certificate_ = replace(certificate, remarks=tuple(session.engine.remarks()))
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
         self.history_ = history_table(trained.history, groups, events)
 

@@ -60,8 +60,12 @@ class Engine(ABC):
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Lines 5 and 6: the multipliers after the k-th dual step."""
 
+    def outlook(self) -> list[str]:
+        """Sentences for the user before anything is asked, made from public numbers only."""
+        return []
+
     def remarks(self) -> list[str]:
-        """Sentences for the user, made from public and noised numbers only."""
+        """Sentences for the user after training, made from public and noised numbers only."""
         return []
 
     @abstractmethod

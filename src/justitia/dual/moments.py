@@ -30,6 +30,8 @@ from justitia.privacy.vault import SensitiveVault
 
 #: Rows that the memberships are fitted on, a public sample where there are more.
 FIT_ROWS = 200_000
+#: Noise in a group's rate that is worth a sentence, whatever the tolerance.
+LOUD = 0.05
 
 
 class MomentsEngine(Engine):
@@ -52,6 +54,7 @@ class MomentsEngine(Engine):
         self._weights: Tensor | None = None
         self._q: Tensor | None = None
         self._asks = self.private
+        self._last: tuple[Tensor, Tensor] | None = None  # multipliers and noised gaps of the last dual step
         self._lost = 0
         self._saved: dict[str, Tensor] = {}
         stride = math.ceil(len(problem) / FIT_ROWS)
@@ -139,15 +142,51 @@ class MomentsEngine(Engine):
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Signed ascent on gaps beyond the tolerance and the dead zone."""
         plan = self.plan
-        allowed = self.tolerance + plan.dead_zone * self.gap_noise()
-        return ascend(lam, gap, step=plan.dual_step_at(k), tolerance=allowed, limit=plan.lambda_max)
+        allowed = self.tolerance + plan.dead_zone * self._gap_noise(self._sizes)
+        self._last = (ascend(lam, gap, step=plan.dual_step_at(k), tolerance=allowed, limit=plan.lambda_max), gap)
+        return self._last[0]
 
-    def gap_noise(self) -> Tensor:
-        """(G, K): known standard deviation of the gaps, as if the checks were averaged."""
-        if not (self.private and self.plan.checks):
-            return torch.zeros_like(self._sizes)
-        each = noise_spread(calibrated(self.plan.noise_checks), 1.0, self.vault.n_groups)
-        return each / math.sqrt(self.plan.checks) / self._sizes
+    def _gap_noise(self, sizes: Tensor) -> Tensor:
+        """Known standard deviation of the gaps of groups of these sizes, at most: all releases taken together."""
+        if not self.private:
+            return torch.zeros_like(sizes)
+        noises = [calibrated(self.plan.noise_moments), *[calibrated(self.plan.noise_checks)] * self.plan.checks]
+        precision = sum(noise_spread(noise, 1.0, self.vault.n_groups) ** -2 for noise in noises)
+        return math.sqrt(1 / precision) / sizes
+
+    def outlook(self) -> list[str]:
+        """Says so if even groups of equal sizes are too small for the noise."""
+        size = self.problem.event_sizes[self.problem.event_sizes > 0].min() / self.vault.n_groups
+        noise = float(self._gap_noise(size))
+        if noise <= max(self.tolerance, LOUD):
+            return []
+        return [
+            f"with this budget and groups of about {float(size):.0f} the noise in a group's rate is about {noise:.2g}, "
+            "and no smaller violation can be held; raise epsilon, or compare fewer groups."
+        ]
+
+    def remarks(self) -> list[str]:
+        """Groups that may not exist, rates that are mostly noise, and constraints that were not met."""
+        if self._q is None:
+            return []
+        found = []
+        noise = self._gap_noise(self._sizes)
+        for a, name in enumerate(self.vault.group_names):
+            size, worst = float(self._q[:, a].sum()), float(noise[a].max())
+            if self.private and size <= max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), 1.0, 1)):
+                found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
+            elif worst > max(self.tolerance, LOUD):
+                found.append(
+                    f"the noise in the rates of group {name!r} (about {size:.0f} people) is about {worst:.2g}; its "
+                    "violation cannot be held to less."
+                )
+            if self._last is not None and bool((self._last[0][a].abs() >= self.plan.lambda_max).any()):
+                gap = float(self._last[1][a].abs().max())
+                found.append(
+                    f"the multiplier of group {name!r} reached lambda_max={self.plan.lambda_max:g} and its noised gap "
+                    f"is {gap:.2g}: the constraint is not met; raise lambda_max, or allow a larger tolerance."
+                )
+        return found
 
     def at(self, tolerance: float) -> MomentsEngine:
         """An engine on the same memberships with another tolerance; it asks nothing."""

@@ -76,7 +76,8 @@ class Certificate:
     """What can be said about the privacy of one training run.
 
     ``epsilon`` is what the ledger recorded, an upper bound; ``claim`` holds, for mechanisms whose published analysis
-    does not establish the guarantee, what that analysis says.
+    does not establish the guarantee, what that analysis says; ``remarks`` are sentences about the training run, made
+    from public and noised numbers.
     """
 
     epsilon: float
@@ -91,6 +92,7 @@ class Certificate:
     claim: Mapping[str, Any] | None = None
     adjacency: str = ADJACENCY
     not_covered: tuple[str, ...] = field(default=NOT_COVERED)
+    remarks: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; an infinite epsilon is the word ``"infinity"``, since JSON has no such number."""
@@ -100,8 +102,8 @@ class Certificate:
     def from_dict(facts: Mapping[str, Any]) -> Certificate:
         """Inverse of :meth:`to_dict`."""
         kept: dict[str, Any] = {k: math.inf if v == "infinity" else v for k, v in facts.items()}
-        for name in ("releases", "groups", "not_covered"):
-            kept[name] = tuple(kept[name])
+        for name in ("releases", "groups", "not_covered", "remarks"):
+            kept[name] = tuple(kept.get(name, ()))
         return Certificate(**kept)
 
     def to_json(self) -> str:
@@ -117,6 +119,7 @@ class Certificate:
             "releases": "; ".join(_release_text(entry) for entry in self.releases) or "none",
             "claim": "" if self.claim is None else f"printed, not established: {self.claim['statement']}",
             "not covered": "; ".join(self.not_covered),
+            "remarks": "; ".join(self.remarks),
         }
         return "\n".join([self.statement, *(_paragraph(name, text) for name, text in facts.items() if text)])
 
