@@ -1,0 +1,116 @@
+"""A curve of tolerances on one budget."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from justitia import BudgetExceeded, LagrangianDualClassifier, MomentsPlan, PrivacyLedger, Tradeoff, tradeoff
+from justitia.datasets import make_synthetic
+from justitia.metrics import violation
+
+DATA = make_synthetic(3000, random_state=0)
+GRID = (0.0, 0.05, 0.3)
+
+
+def unfitted(**parameters: Any) -> LagrangianDualClassifier:
+    plan = MomentsPlan(warmup_steps=200, rounds=100, public_steps=5, checks=2, batch_size=512, dual_step=1.0)
+    defaults: dict[str, Any] = {"groups": DATA.groups, "engine": "moments", "plan": plan, "random_state": 0}
+    return LagrangianDualClassifier(**(defaults | {"noise_seed": 3} | parameters))
+
+
+def curve(model: LagrangianDualClassifier, **parameters: Any) -> Tradeoff:
+    options = {"sensitive_features": DATA.sensitive, "tolerances": GRID} | parameters
+    return tradeoff(model, DATA.X, DATA.y, **options)
+
+
+@pytest.fixture(scope="module")
+def made() -> Tradeoff:
+    return curve(unfitted())
+
+
+def exact(model: LagrangianDualClassifier) -> float:
+    decided = model.predict(DATA.X)
+    return violation(
+        DATA.y, decided, sensitive_features=DATA.sensitive, notion="demographic_parity", groups=DATA.groups
+    )
+
+
+def test_curve_costs_what_its_strictest_model_costs(made: Tradeoff) -> None:
+    alone = unfitted(tolerance=0.0).fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive)
+    assert made.certificate.epsilon == alone.certificate_.epsilon <= 1.0
+    assert made.certificate.releases == alone.certificate_.releases
+    assert all(model.certificate_ == made.certificate for model in made.models)
+    assert len({id(model.ledger_) for model in made.models}) == 1
+
+
+def test_first_model_is_the_one_that_fit_alone_gives(made: Tradeoff) -> None:
+    alone = unfitted(tolerance=0.0).fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive)
+    assert np.array_equal(made.models[0].decision_function(DATA.X), alone.decision_function(DATA.X))
+
+
+def test_larger_tolerances_are_more_accurate_and_less_alike(made: Tradeoff) -> None:
+    assert made.table["tolerance"].tolist() == list(GRID)
+    assert made.table["accuracy"].is_monotonic_increasing
+    assert made.table["noisy_violation"].is_monotonic_increasing
+    assert [exact(model) for model in made.models] == pytest.approx(made.table["noisy_violation"], abs=0.03)
+
+
+def test_every_model_is_fitted_on_its_own(made: Tradeoff) -> None:
+    assert [model.tolerance for model in made.models] == list(GRID)
+    assert made.models[0].module_ is not made.models[1].module_
+    accuracy = [float(np.mean(model.predict(DATA.X) == DATA.y)) for model in made.models]
+    assert accuracy == pytest.approx(made.table["accuracy"], abs=1e-6)
+
+
+def test_choose_takes_the_most_accurate_model_within_the_violation(made: Tradeoff) -> None:
+    strict, middle, _ = made.table["noisy_violation"]
+    assert made.choose(1.0).tolerance == 0.3
+    assert made.choose(middle).tolerance == 0.05
+    assert made.choose(strict / 2).tolerance == 0.0  # none is within: the strictest
+
+
+def test_order_and_repetition_of_the_tolerances_do_not_matter() -> None:
+    one, other = curve(unfitted(), tolerances=(0.1, 0.0, 0.1)), curve(unfitted(), tolerances=[0.0, 0.1])
+    assert one.table.equals(other.table)
+
+
+def test_model_itself_is_left_alone() -> None:
+    model = unfitted(tolerance=0.7)
+    curve(model, tolerances=(0.0,))
+    assert model.tolerance == 0.7
+    assert not hasattr(model, "module_")
+
+
+def test_without_privacy_the_curve_says_so() -> None:
+    made = curve(unfitted(epsilon=math.inf), tolerances=(0.0, 0.3))
+    assert made.certificate.epsilon == math.inf
+
+
+def test_budget_that_is_too_small_is_refused_before_anything_is_asked() -> None:
+    ledger = PrivacyLedger(epsilon=0.5, delta=1e-5)
+    with pytest.raises(BudgetExceeded):
+        curve(unfitted(), ledger=ledger)
+    assert not ledger.releases
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tolerances": ()}, "expected at least one tolerance, got none"),
+        ({"tolerances": (-0.1,)}, "tolerances"),
+        ({"tolerances": (math.nan,)}, "tolerances"),
+        ({"sample_weight": [1.0]}, "sample_weight"),
+    ],
+)
+def test_wrong_input_is_one_sentence(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        curve(unfitted(), **change)
+
+
+def test_other_engines_and_other_estimators_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected engine 'moments', got 'gradients'"):
+        curve(LagrangianDualClassifier(engine="gradients"))
+    with pytest.raises(TypeError, match="expected a LagrangianDualClassifier, got 'str'"):
+        curve("model")  # type: ignore[arg-type]
