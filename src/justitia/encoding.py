@@ -278,9 +278,13 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
                 f"X has {len(columns)} features, but TabularEncoder is expecting {self.n_features_in_} "
                 "features as input; pass the columns of the training table."
             )
-        encoded = [how.encode(values) for how, values in zip(self.columns_, columns, strict=True)]
+        ends = np.cumsum([len(how.names()) for how in self.columns_])
+        encoded = np.empty((len(columns[0]), ends[-1]), dtype=np.float32)
         largest = np.finfo(np.float32).max
-        return np.clip(np.hstack(encoded), -largest, largest).astype(np.float32)
+        for how, values, end in zip(self.columns_, columns, ends, strict=True):
+            block = how.encode(values)  # in double precision, one column at a time
+            encoded[:, end - block.shape[1] : end] = np.clip(block, -largest, largest)
+        return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
         """Names of the encoded columns."""
