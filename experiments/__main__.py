@@ -15,6 +15,7 @@ from experiments.choose import CHOOSE
 from experiments.clipping_figures import C_D, C_P
 from experiments.experiment import Experiment
 from experiments.folds import dataset
+from experiments.frontier import FRONTIER
 from experiments.methods import METHODS, estimated_seconds
 from experiments.missing import MISSING
 from experiments.page import fill
@@ -33,7 +34,7 @@ QUICK = ROOT / "out" / "quick"
 PAGE = ROOT / "docs" / "evaluation.md"
 
 EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one for one in (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO, CHOOSE)
+    one.name: one for one in (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO, CHOOSE, FRONTIER)
 }
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

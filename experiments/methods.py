@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from experiments.runner import Cell
-from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan
+from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.baselines import PlainClassifier
 
 
@@ -82,6 +82,10 @@ def _dual(request: Request, engine: str, plan: Any, *, epsilon: float, tolerance
 
 def _repaired(request: Request, *, tolerance: float = 0.0, **settings: Any) -> Any:
     return _dual(request, "gradients", GradientsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance)
+
+
+def _moments(request: Request, *, tolerance: float = 0.0, **settings: Any) -> Any:
+    return _dual(request, "moments", MomentsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance)
 
 
 def _printed(request: Request, **settings: Any) -> Any:
@@ -159,6 +163,7 @@ METHODS: dict[str, Method] = {
     "PF-LD printed": Method(
         _printed, (30, 5), PRINTED_SETTINGS, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"
     ),
+    "PF-LD moments": Method(_moments, (40, 15), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
     "PF-LD repaired": Method(
         _repaired, (9, 5), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True, column="PF-LD"
     ),

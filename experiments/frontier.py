@@ -1,0 +1,205 @@
+"""The moments engine along its tolerance: one curve per fold on one budget, beside printed and rerun rivals."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+
+from experiments.draw import STYLE, legend, name_of, panels, save, styles
+from experiments.experiment import Claim, Experiment
+from experiments.folds import FOLDS, MEASURES, dataset, paper_features, rows_of, with_recipes
+from experiments.methods import make
+from experiments.paper import DATASETS, NOTIONS, printed
+from experiments.runner import Cell, read_results
+from experiments.summaries import lookup, mean_and_sd
+from experiments.table2 import summarise as summarise_table2
+from justitia import tradeoff
+from justitia.metrics import violation
+
+METHOD = "PF-LD moments"
+TOLERANCES = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3)
+#: Permutations of the groups of a test fold: the violation a perfectly fair model would show by chance.
+PERMUTATIONS = 200
+TABLE2 = Path(__file__).parents[1] / "results" / "table2.csv"
+
+
+def cells(*, quick: bool) -> list[Cell]:
+    """Five folds of everything at epsilon 1 and without privacy; quick: two folds of Bank at epsilon 1."""
+    return with_recipes(
+        [
+            Cell("frontier", dataset, notion, METHOD, fold, epsilon=epsilon)
+            for dataset in (("bank",) if quick else DATASETS)
+            for notion in NOTIONS
+            for epsilon in ((1.0,) if quick else (1.0, math.inf))
+            for fold in range(2 if quick else FOLDS)
+        ]
+    )
+
+
+def measure_curve(cell: Cell) -> dict[str, Any]:
+    """Accuracy and exact violation on the test fold of every point of the curve; the first is the default model."""
+    whole = dataset(cell.dataset)
+    train, test = rows_of(cell, whole)
+    data = paper_features(whole, train)
+    model, start = make(cell, data.groups), time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        curve = tradeoff(
+            model,
+            data.X.iloc[train],
+            data.y.iloc[train],
+            sensitive_features=data.sensitive.iloc[train],
+            tolerances=TOLERANCES,
+        )
+    seconds = time.perf_counter() - start
+    truth, groups = data.y.iloc[test].to_numpy(), data.sensitive.iloc[test].to_numpy()
+
+    def measured(predicted: Any, sensitive: Any) -> float:
+        return violation(truth, predicted, sensitive_features=sensitive, notion=cell.notion, groups=data.groups)
+
+    decided = [one.predict(data.X.iloc[test]) for one in curve.models]
+    points = [
+        [tolerance, float(np.mean(one == truth)), measured(one, groups)]
+        for tolerance, one in zip(TOLERANCES, decided, strict=True)
+    ]
+    shuffled = np.random.default_rng(cell.fold)
+    floor = np.mean([measured(decided[0], shuffled.permutation(groups)) for _ in range(PERMUTATIONS)])
+    return {
+        "accuracy": points[0][1],
+        "violation": points[0][2],
+        "epsilon_spent": curve.certificate.epsilon,
+        "epsilon_claimed": math.nan,
+        "seconds": round(seconds, 2),
+        "floor": float(floor),
+        "curve": json.dumps(points),
+    }
+
+
+def summarise(results: pd.DataFrame) -> pd.DataFrame:
+    """One row per dataset, notion, epsilon and tolerance: means and standard deviations over the folds."""
+    rows = [
+        {"dataset": row["dataset"], "notion": row["notion"], "epsilon": row["epsilon"], "floor": row["floor"]}
+        | dict(zip(("tolerance", "accuracy", "violation"), point, strict=True))
+        for _, row in results.iterrows()
+        for point in json.loads(row["curve"])
+    ]
+    by = ["dataset", "notion", "epsilon", "tolerance"]
+    table = mean_and_sd(pd.DataFrame(rows), by, ["accuracy", "violation", "floor"])
+    order = [table["dataset"].map(DATASETS.index), table["notion"].map(NOTIONS.index), -table["epsilon"]]
+    return table.iloc[np.lexsort([table["tolerance"], *reversed(order)])].reset_index(drop=True)
+
+
+def rivals(dataset: str, notion: str) -> dict[str, tuple[float, float]]:
+    """Printed points, and our reruns on the same folds where their results are at hand."""
+    found = {}
+    for column in ("PF-LD", "M", "A"):
+        paper = printed(dataset, notion, column)
+        if paper is not None:
+            found[f"{column}, printed"] = (paper.accuracy, paper.violation)
+    rerun = summarise_table2(read_results(TABLE2)) if TABLE2.exists() else None
+    for method in ("M", "A") if rerun is not None else ():
+        where = {"dataset": dataset, "notion": notion, "method": method}
+        accuracy, violated = (lookup(rerun, f"{name}_mean", **where) for name in ("accuracy", "violation"))
+        if accuracy is not None and violated is not None:
+            found[f"{method}, rerun"] = (accuracy, violated)
+    return found
+
+
+def dominates(curve: pd.DataFrame, accuracy: float, violated: float) -> bool:
+    """Whether a point of the curve is no less accurate and violates no more; at the floor of chance counts as none."""
+    allowed = np.maximum(violated, curve["floor_mean"])
+    return bool(((curve["accuracy_mean"] >= accuracy) & (curve["violation_mean"] <= allowed)).any())
+
+
+def publish(results: pd.DataFrame, folder: Path) -> str:
+    """Draw every curve beside its rivals; return the data."""
+    table = summarise(results)
+    datasets = [one for one in DATASETS if one in set(table["dataset"])]
+    notions = [one for one in NOTIONS if one in set(table["notion"])]
+    figure, axes = panels(len(notions), len(datasets))
+    look = styles([*(name for name in ("epsilon 1", "no privacy")), *rivals(DATASETS[0], NOTIONS[0])])
+    with mpl.rc_context(STYLE):
+        for i, notion in enumerate(notions):
+            for j, one in enumerate(datasets):
+                ax = axes[i, j]
+                for epsilon, label in ((1.0, "epsilon 1"), (math.inf, "no privacy")):
+                    part = table[
+                        (table["dataset"] == one) & (table["notion"] == notion) & (table["epsilon"] == epsilon)
+                    ]
+                    ax.errorbar(
+                        part["violation_mean"],
+                        part["accuracy_mean"],
+                        part["accuracy_sd"],
+                        part["violation_sd"],
+                        elinewidth=0.4,
+                        label=label,
+                        **look[label],
+                    )
+                for label, (accuracy, violated) in rivals(one, notion).items():
+                    ax.plot([violated], [accuracy], label=label, **(look[label] | {"linestyle": "none"}))
+                if i == 0:
+                    ax.set_title(name_of(one))
+                if j == 0:
+                    ax.set_ylabel(f"{name_of(notion)}\naccuracy")
+                if i == len(notions) - 1:
+                    ax.set_xlabel("violation")
+        legend(figure, axes[0, 0], title="curves: the moments engine over its tolerance")
+    save(figure, table, folder / "figures", "frontier")
+    return table.round(3).to_string(index=False)
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """In how many cells the private curve has a point that is at least as good as each rival; the price of privacy."""
+    table = summarise(results)
+    private = table[table["epsilon"] == 1.0]
+    won: dict[str, list[str]] = {}
+    lost: dict[str, list[str]] = {}
+    for (one, notion), curve in private.groupby(["dataset", "notion"], sort=False):
+        for label, (accuracy, violated) in rivals(str(one), str(notion)).items():
+            side = won if dominates(curve, accuracy, violated) else lost
+            side.setdefault(label, []).append(f"{name_of(str(one))} {name_of(str(notion))}")
+    found = []
+    for label in dict.fromkeys([*won, *lost]):
+        wins, losses = won.get(label, []), lost.get(label, [])
+        numbers = f"{len(wins)} of {len(wins) + len(losses)} cells" + (f", not {'; '.join(losses)}" if losses else "")
+        found.append(Claim(f"A point of the private curve is at least as good as {label}.", not losses, numbers))
+    return [*found, *_price(table)]
+
+
+def _price(table: pd.DataFrame) -> list[Claim]:
+    """Default points with and without privacy, in standard deviations over the folds."""
+    near, total, far = 0, 0, []
+    first = table[table["tolerance"] == 0.0]
+    for (one, notion), part in first.groupby(["dataset", "notion"], sort=False):
+        both = part.set_index("epsilon")
+        if {1.0, math.inf} <= set(both.index):
+            total += 1
+            apart = [
+                abs(both[f"{name}_mean"][1.0] - both[f"{name}_mean"][math.inf])
+                <= max(both[f"{name}_sd"][1.0], both[f"{name}_sd"][math.inf])
+                for name in ("accuracy", "violation")
+            ]
+            near += all(apart)
+            far += [] if all(apart) else [f"{name_of(str(one))} {name_of(str(notion))}"]
+    numbers = f"{near} of {total} cells" + (f", not {'; '.join(far)}" if far else "")
+    sentence = "At epsilon 1 accuracy and violation are within one standard deviation of those without privacy."
+    return [Claim(sentence, near == total, numbers)] if total else []
+
+
+FRONTIER = Experiment(
+    "frontier",
+    cells,
+    publish,
+    ("frontier",),
+    claims,
+    work=measure_curve,
+    measures=(*MEASURES, "floor", "curve"),
+)
