@@ -17,7 +17,7 @@ from justitia.privacy.rows import index_chunks
 
 #: Standardised features are cut off here, so that one far outlier does not make everybody else's row small.
 CUT = 3.0
-#: Features beyond this number are replaced by as many principal components.
+#: Features, or hidden units, beyond this number are replaced by as many principal components.
 MOST_FEATURES = 128
 #: Rows from which means, scales and principal components are computed.
 SAMPLE = 20_000
@@ -28,21 +28,21 @@ KEPT = 0.8
 class FrozenNetwork:
     """A copy of the network as it is now: its score, and what it computes before its last linear layer.
 
-    A network whose score is not the output of exactly one linear layer exposes no representation.
+    A network that does not use exactly one linear layer with a single output exposes no representation.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = copy.deepcopy(module).eval()
-        linear = [part for part in self.module.modules() if isinstance(part, nn.Linear)]
         self._seen: list[Tensor] = []
-        if linear and linear[-1].out_features == 1:
-            linear[-1].register_forward_pre_hook(lambda _layer, inputs: self._seen.append(inputs[0].detach()))
+        for part in self.module.modules():
+            if isinstance(part, nn.Linear) and part.out_features == 1:
+                part.register_forward_pre_hook(lambda _layer, inputs: self._seen.append(inputs[0].detach()))
 
     def __call__(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """(m, width) representation, width 0 if there is none, and (m,) scores."""
         self._seen.clear()
         with torch.no_grad():
-            scores = as_scores(self.module(X), len(X))
+            scores = as_scores(self.module(X), len(X)).detach()
         exposed = len(self._seen) == 1 and self._seen[0].ndim == 2 and len(self._seen[0]) == len(X)
         return (self._seen[0] if exposed else scores.new_zeros(len(X), 0)), scores
 
@@ -69,6 +69,7 @@ class PublicRows:
         self._centre, self._spread = flat.mean(0), torch.where(spread > 0, spread, torch.ones_like(spread))
         self._axes = _principal_axes(self._standardised(sample), MOST_FEATURES)
         hidden, scores = self.network(sample)
+        self._hidden_axes = _principal_axes(hidden, MOST_FEATURES)
         self._hidden_length = hidden.norm(dim=1).mean().clamp_min(1e-6)
         self._score_length = CUT * scores.abs().mean().clamp_min(1e-6)
         self._length = torch.ones(())
@@ -104,7 +105,7 @@ class PublicRows:
         parts = [
             torch.ones(len(X), 1),
             (features if self._axes is None else features @ self._axes) / features.shape[1] ** 0.5,
-            hidden / self._hidden_length,
+            (hidden if self._hidden_axes is None else hidden @ self._hidden_axes) / self._hidden_length,
             (scores[:, None] / self._score_length).clamp(-1, 1),
         ]
         return torch.cat([part.to(torch.float32) for part in parts], dim=1) / self._length

@@ -23,7 +23,9 @@ from torch import Tensor
 
 #: Largest derivative of F in coordinates in which its curvature is about 1: F is then right to about 1e-4 nats.
 PRECISION = 1e-2
-MAX_ITERATIONS = 200
+MAX_ITERATIONS = 1000
+#: Problems with no more numbers than this are solved in double precision.
+SMALL = 4_000_000
 #: Ridge that keeps a problem without noise well-posed, per row.
 LEAST_RIDGE = 1e-6
 
@@ -48,6 +50,7 @@ def fit_memberships(rows: Tensor, sums: Tensor, *, ridge: Tensor, start: Tensor 
         Where to start; zero means equal memberships.
     """
     ridge = ridge.double() + LEAST_RIDGE * len(rows)
+    rows = rows.double() if rows.numel() <= SMALL else rows
     factor = _whitening(rows, ridge)
     inverse = torch.linalg.inv(factor)
     white = rows @ inverse.T.to(rows.dtype)

@@ -55,6 +55,7 @@ class MomentsEngine(Engine):
         self._q: Tensor | None = None
         self._asks = self.private
         self._last: tuple[Tensor, Tensor] | None = None  # multipliers and noised gaps of the last dual step
+        self._people: Tensor | None = None  # (G,) noised sizes of the groups
         self._lost = 0
         self._saved: dict[str, Tensor] = {}
         stride = math.ceil(len(problem) / FIT_ROWS)
@@ -97,9 +98,10 @@ class MomentsEngine(Engine):
         fresh = sum(widths) - (0 if self._weights is None else self._weights.shape[1])
         start = None if self._weights is None else nn.functional.pad(self._weights, (0, fresh))
         seen, sums = self._columns(self._sample), torch.cat(self._sums, dim=1)
-        if len(self._sample) < len(self.problem):
-            sums = rescaled_sums(sums, seen.double().sum(0), len(self._sample) / len(self.problem))
-        self._weights = fit_memberships(seen, sums, ridge=self.plan.ridge * spreads**2, start=start)
+        share = len(self._sample) / len(self.problem)
+        if share < 1:
+            sums = rescaled_sums(sums, seen.double().sum(0), share)
+        self._weights = fit_memberships(seen, sums, ridge=share * self.plan.ridge * spreads**2, start=start)
         self._use(self._memberships(self._weights))
 
     def _columns(self, index: Tensor) -> Tensor:
@@ -114,6 +116,7 @@ class MomentsEngine(Engine):
     def _use(self, q: Tensor) -> None:
         """Take these memberships as the attribute from now on."""
         self._q = q[:, :-1]
+        self._people = self._q.double().sum(0)
         self._sizes = (self._q.T @ self.problem.events.to(q.dtype)).double().clamp_min(1.0)
 
     def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
@@ -151,7 +154,8 @@ class MomentsEngine(Engine):
         if not self.private:
             return torch.zeros_like(sizes)
         noises = [calibrated(self.plan.noise_moments), *[calibrated(self.plan.noise_checks)] * self.plan.checks]
-        precision = sum(noise_spread(noise, 1.0, self.vault.n_groups) ** -2 for noise in noises)
+        heaviest = row_bound(self.problem.events)
+        precision = sum(noise_spread(noise, heaviest, self.vault.n_groups) ** -2 for noise in noises)
         return math.sqrt(1 / precision) / sizes
 
     def outlook(self) -> list[str]:
@@ -167,20 +171,21 @@ class MomentsEngine(Engine):
 
     def remarks(self) -> list[str]:
         """Groups that may not exist, rates that are mostly noise, and constraints that were not met."""
-        if self._q is None:
+        if self._people is None:
             return []
         found = []
         noise = self._gap_noise(self._sizes)
+        few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), 1.0, self.vault.n_groups))
         for a, name in enumerate(self.vault.group_names):
-            size, worst = float(self._q[:, a].sum()), float(noise[a].max())
-            if self.private and size <= max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), 1.0, 1)):
+            size, worst = float(self._people[a]), float(noise[a].max())
+            if self.private and size <= few:
                 found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
             elif worst > max(self.tolerance, LOUD):
                 found.append(
                     f"the noise in the rates of group {name!r} (about {size:.0f} people) is about {worst:.2g}; its "
                     "violation cannot be held to less."
                 )
-            if self._last is not None and bool((self._last[0][a].abs() >= self.plan.lambda_max).any()):
+            if self._last is not None and 0 < self.plan.lambda_max <= float(self._last[0][a].abs().max()):
                 gap = float(self._last[1][a].abs().max())
                 found.append(
                     f"the multiplier of group {name!r} reached lambda_max={self.plan.lambda_max:g} and its noised gap "
@@ -203,6 +208,8 @@ class MomentsEngine(Engine):
             saved |= {f"sums.{j}": sums, f"spread.{j}": torch.tensor(self._spreads[j], dtype=torch.float64)}
         for j, rows in enumerate(self._decisions):
             saved[f"decisions.{j}"] = rows
+        if self._last is not None and self._people is not None:
+            saved |= {"people": self._people, "sizes": self._sizes, "lam": self._last[0], "gap": self._last[1]}
         return saved | {"weights": self._weights}
 
     def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
@@ -213,6 +220,9 @@ class MomentsEngine(Engine):
         self._spreads = [float(state[f"spread.{j}"]) for j in range(len(checks))]
         self._decisions = [state[f"decisions.{j}"] for j in range(len(checks) - 1)]
         self._weights = state.get("weights")
+        if "people" in state:
+            self._people, self._sizes = state["people"], state["sizes"]
+            self._last = (state["lam"], state["gap"])
 
 
 def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:

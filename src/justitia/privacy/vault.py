@@ -119,7 +119,11 @@ class SensitiveVault:
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity))
         exact = torch.zeros(self.n_groups + 1, source.width, dtype=torch.float64)
         total = torch.zeros(source.width, dtype=torch.float64)  # public: in an order that does not depend on groups
+        done = 0
         for index, rows in source.dense():
+            if not torch.equal(index, torch.arange(done, done + len(rows))):
+                raise ValueError("Expected a source that gives everybody's row once and in order; got another order.")
+            done += len(rows)
             bounded = _bounded(rows.detach().double(), bound)
             exact.index_add_(0, self.__codes[index], bounded)
             total += bounded.sum(0)

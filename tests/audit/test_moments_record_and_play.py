@@ -1,0 +1,423 @@
+"""The moments engine, twice with the same noised answers and one person's A changed; by brute force on six people."""
+
+import math
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from recording import Outcome, People, Player, Recorder, distances, largest_movements, make_people, problems
+from recording import run as fit_and_record
+from scipy.stats import beta
+from torch import Tensor, nn
+
+import justitia.dual.moments as moments_module
+import justitia.privacy.vault as vault_module
+from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
+from justitia.dual.engines import make_engine
+from justitia.dual.features import PublicRows
+from justitia.dual.lagrangian import Problem
+from justitia.dual.loop import train
+from justitia.dual.moments import MomentsEngine
+from justitia.notions import NOTIONS, DemographicParity
+from justitia.privacy.mechanisms import Gaussian, SeededNoise
+from justitia.privacy.vault import SensitiveVault
+
+SMALL = MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5)
+PURPOSES = Counter({"moments": 1, "decisions": 2})
+every_notion = pytest.mark.parametrize("notion", list(NOTIONS))
+group_counts = pytest.mark.parametrize("n_groups", [2, 5])
+
+
+def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: Any) -> Outcome:
+    return fit_and_record(people, answers=answers, **{"engine": "moments", "plan": SMALL} | options)
+
+
+def changes(people: People) -> list[tuple[int, Any]]:
+    """One person of each class, to another group and to "not given", and one silent person who speaks."""
+    members = [
+        next(i for i in np.flatnonzero(people.y == label).tolist()[3:] if people.labels[i] is not None)
+        for label in (0, 1)
+    ]
+    moved = next(group for group in people.groups if group != people.labels[members[0]])
+    silent = [i for i, given in enumerate(people.labels) if given is None]
+    return [(members[0], moved), (members[1], None), *((i, people.groups[0]) for i in silent[:1])]
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["all given", "some missing"])
+@group_counts
+@every_notion
+def test_fit_with_one_label_changed_differs_in_exact_answers_only_and_within_the_ledger(
+    notion: str, n_groups: int, missing: bool
+) -> None:
+    people = make_people(n_groups, missing=missing)
+    first = run(people, notion=notion)
+    assert Counter(first.public["purposes"]) == PURPOSES
+    assert len({tuple(answer.flatten().tolist()) for answer in first.noisy}) == PURPOSES.total()
+    assert Counter(first.model.ledger_.costs()) == first.model.plan_.costs()
+    moved = 0.0
+    for person, label in changes(people):
+        second = run(people.with_label(person, label), answers=first.noisy, notion=notion)
+        assert problems(first, second) == []
+        moved = max(moved, *largest_movements(first, second).values())
+    assert moved > 0.5  # the runs did differ inside the boundary
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        replace(SMALL, checks=0),
+        replace(SMALL, warmup_steps=0, rounds=6, checks=5),
+        replace(SMALL, dead_zone=1.0, ridge=1.0, share_moments=0.1, micro_batch=50),
+    ],
+    ids=["no checks", "many checks, no warm-up", "dead zone and small chunks"],
+)
+def test_fit_of_other_plans_with_one_label_changed_stays_within_the_ledger(plan: MomentsPlan) -> None:
+    people = make_people(5, missing=True)
+    first = run(people, plan=plan, tolerance=0.05)
+    assert len(first.releases) == 1 + plan.checks
+    for person, label in changes(people):
+        second = run(people.with_label(person, label), answers=first.noisy, plan=plan, tolerance=0.05)
+        assert problems(first, second) == []
+
+
+def test_fit_on_a_public_sample_of_rows_with_one_label_changed_stays_within_the_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Memberships are fitted on a sample where there are very many people; the sums are over everybody still."""
+    monkeypatch.setattr(moments_module, "FIT_ROWS", 100)
+    people = make_people(2, missing=True)
+    first = run(people)
+    for person, label in changes(people):
+        assert problems(first, run(people.with_label(person, label), answers=first.noisy)) == []
+
+
+def watched_rows(people: People, **options: Any) -> tuple[Outcome, list[Tensor]]:
+    """One run, and the public rows of each of its releases."""
+    group_sums, asked = SensitiveVault.group_sums, []
+
+    def watch(vault: SensitiveVault, values: Any, **rest: Any) -> Tensor:
+        rows = values if isinstance(values, Tensor) else torch.cat([part for _, part in values.dense()])
+        asked.append(rows.double())
+        return group_sums(vault, values, **rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SensitiveVault, "group_sums", watch)
+        return run(people, **options), asked
+
+
+@group_counts
+@every_notion
+def test_most_exposed_person_reaches_the_sensitivity_of_every_release(notion: str, n_groups: int) -> None:
+    people = make_people(n_groups, missing=True)
+    first, asked = watched_rows(people, notion=notion)
+    for number, rows in enumerate(asked):
+        person = int(rows.norm(dim=1).argmax())
+        other = next(name for name in (*people.groups, None) if name != people.labels[person])
+        second = run(people.with_label(person, other), answers=first.noisy, notion=notion)
+        assert problems(first, second) == []
+        release, distance = distances(first, second)[number]
+        assert release.sensitivity > 0
+        assert distance >= 0.99 * release.sensitivity
+
+
+@pytest.mark.parametrize("kind", ["everyone missing", "one group", "one member", "unknown labels"])
+def test_fit_on_wholly_other_labels_with_the_same_answers_makes_the_same_things_public(kind: str) -> None:
+    people = make_people(2, missing=False)
+    n = len(people.labels)
+    others: dict[str, list[Any]] = {
+        "everyone missing": [None] * n,
+        "one group": ["a"] * n,
+        "one member": ["b"] + ["a"] * (n - 1),
+        "unknown labels": ["secret", 7.5, float("nan"), ()] * (n // 4),
+    }
+    first = run(people)
+    second = run(replace(people, labels=tuple(others[kind])), answers=first.noisy)
+    assert second.public == first.public
+    assert [answer.shape for answer in second.exact] == [answer.shape for answer in first.exact]
+
+
+def flat(thing: Any, name: str = "") -> dict[str, Any]:
+    """Leaves of nested containers by their path, in a form that compares with ``==``."""
+    if isinstance(thing, dict):
+        return {k: v for key, inner in thing.items() for k, v in flat(inner, f"{name}.{key}").items()}
+    if isinstance(thing, list | tuple):
+        return {k: v for key, inner in enumerate(thing) for k, v in flat(inner, f"{name}.{key}").items()}
+    return {name: thing.tolist() if isinstance(thing, Tensor) else repr(thing)}
+
+
+def test_checkpoint_with_one_label_changed_and_the_same_answers_is_the_same(tmp_path: Path) -> None:
+    people = make_people(2, missing=True)
+    states = []
+    answers: list[Tensor] | None = None
+    for number, labels in enumerate((people.labels, people.with_label(3, None).labels, (None,) * len(people.labels))):
+        source = Recorder() if answers is None else Player(answers)
+        model = LagrangianDualClassifier(
+            engine="moments", plan=SMALL, epsilon=4.0, module=(4,), groups=people.groups, random_state=3, progress=False
+        )
+        with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+            warnings.simplefilter("ignore")
+            patch.setattr("justitia.estimator.SystemNoise", lambda source=source: source)
+            folder = tmp_path / str(number)
+            model.fit(people.X, people.y, sensitive_features=list(labels), checkpoint=folder)
+        answers = source.noisy
+        states.append((flat(torch.load(folder / "state.pt")), (folder / "ledger.jsonl").read_text()))
+    assert states[0] == states[1] == states[2]
+
+
+# The same check has to find what is wrong with an engine or a vault that is broken on purpose.
+
+
+def problems_of_one_change(**options: Any) -> list[str]:
+    """Of the usual changes and of the silence of whoever is most exposed at each release."""
+    people = make_people(2, missing=False)
+    first, asked = watched_rows(people, **options)
+    found: list[str] = []
+    exposed = sorted({int(rows.norm(dim=1).argmax()) for rows in asked})
+    for person, label in [*changes(people), *((person, None) for person in exposed)]:
+        found += problems(first, run(people.with_label(person, label), answers=first.noisy, **options))
+    return found
+
+
+def codes_of(engine: MomentsEngine) -> Tensor:
+    codes: Tensor = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+    return codes
+
+
+def test_problems_of_a_sound_engine_are_none() -> None:
+    assert problems_of_one_change() == []
+
+
+def test_problems_of_rows_twice_as_long_as_their_bound_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The vault shortens them; without that guard the audit still finds it."""
+    sound = PublicRows.take
+    monkeypatch.setattr(PublicRows, "take", lambda rows, index: 2 * sound(rows, index))
+    assert problems_of_one_change() == []
+    monkeypatch.setattr(vault_module, "_bounded", lambda rows, bound: rows)
+    assert any("'moments', moves by" in problem for problem in problems_of_one_change())
+
+
+def test_problems_of_half_the_bound_on_decisions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = moments_module.row_bound
+    monkeypatch.setattr(moments_module, "row_bound", lambda rows: 0.5 * sound(rows))
+    monkeypatch.setattr(vault_module, "_bounded", lambda rows, bound: rows)
+    assert any("'decisions', moves by" in problem for problem in problems_of_one_change())
+
+
+def test_problems_of_a_source_that_counts_people_twice_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = PublicRows.dense
+
+    def twice(rows: PublicRows) -> Any:
+        yield from sound(rows)
+        yield from sound(rows)
+
+    monkeypatch.setattr(PublicRows, "dense", twice)
+    assert any("'moments', moves by" in problem for problem in problems_of_one_change())
+
+
+def test_problems_of_a_vault_that_forgets_the_root_of_two_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = types.SimpleNamespace(sqrt=lambda _: 1.0, isfinite=math.isfinite, inf=math.inf)
+    monkeypatch.setattr(vault_module, "math", broken)
+    found = problems_of_one_change()
+    assert any("'moments', moves by" in problem for problem in found)
+    assert any("'decisions', moves by" in problem for problem in found)
+
+
+def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = MomentsEngine._use
+
+    def use(engine: MomentsEngine, q: Tensor) -> None:
+        sound(engine, q)
+        counts = torch.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1]
+        engine._sizes = counts[:, None].double()
+
+    monkeypatch.setattr(MomentsEngine, "_use", use)
+    found = problems_of_one_change()
+    assert {"history depend on A", "multipliers depend on A", "scores depend on A"} <= set(found)
+
+
+def test_problems_of_an_engine_that_knows_one_persons_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = MomentsEngine._use
+    person = changes(make_people(2, missing=False))[0][0]
+
+    def use(engine: MomentsEngine, q: Tensor) -> None:
+        q = q.clone()
+        q[person] = nn.functional.one_hot(codes_of(engine)[person], q.shape[1]).to(q.dtype)
+        sound(engine, q)
+
+    monkeypatch.setattr(MomentsEngine, "_use", use)
+    assert "scores depend on A" in problems_of_one_change()
+
+
+def test_problems_of_an_engine_that_bounds_its_rows_by_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def learn(engine: MomentsEngine, rows: Any, bound: float, *rest: Any) -> None:
+        sound(engine, rows, bound * (1 + float(codes_of(engine).double().mean())), *rest)
+
+    sound = MomentsEngine._learn
+    monkeypatch.setattr(MomentsEngine, "_learn", learn)
+    assert "sensitivities depend on A" in problems_of_one_change()
+
+
+def test_problems_of_an_engine_that_checks_again_for_a_large_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = MomentsEngine._check
+    threshold = int(sum(label == "a" for label in make_people(2, missing=False).labels))
+
+    def check(engine: MomentsEngine, rows: Tensor) -> None:
+        sound(engine, rows)
+        if int((codes_of(engine) == 0).sum()) > threshold:
+            sound(engine, rows)
+
+    monkeypatch.setattr(MomentsEngine, "_check", check)
+    # Such an engine also breaks plan = ledger and its budget; without those two guards the audit still finds it.
+    monkeypatch.setattr("justitia.estimator._finite_part", lambda _: {})
+    monkeypatch.setattr(PrivacyLedger, "check", lambda *_, **__: None)
+    found = problems_of_one_change()
+    assert "purposes depend on A" in found
+    assert any("number or the shapes of the answers depend on A" in problem for problem in found)
+
+
+# Brute force: how often things happen to six people, and to their neighbours.
+
+EPSILON, DELTA = 1.0, 0.02
+RUNS = 160
+SURE = 1e-4  # chance that a bound on a frequency is wrong
+X6 = torch.tensor([[-1.5], [-0.6], [-0.2], [0.3], [0.7], [1.6]])
+Y6 = torch.tensor([0.0, 0.0, 1.0, 0.0, 1.0, 1.0])
+LABELS6 = ("a", "a", "b", "a", "b", "b")
+PLACE = {"a": 0, "b": 1, None: 2}  # of a label's sums
+TINY = MomentsPlan(
+    warmup_steps=0,
+    rounds=2,
+    public_steps=1,
+    checks=1,
+    averaging=1.0,
+    optimizer="SGD",
+    optimizer_options={},
+    learning_rate=0.5,
+    dual_step=2.0,
+).calibrate(EPSILON, DELTA, n=6)
+
+
+class Tampered(SeededNoise):
+    """Noise of another spread than the one asked for."""
+
+    def __init__(self, seed: int, factor: float) -> None:
+        super().__init__(seed)
+        self._factor = factor
+
+    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+        return super().add_gaussian(exact, self._factor * std, release=release)
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """What one run on six people leaves: its noised answers, what they were asked about, and its end."""
+
+    sums: tuple[Tensor, Tensor]
+    rows: tuple[Tensor, Tensor]
+    gap: float
+    multiplier: float
+    scores: Tensor
+
+
+def run_tiny(labels: Sequence[Any], seed: int, factor: float = 1.0) -> Tiny:
+    problem = Problem(X6, Y6, torch.ones(6), DemographicParity())
+    module = nn.Linear(1, 1)
+    with torch.no_grad():
+        module.weight.fill_(0.4)
+        module.bias.fill_(-0.05)
+    ledger = PrivacyLedger(epsilon=EPSILON, delta=DELTA)
+    vault = SensitiveVault(labels, groups=("a", "b"), ledger=ledger, noise_source=Tampered(seed, factor))
+    engine = make_engine(TINY, problem, vault, tolerance=0.0, generator=torch.Generator().manual_seed(0))
+    assert isinstance(engine, MomentsEngine)
+    trained = train(module, problem, TINY, engine)
+    assert engine._rows is not None
+    with torch.no_grad():
+        scores = module(X6).squeeze(1)
+    rows = (engine._rows.take(torch.arange(6)).double(), engine._decisions[0].double())
+    gap = trained.history[1]["noisy_gap"][0][0]
+    return Tiny((engine._sums[0], engine._sums[1]), rows, gap, float(trained.lam[0, 0]), scores)
+
+
+def evidence(one: Tiny, person: int, label: Any) -> float:
+    """Log of how much likelier the answers are if everybody is as in LABELS6 than if this person's label is another.
+
+    No function of the answers tells the two apart better (Neyman and Pearson).
+    """
+    total = 0.0
+    for sums, rows, noise in zip(one.sums, one.rows, (TINY.noise_moments, TINY.noise_checks), strict=True):
+        assert isinstance(noise, Gaussian)
+        here = torch.zeros_like(sums)
+        for label_i, row in zip(LABELS6, rows, strict=True):
+            here[PLACE[label_i]] += row
+        towards = torch.zeros_like(sums)
+        towards[PLACE[LABELS6[person]]] += rows[person]
+        towards[PLACE[label]] -= rows[person]
+        std = noise.noise_multiplier * math.sqrt(2) * float(rows.norm(dim=1).max().clamp_max(1.0))
+        total += float(((sums - here + towards / 2) * towards).sum()) / std**2
+    return total
+
+
+def upper(count: int, runs: int) -> float:
+    """Clopper and Pearson's bound: a larger probability gives so few with a chance of at most SURE."""
+    return 1.0 if count == runs else float(beta.ppf(1 - SURE, count + 1, runs - count))
+
+
+def lower(count: int, runs: int) -> float:
+    """Clopper and Pearson's bound from below."""
+    return 0.0 if count == 0 else float(beta.ppf(SURE, count, runs - count + 1))
+
+
+def broken_promises(here: Sequence[Tiny], there: Sequence[Tiny], person: int, label: Any) -> list[str]:
+    """Events whose frequencies no (EPSILON, DELTA) mechanism can have."""
+    views: dict[str, tuple[Callable[[Tiny], float], tuple[float, ...]]] = {
+        "evidence": (lambda one: evidence(one, person, label), (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)),
+        "multiplier": (lambda one: one.multiplier, (-0.2, 0.0, 0.2)),
+        "gap": (lambda one: one.gap, (-0.1, 0.0, 0.1)),
+        "decision": (lambda one: float(one.scores[person]), (0.0,)),
+        "sum of decisions": (lambda one: float(one.sums[1][0, 0]), (-2.0, 0.0, 2.0)),
+        "size": (lambda one: float(one.sums[0][0, 0]), (-2.0, 0.0, 2.0)),
+    }
+    found = []
+    for name, (view, thresholds) in views.items():
+        values = [np.array([view(one) for one in world]) for world in (here, there)]
+        for threshold in thresholds:
+            above = [int((each > threshold).sum()) for each in values]
+            below = [len(each) - count for each, count in zip(values, above, strict=True)]
+            for one, other in (above, above[::-1], below, below[::-1]):
+                least, most = lower(one, len(here)), upper(other, len(here))
+                if least > math.exp(EPSILON) * most + DELTA:
+                    found.append(f"{name} {threshold}: at least {least:.3f} against at most {most:.3f}")
+    return found
+
+
+def with_label(person: int, label: Any) -> list[Any]:
+    return [*LABELS6[:person], label, *LABELS6[person + 1 :]]
+
+
+def test_frequencies_of_neighbours_are_within_the_promise() -> None:
+    here = [run_tiny(LABELS6, seed) for seed in range(RUNS)]
+    for block, (person, label) in enumerate([(0, "b"), (5, None)], start=1):
+        there = [run_tiny(with_label(person, label), 10_000 * block + seed) for seed in range(RUNS)]
+        assert broken_promises(here, there, person, label) == []
+
+
+def test_frequencies_with_a_fifth_of_the_noise_break_the_promise() -> None:
+    """The test above is able to fail."""
+    here = [run_tiny(LABELS6, seed, 1 / 5) for seed in range(70)]
+    there = [run_tiny(with_label(0, "b"), 10_000 + seed, 1 / 5) for seed in range(70)]
+    assert any(problem.startswith("evidence") for problem in broken_promises(here, there, 0, "b"))
+
+
+def test_tiny_runs_spend_their_whole_budget_and_differ_by_their_noise() -> None:
+    assert TINY.epsilon(DELTA) == pytest.approx(EPSILON, rel=1e-4)
+    one, again = run_tiny(LABELS6, 7), run_tiny(LABELS6, 7)
+    assert torch.equal(one.sums[0], again.sums[0])
+    assert torch.equal(one.scores, again.scores)
+    assert len({float(run_tiny(LABELS6, seed).scores[0]) for seed in range(5)}) == 5
