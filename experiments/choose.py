@@ -3,7 +3,8 @@
 The training rows of the first fold of Bank and Income are split into four inner folds; each candidate is fitted at
 epsilon 1 on three of them and measured on the fourth (all four on Bank, two on Income). The candidate with the largest
 mean of accuracy minus violation, averaged over both datasets, is used for every dataset and notion. CLF is no rival but
-the yardstick: the paper does not say how long it was trained, so the candidate nearest to its printed accuracy is used.
+the yardstick: the paper does not say how long it was trained, so of eight lengths the one whose accuracy is nearest to
+the printed ones is used, on inner folds of Bank, Income and Compas.
 """
 
 from __future__ import annotations
@@ -29,16 +30,7 @@ SLACKS = [{"difference_bound": bound} for bound in (0.01, 0.002, 0.005, 0.02, 0.
 
 #: Eight candidates each, the library's default first. C_p = 10 and C_d = 5 are the paper's and stay.
 CANDIDATES: dict[str, list[dict[str, Any]]] = {
-    "CLF": [
-        {},
-        {"epochs": 15},
-        {"epochs": 60},
-        {"learning_rate": 3e-4},
-        {"learning_rate": 3e-3},
-        {"batch_size": 64},
-        {"batch_size": 1024},
-        {"module": [64, 32]},
-    ],
+    "CLF": [{}, *({"epochs": epochs} for epochs in (2, 3, 5, 8, 12, 20, 60))],
     "Z": [{"bound": bound, "l2": l2} for l2 in (1e-5, 1e-3, 1e-2, 1e-1) for bound in (0.0, 0.02)],
     "A": SLACKS,
     "M": [
@@ -78,7 +70,8 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
     ],
 }
 NOTION = "demographic_parity"
-FITS = {"bank": INNER_FOLDS, "income": 2}
+#: Inner folds that are used; Compas serves the yardstick alone.
+FITS = {"bank": INNER_FOLDS, "income": 2, "compas": INNER_FOLDS}
 SHUFFLE = 7
 
 
@@ -99,6 +92,7 @@ def cells(*, quick: bool) -> list[Cell]:
             )
             for dataset, folds in ({"bank": 1} if quick else FITS).items()
             for method, candidates in CANDIDATES.items()
+            if dataset != "compas" or method == "CLF"
             for candidate in candidates[: 2 if quick else None]
             for fold in range(folds)
         ]
