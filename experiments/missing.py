@@ -11,7 +11,7 @@ from experiments.draw import grid, save
 from experiments.experiment import Claim, Experiment
 from experiments.folds import FOLDS, with_recipes
 from experiments.runner import Cell
-from experiments.summaries import listed, lookup, mean_and_sd, setting
+from experiments.summaries import clearly_less, listed, lookup, mean_and_sd, setting
 
 METHODS = ("PF-LD repaired", "PF-LD printed")
 SHARES = (0.0, 0.2, 0.4, 0.6)
@@ -66,7 +66,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             known = {one: value for one, value in at.items() if value is not None}
             if len(known) > 1:
                 values = list(known.values())
-                rising = all(a <= b for a, b in pairwise(values))
+                ends = [{"method": method, "missing": one, "epsilon": epsilon} for one in (shares[0], shares[-1])]
+                rising = all(a <= b for a, b in pairwise(values)) and clearly_less(table, "violation", *ends)
                 sentence = f"Fewer missing values, smaller violation ({method}, epsilon {epsilon:g})."
                 found.append(Claim(sentence, rising, f"with {', '.join(known)} missing: {listed(values)}"))
     return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -32,6 +33,15 @@ def lookup(table: pd.DataFrame, column: str, **where: Any) -> float | None:
         chosen = chosen[chosen[name] == value]
     values: list[float] = chosen[column].tolist()
     return values[0] if values else None
+
+
+def clearly_less(table: pd.DataFrame, column: str, low: Mapping[str, Any], high: Mapping[str, Any]) -> bool:
+    """Whether the mean of one row is below that of another by more than the standard error of their difference."""
+    first, second = (
+        [lookup(table, name, **where) or 0.0 for name in (f"{column}_mean", f"{column}_sd", "fits")]
+        for where in (low, high)
+    )
+    return second[0] - first[0] > math.sqrt(first[1] ** 2 / max(first[2], 1) + second[1] ** 2 / max(second[2], 1))
 
 
 def listed(values: Sequence[float]) -> str:

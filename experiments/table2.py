@@ -16,7 +16,7 @@ from experiments.methods import METHODS, applies
 from experiments.paper import DATASETS, NOTIONS, printed
 from experiments.records import provenance
 from experiments.runner import Cell
-from experiments.summaries import listed, lookup, mean_and_sd
+from experiments.summaries import clearly_less, listed, lookup, mean_and_sd
 
 #: Rows of the table, in its order.
 ROWS = ("CLF", "Z", "A", "A-net", "M", "F-LD", "PF-LD printed", "PF-LD repaired")
@@ -163,7 +163,9 @@ def _more_groups(table: pd.DataFrame) -> list[Claim]:
         if len(rising) == len(datasets):
             sentence = f"M degrades with the number of groups ({name_of(notion)})."
             numbers = f"violation with 2, 3, 5 groups {listed(rising)}"
-            found.append(Claim(sentence, rising[0] < rising[1] < rising[2], numbers))
+            ends = [{"dataset": one, "notion": notion, "method": "M"} for one in (datasets[0], datasets[-1])]
+            degrades = rising[0] < rising[1] < rising[2] and clearly_less(table, "violation", *ends)
+            found.append(Claim(sentence, degrades, numbers))
     return found
 
 

@@ -11,7 +11,7 @@ from experiments.experiment import Claim, Experiment
 from experiments.folds import FOLDS, with_recipes
 from experiments.paper import DATASETS
 from experiments.runner import Cell
-from experiments.summaries import lookup, mean_and_sd
+from experiments.summaries import clearly_less, lookup, mean_and_sd
 
 METHODS = ("PF-LD repaired", "PF-LD printed", "M")
 EPSILONS = (0.25, 0.5, 1.0, 4.0)
@@ -71,13 +71,14 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 
 
 def _fall(table: pd.DataFrame, method: str, measure: str, sentence: str) -> list[Claim]:
-    """Whether the measure is lower at the largest epsilon than at the smallest, on every dataset."""
+    """Whether the measure is clearly lower at the largest epsilon than at the smallest, on every dataset."""
     low, high = table["epsilon"].min(), table["epsilon"].max()
     falls, numbers = [], []
     for dataset in dict.fromkeys(table["dataset"]):
         ends = [lookup(table, f"{measure}_mean", dataset=dataset, method=method, epsilon=e) for e in (low, high)]
         if ends[0] is not None and ends[1] is not None:
-            falls.append(ends[1] < ends[0])
+            at = [{"dataset": dataset, "method": method, "epsilon": epsilon} for epsilon in (high, low)]
+            falls.append(clearly_less(table, measure, *at))
             numbers.append(f"{name_of(str(dataset))} {ends[0]:.3f} to {ends[1]:.3f}")
     text = f"from epsilon {low:g} to {high:g}: {'; '.join(numbers)}"
     return [Claim(sentence, all(falls), text)] if falls else []

@@ -12,7 +12,7 @@ from experiments.__main__ import EXPERIMENTS
 from experiments.experiment import Claim
 from experiments.page import fill
 from experiments.runner import Cell, read_results, run
-from experiments.summaries import lookup, mean_and_sd
+from experiments.summaries import clearly_less, lookup, mean_and_sd
 
 from experiments import choose, clipping_figures, missing, pareto, table2, theorems, tradeoffs
 
@@ -190,6 +190,13 @@ def test_theorem_claim_counts_the_points_below_the_bound() -> None:
     )
     first = theorems.claims(rows)[0]
     assert (first.confirmed, first.numbers) == (False, "1 of 2 points below it")
+
+
+def test_clearly_less_asks_for_more_than_the_standard_error() -> None:
+    table = pd.DataFrame({"a": [1, 2], "x_mean": [0.10, 0.15], "x_sd": [0.06, 0.08], "fits": [4, 4]})  # error 0.05
+    assert not clearly_less(table, "x", {"a": 1}, {"a": 2})
+    assert clearly_less(table.assign(x_mean=[0.10, 0.151]), "x", {"a": 1}, {"a": 2})
+    assert not clearly_less(table.assign(x_mean=[0.2, 0.1]), "x", {"a": 1}, {"a": 2})
 
 
 def test_mean_and_sd_of_two_fits_divides_by_their_number() -> None:
