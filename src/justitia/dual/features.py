@@ -85,7 +85,7 @@ class PublicRows:
 
     def take(self, index: Tensor) -> Tensor:
         """(m, width): the rows of these people."""
-        base = self._base(self._X[index])
+        base = torch.nan_to_num(self._base(self._X[index]), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
         base = base / base.norm(dim=1, keepdim=True).clamp_min(1.0)
         positive = self._y[index, None].to(base.dtype)
         return torch.cat([base * (1 - positive), base * positive], dim=1)

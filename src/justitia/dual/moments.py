@@ -26,6 +26,7 @@ from justitia.dual.memberships import fit_memberships, memberships
 from justitia.dual.plan import MomentsPlan
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
+from justitia.privacy.rows import DenseSource, TensorRows
 from justitia.privacy.vault import SensitiveVault
 
 #: Rows that the memberships are fitted on, a public sample where there are more.
@@ -87,10 +88,10 @@ class MomentsEngine(Engine):
     def _public_rows(self, module: nn.Module) -> PublicRows:
         return PublicRows(module, self.problem.X, self.problem.y, chunk_rows=self.plan.micro_batch)
 
-    def _learn(self, rows: Any, bound: float, noise: Noise | None, purpose: str) -> None:
+    def _learn(self, rows: DenseSource, bound: float, noise: Noise | None, purpose: str) -> None:
         """Release the sums of these rows and fit the memberships anew, from where they were."""
         answer = self.vault.group_sums(rows, bound=bound, noise=calibrated(noise), purpose=purpose)
-        total = sum(part.double().sum(0) for _, part in rows.dense()) if isinstance(rows, PublicRows) else rows.sum(0)
+        total = torch.stack([part.double().sum(0) for _, part in rows.dense()]).sum(0)
         self._sums.append(torch.cat([answer, (total - answer.sum(0))[None]]))
         self._spreads.append(noise_spread(calibrated(noise), bound, self.vault.n_groups))
         widths = [part.shape[1] for part in self._sums]
@@ -140,7 +141,7 @@ class MomentsEngine(Engine):
             self._lost -= 1
             return
         self._decisions.append(rows.to(torch.float32))
-        self._learn(rows.double(), row_bound(rows), self.plan.noise_checks, "decisions")
+        self._learn(TensorRows(rows.double()), row_bound(rows), self.plan.noise_checks, "decisions")
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Signed ascent on gaps beyond the tolerance and the dead zone."""
