@@ -14,6 +14,7 @@ from fairlearn import reductions
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
 
@@ -21,6 +22,9 @@ from justitia import BudgetExceeded, PrivacyLedger
 from justitia.baselines.agarwal import AgarwalClassifier, Mixture, make_base
 from justitia.datasets import make_synthetic
 from justitia.notions import NOTIONS, DemographicParity
+
+# Many tests stop the reduction after a few rounds, and mean to.
+pytestmark = pytest.mark.filterwarnings("ignore:expected the reduction to meet its constraint")
 
 DATA = make_synthetic(400, random_state=0)
 FIVE = make_synthetic(600, groups=("a", "b", "c", "d", "e"), random_state=1)
@@ -65,6 +69,12 @@ def test_reduction_fairlearn_called_directly_gives_the_same_decisions(notion: st
 def test_reduction_network_fairlearn_called_directly_gives_the_same_decisions() -> None:
     model = fitted(base="network", max_iter=1)
     assert np.array_equal(model.predict(DATA.X), called_directly(model, max_iter=1))
+
+
+@pytest.mark.filterwarnings("default")
+def test_reduction_that_does_not_meet_its_constraint_says_so_in_one_sentence() -> None:
+    with pytest.warns(ConvergenceWarning, match=r"^expected the reduction .* within 1 rounds, [^.]*; raise"):
+        fitted("equalized_odds", difference_bound=0.0, max_iter=1)
 
 
 def test_moments_cover_every_named_notion() -> None:

@@ -74,7 +74,7 @@ def test_table2_has_every_method_in_all_cells_it_applies_to() -> None:
 
 def test_search_effort_is_the_same_for_every_method() -> None:
     assert {len(candidates) for candidates in CANDIDATES.values()} == {8}
-    assert set(CANDIDATES) == set(METHODS) - {"A-net"}
+    assert set(CANDIDATES) == set(METHODS) - {"A-net", "PF-LD moments"}  # with the settings of A, with its defaults
     assert all(cell.split == "inner" for cell in EXPERIMENTS["choose"].cells(quick=False))
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -89,6 +90,11 @@ class Reduction:
         Rows whose code is ``n_groups`` ("not given") take part in the loss and in no constraint: they form a stratum of
         their own (fairlearn's control feature) in which there is one group and so nothing to compare. The other groups
         are compared with the rate of all rows whose attribute is given.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the saddle point was not reached: too few rounds, or a constraint that no mixture meets.
         """
         reductions = import_reductions()
         moment = getattr(reductions, MOMENTS[type(self.notion)])(difference_bound=self.difference_bound)
@@ -101,6 +107,13 @@ class Reduction:
             # What fairlearn 0.15 does to its own tables, pandas 3 deprecates; a user can do nothing about it.
             warnings.filterwarnings("ignore", message="Setting (a value|an item)", category=DeprecationWarning)
             game.fit(X, y, sensitive_features=codes, **strata)
+        if game.best_gap_ > game.nu:  # of the saddle point, in which a constraint that is not met weighs heavily
+            warnings.warn(
+                f"expected the reduction to meet its constraint within {self.max_iter} rounds, but it stopped early; "
+                "raise max_iter or difference_bound.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
         # The fitted object holds the training rows with their groups; only classifiers and weights leave this function.
         weights = game.weights_.reindex(game.predictors_.index).to_numpy(dtype=np.float64)
         return Mixture(tuple(game.predictors_), weights)

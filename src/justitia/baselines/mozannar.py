@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 
 from justitia._validate import check_int, check_nonnegative, check_positive
@@ -142,12 +144,24 @@ def best_weights(
     ------
     RuntimeError
         If the solver gives up.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If t is above 0.
     """
     cells, m = estimated.gaps.shape
     sides = np.concatenate([estimated.gaps, -estimated.gaps]) - noise_slack * np.tile(estimated.noise, (2, 1))
     bound = np.full(2 * cells, difference_bound)
     with_excess = np.column_stack([sides, -np.ones(2 * cells)])
     excess = _solve(np.append(np.zeros(m), 1.0), with_excess, bound, mixed=m)[-1]
+    if excess > ROUND_OFF + SOLVER_PRECISION:
+        warnings.warn(
+            "expected a mixture whose de-biased gaps meet difference_bound, found none and took the nearest; raise "
+            "difference_bound, noise_slack or epsilon.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
     # The solver meets constraints to about 1e-7; without that much room the second program may have no solution.
     weights = _solve(errors, sides, bound + excess + SOLVER_PRECISION, mixed=m)
     kept: NDArray[np.float64] = np.where(weights > ROUND_OFF, weights, 0.0)
