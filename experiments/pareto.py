@@ -103,6 +103,7 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
                 ax.plot([], [], linestyle="none", marker=look["marker"], color=look["color"], label=method)
             ax.set_title(name_of(dataset))
             ax.set_xlabel("violation")
+            ax.locator_params(axis="x", nbins=5)
         axes[0, 0].set_ylabel("accuracy")
         legend(figure, axes[0, 0], title="grey: dominated among private, or among non-private, methods")
     save(figure, table, folder / "figures", "pareto")

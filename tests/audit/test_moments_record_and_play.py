@@ -210,7 +210,7 @@ def test_problems_of_half_the_bound_on_decisions_are_found(monkeypatch: pytest.M
     assert any("'decisions', moves by" in problem for problem in problems_of_one_change())
 
 
-def test_problems_of_a_source_that_counts_people_twice_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_that_counts_people_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = PublicRows.dense
 
     def twice(rows: PublicRows) -> Any:
@@ -218,7 +218,8 @@ def test_problems_of_a_source_that_counts_people_twice_are_found(monkeypatch: py
         yield from sound(rows)
 
     monkeypatch.setattr(PublicRows, "dense", twice)
-    assert any("'moments', moves by" in problem for problem in problems_of_one_change())
+    with pytest.raises(ValueError, match="everybody's row once and in order"):
+        problems_of_one_change()
 
 
 def test_problems_of_a_vault_that_forgets_the_root_of_two_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
