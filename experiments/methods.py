@@ -136,7 +136,7 @@ NOISED_LIMITS = (0.002, 0.01, 0.05, 0.1, 0.5)
 PRINTED_SETTINGS = {"lambda_max": 0.01, "learning_rate": 1e-2, "final_learning_rate": 1e-4}
 
 METHODS: dict[str, Method] = {
-    "CLF": Method(_plain, (2, 1), {"epochs": 8}, column="CLF"),
+    "CLF": Method(_plain, (1, 1), {"steps": 150}, column="CLF"),
     "Z": Method(
         _zafar,
         (3, 1),

@@ -36,7 +36,12 @@ def test_plain_network_weight_zero_on_a_class_is_refused() -> None:
         PlainClassifier().fit(DATA.X, DATA.y, sample_weight=DATA.y.to_numpy())
 
 
-@pytest.mark.parametrize(("name", "value"), [("epochs", 0), ("batch_size", 0), ("learning_rate", -1.0)])
+def test_plain_steps_are_epochs_times_the_batches_of_one() -> None:
+    batches = -(-len(DATA.y) // 64)
+    assert np.array_equal(fitted().decision_function(DATA.X), fitted(steps=5 * batches).decision_function(DATA.X))
+
+
+@pytest.mark.parametrize(("name", "value"), [("epochs", 0), ("batch_size", 0), ("steps", 0), ("learning_rate", -1.0)])
 def test_plain_network_wrong_setting_is_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         PlainClassifier(**{name: value}).fit(DATA.X, DATA.y)

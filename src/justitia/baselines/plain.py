@@ -39,6 +39,8 @@ class PlainClassifier(NetworkClassifier):
     Parameters
     ----------
     epochs, batch_size : int
+    steps : int, optional
+        Length of the training in steps, whatever the number of rows, instead of epochs.
     learning_rate : float
         Of Adam.
     module, random_state, preprocess
@@ -61,6 +63,7 @@ class PlainClassifier(NetworkClassifier):
         *,
         epochs: int = 30,
         batch_size: int = 256,
+        steps: int | None = None,
         learning_rate: float = 1e-3,
         module: Any = None,
         random_state: Any = None,
@@ -68,6 +71,7 @@ class PlainClassifier(NetworkClassifier):
     ) -> None:
         self.epochs = epochs
         self.batch_size = batch_size
+        self.steps = steps
         self.learning_rate = learning_rate
         self.module = module
         self.random_state = random_state
@@ -87,6 +91,7 @@ class PlainClassifier(NetworkClassifier):
         del sensitive_features
         ledger = ledger_or_new(ledger, epsilon=0.0)
         epochs = check_int("epochs", self.epochs, at_least=1)
+        steps = None if self.steps is None else check_int("steps", self.steps, at_least=1)
         rate = check_positive("learning_rate", self.learning_rate)
         plan = GradientsPlan(batch_size=self.batch_size, warmup_learning_rate=rate)
         features = self._features(X, reset=True)
@@ -96,7 +101,7 @@ class PlainClassifier(NetworkClassifier):
         seed = public_seed(self.random_state)
         module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
         rehearse(module, problem.X, problem.y, plan)
-        steps = epochs * math.ceil(len(target) / self.batch_size)
+        steps = epochs * math.ceil(len(target) / self.batch_size) if steps is None else steps
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             run = Run(module, problem, plan, torch.Generator().manual_seed(seed))
