@@ -109,6 +109,18 @@ def test_wrong_input_is_one_sentence(change: dict[str, Any], message: str) -> No
         curve(unfitted(), **change)
 
 
+def test_tolerances_that_are_no_sequence_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"expected tolerances to be a sequence of numbers, got 0\.1"):
+        curve(unfitted(), tolerances=0.1)
+
+
+def test_noise_that_drowns_the_groups_is_said_before_anything_is_asked() -> None:
+    ledger = PrivacyLedger(epsilon=0.01, delta=1e-5)
+    with pytest.raises(UserWarning, match="no smaller violation can be held"):  # warnings are errors here
+        curve(unfitted(epsilon=0.01), ledger=ledger)
+    assert not ledger.releases
+
+
 def test_other_engines_and_other_estimators_are_refused() -> None:
     with pytest.raises(ValueError, match="expected engine 'moments', got 'gradients'"):
         curve(LagrangianDualClassifier(engine="gradients"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from justitia.dual.moments import MomentsEngine
 from justitia.dual.plan import MomentsPlan
 from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.network import evaluate
+from justitia.opening import warn_large_delta
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 
 
@@ -87,11 +89,16 @@ def tradeoff(
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
     if model.engine != "moments":
         raise ValueError(f"expected engine 'moments', got {model.engine!r}; only its answers can be shared by a curve.")
+    if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
+        raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
     grid = sorted({check_nonnegative("tolerances", one) for one in tolerances})
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: LagrangianDualClassifier = clone(model).set_params(tolerance=grid[0])
     session = first._begin(X, y, sensitive_features, sample_weight, ledger, None)
+    warn_large_delta(first, len(session.problem))
+    for sentence in session.engine.outlook():
+        warnings.warn(sentence, stacklevel=2)
     trained = first._train(session)
     session.check_spent()
     first._keep(session, trained)
@@ -101,6 +108,7 @@ def tradeoff(
         trained = first._train(session, start=trained.lam)
         models.append(_sibling(first, session, trained, tolerance))
         rows.append(_row(models[-1], session))
+    # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
     return Tradeoff(tuple(models), pd.DataFrame(rows), first.certificate_)
 
 
