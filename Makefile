@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check unit bench quality lock clean
+.PHONY: setup demo test check unit bench lock clean
 
 setup: $(STAMP)
 
@@ -28,14 +28,12 @@ check: setup           ## style and types
 unit: setup
 	$(BIN)/python -m pytest -n 2
 
-quality: setup         ## five-fold accuracy and violation that README and docs quote
-	$(BIN)/python -m experiments.quality
-
-reproduce-%: setup     ## one table or figure of the evaluation: table2 tradeoffs c_p c_d missing theorems pareto choose frontier
+reproduce-%: setup     ## one table or figure: table2 tradeoffs c_p c_d missing theorems pareto choose rules frontier price census
 	$(BIN)/python -m experiments $* --jobs 2
 
-bench: setup           ## speed and memory as ratios, written to results/bench.json
+bench: setup           ## speed and memory as ratios, written to results/bench.json and results/scale.json
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.scale
 
 lock: setup            ## rewrite requirements.lock from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > requirements.lock

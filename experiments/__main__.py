@@ -11,16 +11,20 @@ from pathlib import Path
 
 import torch
 
+from experiments.census import CENSUS
 from experiments.choose import CHOOSE
 from experiments.clipping_figures import C_D, C_P
 from experiments.experiment import Experiment
 from experiments.folds import dataset
 from experiments.frontier import FRONTIER
+from experiments.inside import INSIDE
 from experiments.methods import METHODS, estimated_seconds
 from experiments.missing import MISSING
 from experiments.page import fill
 from experiments.pareto import PARETO
+from experiments.price import PRICE
 from experiments.records import add_record
+from experiments.rules import RULES
 from experiments.runner import Cell, pending, read_results, run
 from experiments.table2 import TABLE2
 from experiments.theorems import THEOREMS_6_AND_7
@@ -31,11 +35,11 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 #: Quick results are for a look: they never mix with the committed ones.
 QUICK = ROOT / "out" / "quick"
-PAGE = ROOT / "docs" / "evaluation.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md", ROOT / "docs" / "moments.md")
 
-EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one for one in (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO, CHOOSE, FRONTIER)
-}
+OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
+BEYOND_IT = (CHOOSE, RULES, INSIDE, FRONTIER, PRICE, CENSUS)
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}
 
@@ -118,15 +122,16 @@ def forecast(name: str, total: int, todo: Sequence[Cell], jobs: int) -> str:
     return f"{name}: {total} cells, {total - len(todo)} of them done{about}"
 
 
-def redraw(results: Path, page: Path = PAGE) -> None:
-    """Every table and picture from the results at hand, and the page that shows them."""
+def redraw(results: Path, pages: Sequence[Path] = PAGES) -> None:
+    """Every table and picture from the results at hand, and the pages that show them."""
     for experiment in EXPERIMENTS.values():
         rows = read_results(results / f"{experiment.name}.csv")
         if len(rows):
             experiment.publish(rows, results)
             print(f"{experiment.name}: {', '.join(experiment.figures) or 'table'}", file=sys.stderr)
-    link = os.path.relpath(results, page.parent)
-    page.write_text(fill(page.read_text(encoding="utf-8"), EXPERIMENTS, results, link=link), encoding="utf-8")
+    for page in pages:
+        link = os.path.relpath(results, page.parent)
+        page.write_text(fill(page.read_text(encoding="utf-8"), EXPERIMENTS, results, link=link), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ NAMES = {
     "compas": "Compas",
     "m_bank3": "M-Bank, 3 groups",
     "m_bank5": "M-Bank, 5 groups",
+    "census": "Census, sex",
+    "census_race": "Census, race",
     "accuracy_parity": "accuracy parity",
     "demographic_parity": "demographic parity",
     "equalized_odds": "equalized odds",

@@ -52,6 +52,8 @@ class Experiment:
         What the paper says about this table or figure, held against the results.
     work, measures
         As in :func:`experiments.runner.run`.
+    table : callable
+        The results as a table for the page, if there is one.
     """
 
     name: str
@@ -60,4 +62,5 @@ class Experiment:
     figures: tuple[str, ...] = ()
     claims: Callable[[pd.DataFrame], list[Claim]] = lambda _: []
     work: Work = measure
+    table: Callable[[pd.DataFrame], str] = lambda _: ""
     measures: tuple[str, ...] = MEASURES

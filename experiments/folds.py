@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,18 @@ def paper_features(data: Dataset, train: Index) -> Dataset:
     return replace(data, X=data.X.assign(**dict(zip(words, numbers.T, strict=True))))
 
 
+@lru_cache(maxsize=FOLDS)
+def _prepared(name: str, split: str, seed: int, fold: int) -> tuple[Dataset, Index, Index]:
+    data = dataset(name)
+    train, test = rows_of(Cell("", name, "", "", fold, seed, split=split), data)
+    return paper_features(data, train), train, test
+
+
+def prepared(cell: Cell) -> tuple[Dataset, Index, Index]:
+    """The dataset of a cell with the paper's features, its training rows and its test rows."""
+    return _prepared(cell.dataset, cell.split, cell.seed, cell.fold)
+
+
 def with_missing(data: Dataset, train: Index, share: float, seed: int) -> Dataset:
     """The dataset with a share of the training rows' attributes "not given", completely at random."""
     if not share:
@@ -100,11 +112,8 @@ def with_missing(data: Dataset, train: Index, share: float, seed: int) -> Datase
 
 def fitted(cell: Cell) -> tuple[Dataset, Index, dict[str, Any]]:
     """The dataset of a cell, its training rows, and what :func:`evaluate` found, the fitted model included."""
-    data = dataset(cell.dataset)
-    train, test = rows_of(cell, data)
-    data = with_missing(
-        paper_features(data, train), train, float(cell.settings.get("missing", 0)), seed=5 * cell.seed + cell.fold
-    )
+    data, train, test = prepared(cell)
+    data = with_missing(data, train, float(cell.settings.get("missing", 0)), seed=5 * cell.seed + cell.fold)
     found = evaluate(
         data, cell.notion, lambda groups, _notion, _seed: make(cell, groups), fold=cell.fold, train=train, test=test
     )

@@ -66,13 +66,16 @@ def _mozannar(request: Request, **settings: Any) -> Any:
     )
 
 
-def _dual(request: Request, engine: str, plan: Any, *, epsilon: float, tolerance: float = 0.0) -> Any:
+def _dual(
+    request: Request, engine: str, plan: Any, *, epsilon: float, tolerance: float | None = 0.0, module: Any = None
+) -> Any:
     return LagrangianDualClassifier(
         request.notion,
         epsilon=epsilon,
         tolerance=tolerance,
         groups=request.groups,
         engine=engine,
+        module=module,
         plan=plan,
         random_state=request.seed,
         noise_seed=request.noise_seed,
@@ -84,8 +87,10 @@ def _repaired(request: Request, *, tolerance: float = 0.0, **settings: Any) -> A
     return _dual(request, "gradients", GradientsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance)
 
 
-def _moments(request: Request, *, tolerance: float = 0.0, **settings: Any) -> Any:
-    return _dual(request, "moments", MomentsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance)
+def _moments(request: Request, *, tolerance: float | None = None, module: Any = None, **settings: Any) -> Any:
+    return _dual(
+        request, "moments", MomentsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance, module=module
+    )
 
 
 def _printed(request: Request, **settings: Any) -> Any:
@@ -163,7 +168,7 @@ METHODS: dict[str, Method] = {
     "PF-LD printed": Method(
         _printed, (30, 5), PRINTED_SETTINGS, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"
     ),
-    "PF-LD moments": Method(_moments, (40, 15), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
+    "PF-LD moments": Method(_moments, (15, 6), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
     "PF-LD repaired": Method(
         _repaired, (9, 5), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True, column="PF-LD"
     ),

@@ -1,4 +1,4 @@
-"""Fills the result sections of ``docs/evaluation.md`` from committed results: no number there is typed by hand."""
+"""Fills the result sections of the documentation from committed results: no number there is typed by hand."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pathlib import Path
 from experiments.experiment import Experiment
 from experiments.records import provenance
 from experiments.runner import read_results
-from experiments.table2 import render_markdown, summarise
 
-SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+SECTION = re.compile(r"(<!-- (results|table): (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, link: str) -> str:
-    """The page with every marked section replaced by what the results say.
+    """The page with every marked section replaced by what the results say, or by their table alone.
 
     Parameters
     ----------
@@ -24,7 +23,12 @@ def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, lin
     """
 
     def section(found: re.Match[str]) -> str:
-        return f"{found[1]}{describe(experiments[found[2]], results, link=link)}\n{found[3]}"
+        experiment = experiments[found[3]]
+        if found[2] == "table":
+            text = experiment.table(read_results(results / f"{experiment.name}.csv"))
+        else:
+            text = describe(experiment, results, link=link)
+        return f"{found[1]}{text}\n{found[4]}"
 
     return SECTION.sub(section, page)
 
@@ -37,8 +41,7 @@ def describe(experiment: Experiment, results: Path, *, link: str) -> str:
         return f"No results are committed; `make reproduce-{experiment.name}` makes them."
     made = provenance(path)
     parts = [f"Data: [`results/{path.name}`]({link}/{path.name}). {f'Made by {made}' if made else ''}".rstrip()]
-    if experiment.name == "table2":
-        parts.append(render_markdown(summarise(rows)))
+    parts.append(experiment.table(rows))
     parts += [f"![{name}]({link}/figures/{name}.svg)" for name in experiment.figures if _exists(results, f"{name}.svg")]
     parts.append("\n".join(f"* {claim}" for claim in experiment.claims(rows)))
     return "\n\n".join(part for part in parts if part)

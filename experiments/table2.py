@@ -169,4 +169,9 @@ def _more_groups(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-TABLE2 = Experiment("table2", cells, publish, claims=claims)
+def markdown(results: pd.DataFrame) -> str:
+    """The whole table for the page."""
+    return render_markdown(summarise(results))
+
+
+TABLE2 = Experiment("table2", cells, publish, claims=claims, table=markdown)

@@ -28,7 +28,7 @@ from justitia.dual.clipping import dual_error_bound, primal_error_bound
 from justitia.dual.engines import PrintedEngine, h_slope
 from justitia.dual.gradients import score_rows
 from justitia.dual.lagrangian import Problem
-from justitia.dual.plan import PrintedPlan
+from justitia.dual.plans import PrintedPlan
 from justitia.notions import get_notion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import SeededNoise

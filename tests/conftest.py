@@ -39,7 +39,7 @@ def make(plan: GradientsPlan) -> Callable[..., LagrangianDualClassifier]:
     """A classifier with reproducible noise, small enough for 120 people, unless told otherwise."""
 
     def build(**changes: Any) -> LagrangianDualClassifier:
-        usual = {"epsilon": 8.0, "groups": ["f", "m"], "plan": plan, "random_state": 0, "noise_seed": 0}
-        return LagrangianDualClassifier(**usual | changes)
+        usual = {"epsilon": 8.0, "groups": ["f", "m"], "engine": "gradients", "plan": plan}
+        return LagrangianDualClassifier(**usual | {"random_state": 0, "noise_seed": 0} | changes)
 
     return build

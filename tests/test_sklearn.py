@@ -32,8 +32,10 @@ class InventedGroups(LagrangianDualClassifier):
         return super().fit(X, y, sensitive_features=groups, sample_weight=sample_weight, **rest)
 
 
-WITHOUT_NOISE = InventedGroups(epsilon=math.inf, groups=["a", "b"], plan=QUICK, noise_seed=1, preprocess=None)
-WITH_NOISE = InventedGroups(epsilon=1.0, groups=["a", "b"], plan=QUICK, noise_seed=1)
+WITHOUT_NOISE = InventedGroups(
+    epsilon=math.inf, groups=["a", "b"], engine="gradients", plan=QUICK, noise_seed=1, preprocess=None
+)
+WITH_NOISE = InventedGroups(epsilon=1.0, groups=["a", "b"], engine="gradients", plan=QUICK, noise_seed=1)
 
 
 def expected_failures(estimator: BaseEstimator) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Neural classifiers that treat groups alike, private in the sensitive attribute."""
 
-from justitia.dual.plan import GradientsPlan, MomentsPlan, PrintedPlan
+from justitia.dual.plans import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger
 from justitia.tradeoff import Tradeoff, tradeoff

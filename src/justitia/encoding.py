@@ -9,6 +9,7 @@ import datetime as dt
 import decimal
 import numbers
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Self, TypeAlias
 
@@ -102,18 +103,28 @@ class CategoryColumn:
         return [f"{self.name}={level}" for level in [*self.levels, *extra]]
 
 
-def _read(X: Any) -> tuple[list[str], list[Values], bool]:
-    """Names and values of the columns, and whether the names are the user's own."""
+@dataclass(frozen=True)
+class _Table:
+    """Names of the columns, whether they are the user's own, the number of rows, and the values, column by column."""
+
+    names: list[str]
+    own_names: bool
+    n_rows: int
+    columns: Iterator[Values]
+
+
+def _read(X: Any) -> _Table:
     if sparse.issparse(X):
         raise TypeError("expected X to be a dense table, got a sparse matrix; pass X.toarray().")
     native = nw.from_native(X, pass_through=True, allow_series=True)
     if isinstance(native, nw.DataFrame):
         names = [str(name) for name in native.columns]
         own = all(isinstance(name, str) for name in native.columns)
-        return names, [_from_series(one) for one in native.iter_columns()], own
+        return _Table(names, own, len(native), map(_from_series, native.iter_columns()))
     matrix = _as_matrix(X)
     names = [f"x{j}" for j in range(matrix.shape[1])]
-    return names, [_from_array(matrix[:, j], name) for j, name in enumerate(names)], False
+    columns = (_from_array(matrix[:, j], name) for j, name in enumerate(names))
+    return _Table(names, own_names=False, n_rows=len(matrix), columns=columns)
 
 
 def _as_matrix(X: Any) -> NDArray[Any]:
@@ -244,17 +255,17 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             If X has no row or no column, or a number is infinite.
         """
         max_levels = check_int("max_levels", self.max_levels, at_least=2)
-        names, columns, own_names = _read(X)
-        if not columns or not len(columns[0]):
-            n = len(columns[0]) if columns else 0
+        table = _read(X)
+        n, width = table.n_rows, len(table.names)
+        if not width or not n:
             raise ValueError(
-                f"expected X to have rows and columns, got {n} sample(s) and {len(columns)} feature(s) "
-                f"(shape=({n}, {len(columns)})) while a minimum of 1 is required."
+                f"expected X to have rows and columns, got {n} sample(s) and {width} feature(s) "
+                f"(shape=({n}, {width})) while a minimum of 1 is required."
             )
-        self._set_names(names if own_names else None, len(columns))
+        self._set_names(table.names if table.own_names else None, width)
         self.columns_ = [
             CategoryColumn.fit(name, values, max_levels) if values.dtype == object else NumberColumn.fit(name, values)
-            for name, values in zip(names, columns, strict=True)
+            for name, values in zip(table.names, table.columns, strict=True)
         ]
         return self
 
@@ -272,16 +283,16 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         ndarray of shape (n, number of encoded columns)
         """
         check_is_fitted(self, "columns_")
-        _, columns, _ = _read(X)
-        if len(columns) != self.n_features_in_:
+        table = _read(X)
+        if len(table.names) != self.n_features_in_:
             raise ValueError(
-                f"X has {len(columns)} features, but TabularEncoder is expecting {self.n_features_in_} "
+                f"X has {len(table.names)} features, but TabularEncoder is expecting {self.n_features_in_} "
                 "features as input; pass the columns of the training table."
             )
         ends = np.cumsum([len(how.names()) for how in self.columns_])
-        encoded = np.empty((len(columns[0]), ends[-1]), dtype=np.float32)
+        encoded = np.empty((table.n_rows, ends[-1]), dtype=np.float32)
         largest = np.finfo(np.float32).max
-        for how, values, end in zip(self.columns_, columns, ends, strict=True):
+        for how, values, end in zip(self.columns_, table.columns, ends, strict=True):
             block = how.encode(values)  # in double precision, one column at a time
             encoded[:, end - block.shape[1] : end] = np.clip(block, -largest, largest)
         return encoded

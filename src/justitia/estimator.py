@@ -50,11 +50,13 @@ class LagrangianDualClassifier(NetworkClassifier):
         object of your own.
     epsilon, delta : float
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
-    tolerance : float
-        Largest allowed difference between a group's rate and the population's.
+    tolerance : float, optional
+        Largest allowed difference between a group's rate and the population's. None asks for as little as can be told
+        from the known noise: one standard deviation of it in engine "moments" (``plan.dead_zone``), otherwise 0.
     groups : sequence, mapping or None
         The public list of group labels. If None it is read off the data; the list itself is then not protected.
     engine : {"moments", "gradients", "printed"}
+        "moments" asks for a handful of noised sums and learns the rest from what is public (``docs/moments.md``);
         "gradients" is the repaired PF-LD; "printed" is the paper's algorithm as published, whose guarantee is not
         established (see ``docs/privacy.md``).
     module : None, sequence of int, torch.nn.Module or callable
@@ -114,9 +116,9 @@ class LagrangianDualClassifier(NetworkClassifier):
         *,
         epsilon: float = 1.0,
         delta: float = 1e-5,
-        tolerance: float = 0.0,
+        tolerance: float | None = None,
         groups: Any = None,
-        engine: str = "gradients",
+        engine: str = "moments",
         module: Any = None,
         plan: TrainingPlan | None = None,
         random_state: Any = None,
@@ -217,7 +219,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         else:
             saved = open_checkpoint(self, checkpoint, problem, plan, module, vault.group_names, ledger)
         generator = torch.Generator().manual_seed(seed)
-        engine = make_engine(plan, problem, vault, tolerance=float(self.tolerance), generator=generator)
+        engine = make_engine(plan, problem, vault, tolerance=self.tolerance, generator=generator)
         return Session(module, problem, plan, ledger, vault, engine, seed, saved, before)
 
     def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:

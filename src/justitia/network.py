@@ -99,8 +99,7 @@ def rehearse(module: nn.Module, X: Tensor, y: Tensor, plan: TrainingPlan) -> Non
     twin, rows, labels = copy.deepcopy(module), X[:TRIAL_ROWS], y[:TRIAL_ROWS]
     try:
         with torch.random.fork_rng(devices=[]):
-            make = getattr(torch.optim, plan.optimizer)
-            optimizer = make(trainable(twin), lr=plan.warmup_learning_rate, **plan.optimizer_options)
+            optimizer = plan.make_optimizer(trainable(twin), n=len(X))
             scores = as_scores(twin.train()(rows), len(rows))
             F.binary_cross_entropy_with_logits(scores, labels).backward()
             optimizer.step()

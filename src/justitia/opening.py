@@ -16,7 +16,8 @@ from torch import nn
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative
 from justitia.dual.checkpoint import Checkpoint
 from justitia.dual.lagrangian import Problem
-from justitia.dual.plan import DEFAULT_PLANS, TrainingPlan
+from justitia.dual.plan import TrainingPlan
+from justitia.dual.plans import DEFAULT_PLANS
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import UnboundedCost
 from justitia.privacy.ledger import PrivacyLedger
@@ -34,7 +35,8 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan
             "pass a plan of that kind, or none."
         )
     _check_budget(model.epsilon, model.delta)
-    check_nonnegative("tolerance", model.tolerance)
+    if model.tolerance is not None:
+        check_nonnegative("tolerance", model.tolerance)
     if model.preprocess is not None:
         check_choice("preprocess", model.preprocess, ("auto",))
     if model.noise_seed is not None:
@@ -96,7 +98,8 @@ def open_checkpoint(
         digest.update(tensor.numpy().tobytes())
     shapes = [tuple(parameter.shape) for parameter in module.parameters()]
     notion = (problem.notion.name, problem.notion.event_names)
-    budget = (float(model.epsilon), float(model.delta), float(model.tolerance))
+    tolerance = None if model.tolerance is None else float(model.tolerance)
+    budget = (float(model.epsilon), float(model.delta), tolerance)
     # The noise seed is part of the run: a certificate cannot speak of two sources of noise.
     public = (plan, notion, budget, groups, model.missing_marker, model.noise_seed, shapes)
     digest.update(repr(public).encode())

@@ -23,7 +23,8 @@ from safetensors.torch import load_file, save_file
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from justitia.dual.plan import DEFAULT_PLANS, TrainingPlan
+from justitia.dual.plan import TrainingPlan
+from justitia.dual.plans import DEFAULT_PLANS
 from justitia.encoding import TabularEncoder
 from justitia.network import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
@@ -112,7 +113,8 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     chosen = model.get_params(deep=False)
     notion, groups = chosen["notion"], chosen["groups"]
     kept = {name: chosen[name] for name in ("engine", "preprocess", "progress")}
-    kept |= {name: float(chosen[name]) for name in ("epsilon", "delta", "tolerance")}
+    kept |= {name: float(chosen[name]) for name in ("epsilon", "delta")}
+    kept["tolerance"] = None if chosen["tolerance"] is None else float(chosen["tolerance"])
     kept["notion"] = notion if isinstance(notion, str) else notion.name
     kept["noise_seed"] = None if chosen["noise_seed"] is None else int(chosen["noise_seed"])
     kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None

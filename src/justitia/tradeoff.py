@@ -17,7 +17,7 @@ from justitia._validate import check_nonnegative
 from justitia.dual.lagrangian import largest_gap
 from justitia.dual.loop import Trained
 from justitia.dual.moments import MomentsEngine
-from justitia.dual.plan import MomentsPlan
+from justitia.dual.plans import MomentsPlan
 from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.network import evaluate
 from justitia.opening import warn_large_delta
@@ -31,7 +31,7 @@ class Tradeoff:
     Attributes
     ----------
     models : tuple of LagrangianDualClassifier
-        Strictest first.
+        In the order of their tolerances, strictest first.
     table : DataFrame
         One row per model: tolerance, public accuracy on the training rows, and the noised violation there.
     certificate : Certificate
@@ -40,7 +40,7 @@ class Tradeoff:
     Guarantee
     ---------
     * The whole curve, and any choice made from its table, is (epsilon, delta)-differentially private: everything after
-      the strictest model is post-processing of what that one released.
+      the first model is post-processing of what that one released.
     """
 
     models: tuple[LagrangianDualClassifier, ...]
@@ -48,7 +48,7 @@ class Tradeoff:
     certificate: Certificate
 
     def choose(self, violation: float) -> LagrangianDualClassifier:
-        """The most accurate model whose noised violation is at most ``violation``; the strictest if none is."""
+        """The most accurate model whose noised violation is at most ``violation``; the first if none is."""
         check_nonnegative("violation", violation)
         accuracy = self.table["accuracy"].where(self.table["noisy_violation"] <= violation, -math.inf)
         return self.models[int(accuracy.to_numpy().argmax())]
@@ -60,21 +60,21 @@ def tradeoff(
     y: Any,
     *,
     sensitive_features: Any,
-    tolerances: Sequence[float] = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2),
+    tolerances: Sequence[float | None] = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2),
     sample_weight: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> Tradeoff:
     """Train along a grid of tolerances on one budget.
 
-    The strictest model is fitted as usual. The others take over its noised answers, its weights and its multipliers
+    The first model is fitted as usual. The others take over its noised answers, its weights and its multipliers
     and go on with their own tolerance for half as many rounds; they ask nothing.
 
     Parameters
     ----------
     model : LagrangianDualClassifier
         What to train, with engine "moments"; it is not changed, and its own tolerance is not used.
-    tolerances : sequence of float
-        The grid.
+    tolerances : sequence of float, None among them if wanted
+        The grid; None, which comes first, is the tolerance of a model that was given none.
     X, y, sensitive_features, sample_weight, ledger
         As in :meth:`LagrangianDualClassifier.fit`.
 
@@ -91,7 +91,8 @@ def tradeoff(
         raise ValueError(f"expected engine 'moments', got {model.engine!r}; only its answers can be shared by a curve.")
     if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
         raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
-    grid = sorted({check_nonnegative("tolerances", one) for one in tolerances})
+    distinct = {None if one is None else check_nonnegative("tolerances", one) for one in tolerances}
+    grid: list[Any] = [*({None} & distinct), *sorted(one for one in distinct if one is not None)]
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: LagrangianDualClassifier = clone(model).set_params(tolerance=grid[0])
@@ -140,7 +141,7 @@ def _row(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
     gap = session.engine.gap(scores)
     correct = ((scores > 0) == (problem.y > 0.5)).to(problem.y.dtype) * problem.weight
     return {
-        "tolerance": float(model.tolerance),
+        "tolerance": math.nan if model.tolerance is None else float(model.tolerance),
         "accuracy": float(correct.sum() / problem.weight.sum()),
         "noisy_violation": math.nan if gap is None else largest_gap(gap),
     }

@@ -107,8 +107,8 @@ class Outcome:
 def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: Any) -> Outcome:
     """One fit; with ``answers`` it receives those instead of noised answers of its own."""
     source = Recorder() if answers is None else Player(answers)
-    settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "plan": SMALL_PLAN, "random_state": 3} | options
-    model = LagrangianDualClassifier(groups=people.groups, progress=False, **settings)
+    settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "gradients", "plan": SMALL_PLAN}
+    model = LagrangianDualClassifier(groups=people.groups, progress=False, **settings | {"random_state": 3} | options)
     weighted_sum, asked = SensitiveVault.weighted_sum, [torch.empty(0)]
 
     def watched(vault: SensitiveVault, values: Any, weights: Tensor, **rest: Any) -> Tensor:

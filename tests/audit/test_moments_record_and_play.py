@@ -240,7 +240,7 @@ def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pyte
 
     monkeypatch.setattr(MomentsEngine, "_use", use)
     found = problems_of_one_change()
-    assert {"history depend on A", "multipliers depend on A", "scores depend on A"} <= set(found)
+    assert {"history depend on A", "scores depend on A"} <= set(found)
 
 
 def test_problems_of_an_engine_that_knows_one_persons_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,8 @@ def make_table() -> Table:
 
 
 def estimator(**options: Any) -> LagrangianDualClassifier:
-    settings: dict[str, Any] = {"module": (4,), "plan": SMALL_PLAN, "random_state": 0, "progress": False} | options
-    return LagrangianDualClassifier(groups=GROUPS, epsilon=20.0, **settings)
+    settings: dict[str, Any] = {"module": (4,), "engine": "gradients", "plan": SMALL_PLAN, "progress": False}
+    return LagrangianDualClassifier(groups=GROUPS, epsilon=20.0, **settings | {"random_state": 0} | options)
 
 
 def fitted(**options: Any) -> LagrangianDualClassifier:

@@ -14,7 +14,7 @@ from justitia.dual.clipping import dual_error_bound, primal_error_bound
 from justitia.dual.engines import PrintedEngine
 from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import train
-from justitia.dual.plan import PrintedPlan
+from justitia.dual.plans import PrintedPlan
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_delta, gaussian_mu
 from justitia.privacy.ledger import PrivacyLedger

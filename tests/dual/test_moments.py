@@ -24,7 +24,7 @@ from justitia.dual.checkpoint import Checkpoint
 from justitia.dual.engines import make_engine
 from justitia.dual.lagrangian import Problem, row_bound
 from justitia.dual.loop import Run, train
-from justitia.dual.moments import MomentsEngine, noise_spread, rescaled_sums
+from justitia.dual.moments import MomentsEngine, noise_spread
 from justitia.network import multilayer
 from justitia.notions import NOTIONS, FairnessNotion
 from justitia.privacy.accounting import UnboundedCost
@@ -163,7 +163,7 @@ def test_row_weights_give_the_gradient_of_the_constraint_over_the_memberships(no
 
 
 def plain_run(some: Setting, **options: Any) -> Run:
-    plan = replace(PLAN, optimizer="SGD", optimizer_options={}, warmup_learning_rate=0.1, **options)
+    plan = replace(PLAN, optimizer="SGD", optimizer_options={"weight_decay": 0}, warmup_learning_rate=0.1, **options)
     return Run(some.module, some.problem, plan, torch.Generator().manual_seed(0))
 
 
@@ -294,27 +294,41 @@ def test_noise_spread_is_the_spread_of_the_vaults_answers() -> None:
     assert noise_spread(Unprotected(), 1.0, 2) == 0.0
 
 
-def test_rescaled_sums_add_up_to_the_samples_total_and_keep_what_everybody_says() -> None:
-    sums = torch.tensor([[30.0, 6.0], [10.0, -2.0], [-1.0, 1.0]], dtype=torch.float64)
-    seen = torch.tensor([20.0, 2.0], dtype=torch.float64)
-    found = rescaled_sums(sums, seen, 0.5)
-    assert torch.allclose(found.sum(0), seen)
-    exact = rescaled_sums(sums, 0.5 * sums.sum(0), 0.5)
-    assert torch.allclose(exact, 0.5 * sums)
+def gaps_with_a_sample(monkeypatch: pytest.MonkeyPatch, *, rows: int, corrections: int) -> torch.Tensor:
+    monkeypatch.setattr(moments_module, "FIT_ROWS", rows)
+    monkeypatch.setattr(moments_module, "CORRECTIONS", corrections)
+    some = setting(n=2000)
+    some.engine.prepare(some.module, torch.zeros(1), 1)
+    assert [release.purpose for release in some.ledger.releases] == ["moments"]
+    gap = some.engine.gap(scores_of(some.module, some.problem.X), 1)
+    assert gap is not None
+    return gap
 
 
-def test_fit_of_memberships_on_a_public_sample_gives_nearly_the_gaps_of_all_rows(
+def test_fit_of_memberships_on_a_public_sample_is_corrected_to_that_of_all_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole = setting(n=2000)
-    monkeypatch.setattr(moments_module, "FIT_ROWS", 700)
-    sampled = setting(n=2000)
-    gaps = []
-    for some in (whole, sampled):
-        some.engine.prepare(some.module, torch.zeros(1), 1)
-        gaps.append(some.engine.gap(scores_of(some.module, some.problem.X), 1))
-    assert torch.allclose(gaps[0], gaps[1], atol=0.03)
-    assert [release.purpose for release in sampled.ledger.releases] == ["moments"]
+    whole = gaps_with_a_sample(monkeypatch, rows=2000, corrections=0)
+    off = [
+        float((gaps_with_a_sample(monkeypatch, rows=700, corrections=times) - whole).abs().max()) for times in (0, 1, 2)
+    ]
+    assert off[1] < 0.3 * off[0]
+    assert off[2] < 0.003
+
+
+def test_dual_step_on_a_public_sample_sees_nearly_the_gaps_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = setting(n=2000)
+    some.engine.prepare(some.module, torch.zeros(1), 1)
+    scores = scores_of(some.module, some.problem.X)
+    everybody = some.engine.gap(scores, 1)
+    assert some.engine.watched(1) == slice(None)
+    monkeypatch.setattr(moments_module, "WATCHED", 1000)
+    samples = [some.engine.watched(1) for _ in range(40)]
+    assert all(len(seen) == 1000 for seen in samples)
+    assert some.engine.watched(PLAN.check_rounds[0]) == slice(None)
+    gaps = torch.stack([some.engine.gap(scores[seen], 1, seen) for seen in samples])
+    assert torch.allclose(gaps.mean(0), everybody, atol=0.01)
+    assert float(gaps.std(0).max()) > 0
 
 
 # What is asked, when, and what it costs
@@ -999,3 +1013,30 @@ def test_decisions_that_are_all_alike_are_asked_about_with_no_sensitivity_and_ch
     assert after is not None
     assert torch.equal(before, torch.zeros(2, 1, dtype=torch.float64))
     assert torch.equal(after, before)
+
+
+# The penalty and the tolerance that are chosen where none is given
+
+
+def test_penalty_falls_with_the_root_of_the_rows_and_gives_way_to_the_users() -> None:
+    assert MomentsPlan().options_at(10_000) == {"weight_decay": pytest.approx(0.005)}
+    assert MomentsPlan(optimizer_options={"weight_decay": 0.1}).options_at(10_000) == {"weight_decay": 0.1}
+    assert MomentsPlan(optimizer="Rprop").options_at(10_000) == {}  # knows no penalty
+
+
+def test_tolerance_where_none_is_given_is_two_standard_deviations_of_the_known_noise() -> None:
+    some = setting(n=400)
+    some.engine.prepare(some.module, torch.zeros(1), 1)
+    strict, loose = some.engine.at(0.0), some.engine.at(10.0)
+    lam, gap = torch.zeros(2, 1, dtype=torch.float64), torch.full((2, 1), 0.5, dtype=torch.float64)
+    noise = some.engine._gap_noise(some.engine._sizes)
+    moved = {name: one.ascend(lam, gap, 1) for name, one in (("strict", strict), ("loose", loose))}
+    assert torch.allclose(moved["strict"], PLAN.dual_step_at(1) * gap)
+    assert torch.equal(moved["loose"], lam)
+    given_none = MomentsEngine(
+        some.engine.plan, some.problem, some.engine.vault, tolerance=None, generator=torch.Generator()
+    )
+    given_none._use(torch.nn.functional.pad(some.engine._q, (0, 1)))
+    expected = PLAN.dual_step_at(1) * (gap - 2 * noise).clamp_min(0)
+    assert torch.allclose(given_none.ascend(lam, gap, 1), expected)
+    assert (noise > 0).all()

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from justitia.dual.engines import GradientsEngine, PrintedEngine, make_engine
 from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import Trained, train
-from justitia.dual.plan import GradientsPlan, PrintedPlan, TrainingPlan
+from justitia.dual.plan import TrainingPlan
+from justitia.dual.plans import GradientsPlan, PrintedPlan
 from justitia.notions import DemographicParity, EqualizedOdds, FairnessNotion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource

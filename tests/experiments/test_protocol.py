@@ -20,7 +20,7 @@ from experiments import __main__ as command
 from experiments import clipping_figures, folds, theorems
 from justitia.datasets import DatasetUnavailable, make_synthetic
 from justitia.datasets.dataset import Dataset
-from justitia.dual.plan import PrintedPlan
+from justitia.dual.plans import PrintedPlan
 from justitia.notions import get_notion
 
 
@@ -224,5 +224,5 @@ def test_redraw_fills_the_page_without_fitting(toy_command: None, tmp_path: Path
     page = tmp_path / "page.md"
     page.write_text("<!-- results: toy -->\n<!-- end of results -->\n")
     command.main(["toy", "--jobs", "1", "--out", str(tmp_path)])
-    command.redraw(tmp_path, page)
+    command.redraw(tmp_path, [page])
     assert "Data: [`results/toy.csv`](./toy.csv). Made by `python -m experiments toy`" in page.read_text()

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
-from experiments.__main__ import EXPERIMENTS
+from experiments.__main__ import EXPERIMENTS, PAGES
 from experiments.experiment import Claim
 from experiments.page import fill
 from experiments.runner import Cell, read_results, run
@@ -228,10 +228,11 @@ def test_page_with_results_shows_picture_and_claims(tmp_path: Path) -> None:
     assert filled.endswith("<!-- end of results -->\n\nEnd.\n")
 
 
-def test_committed_page_is_what_the_committed_results_say() -> None:
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / "evaluation.md").read_text(encoding="utf-8")
-    assert page == fill(page, EXPERIMENTS, root / "results", link="../results")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_committed_page_is_what_the_committed_results_say(page: Path) -> None:
+    text, results = page.read_text(encoding="utf-8"), Path(__file__).parents[2] / "results"
+    assert "<!-- end of results -->" in text
+    assert text == fill(text, EXPERIMENTS, results, link="../results")
 
 
 def test_styles_of_all_methods_differ_without_colour() -> None:

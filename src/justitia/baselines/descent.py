@@ -22,11 +22,12 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from justitia._validate import check_choice, check_fraction, check_int, check_positive, check_same_length
-from justitia.dual.engine import calibrated
+from justitia.dual.engine import EVERYBODY, calibrated
 from justitia.dual.engines import GradientsEngine
 from justitia.dual.lagrangian import Problem, population_means, row_bound, usable_sizes
 from justitia.dual.loop import train
-from justitia.dual.plan import GradientsPlan, PlannedRelease
+from justitia.dual.plan import PlannedRelease
+from justitia.dual.plans import GradientsPlan
 from justitia.network import make_module, rehearse
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.opening import open_ledger, warn_large_delta
@@ -153,7 +154,12 @@ class DescentEngine(GradientsEngine):
         """(G, K): noised sizes, kept away from zero."""
         return usable_sizes(self.noisy_sizes, self.size_std)
 
-    def gap(self, scores: Tensor, k: int = 0) -> Tensor:  # noqa: ARG002 - the same question in every round
+    def gap(
+        self,
+        scores: Tensor,
+        k: int = 0,  # noqa: ARG002 - the same question in every round
+        seen: Tensor | slice = EVERYBODY,  # noqa: ARG002 - of everybody
+    ) -> Tensor:
         """(G, K): rate of each group minus that of everybody, from a freshly noised table of decisions."""
         problem = self.problem
         decide = problem.notion.h_exact if self.hard else problem.notion.h

@@ -10,7 +10,8 @@ import torch
 from justitia._validate import check_int, check_positive, check_same_length
 from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import Run
-from justitia.dual.plan import GradientsPlan, Round
+from justitia.dual.plan import Round
+from justitia.dual.plans import GradientsPlan
 from justitia.network import make_module, rehearse
 from justitia.notions import DemographicParity
 from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed

@@ -11,6 +11,9 @@ from justitia.dual.lagrangian import Problem
 from justitia.privacy.mechanisms import Noise
 from justitia.privacy.vault import SensitiveVault
 
+#: The rows of a question about everybody.
+EVERYBODY = slice(None)
+
 
 class Engine(ABC):
     """What the loop needs from an engine.
@@ -21,18 +24,18 @@ class Engine(ABC):
         The public part of the data.
     vault : SensitiveVault
         The only way to the attribute.
-    tolerance : float
-        The constraint is abs(gap) <= tolerance.
+    tolerance : float, optional
+        The constraint is abs(gap) <= tolerance; None leaves it to the engine.
     generator : torch.Generator
         Public randomness, shared with the loop.
     """
 
     def __init__(
-        self, problem: Problem, vault: SensitiveVault, *, tolerance: float, generator: torch.Generator
+        self, problem: Problem, vault: SensitiveVault, *, tolerance: float | None, generator: torch.Generator
     ) -> None:
         self.problem = problem
         self.vault = vault
-        self.tolerance = tolerance
+        self.tolerance = 0.0 if tolerance is None else float(tolerance)
         self.generator = generator
 
     @abstractmethod
@@ -52,9 +55,14 @@ class Engine(ABC):
         del module, lam, batch
         return None
 
+    def watched(self, k: int) -> Tensor | slice:
+        """Rows that the dual step of round k looks at: everybody, unless said otherwise."""
+        del k
+        return EVERYBODY
+
     @abstractmethod
-    def gap(self, scores: Tensor, k: int = 0) -> Tensor | None:
-        """(G, K) noised violations of the scores after round k, or None if that answer was lost with an earlier run."""
+    def gap(self, scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """(G, K) noised violations of the scores of the rows seen after round k; None if an earlier run lost them."""
 
     @abstractmethod
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from justitia.dual.clipping import minimise_error_bound
-from justitia.dual.engine import Engine, calibrated
+from justitia.dual.engine import EVERYBODY, Engine, calibrated
 from justitia.dual.gradients import Layout, ScoreRows, find_layout, score_rows
 from justitia.dual.lagrangian import (
     Problem,
@@ -28,7 +28,8 @@ from justitia.dual.lagrangian import (
     usable_sizes,
 )
 from justitia.dual.moments import MomentsEngine
-from justitia.dual.plan import GradientsPlan, MomentsPlan, PrintedPlan, TrainingPlan
+from justitia.dual.plan import TrainingPlan
+from justitia.dual.plans import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.notions import FairnessNotion
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
@@ -146,7 +147,12 @@ class GradientsEngine(Engine):
         del module, lam, batch
         return self._term
 
-    def gap(self, scores: Tensor, k: int = 0) -> Tensor | None:  # noqa: ARG002 - the same question in every round
+    def gap(
+        self,
+        scores: Tensor,
+        k: int = 0,  # noqa: ARG002 - the same question in every round
+        seen: Tensor | slice = EVERYBODY,  # noqa: ARG002 - of everybody
+    ) -> Tensor | None:
         """Noised mu(D_G) - mu(D_P) of the hard decisions, divided by noised sizes."""
         problem = self.problem
         rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
@@ -235,7 +241,12 @@ class PrintedEngine(Engine):
             exact = (lam.flatten()[:, None] * torch.stack(each)).sum(0)
         return self._noised(exact, plan.sigma_p, 2 * plan.C_p * plan.lambda_max, smallest)
 
-    def gap(self, scores: Tensor, k: int = 0) -> Tensor | None:  # noqa: ARG002 - the same question in every round
+    def gap(
+        self,
+        scores: Tensor,
+        k: int = 0,  # noqa: ARG002 - the same question in every round
+        seen: Tensor | slice = EVERYBODY,  # noqa: ARG002 - of everybody
+    ) -> Tensor | None:
         """Equation 10: |mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)."""
         plan, problem = self.plan, self.problem
         h = problem.notion.h(scores, problem.y).detach().double()

@@ -65,11 +65,12 @@ def train(
         for batch in run.batches(this):  # line 3
             run.primal_step(batch, engine.row_weights(lam, batch), engine.constraint(module, lam, batch))  # line 4
         progress(this.steps)
-        scores = run.scores()
-        gap = engine.gap(scores, this.k) if this.dual else None
+        seen = engine.watched(this.k)
+        scores = run.scores(seen)
+        gap = engine.gap(scores, this.k, seen) if this.dual else None
         if gap is not None:
             lam = engine.ascend(lam, gap, this.k)  # lines 5 and 6
-        run.record(this, scores, gap, lam)
+        run.record(this, scores, seen, gap, lam)
         if checkpoint is not None:
             checkpoint.save(run, engine, lam, position + 1)
     run.use_averaged_weights()
@@ -83,8 +84,7 @@ class Run:
         self.module, self.problem, self.plan, self.generator = module, problem, plan, generator
         self.params = trainable(module)
         self.sizes = [p.numel() for p in self.params]
-        make = getattr(torch.optim, plan.optimizer)
-        self.optimizer = make(self.params, lr=plan.warmup_learning_rate, **plan.optimizer_options)
+        self.optimizer = plan.make_optimizer(self.params, n=len(problem))
         self.average: Tensor | None = None
         self.order = torch.empty(0, dtype=torch.long)
         self.done, self.total = 0, sum(r.steps for r in plan.schedule(len(problem)) if r.k > 0)
@@ -131,23 +131,23 @@ class Run:
         flat = torch.cat([p.detach().flatten() for p in self.params])
         self.average = flat if self.average is None else self.average.lerp(flat, self.plan.averaging)
 
-    def scores(self) -> Tensor:
-        """(n,) public scores of all rows at the current weights."""
+    def scores(self, seen: Tensor | slice) -> Tensor:
+        """(m,) public scores of these rows at the current weights."""
         self.module.eval()
         with torch.no_grad():
-            parts = self.problem.X.split(self.plan.micro_batch)
+            parts = self.problem.X[seen].split(self.plan.micro_batch)
             return torch.cat([as_scores(self.module(part), len(part)) for part in parts])
 
-    def record(self, this: Round, scores: Tensor, gap: Tensor | None, lam: Tensor) -> None:
-        """One row of the history: public loss and accuracy, the noised gaps, the multipliers."""
-        problem = self.problem
-        loss = F.binary_cross_entropy_with_logits(scores, problem.y, weight=problem.weight)
-        correct = ((scores > 0) == (problem.y > 0.5)).to(scores.dtype) * problem.weight
+    def record(self, this: Round, scores: Tensor, seen: Tensor | slice, gap: Tensor | None, lam: Tensor) -> None:
+        """One row of the history: public loss and accuracy on the rows seen, the noised gaps, the multipliers."""
+        y, weight = self.problem.y[seen], self.problem.weight[seen]
+        loss = F.binary_cross_entropy_with_logits(scores, y, weight=weight)
+        correct = ((scores > 0) == (y > 0.5)).to(scores.dtype) * weight
         self.history.append(
             {
                 "round": this.k,
                 "loss": float(loss),
-                "accuracy": float(correct.sum() / problem.weight.sum()),
+                "accuracy": float(correct.sum() / weight.sum()),
                 "noisy_gap": None if gap is None else gap.tolist(),
                 "multiplier": lam.tolist(),
             }

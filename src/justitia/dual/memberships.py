@@ -35,6 +35,11 @@ def memberships(weights: Tensor, rows: Tensor) -> Tensor:
     return (rows @ weights.T.to(rows.dtype)).softmax(1)
 
 
+def expected_sums(weights: Tensor, rows: Tensor) -> Tensor:
+    """(C, d): what the sums over each category are under q."""
+    return (memberships(weights, rows).T @ rows).double()
+
+
 def fit_memberships(rows: Tensor, sums: Tensor, *, ridge: Tensor, start: Tensor | None = None) -> Tensor:
     """(C, d): the W that minimises F, by L-BFGS in whitened coordinates.
 

@@ -14,23 +14,28 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from justitia.dual.engine import Engine, calibrated
+from justitia.dual.engine import EVERYBODY, Engine, calibrated
 from justitia.dual.features import PublicRows
 from justitia.dual.lagrangian import Problem, ascend, centred_rows, row_bound
-from justitia.dual.memberships import fit_memberships, memberships
-from justitia.dual.plan import MomentsPlan
+from justitia.dual.memberships import expected_sums, fit_memberships, memberships
+from justitia.dual.plans import MomentsPlan
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
 from justitia.privacy.vault import SensitiveVault
 
 #: Rows that the memberships are fitted on, a public sample where there are more.
 FIT_ROWS = 200_000
+#: How often the sample's solution is then corrected by a pass over everybody.
+CORRECTIONS = 1
+#: Rows that a dual step looks at, a public sample where there are more.
+WATCHED = 100_000
 #: Noise in a group's rate that is worth a sentence, whatever the tolerance.
 LOUD = 0.05
 
@@ -47,6 +52,7 @@ class MomentsEngine(Engine):
     def __init__(self, plan: MomentsPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
         super().__init__(problem, vault, **public)
         self.plan = plan
+        self._dead_zone = plan.dead_zone if public["tolerance"] is None else 0.0
         self.private = not isinstance(calibrated(plan.noise_moments), Unprotected)
         self._rows: PublicRows | None = None
         self._decisions: list[Tensor] = []  # (n, K) public rows of each check
@@ -75,7 +81,8 @@ class MomentsEngine(Engine):
             self._use(nn.functional.one_hot(codes, self.vault.n_groups + 1).to(torch.float32))
         elif self._saved:
             self._rows = self._public_rows(_with_state(module, self._saved))
-            self._use(self._memberships(self._saved["weights"]))
+            weights = self._saved["weights"]
+            self._use(torch.cat([memberships(weights, part) for part in self._parts()]))
         elif self._lost:
             raise BudgetExceeded(
                 "the run stopped after its moments were paid for and before they were saved, and the debit stands; "
@@ -98,21 +105,36 @@ class MomentsEngine(Engine):
         spreads = torch.tensor(self._spreads, dtype=torch.float64).repeat_interleave(torch.tensor(widths))
         fresh = sum(widths) - (0 if self._weights is None else self._weights.shape[1])
         start = None if self._weights is None else nn.functional.pad(self._weights, (0, fresh))
-        seen, sums = self._columns(self._sample), torch.cat(self._sums, dim=1)
-        share = len(self._sample) / len(self.problem)
-        if share < 1:
-            sums = rescaled_sums(sums, seen.double().sum(0), share)
-        self._weights = fit_memberships(seen, sums, ridge=share * self.plan.ridge * spreads**2, start=start)
-        self._use(self._memberships(self._weights))
+        self._weights = self._fit(torch.cat(self._sums, dim=1), self.plan.ridge * spreads**2, start)
+        self._use(torch.cat([memberships(self._weights, part) for part in self._parts()]))
+
+    def _fit(self, sums: Tensor, ridge: Tensor, start: Tensor | None) -> Tensor:
+        """Memberships that agree with the sums over everybody, fitted on the sample where there are too many rows.
+
+        What everybody's sums are at the sample's solution is computed once more, and the sample is asked for the
+        difference: F of everybody is F of the sample plus a nearly linear function (as in variance reduction).
+        """
+        seen = self._columns(self._sample)
+        share = len(seen) / len(self.problem)
+        if share == 1:
+            return fit_memberships(seen, sums, ridge=ridge, start=start)
+        sizes = sums[:, 0].clamp_min(0.0)
+        equal = (sizes / sizes.sum().clamp_min(1e-12))[:, None]
+        target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=torch.float64)
+        for _ in range(CORRECTIONS):
+            start = fit_memberships(seen, target, ridge=share * ridge, start=start)
+            everybody = torch.stack([expected_sums(start, part) for part in self._parts()]).sum(0)
+            target = share * (sums - everybody) + expected_sums(start, seen)
+        return fit_memberships(seen, target, ridge=share * ridge, start=start)
 
     def _columns(self, index: Tensor) -> Tensor:
         """(m, d): the public rows of the moments and of every check so far."""
         moments = [] if self._rows is None else [self._rows.take(index)]
         return torch.cat([*moments, *(part[index] for part in self._decisions)], dim=1)
 
-    def _memberships(self, weights: Tensor) -> Tensor:
-        parts = torch.arange(len(self.problem)).split(self.plan.micro_batch)
-        return torch.cat([memberships(weights, self._columns(part)) for part in parts])
+    def _parts(self) -> Iterator[Tensor]:
+        """Everybody's columns, a few rows at a time."""
+        return (self._columns(part) for part in index_chunks(len(self.problem), self.plan.micro_batch))
 
     def _use(self, q: Tensor) -> None:
         """Take these memberships as the attribute from now on."""
@@ -128,13 +150,22 @@ class MomentsEngine(Engine):
         inside = ((self._q[batch].double() @ (lam / self._sizes)) * events).sum(1)
         return inside - events @ (lam.sum(0) / self.problem.event_sizes.clamp_min(1e-12))
 
-    def gap(self, scores: Tensor, k: int = 0) -> Tensor | None:
-        """Gaps of the hard decisions over the memberships, after a check if one is due."""
-        problem = self.problem
-        rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
+    def watched(self, k: int) -> Tensor | slice:
+        """Everybody at a check or if they are not too many; otherwise a public sample, drawn anew."""
+        if len(self.problem) <= WATCHED or k in self.plan.check_rounds:
+            return EVERYBODY
+        return torch.randint(len(self.problem), (WATCHED,), generator=self.generator)
+
+    def gap(self, scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """Gaps of the hard decisions over the memberships of the rows seen, after a check if one is due."""
+        events = self.problem.events[seen]
+        rows = centred_rows(self.problem.notion.h_exact(scores, self.problem.y[seen]), events)
         if self._asks and k in self.plan.check_rounds:
             self._check(rows)
-        return None if self._q is None else (self._q.T.double() @ rows.double()) / self._sizes
+        if self._q is None:
+            return None
+        q = self._q[seen].double().T
+        return (q @ rows.double()) / (q @ events.double()).clamp_min(1.0)
 
     def _check(self, rows: Tensor) -> None:
         if self._lost:
@@ -144,9 +175,9 @@ class MomentsEngine(Engine):
         self._learn(TensorRows(rows.double()), row_bound(rows), self.plan.noise_checks, "decisions")
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
-        """Signed ascent on gaps beyond the tolerance and the dead zone."""
+        """Signed ascent on gaps beyond the tolerance or, if none was given, beyond the dead zone."""
         plan = self.plan
-        allowed = self.tolerance + plan.dead_zone * self._gap_noise(self._sizes)
+        allowed = self.tolerance + self._dead_zone * self._gap_noise(self._sizes)
         self._last = (ascend(lam, gap, step=plan.dual_step_at(k), tolerance=allowed, limit=plan.lambda_max), gap)
         return self._last[0]
 
@@ -195,9 +226,9 @@ class MomentsEngine(Engine):
         return found
 
     def at(self, tolerance: float) -> MomentsEngine:
-        """An engine on the same memberships with another tolerance; it asks nothing."""
+        """An engine on the same memberships with this tolerance; it asks nothing."""
         follower = copy.copy(self)
-        follower.tolerance, follower._asks = tolerance, False
+        follower.tolerance, follower._dead_zone, follower._asks = tolerance, 0.0, False
         return follower
 
     def state(self) -> dict[str, Tensor]:
@@ -231,22 +262,6 @@ def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:
     if isinstance(noise, Unprotected):
         return 0.0
     return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / (n_groups + 1))) * bound
-
-
-def rescaled_sums(sums: Tensor, seen: Tensor, share: float) -> Tensor:
-    """Sums over a public sample that stand for those over everybody, and add up to the sample's own total.
-
-    Parameters
-    ----------
-    sums : Tensor (C, d)
-        Over everybody.
-    seen : Tensor (d,)
-        Total of the sample's rows.
-    share : float
-        Of the rows that are in the sample.
-    """
-    sizes = sums[:, 0].clamp_min(0.0)
-    return share * sums + (sizes / sizes.sum().clamp_min(1e-12))[:, None] * (seen - share * sums.sum(0))
 
 
 def _with_state(module: nn.Module, saved: dict[str, Tensor]) -> nn.Module:

@@ -1,0 +1,127 @@
+"""A look inside one fit of the moments engine: what the memberships believe beside what is true.
+
+The exact numbers are computed here from the labels of a public dataset, for a picture; no part of the library has them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from experiments.draw import STYLE, panels, save
+from experiments.experiment import Experiment
+from experiments.folds import MEASURES, prepared, with_recipes
+from experiments.methods import make
+from experiments.runner import Cell
+from justitia.dual.engine import EVERYBODY
+from justitia.dual.lagrangian import centred_rows, largest_gap
+from justitia.metrics import violation
+
+
+def cells(*, quick: bool) -> list[Cell]:
+    """The first fold of Income (quick: Bank), demographic parity, defaults."""
+    name = "bank" if quick else "income"
+    return with_recipes([Cell("inside", name, "demographic_parity", "PF-LD moments", 0)])
+
+
+def gaps(q: Tensor, h: Tensor) -> Tensor:
+    """(G, d): mean of each column over each group, with these memberships, minus its mean over everybody."""
+    weights = q.double() / q.double().sum(0)
+    return weights.T @ h.double() - h.double().mean(0)
+
+
+def measure_inside(cell: Cell) -> dict[str, Any]:
+    """Fit once; note after every round what the memberships say of the model, and the truth."""
+    data, train, test = prepared(cell)
+    model, start = make(cell, data.groups), time.perf_counter()
+    groups = data.sensitive.iloc[train]
+    exact = torch.tensor(np.stack([(groups == name).to_numpy() for name in data.groups], axis=1))
+    rounds: list[list[float]] = []
+    functions: list[Any] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        session = model._begin(data.X.iloc[train], data.y.iloc[train], groups, None, None, None)
+        engine, problem = session.engine, session.problem
+        ask = engine.gap
+
+        def watch(scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+            believed = ask(scores, k, seen)
+            if believed is not None:
+                rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events).double()
+                truth = (exact.double().T @ rows) / exact.sum(0)[:, None]
+                rounds.append([k, largest_gap(believed), largest_gap(truth), k in engine.plan.check_rounds])
+                if len(rounds) == 1:
+                    functions.extend(_functions(problem.X, scores, engine._q, exact))
+            return believed
+
+        with patch.object(engine, "gap", watch):
+            trained = model._train(session)
+        model._keep(session, trained)
+    predicted, truth = model.predict(data.X.iloc[test]), data.y.iloc[test].to_numpy()
+    return {
+        "accuracy": float(np.mean(predicted == truth)),
+        "violation": violation(
+            truth, predicted, sensitive_features=data.sensitive.iloc[test], notion=cell.notion, groups=data.groups
+        ),
+        "epsilon_spent": model.certificate_.epsilon,
+        "epsilon_claimed": math.nan,
+        "seconds": round(time.perf_counter() - start, 2),
+        "rounds": json.dumps([[k, round(b, 5), round(t, 5), bool(c)] for k, b, t, c in rounds]),
+        "functions": json.dumps(functions),
+    }
+
+
+def _functions(X: Tensor, scores: Tensor, q: Tensor, exact: Tensor) -> list[Any]:
+    """Gap of the first group, believed and true: of features, and of decisions at other thresholds than the model's."""
+    above = torch.stack([scores > level for level in scores.quantile(torch.linspace(0.05, 0.95, 19))], dim=1)
+    found = []
+    for kind, h in (("feature", X), ("threshold", above)):
+        pairs = zip(gaps(q, h)[0].tolist(), gaps(exact, h)[0].tolist(), strict=True)
+        found += [[kind, round(believed, 5), round(true, 5)] for believed, true in pairs]
+    return found
+
+
+def publish(results: pd.DataFrame, folder: Path) -> str:
+    """Draw belief against truth after the first release, and both along the rounds."""
+    row = results.iloc[0]
+    rounds = pd.DataFrame(json.loads(row["rounds"]), columns=["round", "believed", "true", "check"])
+    functions = pd.DataFrame(json.loads(row["functions"]), columns=["kind", "believed", "true"])
+    figure, axes = panels(1, 2, width=3.4, height=2.9)
+    left, right = axes[0]
+    with mpl.rc_context(STYLE):
+        limits = [functions[["believed", "true"]].min().min(), functions[["believed", "true"]].max().max()]
+        left.plot(limits, limits, color="#999999", linewidth=0.8, label="belief = truth")
+        looks = {"feature": ("o", "mean of a feature"), "threshold": ("x", "decisions at 19 thresholds")}
+        for kind, (marker, label) in looks.items():
+            part = functions[functions["kind"] == kind]
+            left.plot(part["true"], part["believed"], marker, color="#000000", markersize=3.5, label=label)
+        left.set(xlabel="true gap of the first group", ylabel="gap under the memberships")
+        left.set_title("after one noised release")
+        left.legend(fontsize=7)
+        right.plot(rounds["round"], rounds["true"], color="#1b5e9b", label="true violation")
+        right.plot(rounds["round"], rounds["believed"], "--", color="#000000", label="under the memberships")
+        for at in rounds["round"][rounds["check"]]:
+            right.axvline(at, color="#b8492a", linestyle=":", linewidth=0.8)
+        right.set_yscale("log")
+        right.set(xlabel="round (dotted: a check is asked for)", ylabel="violation, training rows")
+        right.set_title("while the dual runs on them")
+        right.legend(fontsize=7)
+    save(figure, rounds, folder / "figures", "inside")
+    apart = (functions["believed"] - functions["true"]).abs()
+    return f"{len(functions)} functions; belief is off by {apart.mean():.4f} on average and {apart.max():.4f} at most"
+
+
+INSIDE = Experiment(
+    "inside", cells, publish, ("inside",), work=measure_inside, measures=(*MEASURES, "rounds", "functions")
+)

@@ -1,0 +1,97 @@
+"""Evidence for the defaults of the moments engine: each setting changed alone, on inner splits of training rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.draw import name_of
+from experiments.experiment import Experiment
+from experiments.folds import with_recipes
+from experiments.runner import Cell
+from experiments.summaries import mean_and_sd
+
+METHOD = "PF-LD moments"
+#: Where it is tried, and on how many inner folds: large and small cells, every notion.
+PLACES = (
+    ("bank", "demographic_parity", 3),
+    ("bank", "equalized_odds", 3),
+    ("bank", "accuracy_parity", 3),
+    ("compas", "demographic_parity", 3),
+    ("compas", "equalized_odds", 3),
+    ("income", "equalized_odds", 2),
+)
+#: One change each; the first is the default.
+CANDIDATES: tuple[dict[str, Any], ...] = (
+    {},
+    *({"optimizer_options": {"weight_decay": value}} for value in (1e-4, 1e-2, 3e-2)),
+    *({"dead_zone": value} for value in (0.0, 1.0, 3.0)),
+    *({"ridge": value} for value in (0.01, 0.2, 1.0)),
+    *({"share_moments": value} for value in (0.25, 0.75)),
+    *({"checks": value} for value in (0, 8)),
+    *({"rounds": value} for value in (100, 400)),
+    *({"module": value} for value in ([8, 6], [40, 30])),
+    {"dual_step": 0.5},
+)
+#: Shuffle that makes the inner folds.
+SEED = 7
+
+
+def cells(*, quick: bool) -> list[Cell]:
+    """Every candidate everywhere; quick: two of them on two inner folds of Bank."""
+    return with_recipes(
+        [
+            Cell("rules", dataset, notion, METHOD, fold, SEED, 1.0, "inner", candidate)
+            for dataset, notion, folds in (PLACES[:1] if quick else PLACES)
+            for candidate in (CANDIDATES[:2] if quick else CANDIDATES)
+            for fold in range(2 if quick else folds)
+        ]
+    )
+
+
+def summarise(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean and standard deviation over the inner folds, in the order of the candidates."""
+    table = mean_and_sd(results, ["dataset", "notion", "settings"], ["accuracy", "violation"])
+    order = [json.dumps(candidate, sort_keys=True) for candidate in CANDIDATES]
+    return table.iloc[table["settings"].map(order.index).argsort(kind="stable")].reset_index(drop=True)
+
+
+def described(settings: str) -> str:
+    """A candidate in words."""
+    changed = json.loads(settings)
+    changed = changed.get("optimizer_options", changed)
+    return ", ".join(f"{name} {value}" for name, value in changed.items()) or "the default"
+
+
+def markdown(results: pd.DataFrame) -> str:
+    """A row per candidate, a column per place: accuracy / violation."""
+    table = summarise(results)
+    heads = [f"{name_of(dataset)}, {name_of(notion)}" for dataset, notion, _ in PLACES]
+    lines = [f"| changed | {' | '.join(heads)} |", "|---|" + "---:|" * len(PLACES)]
+    for settings in dict.fromkeys(table["settings"]):
+        entries = []
+        for dataset, notion, _ in PLACES:
+            part = table[(table["dataset"] == dataset) & (table["notion"] == notion) & (table["settings"] == settings)]
+            entries += [f"{row.accuracy_mean:.3f} / {row.violation_mean:.3f}" for row in part.itertuples()] or ["-"]
+        lines.append(f"| {described(settings)} | {' | '.join(entries)} |")
+    spread = table.groupby("dataset")[["accuracy_sd", "violation_sd"]].mean()
+    lines += ["", f"Standard deviation over inner folds, on average: {_spreads(spread)}."]
+    return "\n".join(lines)
+
+
+def _spreads(spread: pd.DataFrame) -> str:
+    return "; ".join(
+        f"{name_of(str(row.Index))} {row.accuracy_sd:.3f} / {row.violation_sd:.3f}" for row in spread.itertuples()
+    )
+
+
+def publish(results: pd.DataFrame, folder: Path) -> str:
+    """Write ``rules.md``; return the data for the terminal."""
+    (folder / "rules.md").write_text(markdown(results) + "\n", encoding="utf-8")
+    return summarise(results).round(3).to_string(index=False)
+
+
+RULES = Experiment("rules", cells, publish, table=markdown)
