@@ -156,7 +156,8 @@ class OuterBlock:
         tiny = torch.finfo(self.left.dtype).tiny
         left = torch.linalg.vecdot(self.left, self.left) + tiny
         right = torch.linalg.vecdot(self.right, self.right) + (1 if self.bias else tiny)
-        return left * right if left.ndim == 1 else (left * right).sqrt().sum(1).square()
+        squares: Tensor = left * right
+        return squares if squares.ndim == 1 else squares.sqrt().sum(1).square()
 
     def squared_norms(self) -> Tensor:
         """Squared norm of each row, shape (m,)."""
@@ -249,7 +250,8 @@ class ScatterBlock:
 
     def squared_sizes(self) -> Tensor:
         """Square of the sum, over looked-up vectors, of the norms of their gradients."""
-        return torch.linalg.vecdot(self.values, self.values).sqrt().sum(1).square()
+        squares: Tensor = torch.linalg.vecdot(self.values, self.values)
+        return squares.sqrt().sum(1).square()
 
     def squared_norms(self) -> Tensor:
         """Squared norm of each row, shape (m,)."""

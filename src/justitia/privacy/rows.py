@@ -101,7 +101,7 @@ class FactoredRows:
 
         Guarantee
         ---------
-        * Not below the true norm of the row, whatever was rounded on the way.
+        * ``(1 + round_off(width)) * reach_i`` is not below the true norm of row i, whatever was rounded on the way.
         * With ``c_i <= w_i B / reach_i``, :meth:`weighted_sum` over :meth:`pieces`, joined by :class:`LongSum`, is
           within ``SUM_ERROR * CANCELLATION * B * sum_i w_i`` of the exact sum.
         """
@@ -113,7 +113,7 @@ class FactoredRows:
         if self.member is not None and self.centres is not None:
             sizes, n_centres = sizes + self.member.abs() @ self.centres.norm(dim=1), len(self.centres)
         elif positions == 1:
-            return sizes * (1 + round_off(self.width))
+            return sizes  # nothing cancels: the size is the norm
         slack = round_off(self.width + positions**2 + n_centres)
         longer = max(1.0, positions / TERMS) + n_centres / TERMS
         return torch.maximum((self.norms().square() + slack * sizes.square()).sqrt(), sizes * (longer / CANCELLATION))

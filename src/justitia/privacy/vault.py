@@ -301,7 +301,7 @@ def _with_rounding(
         return 0.0
     error = SUM_ERROR * CANCELLATION * bound * float(weights.abs().amax(1).sum()) + len(weights) * _UNDERFLOW
     sides = 2 if sampled else 1  # a sampled person is compared with not taking part, before and after the change
-    computed = sensitivity * (1 + round_off(0)) + sides * 2 * error
+    computed = sensitivity * (1 + round_off(width)) + sides * 2 * error
     total, rounded = 0.0, computed
     while rounded > total:  # the step grows with the noise, which grows with what is rounded to the step
         total, rounded = rounded, computed + sides * 1.01 * math.sqrt(width) * noise.step(rounded)
