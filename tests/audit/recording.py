@@ -41,9 +41,9 @@ class Recorder(NoiseSource):
         self.noisy: list[Tensor] = []
         self._seeded = SeededNoise(20)
 
-    def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
+    def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
         """The same sample of people in every run."""
-        return self._seeded.uniform(size, release=release, stream=stream)
+        return self._seeded.words(size, release=release, stream=stream)
 
     def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
         """Record and answer."""
@@ -147,16 +147,6 @@ def distances(first: Outcome, second: Outcome) -> list[tuple[Release, float]]:
     return [(release, float((one - other).norm())) for release, one, other in pairs]
 
 
-def tolerance(release: Release, exact: Tensor, n: int) -> float:
-    """Round-off of two sums of n terms, each of length at most the sensitivity.
-
-    Each addition rounds by at most 2^-24 (a weighted sum of float32 gradients) or 2^-53 (group sums, a matrix in
-    float64) of a partial sum, which is at most n terms long; n roundings of either sign grow like sqrt(n).
-    """
-    unit = 2.0**-53 if exact.dim() == 2 else 2.0**-24
-    return 2 * unit * n * math.sqrt(n) * release.sensitivity
-
-
 def problems(first: Outcome, second: Outcome, *, to_not_given: bool = False) -> list[str]:
     """Every way in which two neighbouring runs break the promise; an empty list means that it holds.
 
@@ -170,11 +160,10 @@ def problems(first: Outcome, second: Outcome, *, to_not_given: bool = False) -> 
     found = [f"{name} depend on A" for name, value in first.public.items() if second.public[name] != value]
     if shapes[0] != shapes[1] or len(first.exact) != len(first.releases):
         return [*found, "the number or the shapes of the answers depend on A, or an answer was given without noise"]
-    n = len(first.public["scores"])
     for number, (release, distance) in enumerate(distances(first, second)):
         sampled = isinstance(release.cost, GaussianCost) and release.cost.sample_rate < 1
         allowed = release.sensitivity * (0.5 if sampled and to_not_given else 1.0)
-        if not distance <= allowed + tolerance(release, first.exact[number], n):
+        if not distance <= allowed:
             found.append(f"release {number}, {release.purpose!r}, moves by {distance:.4g}, allowed are {allowed:.4g}")
     return found
 

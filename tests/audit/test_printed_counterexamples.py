@@ -39,8 +39,8 @@ class Silent(NoiseSource):
     def __init__(self) -> None:
         self.scales: list[float] = []
 
-    def uniform(self, size: int, *, release: int, stream: str = "noise") -> Floats:
-        return np.full(size, 0.5)
+    def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
+        return np.full(size, 2**63, dtype=np.uint64)
 
     def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
         self.scales.append(std)

@@ -322,11 +322,16 @@ def test_certificate_of_gaussian_releases_reads_as_written_here() -> None:
             "  releases:    2 x check round 3 (gaussian, noise multiplier 3.731)",
             "  not covered: features X and labels Y are treated as public; what features and labels",
             "               themselves tell about the attribute; running time and memory access of the",
-            "               machine that trains, and the rounding of floating-point sums and noise; choices",
-            "               made by looking at other runs on the same people, unless those runs share this",
-            "               ledger",
+            "               machine that trains; choices made by looking at other runs on the same people,",
+            "               unless those runs share this ledger",
         ]
     )
+
+
+def test_certificate_says_what_is_not_covered_about_samples_only_where_there_is_one() -> None:
+    full, sampled = certificate(2.0, FULL), certificate(2.0, FULL, SAMPLED)
+    assert sampled.not_covered[:-1] == full.not_covered
+    assert "who else is in a sample" in sampled.not_covered[-1]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ class Fixed(NoiseSource):
     def __init__(self, *parts: NDArray[np.float64]) -> None:
         self._uniform = np.concatenate(parts)
 
+    def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
+        raise AssertionError("only uniform numbers are asked for")
+
     def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
         assert size == len(self._uniform)
         return self._uniform
@@ -53,6 +56,7 @@ def test_gaussian_noise_around_an_answer_is_centred_there() -> None:
 def test_gaussian_noise_of_zero_sensitivity_is_the_answer_itself() -> None:
     exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
     assert torch.equal(Gaussian(5.0).add_noise(exact, sensitivity=0.0, source=SystemNoise(), release=0), exact)
+    assert Gaussian(5.0).step(0.0) == Unprotected().step(1.0) == 0.0
 
 
 def test_unprotected_returns_the_answer_and_costs_infinity() -> None:
@@ -122,8 +126,9 @@ def test_uniform_at_the_ends_of_the_generator_stays_inside_zero_and_one(
     monkeypatch.setattr(os, "urandom", lambda size: byte * size)
     (draw,) = SystemNoise().uniform(1, release=0)
     assert 0.0 < draw < 1.0
+    # all bits 0: p = 2^-193, far in the tail; all bits 1: p just below 1/2, in the middle
     noisy = SystemNoise().add_gaussian(torch.zeros(1, dtype=torch.float64), 1.0, release=0)
-    assert abs(float(noisy)) == pytest.approx(8.21, abs=0.1)
+    assert abs(float(noisy)) == pytest.approx({b"\x00": 16.1, b"\xff": 0.0}[byte], abs=0.1)
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, True, "1"])

@@ -28,9 +28,11 @@ ADJACENCY = (
 NOT_COVERED = (
     "features X and labels Y are treated as public",
     "what features and labels themselves tell about the attribute",
-    "running time and memory access of the machine that trains, and the rounding of floating-point sums and noise",
+    "running time and memory access of the machine that trains",
     "choices made by looking at other runs on the same people, unless those runs share this ledger",
 )
+#: Said only where it applies: docs/privacy.md, section 2.7.
+NOT_COVERED_SAMPLED = "last bits of gradients that depend on who else is in a sample"
 #: A sum of costs may exceed the budget by this much, relative, and still count as equal to it: float round-off only.
 ROUND_OFF = 1e-9
 
@@ -238,6 +240,7 @@ class PrivacyLedger:
             groups=groups,
             groups_source=groups_source,
             claim=claim,
+            not_covered=(*NOT_COVERED, NOT_COVERED_SAMPLED) if _sampled(self._counts) else NOT_COVERED,
         )
 
 
@@ -284,6 +287,10 @@ def _rounded_up(epsilon: float) -> str:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
     return f"{math.ceil(epsilon / unit * (1 - ROUND_OFF)) * unit:.4g}"
+
+
+def _sampled(counts: Mapping[Cost, int]) -> bool:
+    return any(isinstance(cost, GaussianCost) and cost.sample_rate < 1 for cost in counts)
 
 
 def _all_full_gaussian(counts: Mapping[Cost, int]) -> bool:

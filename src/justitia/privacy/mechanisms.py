@@ -1,7 +1,7 @@
 """How noise is drawn and what it costs: Gaussian, RandomizedResponse, Unprotected.
 
-Noise comes from the operating system's generator, never from ``random_state``. Whoever wants another sampler (one on
-an integer grid, say) writes one :class:`NoiseSource`; nothing else changes.
+Noise comes from the operating system's generator, never from ``random_state``. What is added to sums is a Gaussian
+rounded to a public grid (:mod:`justitia.privacy.grid`), so that no bit of an answer tells what lies under the noise.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from torch import Tensor
 
 from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, UnboundedCost
+from justitia.privacy.grid import grid_step, noised_on_grid
 
 
 class NoiseSource(ABC):
@@ -30,16 +30,21 @@ class NoiseSource(ABC):
     description: str
 
     @abstractmethod
+    def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
+        """Independent uniform 64-bit words; ``stream`` keeps the uses within one release apart."""
+
     def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
-        """Independent draws from the open interval (0, 1); ``stream`` keeps two uses within one release apart."""
+        """Independent draws from the open interval (0, 1), multiples of 2^-53."""
+        return _open_uniform(self.words(size, release=release, stream=stream))
 
     def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
-        """``exact`` plus independent N(0, std^2) in every entry.
+        """``exact``, rounded to the grid of ``std``, plus an independent N(0, std^2) rounded to it in every entry.
 
-        Takes the exact value, not only its shape: a sampler on a grid has to round it first.
+        With ``std`` 0 it is ``exact`` itself.
         """
-        noise = ndtri(self.uniform(exact.numel(), release=release))
-        return exact.add(torch.from_numpy(noise).view(exact.shape), alpha=std)
+        if std == 0:
+            return exact
+        return noised_on_grid(exact, std, lambda size, stream: self.words(size, release=release, stream=stream))
 
 
 class SystemNoise(NoiseSource):
@@ -47,10 +52,10 @@ class SystemNoise(NoiseSource):
 
     description = "operating system entropy"
 
-    def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
-        """Independent draws from (0, 1); the names are not needed, no two reads of the generator agree."""
+    def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
+        """Independent words; the names are not needed, no two reads of the generator agree."""
         del release, stream
-        return _open_uniform(np.frombuffer(os.urandom(8 * size), dtype=np.uint64))
+        return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
 
 
 class SeededNoise(NoiseSource):
@@ -62,14 +67,14 @@ class SeededNoise(NoiseSource):
         self._seed = int(seed)
         self.description = "fixed noise seed: reproducible, and void for whoever knows the seed"
 
-    def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
-        """Independent draws from (0, 1), the same for the same seed, release and stream."""
+    def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
+        """Independent words, the same for the same seed, release and stream."""
         generator = np.random.Generator(np.random.PCG64DXSM([self._seed, release, *stream.encode()]))
-        return _open_uniform(generator.integers(0, 2**64, size=size, dtype=np.uint64))
+        return generator.integers(0, 2**64, size=size, dtype=np.uint64)
 
 
 def _open_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    # 52 bits, not 53: with one more, adding a half would round the largest word up to 1, and its noise to infinity.
+    # 52 bits, not 53: with one more, adding a half would round the largest word up to 1.
     draws = (words >> np.uint64(12)).astype(np.float64)
     draws += 0.5
     draws *= 2.0**-52
@@ -78,11 +83,12 @@ def _open_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Adds N(0, (noise_multiplier * sensitivity)^2) to every entry.
+    """Adds N(0, (noise_multiplier * sensitivity)^2), rounded to a public grid, to every entry.
 
     Guarantee
     ---------
-    * With all rows taking part, one release is mu-GDP with mu = 1 / noise_multiplier.
+    * With all rows taking part, one release is mu-GDP with mu = 1 / noise_multiplier, if ``sensitivity`` bounds what
+      one person moves after the entries were rounded to the grid.
     """
 
     noise_multiplier: float
@@ -90,6 +96,11 @@ class Gaussian:
     def cost(self, *, sample_rate: float = 1.0) -> Cost:
         """What the ledger charges for one release."""
         return GaussianCost(self.noise_multiplier, sample_rate)
+
+    def step(self, sensitivity: float) -> float:
+        """Step of the grid that an answer of this sensitivity is released on; 0 if it needs no noise."""
+        std = self.noise_multiplier * sensitivity
+        return grid_step(std) if std > 0 else 0.0
 
     def add_noise(self, exact: Tensor, *, sensitivity: float, source: NoiseSource, release: int) -> Tensor:
         """Noised ``exact``, whose entries together move by at most ``sensitivity`` in Euclidean norm."""
@@ -104,6 +115,11 @@ class Unprotected:
         """Infinite, whatever the sampling."""
         del sample_rate
         return UnboundedCost()
+
+    def step(self, sensitivity: float) -> float:
+        """0: an answer without noise needs no grid."""
+        del sensitivity
+        return 0.0
 
     def add_noise(self, exact: Tensor, *, sensitivity: float, source: NoiseSource, release: int) -> Tensor:
         """``exact`` itself."""

@@ -17,227 +17,22 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from justitia.privacy.blocks import Block, DenseBlock, OuterBlock, ScatterBlock, zero_rows
+
 #: Relative round-off that centring may hide in a squared norm; it is added, so that a row is never clipped too little.
 ROUND_OFF = 1e-5
+#: At most this many products are added up at a time; what comes after that is summed without noticeable rounding.
+TERMS = 1024
+#: A clipped row is also scaled down to this many times the bound before its products and its centre cancel.
+CANCELLATION = 32.0
+#: Error of a clipped sum, relative to the lengths of everything that was added: one rounding per addition, a few more
+#: for the products and for joining the pieces.
+SUM_ERROR = 1.01 * (TERMS + 16) * 2.0**-53
 
 
-def _zero_rows(values: Tensor, mask: Tensor) -> Tensor:
-    return values.masked_fill(mask.view(-1, *[1] * (values.ndim - 1)), 0)
-
-
-def _per_row(c: Tensor, values: Tensor) -> Tensor:
-    return values * (c.unsqueeze(1) if values.ndim == 2 else c.view(-1, *[1] * (values.ndim - 1)))
-
-
-def _squares(values: Tensor) -> Tensor:
-    flat = values if values.ndim == 2 else values.flatten(1)
-    squares: Tensor = torch.linalg.vecdot(flat, flat)
-    return squares
-
-
-class Block(Protocol):
-    """Some consecutive columns of m rows."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-
-    def squared_norms(self) -> Tensor:
-        """Squared Euclidean norm of each row, shape (m,)."""
-
-    def sums(self, c: Tensor) -> list[Tensor]:
-        """Weighted sum of the rows as consecutive flat pieces."""
-
-    def weighted_sum(self, c: Tensor) -> Tensor:
-        """Weighted sum of the rows, shape (width,)."""
-
-    def inner(self, vectors: Tensor) -> Tensor:
-        """Inner products of each row with the rows of ``vectors`` (K, width), shape (m, K)."""
-
-    def zeroed(self, mask: Tensor) -> Block:
-        """Replace the rows where ``mask`` is true by exact zeros."""
-
-
-@dataclass(frozen=True, eq=False)
-class DenseBlock:
-    """Rows as they are.
-
-    Parameters
-    ----------
-    values : Tensor of shape (m, d)
-    """
-
-    values: Tensor
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return self.values.shape[1]
-
-    def squared_norms(self) -> Tensor:
-        """Squared norm of each row, shape (m,)."""
-        return _squares(self.values)
-
-    def sums(self, c: Tensor) -> list[Tensor]:
-        """Return the weighted sum as one piece."""
-        return [c @ self.values]
-
-    def weighted_sum(self, c: Tensor) -> Tensor:
-        """Sum of ``c_i * row_i``, shape (width,)."""
-        return c @ self.values
-
-    def inner(self, vectors: Tensor) -> Tensor:
-        """Inner products of each row with the rows of ``vectors``, shape (m, K)."""
-        return self.values @ vectors.T
-
-    def zeroed(self, mask: Tensor) -> DenseBlock:
-        """Replace the rows where ``mask`` is true by exact zeros."""
-        return DenseBlock(_zero_rows(self.values, mask))
-
-
-@dataclass(frozen=True, eq=False)
-class OuterBlock:
-    r"""Gradients of an affine map: ``sum_l left_l right_l^T``, then ``sum_l left_l`` for the bias.
-
-    Parameters
-    ----------
-    left : Tensor of shape (m, out) or (m, L, out)
-        Back-propagated gradients of the map's outputs.
-    right : Tensor of shape (m, in) or (m, L, in)
-        Inputs of the map. L positions share one weight: sequences, unfolded convolutions.
-    bias : bool
-        Whether the columns of the bias follow those of the weight.
-    """
-
-    left: Tensor
-    right: Tensor
-    bias: bool
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-    @property
-    def width(self) -> int:
-        """Number of columns, ``out * in`` and ``out`` more with a bias."""
-        return self.left.shape[-1] * (self.right.shape[-1] + self.bias)
-
-    def squared_norms(self) -> Tensor:
-        """Squared norm of each row, shape (m,)."""
-        if self.left.ndim == 2:
-            right = _squares(self.right)
-            return _squares(self.left) * (right + 1 if self.bias else right)
-        positions, n_out, n_in = self.left.shape[1], self.left.shape[2], self.right.shape[2]
-        gram_is_cheaper = positions * (n_out + n_in) <= n_out * n_in
-        return self._gram_norms() if gram_is_cheaper else self._materialised_norms()
-
-    def _gram_norms(self) -> Tensor:
-        # Positions may cancel. In double precision the cancellation cannot hide a norm that single
-        # precision would have shown, so a row is never clipped too little.
-        left, right = self.left.double(), self.right.double()
-        products = right @ right.mT
-        gram = (left @ left.mT) * (products + 1 if self.bias else products)
-        return gram.sum((1, 2)).clamp(min=0).to(self.left.dtype)
-
-    def _materialised_norms(self) -> Tensor:
-        weight = _squares(self.left.mT @ self.right)
-        return weight + _squares(self.left.sum(1)) if self.bias else weight
-
-    def sums(self, c: Tensor) -> list[Tensor]:
-        """Weighted sums of the weight's columns and, if there are any, of the bias's."""
-        left, right = _per_row(c, self.left), self.right
-        if left.ndim == 3:
-            left, right = left.flatten(0, 1), right.flatten(0, 1)
-        weight = (left.T @ right).view(-1)
-        return [weight, left.sum(0)] if self.bias else [weight]
-
-    def weighted_sum(self, c: Tensor) -> Tensor:
-        """Sum of ``c_i * row_i``, shape (width,)."""
-        return torch.cat(self.sums(c))
-
-    def inner(self, vectors: Tensor) -> Tensor:
-        """Inner products of each row with the rows of ``vectors``, shape (m, K)."""
-        n_out, n_in = self.left.shape[-1], self.right.shape[-1]
-        columns = []
-        for vector in vectors:
-            weight, bias = vector[: n_out * n_in].view(n_out, n_in), vector[n_out * n_in :]
-            product = torch.linalg.vecdot(self.left @ weight, self.right)
-            product = product + self.left @ bias if self.bias else product
-            columns.append(product if product.ndim == 1 else product.sum(1))
-        return torch.stack(columns, 1)
-
-    def zeroed(self, mask: Tensor) -> OuterBlock:
-        """Replace the rows where ``mask`` is true by exact zeros."""
-        # Both factors: 0 * nan would bring the row back.
-        return OuterBlock(_zero_rows(self.left, mask), _zero_rows(self.right, mask), self.bias)
-
-
-@dataclass(frozen=True, eq=False)
-class ScatterBlock:
-    """Gradients of a table of vectors of which each row looks up L; an entry looked up twice adds up.
-
-    Parameters
-    ----------
-    index : Tensor of shape (m, L)
-        Looked-up entries.
-    values : Tensor of shape (m, L, e)
-        Gradient of each looked-up vector.
-    rows : int
-        Number of entries of the table.
-    """
-
-    index: Tensor
-    values: Tensor
-    rows: int
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    @property
-    def width(self) -> int:
-        """Number of columns, ``rows * e``."""
-        return self.rows * self.values.shape[2]
-
-    def squared_norms(self) -> Tensor:
-        """Squared norm of each row, shape (m,)."""
-        if self.index.shape[1] == 1:
-            return _squares(self.values)
-        return self._gram_norms() if self.index.shape[1] <= self.rows else self._materialised_norms()
-
-    def _gram_norms(self) -> Tensor:
-        # Double precision for the same reason as in OuterBlock. Where, not product: 0 * nan is nan, and
-        # a row's norm must still show its nan, which the diagonal does.
-        values = self.values.double()
-        same = self.index.unsqueeze(1) == self.index.unsqueeze(2)
-        gram = torch.where(same, values @ values.mT, 0)
-        return gram.sum((1, 2)).clamp(min=0).to(self.values.dtype)
-
-    def _materialised_norms(self) -> Tensor:
-        m, _, e = self.values.shape
-        table = self.values.new_zeros(m, self.rows, e)
-        return _squares(table.scatter_add_(1, self.index.unsqueeze(2).expand_as(self.values), self.values))
-
-    def sums(self, c: Tensor) -> list[Tensor]:
-        """Return the weighted sum as one piece."""
-        return [self.weighted_sum(c)]
-
-    def weighted_sum(self, c: Tensor) -> Tensor:
-        """Sum of ``c_i * row_i``, shape (width,)."""
-        table = self.values.new_zeros(self.rows, self.values.shape[2])
-        return table.index_add_(0, self.index.flatten(), _per_row(c, self.values).flatten(0, 1)).view(-1)
-
-    def inner(self, vectors: Tensor) -> Tensor:
-        """Inner products of each row with the rows of ``vectors``, shape (m, K)."""
-        tables = vectors.view(len(vectors), self.rows, -1)
-        return torch.stack([(table[self.index] * self.values).sum((1, 2)) for table in tables], 1)
-
-    def zeroed(self, mask: Tensor) -> ScatterBlock:
-        """Replace the rows where ``mask`` is true by exact zeros."""
-        return replace(self, values=_zero_rows(self.values, mask))
+def round_off(terms: int) -> float:
+    """Relative error that a float64 norm of so many terms stays below, with room to spare."""
+    return (terms + 64) * 2.0**-51
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,6 +95,47 @@ class FactoredRows:
             return total
         return total - (c @ self.member) @ self.centres
 
+    @torch.no_grad()
+    def reach(self) -> Tensor:
+        r"""Length by which each row of float64 factors is clipped, shape (m,).
+
+        Guarantee
+        ---------
+        * ``(1 + round_off(width)) * reach_i`` is not below the true norm of row i, whatever was rounded on the way.
+        * With ``c_i <= w_i B / reach_i``, :meth:`weighted_sum` over :meth:`pieces`, joined by :class:`LongSum`, is
+          within ``SUM_ERROR * CANCELLATION * B * sum_i w_i`` of the exact sum.
+        """
+        squares = self.blocks[0].squared_sizes()
+        for block in self.blocks[1:]:
+            squares = squares + block.squared_sizes()
+        sizes = squares.sqrt() if self.scale is None else squares.sqrt() * self.scale.abs()
+        positions, n_centres = max(block.positions for block in self.blocks), 0
+        if self.member is not None and self.centres is not None:
+            sizes, n_centres = sizes + self.member.abs() @ self.centres.norm(dim=1), len(self.centres)
+        elif positions == 1:
+            return sizes  # nothing cancels: the size is the norm
+        slack = round_off(self.width + positions**2 + n_centres)
+        longer = max(1.0, positions / TERMS) + n_centres / TERMS
+        return torch.maximum((self.norms().square() + slack * sizes.square()).sqrt(), sizes * (longer / CANCELLATION))
+
+    def pieces(self) -> Iterator[tuple[slice, FactoredRows]]:
+        """Consecutive rows, as many at a time as add up ``TERMS`` products in each entry of their sum."""
+        step = max(1, TERMS // max(block.positions for block in self.blocks))
+        if len(self) <= step:
+            yield slice(None), self
+            return
+        for start in range(0, len(self), step):
+            rows = slice(start, start + step)
+            scale, member = (None if part is None else part[rows] for part in (self.scale, self.member))
+            yield rows, FactoredRows(tuple(block.part(rows) for block in self.blocks), scale, member, self.centres)
+
+    def double(self) -> FactoredRows:
+        """The same rows with every factor in float64: products of two single-precision numbers are then exact."""
+        scale, member, centres = (
+            None if part is None else part.double() for part in (self.scale, self.member, self.centres)
+        )
+        return FactoredRows(tuple(block.double() for block in self.blocks), scale, member, centres)
+
     def scaled(self, scale: Tensor) -> FactoredRows:
         """Multiply row i by ``scale_i``, centres included; the factors are shared, not copied."""
         member = None if self.member is None else self.member * scale.unsqueeze(1)
@@ -312,8 +148,30 @@ class FactoredRows:
     def zeroed(self, mask: Tensor) -> FactoredRows:
         """Replace the rows where ``mask`` is true by exact zeros, whatever they held."""
         scale = None if self.scale is None else self.scale.masked_fill(mask, 0)
-        member = None if self.member is None else _zero_rows(self.member, mask)
+        member = None if self.member is None else zero_rows(self.member, mask)
         return FactoredRows(tuple(block.zeroed(mask) for block in self.blocks), scale, member, self.centres)
+
+
+class LongSum:
+    """Sum of any number of float64 vectors, as exact as if it were taken in twice the precision and rounded once.
+
+    What each addition rounds away is kept and added at the end (Ogita, Rump and Oishi 2005, Sum2).
+    """
+
+    def __init__(self, width: int) -> None:
+        self._total = torch.zeros(width, dtype=torch.float64)
+        self._lost = torch.zeros(width, dtype=torch.float64)
+
+    def add(self, part: Tensor) -> None:
+        """One more vector."""
+        total = self._total + part
+        added = total - self._total
+        self._lost += (self._total - (total - added)) + (part - added)
+        self._total = total
+
+    def value(self) -> Tensor:
+        """The sum so far."""
+        return self._total + self._lost
 
 
 class DenseSource(Protocol):
@@ -383,3 +241,22 @@ class TensorRows:
         """Yield ``(positions, rows)`` for all rows in order."""
         for part in index_chunks(len(self), self.chunk_rows):
             yield part, self.values[part]
+
+
+__all__ = [
+    "CANCELLATION",
+    "ROUND_OFF",
+    "SUM_ERROR",
+    "TERMS",
+    "Block",
+    "DenseBlock",
+    "DenseSource",
+    "FactoredRows",
+    "LongSum",
+    "OuterBlock",
+    "RowSource",
+    "ScatterBlock",
+    "TensorRows",
+    "index_chunks",
+    "round_off",
+]

@@ -11,10 +11,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from justitia.privacy.grid import exact_sum_step, toward_zero
 from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
 from justitia.privacy.ledger import Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
-from justitia.privacy.rows import DenseSource, FactoredRows, RowSource, TensorRows
+from justitia.privacy.rows import (
+    CANCELLATION,
+    SUM_ERROR,
+    DenseSource,
+    FactoredRows,
+    LongSum,
+    RowSource,
+    TensorRows,
+    round_off,
+)
+
+#: The square of a longer row is infinite in float64, so it counts as zero.
+_LONGEST = 2.0**512
+#: What the underflow of a factor, at most 2^-1074 each, may add to one row that long.
+_UNDERFLOW = 2.0**-560
 
 
 class SensitiveVault:
@@ -108,15 +123,19 @@ class SensitiveVault:
 
         Guarantee
         ---------
-        * Changing one person's group moves the exact answer by at most ``sqrt(2) * bound``.
+        * Changing one person's group moves the answer under the noise by at most ``sqrt(2) * bound``, but for the
+          rounding of a row's norm, which the recorded sensitivity includes. Each row is rounded toward zero to a
+          public grid on which sums are exact.
         * The ledger is debited first; if the budget does not allow it, nothing is computed.
         * A row that is not finite counts as zero, so no person can change whether the call fails.
         """
         source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
         if len(source) != len(self):
             raise ValueError(f"Expected one public row per person ({len(self)}); got {len(source)}.")
-        sensitivity = math.sqrt(2) * _check_bound(bound)
+        sensitivity = math.sqrt(2) * _with_norm_rounding(_check_bound(bound), source.width)
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity))
+        step = noise.step(sensitivity)
+        step = max(step, exact_sum_step(2.0 * len(self) * min(bound, _LONGEST))) if step else 0.0
         exact = torch.zeros(self.n_groups + 1, source.width, dtype=torch.float64)
         total = torch.zeros(source.width, dtype=torch.float64)  # public: in an order that does not depend on groups
         done = 0
@@ -125,7 +144,7 @@ class SensitiveVault:
                 raise ValueError("Expected a source that gives everybody's row once and in order; got another order.")
             done += len(rows)
             bounded = _bounded(rows.detach().double(), bound)
-            exact.index_add_(0, self.__codes[index], bounded)
+            exact.index_add_(0, self.__codes[index], toward_zero(bounded, step) if step else bounded)
             total += bounded.sum(0)
         noisy = noise.add_noise(exact, sensitivity=sensitivity, source=self._source, release=release)
         noisy = noisy + (total - noisy.sum(0)) / len(noisy)
@@ -163,10 +182,11 @@ class SensitiveVault:
 
         Guarantee
         ---------
-        * With all rows, changing one person's group moves the exact answer by at most
-          ``bound * max_i (max_a w[i, a] - min_a w[i, a])``.
-        * With a sample, that person contributes at most half of ``2 * bound * max |w|`` before and after the change;
-          the accountant for sampled releases builds on this.
+        * With all rows, changing one person's group moves the answer under the noise by at most
+          ``bound * max_i (max_a w[i, a] - min_a w[i, a])``, and by the rounding of the sum and of its step to the grid.
+        * With a sample, that person contributes at most half of ``2 * bound * max |w|``, rounding apart, before and
+          after the change; the accountant for sampled releases builds on this.
+        * The recorded sensitivity includes the rounding.
         * The ledger is debited first; a row that is not finite counts as zero.
         """
         source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
@@ -177,14 +197,18 @@ class SensitiveVault:
             )
         if not (0 < sample_rate <= 1):
             raise ValueError(f"Expected a sample_rate above 0 and at most 1; got {sample_rate!r}.")
+        weights = weights.double()
         sensitivity = _check_bound(bound) * _weight_range(weights, sampled=sample_rate < 1)
+        sensitivity = _with_rounding(sensitivity, weights, bound, source.width, noise, sampled=sample_rate < 1)
         release = self._ledger.debit(Release(purpose, noise.cost(sample_rate=sample_rate), sensitivity))
         index = None if sample_rate == 1 else self._poisson_sample(sample_rate, release)
         selected = weights.gather(1, self.__codes[:, None])[:, 0]
-        exact = torch.zeros(source.width, dtype=torch.float64)
+        exact = LongSum(source.width)
         for chunk, rows in source.chunks(index):
-            exact += _clipped_sum(rows, selected[chunk], bound)
-        return noise.add_noise(exact, sensitivity=sensitivity, source=self._source, release=release)
+            c = selected[chunk]
+            for part, piece in rows.pieces():
+                exact.add(_clipped_sum(piece, c[part], bound))
+        return noise.add_noise(exact.value(), sensitivity=sensitivity, source=self._source, release=release)
 
     def _poisson_sample(self, rate: float, release: int) -> Tensor:
         draws = self._source.uniform(len(self), release=release, stream="sample")
@@ -261,13 +285,37 @@ def _weight_range(weights: Tensor, *, sampled: bool) -> float:
     return spread
 
 
+def _with_norm_rounding(bound: float, width: int) -> float:
+    """Norm that no row scaled down to ``bound`` exceeds, although norm and factor were rounded."""
+    return bound * (1 + round_off(width)) + _UNDERFLOW if bound > 0 else 0.0
+
+
+def _with_rounding(
+    sensitivity: float, weights: Tensor, bound: float, width: int, noise: Noise, *, sampled: bool
+) -> float:
+    """Sensitivity of the computed weighted sum: both neighbours' sums may be off, and both are rounded to the grid.
+
+    Where the exact sensitivity is 0 the same numbers are added in the same order, and so is that of the computed sum.
+    """
+    if sensitivity == 0:
+        return 0.0
+    error = SUM_ERROR * CANCELLATION * bound * float(weights.abs().amax(1).sum()) + len(weights) * _UNDERFLOW
+    sides = 2 if sampled else 1  # a sampled person is compared with not taking part, before and after the change
+    computed = sensitivity * (1 + round_off(width)) + sides * 2 * error
+    total, rounded = 0.0, computed
+    while rounded > total:  # the step grows with the noise, which grows with what is rounded to the step
+        total, rounded = rounded, computed + sides * 1.01 * math.sqrt(width) * noise.step(rounded)
+    return total
+
+
 def _clipped_sum(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
     """Sum of the rows, each clipped to ``bound`` and times its weight (the paper's clipped gradient, Equation 9)."""
-    norms = rows.norms()
-    if not math.isfinite(float(norms.sum())):  # rows are public, so this branch is too
-        finite = torch.isfinite(norms)
-        rows, norms = rows.zeroed(~finite), torch.where(finite, norms, torch.zeros_like(norms))
-    return rows.weighted_sum((selected * _clip_factor(norms, bound)).to(norms.dtype))
+    rows = rows.double()
+    reach = rows.reach()
+    if not math.isfinite(float(reach.sum())):  # rows are public, so this branch is too
+        finite = torch.isfinite(reach)
+        rows, reach = rows.zeroed(~finite), torch.where(finite, reach, torch.zeros_like(reach))
+    return rows.weighted_sum(selected.double() * _clip_factor(reach, bound))
 
 
 __all__: Sequence[str] = ["SensitiveVault"]
