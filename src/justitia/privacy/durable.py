@@ -272,7 +272,7 @@ class DurableLedger(PrivacyLedger):
             check_file(self.path)
         elif not self.path.parent.is_dir():
             raise LedgerError(f"The folder {str(self.path.parent)!r} does not exist; make it, or choose another file.")
-        elif journal_of(self.path).exists():
+        elif journal_of(self.path).exists() and not self.path.exists():  # nobody made it between the two looks
             raise LedgerError(
                 f"The ledger {str(self.path)!r} is gone but its journal is there; restore the ledger's newest copy."
             )
