@@ -25,6 +25,11 @@ from justitia.tradeoff import measured, tradeoff
 #: What a candidate may not change: the budget, the question, and who is asked.
 FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")
 
+_NOT_GAUSSIAN = (
+    "expected candidates whose releases are Gaussian and over all rows, got others; use engine 'moments' or 'gradients' "
+    "with sample_rate=1."
+)
+
 
 @dataclass(frozen=True)
 class SearchResult:
@@ -135,6 +140,8 @@ def _check_candidates(model: LagrangianDualClassifier, candidates: Any) -> list[
             raise ValueError(f"{name} is the same for all candidates; set it on the model that you pass.")
         if name not in known:
             raise ValueError(f"expected parameters of the model in candidates, got {name!r}; see its get_params().")
+    if "printed" in (one.get("engine", model.engine) for one in candidates):
+        raise ValueError(_NOT_GAUSSIAN)
     if not 0 < model.epsilon < math.inf:
         raise ValueError(f"expected a positive and finite epsilon to search with, got {model.epsilon!r}.")
     return [dict(one) for one in candidates]
@@ -196,10 +203,7 @@ def _rehearsed_mu(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> 
     session = _begin(candidate, data)
     costs = session.plan.costs()
     if not all(isinstance(cost, GaussianCost) and cost.sample_rate == 1 for cost in costs):
-        raise ValueError(
-            "expected candidates whose releases are Gaussian and over all rows, got others; use engine 'moments' or "
-            "'gradients' with sample_rate=1."
-        )
+        raise ValueError(_NOT_GAUSSIAN)
     warn_large_delta(candidate, len(session.problem))
     for sentence in session.engine.outlook():
         warnings.warn(sentence, stacklevel=4)

@@ -110,7 +110,7 @@ def test_full_budget_refuses_with_what_remains_and_what_was_asked(tmp_path: Path
     assert str(refusal.value) == (
         "'check' would bring epsilon to 1.465; the budget is 1.2 (spent 0.9999). "
         "Use fewer or noisier releases, or raise epsilon. "
-        "This request alone costs epsilon 0.9999; what remains of 'people' pays for 0.6136."
+        "This request alone costs epsilon 0.9999; what remains of 'people' pays for 0.6001."
     )
     assert len(opened(tmp_path, epsilon=1.2).releases) == 1
 

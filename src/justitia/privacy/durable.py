@@ -114,6 +114,7 @@ class DurableLedger(PrivacyLedger):
             check_sound(connection, self.path)
             if writable:
                 check_writable(connection)
+            connection.execute("BEGIN")  # what follows sees one state of the file
             self._read(connection)
 
     @classmethod
