@@ -26,8 +26,8 @@ from justitia.tradeoff import measured, tradeoff
 FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")
 
 _NOT_GAUSSIAN = (
-    "expected candidates whose releases are Gaussian and over all rows, got others; use engine 'moments' or 'gradients' "
-    "with sample_rate=1."
+    "expected candidates whose releases are Gaussian and over all rows, got others; use engine 'moments' or "
+    "'gradients' with sample_rate=1."
 )
 
 
