@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check unit bench lock clean
+.PHONY: setup demo test check unit crash-test bench lock clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,9 @@ check: setup           ## style and types
 
 unit: setup
 	$(BIN)/python -m pytest -n 2
+
+crash-test: setup      ## kill 500 processes while they debit a durable ledger
+	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py
 
 reproduce-%: setup     ## one table or figure: table2 tradeoffs c_p c_d missing theorems pareto choose rules frontier price census
 	$(BIN)/python -m experiments $* --jobs 2

@@ -26,6 +26,7 @@ LEVELS = {
     "prediction": 4,
     "estimator": 4,
     "tradeoff": 5,
+    "search": 5,
     "baselines": 5,
     "report": 6,
     "cli": 7,
@@ -39,7 +40,7 @@ UPWARD_IN_FUNCTIONS: dict[tuple[str, str], str] = {}
 #: Who may name what about the attribute. `sensitive_features` is a parameter on its way to the vault or the metrics;
 #: `reveal` hands out the exact attribute and debits infinity; `encode` and `infer_groups` read it; `__codes` is it.
 MAY_NAME = {
-    "sensitive_features": {"estimator.py", "tradeoff.py", "metrics.py", "privacy/groups.py", "cli.py"},
+    "sensitive_features": {"estimator.py", "tradeoff.py", "search.py", "metrics.py", "privacy/groups.py", "cli.py"},
     "reveal": {
         "privacy/vault.py",
         "dual/engines.py",

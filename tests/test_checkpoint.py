@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from justitia import LagrangianDualClassifier, PrintedPlan, PrivacyLedger
+from justitia import DurableLedger, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
 from justitia.dual.checkpoint import Checkpoint
-from justitia.privacy.ledger import BudgetExceeded
+from justitia.privacy.accounting import GaussianCost
+from justitia.privacy.ledger import BudgetExceeded, Release
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault
 
@@ -226,3 +227,68 @@ def test_checkpoint_files_hold_neither_labels_nor_a_hash_of_them(people: Any, ma
     assert all(b"zanzibar" not in file.read_bytes() for file in (tmp_path / "run").iterdir())
     resumed = make().fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
     assert len(resumed.ledger_.releases) == 7
+
+
+# --- a checkpoint whose debits are in a durable ledger
+
+
+def shared(folder: Path) -> DurableLedger:
+    return DurableLedger(folder / "people.ledger", dataset="people", epsilon=9.0, delta=1e-5)
+
+
+def test_interrupted_run_on_a_durable_ledger_goes_on_without_asking_twice(
+    people: Any, make: Any, tmp_path: Path
+) -> None:
+    folder, ledger = tmp_path / "run", shared(tmp_path)
+    ledger.debit(Release("something else", GaussianCost(100.0), 1.0))
+    with pytest.MonkeyPatch.context() as patch:
+        calls: list[int] = []
+        original = SensitiveVault.weighted_sum
+
+        def die(self: Any, *args: Any, **kwargs: Any) -> Any:
+            calls.append(1)
+            answer = original(self, *args, **kwargs)
+            if len(calls) == 2:
+                raise Killed
+            return answer
+
+        patch.setattr(SensitiveVault, "weighted_sum", die)
+        with pytest.raises(Killed):
+            make().fit(people.X, people.y, sensitive_features=people.a, ledger=ledger, checkpoint=folder)
+    spent = len(shared(tmp_path).releases)
+    assert 1 < spent < 1 + len(RELEASES)
+    model = make().fit(people.X, people.y, sensitive_features=people.a, ledger=shared(tmp_path), checkpoint=folder)
+    purposes = [one.purpose for one in shared(tmp_path).releases]
+    assert Counter(purposes) == Counter(["something else", *RELEASES])
+    assert Counter(one.purpose for one in model.ledger_.own_releases()) == Counter(RELEASES)
+
+
+def test_checkpoint_and_ledger_that_do_not_belong_together_are_refused(people: Any, make: Any, tmp_path: Path) -> None:
+    def again(**options: Any) -> None:
+        make().fit(people.X, people.y, sensitive_features=people.a, **options)
+
+    again(checkpoint=tmp_path / "own")
+    with pytest.raises(ValueError, match="keeps its own ledger; resume it without ledger"):
+        again(checkpoint=tmp_path / "own", ledger=shared(tmp_path))
+    again(checkpoint=tmp_path / "run", ledger=shared(tmp_path))
+    with pytest.raises(ValueError, match="debits a DurableLedger; pass that one as ledger"):
+        again(checkpoint=tmp_path / "run")
+    (tmp_path / "new").mkdir()
+    with pytest.raises(ValueError, match="has seen debits that its ledger does not hold"):
+        again(checkpoint=tmp_path / "run", ledger=shared(tmp_path / "new"))
+    assert shared(tmp_path / "new").releases == ()
+
+
+def test_another_process_that_debits_during_a_fit_is_not_taken_for_a_defect(
+    people: Any, make: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    original = SensitiveVault.group_sums
+
+    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
+        shared(tmp_path).debit(Release("another process", GaussianCost(100.0), 1.0))
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(SensitiveVault, "group_sums", ask)
+    make().fit(people.X, people.y, sensitive_features=people.a, ledger=shared(tmp_path))
+    counts = Counter(one.purpose for one in shared(tmp_path).releases)
+    assert counts == Counter([*RELEASES, *["another process"] * 4])

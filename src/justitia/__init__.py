@@ -2,7 +2,9 @@
 
 from justitia.dual.plans import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.estimator import LagrangianDualClassifier
-from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger
+from justitia.privacy.durable import DurableLedger
+from justitia.privacy.ledger import BudgetExceeded, Certificate, LedgerError, PrivacyLedger
+from justitia.search import SearchResult, private_search
 from justitia.tradeoff import Tradeoff, tradeoff
 
 __version__ = "0.1.0"
@@ -10,11 +12,15 @@ __version__ = "0.1.0"
 __all__ = [
     "BudgetExceeded",
     "Certificate",
+    "DurableLedger",
     "GradientsPlan",
     "LagrangianDualClassifier",
+    "LedgerError",
     "MomentsPlan",
     "PrintedPlan",
     "PrivacyLedger",
+    "SearchResult",
     "Tradeoff",
+    "private_search",
     "tradeoff",
 ]

@@ -31,6 +31,7 @@ from justitia.notions import FairnessNotion
 from justitia.opening import check_parameters, open_checkpoint, open_ledger, warn_large_delta
 from justitia.prediction import NetworkClassifier, public_seed, unchanged_on_error
 from justitia.privacy.accounting import Cost, UnboundedCost
+from justitia.privacy.durable import DurableLedger
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import SeededNoise, SystemNoise
 from justitia.privacy.vault import SensitiveVault
@@ -166,9 +167,11 @@ class LagrangianDualClassifier(NetworkClassifier):
         sample_weight : array-like (n,), optional
             How often a row counts, in the loss and in every group mean; public.
         ledger : PrivacyLedger, optional
-            A budget shared with other releases about the same people.
+            A budget shared with other releases about the same people; a :class:`~justitia.privacy.DurableLedger` is
+            shared with other processes and later days.
         checkpoint : path, optional
-            Folder to save to after every round and to resume from.
+            Folder to save to after every round and to resume from. It keeps a ledger of its own unless ``ledger`` is
+            a durable one; a shared ledger in memory cannot be resumed.
 
         Raises
         ------
@@ -214,10 +217,12 @@ class LagrangianDualClassifier(NetworkClassifier):
         before: Counter[Cost] = Counter()
         saved = None
         if checkpoint is None:
-            before.update(ledger.costs())
+            before = ledger.own_costs()
             ledger.check(plan.costs())
         else:
             saved = open_checkpoint(self, checkpoint, problem, plan, module, vault.group_names, ledger)
+            if isinstance(ledger, DurableLedger):
+                ledger.check(plan.costs() - ledger.own_costs())
         generator = torch.Generator().manual_seed(seed)
         engine = make_engine(plan, problem, vault, tolerance=self.tolerance, generator=generator)
         return Session(module, problem, plan, ledger, vault, engine, seed, saved, before)
@@ -309,7 +314,7 @@ class Session:
 
     def check_spent(self) -> None:
         """What the plan said it would cost equals what the ledger recorded."""
-        if _finite_part(Counter(self.ledger.costs()) - self.before) != _finite_part(self.plan.costs()):
+        if _finite_part(self.ledger.own_costs() - self.before) != _finite_part(self.plan.costs()):
             raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
 
 

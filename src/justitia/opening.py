@@ -14,12 +14,13 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative
-from justitia.dual.checkpoint import Checkpoint
+from justitia.dual.checkpoint import RUN_FILE, Checkpoint, run_name
 from justitia.dual.lagrangian import Problem
 from justitia.dual.plan import TrainingPlan
 from justitia.dual.plans import DEFAULT_PLANS
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import UnboundedCost
+from justitia.privacy.durable import DurableLedger
 from justitia.privacy.ledger import PrivacyLedger
 
 
@@ -70,8 +71,8 @@ def open_ledger(
     checkpoint: Path | str | None,
 ) -> PrivacyLedger:
     """The user's ledger, or a new one for this run's budget that holds what an interrupted run has spent."""
-    if ledger is not None and checkpoint is not None:
-        raise ValueError("a checkpoint keeps its own ledger; pass either checkpoint or ledger, not both.")
+    if checkpoint is not None:
+        ledger = _resumable(ledger, Path(checkpoint))
     if isinstance(ledger, PrivacyLedger):
         return ledger
     if ledger is not None:
@@ -81,6 +82,21 @@ def open_ledger(
     # Reading a journal that does not exist yet writes nothing: the folder is made when all checks have passed.
     journal = None if checkpoint is None else Path(checkpoint) / "ledger.jsonl"
     return PrivacyLedger(epsilon=budget, delta=float(model.delta), journal=journal)
+
+
+def _resumable(ledger: PrivacyLedger | None, folder: Path) -> PrivacyLedger | None:
+    """A durable ledger under the name of the folder's run, or none if the folder keeps its own ledger."""
+    if isinstance(ledger, DurableLedger):
+        if (folder / "ledger.jsonl").exists():
+            raise ValueError(f"the checkpoint in {str(folder)!r} keeps its own ledger; resume it without ledger.")
+        return ledger.for_run(run_name(folder))
+    if ledger is not None:
+        raise ValueError(
+            "a checkpoint keeps its own ledger; pass either checkpoint or ledger, not both, or a DurableLedger."
+        )
+    if (folder / RUN_FILE).exists():
+        raise ValueError(f"the run in {str(folder)!r} debits a DurableLedger; pass that one as ledger to resume it.")
+    return None
 
 
 def open_checkpoint(

@@ -103,12 +103,12 @@ def tradeoff(
     trained = first._train(session)
     session.check_spent()
     first._keep(session, trained)
-    models, rows = [first], [_row(first, session)]
+    models, rows = [first], [measured(first, session)]
     for tolerance in grid[1:]:
         session = _follow(session, tolerance)
         trained = first._train(session, start=trained.lam)
         models.append(_sibling(first, session, trained, tolerance))
-        rows.append(_row(models[-1], session))
+        rows.append(measured(models[-1], session))
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
     return Tradeoff(tuple(models), pd.DataFrame(rows), first.certificate_)
 
@@ -134,7 +134,7 @@ def _sibling(
     return model
 
 
-def _row(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
+def measured(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
     """Public accuracy and noised violation on the training rows."""
     problem = session.problem
     scores = torch.from_numpy(evaluate(session.module, problem.X)).to(problem.y.dtype)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -214,7 +213,7 @@ class DescentClassifier(NetworkClassifier):
         plan = plan.calibrate(float(self.epsilon), float(self.delta), n=n)
         ledger = open_ledger(self, plan, ledger, None)
         vault = self._vault(sensitive_features, ledger, n=n)
-        before = Counter(ledger.costs())
+        before = ledger.own_costs()
         ledger.check(plan.costs())
         warn_large_delta(self, n)
         generator = torch.Generator().manual_seed(seed)
@@ -222,7 +221,7 @@ class DescentClassifier(NetworkClassifier):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             trained = train(module, problem, plan, engine)
-        if Counter(ledger.costs()) - before != plan.costs():
+        if ledger.own_costs() - before != plan.costs():
             raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
         groups, events = list(vault.group_names), list(notion.event_names)
         self.module_, self.plan_, self.ledger_ = module, plan, ledger

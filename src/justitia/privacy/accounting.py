@@ -8,6 +8,7 @@ from justitia.privacy.costs import (
     Cost,
     GaussianCost,
     RandomizedResponseCost,
+    SelectionCost,
     UnboundedCost,
     check_delta,
     check_target,
@@ -17,14 +18,17 @@ from justitia.privacy.costs import (
     private_end,
 )
 from justitia.privacy.losses import delta_on_grid, epsilon_on_grid, refine
+from justitia.privacy.selection import selection_delta, selection_epsilon
 
 __all__ = [
     "Cost",
     "GaussianCost",
     "RandomizedResponseCost",
+    "SelectionCost",
     "UnboundedCost",
     "calibrate",
     "delta_spent",
+    "epsilon_left",
     "epsilon_spent",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -42,19 +46,43 @@ def _without_amplification(costs: Mapping[Cost, int]) -> tuple[float, float]:
     return math.sqrt(square), pure
 
 
+def _is_one_selection(costs: Mapping[Cost, int]) -> bool:
+    return sum(costs.values()) == 1 and any(isinstance(cost, SelectionCost) for cost in costs)
+
+
+def _epsilon_bound(costs: Mapping[Cost, int], delta: float) -> float:
+    """Closed form: exact for full-rate Gaussians and for one selection, too large or infinite for mixtures."""
+    for cost in costs:
+        if isinstance(cost, SelectionCost):
+            return selection_epsilon(cost, delta) if _is_one_selection(costs) else math.inf
+    mu, pure = _without_amplification(costs)
+    return gaussian_epsilon(mu, delta) + pure
+
+
+def _delta_bound(costs: Mapping[Cost, int], epsilon: float) -> float:
+    """The counterpart of `_epsilon_bound`."""
+    for cost in costs:
+        if isinstance(cost, SelectionCost):
+            return selection_delta(cost, epsilon) if _is_one_selection(costs) else 1.0
+    mu, pure = _without_amplification(costs)
+    return gaussian_delta(mu, epsilon - pure) if epsilon >= pure else 1.0
+
+
 def _gridded(costs: Mapping[Cost, int]) -> frozenset[tuple[Bounded, int]]:
     """Pick what a grid has to compose: full-rate Gaussians become one; nothing if the closed form does."""
     rest: dict[Bounded, int] = {}
     full: dict[Cost, int] = {}
+    if _is_one_selection(costs):
+        return frozenset()
     for cost, count in costs.items():
-        if isinstance(cost, RandomizedResponseCost) or (isinstance(cost, GaussianCost) and cost.sample_rate < 1):
-            rest[cost] = count
-        else:
+        if isinstance(cost, UnboundedCost) or (isinstance(cost, GaussianCost) and cost.sample_rate == 1):
             full[cost] = count
+        else:
+            rest[cost] = count
     mu, _ = _without_amplification(full)
     if rest and mu > 0.0:
         rest[GaussianCost(1 / mu)] = 1
-    if any(isinstance(c, GaussianCost) and c.noise_multiplier < _SMALLEST_GRIDDED for c in rest):
+    if any(getattr(cost, "noise_multiplier", math.inf) < _SMALLEST_GRIDDED for cost in rest):
         return frozenset()
     return frozenset(rest.items())
 
@@ -86,8 +114,7 @@ def epsilon_spent(costs: Mapping[Cost, int], delta: float) -> float:
     costs = _releases(costs)
     if any(isinstance(cost, UnboundedCost) for cost in costs):
         return math.inf
-    mu, pure = _without_amplification(costs)
-    bound = gaussian_epsilon(mu, delta) + pure
+    bound = _epsilon_bound(costs, delta)
     gridded = _gridded(costs)
     if not gridded or delta == 0.0:
         return bound
@@ -101,12 +128,38 @@ def delta_spent(costs: Mapping[Cost, int], epsilon: float) -> float:
     costs = _releases(costs)
     if any(isinstance(cost, UnboundedCost) for cost in costs):
         return 1.0
-    mu, pure = _without_amplification(costs)
-    bound = gaussian_delta(mu, epsilon - pure) if epsilon >= pure else 1.0
+    bound = _delta_bound(costs, epsilon)
     gridded = _gridded(costs)
     if not gridded or bound == 0.0:
         return bound
     return min(bound, refine(gridded, delta_on_grid, epsilon, 1e-30))
+
+
+def epsilon_left(costs: Mapping[Cost, int], epsilon: float, delta: float) -> float:
+    """Epsilon of the costliest single Gaussian release that fits into what ``costs`` leave of (epsilon, delta).
+
+    Not the difference of two epsilons: releases compose to less than their sum. Rounded down, to three digits where a
+    grid does the accounting. At delta 0, where no Gaussian release fits, it is that difference.
+    """
+    spent = epsilon_spent(costs, delta)
+    if epsilon == math.inf or spent >= epsilon:
+        return epsilon if epsilon == math.inf else 0.0
+    if delta == 0.0:
+        return epsilon - spent
+    mu, _ = _without_amplification(costs)
+    top = gaussian_mu(epsilon, delta)
+    if not _gridded(costs) and not _is_one_selection(costs):
+        return gaussian_epsilon(math.sqrt(max(0.0, top**2 - mu**2)), delta)
+
+    def fits(extra: float) -> bool:
+        return epsilon_spent({**costs, GaussianCost(1 / extra): 1}, delta) <= epsilon
+
+    low = top
+    while not fits(low):
+        low /= 2
+        if low < 1e-6 * top:
+            return 0.0
+    return gaussian_epsilon(private_end(fits, 2 * low, low, 1e-3), delta)
 
 
 def calibrate(costs_at: Callable[[float], Mapping[Cost, int]], epsilon: float, delta: float) -> float:

@@ -5,8 +5,9 @@ the sensitivity is the largest L2 distance the un-noised answer moves when one p
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from scipy import special
 
@@ -40,12 +41,69 @@ class RandomizedResponseCost:
 
 
 @dataclass(frozen=True)
+class SelectionCost:
+    r"""The best of a random number K of trials, of which nothing else is seen (:mod:`justitia.privacy.selection`).
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Of one trial: its releases together cost what one full-rate Gaussian release with this multiplier costs.
+    stop : float
+        gamma in (0, 1] of the truncated negative binomial law of K; 1 means one trial.
+    shape : float
+        eta > -1 of that law: 1 is geometric with mean 1/gamma, 0 is logarithmic.
+    """
+
+    noise_multiplier: float
+    stop: float
+    shape: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.noise_multiplier < math.inf:
+            raise ValueError(f"noise_multiplier must be positive and finite, got {self.noise_multiplier!r}.")
+        if not 0.0 < self.stop <= 1.0:
+            raise ValueError(f"stop must lie in (0, 1], got {self.stop!r}.")
+        if not -1.0 < self.shape < math.inf:
+            raise ValueError(f"shape must be finite and above -1, got {self.shape!r}.")
+
+
+@dataclass(frozen=True)
 class UnboundedCost:
     """A release without protection: no finite epsilon covers it."""
 
 
-Bounded = GaussianCost | RandomizedResponseCost
+Bounded = GaussianCost | RandomizedResponseCost | SelectionCost
 Cost = Bounded | UnboundedCost
+
+#: Every kind of cost by the name that certificates and files give it.
+COST_KINDS: dict[str, type[Cost]] = {
+    "gaussian": GaussianCost,
+    "randomized response": RandomizedResponseCost,
+    "best of several trials": SelectionCost,
+    "unprotected": UnboundedCost,
+}
+
+
+def kind_of(cost: Cost) -> str:
+    """Name of the mechanism that has this cost."""
+    return next(name for name, kind in COST_KINDS.items() if isinstance(cost, kind))
+
+
+def cost_to_dict(cost: Cost) -> dict[str, Any]:
+    """Plain data: the kind, and numbers that JSON gives back to the last bit."""
+    return {"kind": kind_of(cost), **asdict(cost)}
+
+
+def cost_from_dict(facts: Mapping[str, Any]) -> Cost:
+    """Inverse of :func:`cost_to_dict`; a ValueError for anything that is not a cost."""
+    numbers = dict(facts)
+    kind = COST_KINDS.get(str(numbers.pop("kind", None)))
+    if kind is None:
+        raise ValueError(f"expected a kind of cost among {sorted(COST_KINDS)}, got {facts.get('kind')!r}.")
+    try:
+        return kind(**numbers)
+    except TypeError:
+        raise ValueError(f"expected the numbers of a {kind.__name__}, got {sorted(numbers)}.") from None
 
 
 def private_end(is_private: Callable[[float], bool], outside: float, inside: float, precision: float) -> float:

@@ -7,19 +7,13 @@ import math
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from justitia.privacy.accounting import (
-    Cost,
-    GaussianCost,
-    RandomizedResponseCost,
-    UnboundedCost,
-    delta_spent,
-    epsilon_spent,
-)
+from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_left, epsilon_spent
+from justitia.privacy.costs import COST_KINDS, kind_of
 
 ADJACENCY = (
     "two datasets that differ in one person's sensitive attribute (to any other group, or to 'not given'); "
@@ -36,15 +30,13 @@ NOT_COVERED_SAMPLED = "last bits of gradients that depend on who else is in a sa
 #: A sum of costs may exceed the budget by this much, relative, and still count as equal to it: float round-off only.
 ROUND_OFF = 1e-9
 
-_COST_TYPES: dict[str, type[Cost]] = {
-    "gaussian": GaussianCost,
-    "randomized response": RandomizedResponseCost,
-    "unprotected": UnboundedCost,
-}
-
 
 class BudgetExceeded(RuntimeError):
     """A release was refused because the privacy budget does not allow it; nothing was computed."""
+
+
+class LedgerError(RuntimeError):
+    """The file of a ledger could not be used, so nothing was answered."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,7 @@ class Release:
     @property
     def mechanism(self) -> str:
         """Name of the mechanism, as the certificate prints it."""
-        return next(name for name, kind in _COST_TYPES.items() if isinstance(self.cost, kind))
+        return kind_of(self.cost)
 
     def to_json(self) -> str:
         """One line of the journal."""
@@ -69,7 +61,7 @@ class Release:
     def from_json(line: str) -> Release:
         """Inverse of :meth:`to_json`."""
         record = json.loads(line)
-        cost = _COST_TYPES[record["mechanism"]](**record["cost"])
+        cost = COST_KINDS[record["mechanism"]](**record["cost"])
         return Release(record["purpose"], cost, record["sensitivity"])
 
 
@@ -98,7 +90,7 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; an infinite epsilon is the word ``"infinity"``, since JSON has no such number."""
-        return {name: _json_ready(value) for name, value in asdict(self).items()}
+        return {name: json_ready(value) for name, value in asdict(self).items()}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Certificate:
@@ -155,7 +147,7 @@ class PrivacyLedger:
     Notes
     -----
     A ledger counts what passes through this object. Copies made for parallel workers count on their own: fit models
-    that share a budget in one process.
+    that share a budget in one process, or use a :class:`~justitia.privacy.durable.DurableLedger`.
 
     Guarantee
     ---------
@@ -177,14 +169,16 @@ class PrivacyLedger:
 
     def check(self, costs: Mapping[Cost, int], *, purpose: str = "this plan") -> None:
         """Raise :class:`BudgetExceeded` if ``costs`` do not fit into what remains; records nothing."""
-        after = self._counts + Counter(costs)
-        if not self._fits(after):
-            total = epsilon_spent(after, self.delta)
-            would, budget = _told_apart(total, self.budget_epsilon)
-            raise BudgetExceeded(
-                f"{purpose!r} would bring epsilon to {would}; the budget is {budget} "
-                f"(spent {self.epsilon():.4g}). Use fewer or noisier releases, or raise epsilon."
-            )
+        if not self._fits(self._counts + Counter(costs)):
+            raise BudgetExceeded(self._refusal(costs, purpose))
+
+    def _refusal(self, costs: Mapping[Cost, int], purpose: str) -> str:
+        total = epsilon_spent(self._counts + Counter(costs), self.delta)
+        would, budget = _told_apart(total, self.budget_epsilon)
+        return (
+            f"{purpose!r} would bring epsilon to {would}; the budget is {budget} "
+            f"(spent {epsilon_spent(self._counts, self.delta):.4g}). Use fewer or noisier releases, or raise epsilon."
+        )
 
     def _fits(self, counts: Counter[Cost]) -> bool:
         if self.budget_epsilon == 0 or math.isinf(self.budget_epsilon):
@@ -215,9 +209,21 @@ class PrivacyLedger:
         """How often each cost was charged."""
         return dict(self._counts)
 
+    def own_releases(self) -> tuple[Release, ...]:
+        """What this run released, in order; another run may share the budget, never the run."""
+        return self.releases
+
+    def own_costs(self) -> Counter[Cost]:
+        """How often this run was charged each cost."""
+        return Counter(release.cost for release in self.own_releases())
+
     def epsilon(self) -> float:
         """Epsilon spent so far, at this ledger's delta."""
-        return epsilon_spent(self._counts, self.delta)
+        return epsilon_spent(self.costs(), self.delta)
+
+    def remaining(self) -> float:
+        """Epsilon of the costliest single Gaussian release that the budget still allows, at this ledger's delta."""
+        return epsilon_left(self.costs(), self.budget_epsilon, self.delta)
 
     def certificate(
         self,
@@ -228,14 +234,16 @@ class PrivacyLedger:
         claim: Mapping[str, Any] | None = None,
     ) -> Certificate:
         """What can be said about everything recorded so far."""
-        spent = self.epsilon()
+        releases = self.releases
+        counts = Counter(release.cost for release in releases)
+        spent = epsilon_spent(counts, self.delta)
         return Certificate(
             epsilon=spent,
             delta=self.delta,
             budget_epsilon=self.budget_epsilon,
             statement=_statement(spent, self.delta, claim),
-            accountant=_accountant(self._counts),
-            releases=_summary(self._releases),
+            accountant=accountant(counts),
+            releases=summary(releases),
             noise=noise,
             groups=groups,
             groups_source=groups_source,
@@ -297,7 +305,8 @@ def _all_full_gaussian(counts: Mapping[Cost, int]) -> bool:
     return all(isinstance(cost, GaussianCost) and cost.sample_rate == 1 for cost in counts)
 
 
-def _accountant(counts: Mapping[Cost, int]) -> str:
+def accountant(counts: Mapping[Cost, int]) -> str:
+    """How the total of these costs is computed, as the certificate prints it."""
     if not counts:
         return "none needed: nothing was asked"
     if any(isinstance(cost, UnboundedCost) for cost in counts):
@@ -307,7 +316,7 @@ def _accountant(counts: Mapping[Cost, int]) -> str:
     return "privacy-loss distribution under substitution of one attribute"
 
 
-def _summary(releases: list[Release]) -> tuple[dict[str, Any], ...]:
+def summary(releases: Sequence[Release]) -> tuple[dict[str, Any], ...]:
     """One entry per purpose and cost, in order of first appearance."""
     counts = Counter((release.purpose, release.mechanism, release.cost) for release in releases)
     return tuple(
@@ -323,11 +332,12 @@ def _summary(releases: list[Release]) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _json_ready(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
+    """Plain data in which an infinite number is a word, since JSON has no such number."""
     if isinstance(value, float) and math.isinf(value):
         return "infinity"
     if isinstance(value, Mapping):
-        return {key: _json_ready(item) for key, item in value.items()}
+        return {key: json_ready(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_ready(item) for item in value]
+        return [json_ready(item) for item in value]
     return value

@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, optimize, signal, special
 
-from justitia.privacy.costs import Bounded, GaussianCost, RandomizedResponseCost
+from justitia.privacy.costs import Bounded, GaussianCost, RandomizedResponseCost, SelectionCost, private_end
+from justitia.privacy.selection import mean_trials, selection_shift
 
 Floats = NDArray[np.float64]
 
@@ -120,9 +121,52 @@ def _response_law(cost: RandomizedResponseCost) -> tuple[Floats, Floats]:
     return np.array([-cost.epsilon, 0.0, cost.epsilon]), masses
 
 
+def _selection_start(cost: SelectionCost) -> float:
+    """Loss e above which the pair of a search lives: all its mass lies beyond e or below -e.
+
+    Under P the loss is c + G, m times as often as the loss G of a trial, and cut at e; below -e it is the mirror image,
+    with the masses that Q has above e. Of all symmetric pairs whose profile is at most m * delta_G(epsilon - c) this
+    one has the largest profile: it is that curve, continued from e to 0 by its tangent (``docs/privacy.md``, 2.8).
+    """
+    mu, m, shift = 1 / cost.noise_multiplier, mean_trials(cost.stop, cost.shape), selection_shift(cost)
+
+    def holds_everything(start: float) -> bool:
+        z = (start - shift) / mu - mu / 2
+        return m * float(special.ndtr(-z) + math.exp(-shift) * special.ndtr(-z - mu)) >= 1.0
+
+    if not holds_everything(0.0):
+        return 0.0
+    return private_end(holds_everything, shift + mu**2 / 2 + 40 * mu, 0.0, 1e-12)
+
+
+@lru_cache(maxsize=64)
+def _selection_grid(cost: SelectionCost, step: float, tail: float) -> _Grid:
+    """Losses of the best of several trials; panels of the quadrature end where the loss crosses a grid point."""
+    mu, m, start = 1 / cost.noise_multiplier, mean_trials(cost.stop, cost.shape), _selection_start(cost)
+    centre = selection_shift(cost) + mu**2 / 2  # of the loss under P: centre + mu z with z normal
+    first, last = (start - centre) / mu, -float(special.ndtri(tail / m))
+    last = max(last, first + 1.0)
+    crossings = (step * np.arange(math.ceil(start / step), (centre + mu * last) / step) - centre) / mu
+    edges = np.union1d(
+        np.append(crossings[(crossings > first) & (crossings < last)], last), np.arange(first, last, 0.125)
+    )
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
+    z = (middle[:, None] + half[:, None] * nodes).ravel()
+    masses = m * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) * (half[:, None] * weights).ravel()
+    losses, infinite = centre + mu * z, m * float(special.ndtr(-last))
+    mirrored = masses * np.exp(-losses)
+    missing = max(0.0, 1.0 - infinite - float(masses.sum() + mirrored.sum()))
+    return _spread(
+        np.concatenate((losses, -losses, [start])), np.concatenate((masses, mirrored, [missing])), step, infinite
+    )
+
+
 def _one_grid(cost: Bounded, step: float, tail: float) -> _Grid:
     if isinstance(cost, GaussianCost):
         return _gaussian_grid(cost, step, tail)
+    if isinstance(cost, SelectionCost):
+        return _selection_grid(cost, step, tail)
     return _spread(*_response_law(cost), step, 0.0)
 
 
@@ -236,6 +280,8 @@ def _mean_square(cost: Bounded) -> float:
         reach = _gaussian_reach(cost, 1e-30)
         x = np.arange(-reach, reach, cost.noise_multiplier / 16)
         return float(_gaussian_density(cost, x) @ _gaussian_loss(cost, x) ** 2) * cost.noise_multiplier / 16
+    if isinstance(cost, SelectionCost):
+        return (selection_shift(cost) + cost.noise_multiplier**-2 / 2) ** 2 + cost.noise_multiplier**-2
     losses, masses = _response_law(cost)
     return float(masses @ losses**2)
 

@@ -1,0 +1,343 @@
+"""A budget that outlives the process: one SQLite file per dataset, debited before every answer.
+
+Each operation opens a connection of its own, so that none crosses a fork, and so that nothing is held while noise is
+drawn. :mod:`justitia.privacy.ledger_file` says how the file is made and written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import sqlite3
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Self
+
+from justitia.privacy.accounting import Cost, epsilon_spent
+from justitia.privacy.costs import cost_from_dict, cost_to_dict
+from justitia.privacy.ledger import (
+    BudgetExceeded,
+    LedgerError,
+    PrivacyLedger,
+    Release,
+    accountant,
+    json_ready,
+    summary,
+)
+from justitia.privacy.ledger_file import (
+    SCHEMA,
+    Facts,
+    check_file,
+    check_sound,
+    check_writable,
+    connection_to,
+    journal_of,
+    make_file,
+    read_facts,
+)
+
+
+class DurableLedger(PrivacyLedger):
+    """A :class:`PrivacyLedger` in a file: every fit, curve and retry on the same people debits the same total.
+
+    Parameters
+    ----------
+    path : path
+        The file; created if there is none. One file per dataset of people, kept as long as their attribute is.
+    dataset : str
+        Public name of the dataset; a file of another one is refused.
+    epsilon, delta : float
+        The budget. It is fixed when the file is made; other numbers are refused later.
+    timeout : float
+        Seconds to wait for other processes.
+    run : str, optional
+        Public name of this run, for :meth:`own_releases`; by default a fresh one.
+    writable : bool
+        False allows a file that can only be read; a debit then fails.
+
+    Notes
+    -----
+    The file holds purposes, costs, times, run names and versions: nothing derived from the attribute.
+
+    Guarantee
+    ---------
+    * :meth:`debit` returns after the debit is on the disk, or raises; a crash can lose an answer, never a debit.
+    * A debit is one exclusive transaction over all entries: processes that debit at once cannot together exceed the
+      budget.
+    * Whatever is wrong with the file raises :class:`LedgerError` before an answer is computed.
+
+    Examples
+    --------
+    >>> from justitia import DurableLedger
+    >>> ledger = DurableLedger("hospital.ledger", dataset="hospital-2026", epsilon=3.0, delta=1e-5)  # doctest: +SKIP
+    >>> model.fit(X, y, sensitive_features=a, ledger=ledger)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        dataset: str,
+        epsilon: float,
+        delta: float,
+        timeout: float = 60.0,
+        run: str | None = None,
+        writable: bool = True,
+    ) -> None:
+        super().__init__(epsilon=epsilon, delta=delta)
+        if not isinstance(dataset, str) or not dataset:
+            raise ValueError(
+                f"expected dataset to be a name, got {dataset!r}; pass a public one such as 'people-2026'."
+            )
+        if not 0 <= timeout < math.inf:
+            raise ValueError(f"expected timeout to be a finite number of seconds, got {timeout!r}.")
+        self.path = Path(path).absolute()
+        self.dataset = dataset
+        self.timeout = float(timeout)
+        self.run = uuid.uuid4().hex if run is None else str(run)
+        self._runs: list[str] = []
+        self._lock = threading.RLock()
+        self._check_path()
+        if not self.path.exists():
+            facts = Facts(uuid.uuid4().hex, self.dataset, self.budget_epsilon, self.delta)
+            make_file(self.path, facts, time=_now(), version=_versions(), timeout=self.timeout)
+        with self._connection() as connection:
+            self._identity = self._checked(read_facts(connection, self.path)).identity
+            check_sound(connection, self.path)
+            if writable:
+                check_writable(connection)
+            connection.execute("BEGIN")  # what follows sees one state of the file
+            self._read(connection)
+
+    @classmethod
+    def open(cls, path: Path | str, *, timeout: float = 60.0) -> Self:
+        """The ledger that is in this file, with the dataset and the budget that the file names; to look at it, say."""
+        file = Path(path).absolute()
+        check_file(file)
+        with connection_to(file, timeout) as connection:
+            _, dataset, epsilon, delta = read_facts(connection, file)
+        return cls(file, dataset=dataset, epsilon=epsilon, delta=delta, timeout=timeout, writable=False)
+
+    def for_run(self, run: str) -> DurableLedger:
+        """The same file under the name of this run, whose earlier debits then count as its own."""
+        return DurableLedger(
+            self.path,
+            dataset=self.dataset,
+            epsilon=self.budget_epsilon,
+            delta=self.delta,
+            timeout=self.timeout,
+            run=run,
+        )
+
+    # -- the interface of PrivacyLedger
+
+    def check(self, costs: Mapping[Cost, int], *, purpose: str = "this plan") -> None:
+        """Raise :class:`BudgetExceeded` if ``costs`` do not fit into what remains now; reserves nothing."""
+        with self._fresh():
+            super().check(costs, purpose=purpose)
+
+    def debit(self, release: Release) -> int:
+        """Record ``release`` on the disk and return its number, or raise and record nothing.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the budget does not allow it together with all debits of all processes.
+        LedgerError
+            If the file cannot be used.
+        """
+        with self._lock:
+            with self._connection() as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                self._read(connection)
+                fits = self._fits(self._counts + Counter({release.cost: 1}))
+                if fits:
+                    number = len(self._releases)
+                    row = (number, *_row(release), _now(), self.run, _versions())
+                    connection.execute("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                    connection.execute("COMMIT")
+            if not fits:
+                raise BudgetExceeded(self._refusal({release.cost: 1}, release.purpose))
+            self._append(release)
+            self._runs.append(self.run)
+            return number
+
+    def _refusal(self, costs: Mapping[Cost, int], purpose: str) -> str:
+        alone = epsilon_spent(costs, self.delta)
+        left = super().remaining()
+        return (
+            f"{super()._refusal(costs, purpose)} This request alone costs epsilon {alone:.4g}; what remains of "
+            f"{self.dataset!r} pays for {left:.4g}."
+        )
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Everything released so far by all processes, in order."""
+        with self._fresh():
+            return super().releases
+
+    def costs(self) -> Mapping[Cost, int]:
+        """How often each cost was charged, by all processes."""
+        with self._fresh():
+            return super().costs()
+
+    def own_releases(self) -> tuple[Release, ...]:
+        """What was released under the name of this run, in order."""
+        with self._fresh():
+            pairs = zip(self._releases, self._runs, strict=True)
+            return tuple(release for release, run in pairs if run == self.run)
+
+    # -- what people read
+
+    def to_json(self) -> str:
+        """All entries and the totals as JSON text; an infinite number is the word "infinity"."""
+        with self._fresh() as connection:
+            rows = connection.execute("SELECT number, time, run, version FROM debits ORDER BY number").fetchall()
+            releases = self._releases[: len(rows)]
+        counts = Counter(release.cost for release in releases)
+        facts = {
+            "schema": SCHEMA,
+            "ledger": self._identity,
+            "dataset": self.dataset,
+            "budget_epsilon": self.budget_epsilon,
+            "delta": self.delta,
+            "spent_epsilon": epsilon_spent(counts, self.delta),
+            "remaining_epsilon": super().remaining(),
+            "accountant": accountant(counts),
+            "entries": [
+                {
+                    "number": number,
+                    "purpose": release.purpose,
+                    "cost": cost_to_dict(release.cost),
+                    "sensitivity": release.sensitivity,
+                    "time": time,
+                    "run": run,
+                    "version": version,
+                }
+                for release, (number, time, run, version) in zip(releases, rows, strict=True)
+            ],
+        }
+        return json.dumps(json_ready(facts), indent=2)
+
+    def export(self, path: Path | str) -> Path:
+        """Write :meth:`to_json` to ``path``; the ledger's own file is refused."""
+        target = Path(path).absolute()
+        # Opening that file by other means would, on POSIX, also drop the locks that SQLite holds on it.
+        if target.resolve() == self.path.resolve():
+            raise ValueError(f"expected another file than the ledger itself, got {str(path)!r}; choose a new name.")
+        target.write_text(self.to_json() + "\n", encoding="utf-8")
+        return target
+
+    def describe(self) -> str:
+        """What was spent, on what, and what remains, as text."""
+        with self._fresh():
+            releases, runs = list(self._releases), set(self._runs)
+        lines = [
+            f"Ledger of {self.dataset!r} in {self.path}",
+            f"  budget     epsilon {self.budget_epsilon:.4g} at delta {self.delta:.4g}",
+            f"  spent      epsilon {self.epsilon():.4g}: {len(releases)} debits of {len(runs)} runs",
+            f"  remaining  epsilon {self.remaining():.4g} for one more Gaussian release",
+        ]
+        if releases:
+            lines.append(f"  {'count':>6}  {'noise':>9}  {'rate':>6}  mechanism: purpose")
+        for entry in summary(releases):
+            noise = entry["noise_multiplier"] or entry["epsilon"]
+            shown = "none" if noise is None else f"{noise:.4g}"
+            rate, mechanism = entry["sample_rate"], entry["mechanism"]
+            lines.append(f"  {entry['count']:>6}  {shown:>9}  {rate:>6.3g}  {mechanism}: {entry['purpose']}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"DurableLedger({str(self.path)!r}, dataset={self.dataset!r}, epsilon={self.budget_epsilon!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            copied = {"_releases": [*self._releases], "_counts": Counter(self._counts), "_runs": [*self._runs]}
+            return {name: value for name, value in self.__dict__.items() if name != "_lock"} | copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
+
+    # -- the file
+
+    def _check_path(self) -> None:
+        if self.path.exists():
+            check_file(self.path)
+        elif not self.path.parent.is_dir():
+            raise LedgerError(f"The folder {str(self.path.parent)!r} does not exist; make it, or choose another file.")
+        elif journal_of(self.path).exists() and not self.path.exists():  # nobody made it between the two looks
+            raise LedgerError(
+                f"The ledger {str(self.path)!r} is gone but its journal is there; restore the ledger's newest copy."
+            )
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with connection_to(self.path, self.timeout) as connection:
+            yield connection
+
+    @contextmanager
+    def _fresh(self) -> Iterator[sqlite3.Connection]:
+        """A connection, after what other processes recorded has been read."""
+        with self._lock, self._connection() as connection:
+            connection.execute("BEGIN")
+            self._read(connection)
+            yield connection
+
+    def _checked(self, facts: Facts) -> Facts:
+        asked = {"dataset": self.dataset, "epsilon": self.budget_epsilon, "delta": self.delta}
+        for name, came in asked.items():
+            held = getattr(facts, name)
+            if held != came:
+                raise LedgerError(
+                    f"The ledger {str(self.path)!r} was made with {name}={held!r}, got {came!r}; pass {held!r}, or "
+                    "choose another file for other people."
+                )
+        return facts
+
+    def _read(self, connection: sqlite3.Connection) -> None:
+        """Take up the entries that are new since the last look; entries are only ever added."""
+        facts = read_facts(connection, self.path)
+        if facts.identity != self._identity:
+            raise LedgerError(f"The ledger {str(self.path)!r} was replaced by another one while in use; restore it.")
+        known = len(self._releases)
+        (held,) = connection.execute("SELECT COUNT(*) FROM debits").fetchone()
+        rows = connection.execute(
+            "SELECT number, purpose, cost, sensitivity, run FROM debits WHERE number >= ? ORDER BY number", (known,)
+        ).fetchall()
+        if held != known + len(rows) or [row[0] for row in rows] != list(range(known, held)):
+            raise LedgerError(f"The ledger {str(self.path)!r} lacks debits that were made; restore its newest copy.")
+        for _, purpose, cost, sensitivity, run in rows:
+            self._append(Release(purpose, _read_cost(cost, self.path), sensitivity))
+            self._runs.append(run)
+
+
+def _read_cost(text: str, path: Path) -> Cost:
+    try:
+        return cost_from_dict(json.loads(text))
+    except (ValueError, TypeError, AttributeError):
+        raise LedgerError(f"The ledger {str(path)!r} holds a cost that this version cannot read; upgrade it.") from None
+
+
+def _row(release: Release) -> tuple[str, str, float]:
+    return release.purpose, json.dumps(cost_to_dict(release.cost)), float(release.sensitivity)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@cache
+def _versions() -> str:
+    try:
+        own = metadata.version("justitia")
+    except metadata.PackageNotFoundError:
+        own = "unknown"
+    return f"justitia {own}, python {platform.python_version()}, sqlite {sqlite3.sqlite_version}"

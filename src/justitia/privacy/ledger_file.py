@@ -1,0 +1,158 @@
+"""The file of a durable ledger: how it is made, opened and checked, and what is said when that fails.
+
+The file is written with a rollback journal and ``synchronous=EXTRA``: a commit returns once the entry, and the removal
+of the journal that could undo it, are on the disk. A write-ahead log would be faster, but then a copy of the one file
+that people know of would lack the newest debits.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from justitia.privacy.ledger import LedgerError
+
+#: Marks a SQLite file as a ledger: "JLed".
+APPLICATION = 0x4A4C6564
+#: Version of the tables below; a file of a newer one is refused.
+SCHEMA = 1
+
+_TABLES = (
+    "CREATE TABLE ledger (identity TEXT NOT NULL, dataset TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL,"
+    " created TEXT NOT NULL, version TEXT NOT NULL)",
+    "CREATE TABLE debits (number INTEGER PRIMARY KEY, purpose TEXT NOT NULL, cost TEXT NOT NULL, sensitivity REAL,"
+    " time TEXT NOT NULL, run TEXT NOT NULL, version TEXT NOT NULL)",
+    "CREATE TRIGGER debits_stand BEFORE UPDATE ON debits BEGIN SELECT RAISE(ABORT, 'a debit stands'); END",
+    "CREATE TRIGGER debits_stay BEFORE DELETE ON debits BEGIN SELECT RAISE(ABORT, 'a debit stands'); END",
+)
+
+_SENTENCES = {
+    sqlite3.SQLITE_BUSY: "was in use by other processes for {timeout:g} s; try again, or pass a longer timeout.",
+    sqlite3.SQLITE_LOCKED: "was in use by other processes for {timeout:g} s; try again, or pass a longer timeout.",
+    sqlite3.SQLITE_READONLY: "cannot be written; allow writing to the file and to its folder.",
+    sqlite3.SQLITE_PERM: "cannot be written; allow writing to the file and to its folder.",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened or written; allow writing to the file and to its folder.",
+    sqlite3.SQLITE_FULL: "could not be written because the disk is full; make room and try again.",
+    sqlite3.SQLITE_IOERR: "could not be written or read because the disk failed or is full; make room or repair it.",
+    sqlite3.SQLITE_NOTADB: "is not a ledger; choose another file.",
+}
+_DAMAGED = "is damaged; restore its newest copy, and count every debit made since as spent."
+
+
+class Facts(NamedTuple):
+    """What a ledger file says about itself."""
+
+    identity: str
+    dataset: str
+    epsilon: float
+    delta: float
+
+
+@contextmanager
+def connection_to(path: Path, timeout: float, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+    """A connection for one operation, closed (and an open transaction undone) at its end; errors in our words."""
+    try:
+        uri = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}"
+        with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
+            yield connection
+    except sqlite3.Error as error:
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of an extended code is detail
+        sentence = _SENTENCES.get(primary, _DAMAGED)
+        if primary == sqlite3.SQLITE_CANTOPEN and not path.exists():
+            sentence = "is gone; restore its newest copy, and count every debit made since as spent."
+        raise LedgerError(f"The ledger {str(path)!r} {sentence.format(timeout=timeout)}") from error
+
+
+def make_file(path: Path, facts: Facts, *, time: str, version: str, timeout: float) -> None:
+    """Make the file under another name and give it its own in one step: no ledger is ever half made."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with connection_to(draft, timeout, create=True) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for table in _TABLES:
+                connection.execute(table)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", (*facts, time, version))
+            connection.execute("COMMIT")
+        os.link(draft, path)
+    except FileExistsError:
+        return  # another process made it first
+    except OSError as error:
+        raise LedgerError(f"The ledger {str(path)!r} cannot be made here: {error.strerror}.") from None
+    finally:
+        for left in (draft, journal_of(draft)):
+            left.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def check_file(path: Path) -> None:
+    """Refuse what cannot be a ledger before SQLite touches it."""
+    if not path.exists():
+        raise LedgerError(f"There is no ledger {str(path)!r}; give a dataset and a budget to make one.")
+    if not path.is_file():
+        raise LedgerError(f"Expected {str(path)!r} to be a file, got a folder or a device; choose a file in it.")
+    if path.stat().st_size == 0:
+        raise LedgerError(f"The ledger {str(path)!r} is empty, and none is ever made so; restore its newest copy.")
+
+
+def read_facts(connection: sqlite3.Connection, path: Path) -> Facts:
+    """What the file says about itself; refuses a database of something else and tables of another version."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise LedgerError(f"The file {str(path)!r} is a database but not a ledger; choose another file.")
+    if version != SCHEMA:
+        raise LedgerError(
+            f"The ledger {str(path)!r} has schema {version} and this version of justitia reads {SCHEMA}; upgrade it."
+        )
+    rows = connection.execute("SELECT identity, dataset, epsilon, delta FROM ledger").fetchall()
+    if len(rows) != 1:
+        raise LedgerError(f"The ledger {str(path)!r} {_DAMAGED}")
+    return Facts(*rows[0])
+
+
+def check_writable(connection: sqlite3.Connection) -> None:
+    """Write, and undo it: raises now what the first debit would raise."""
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("UPDATE ledger SET version = version || '?'")  # SQLite skips a write that changes nothing
+    connection.execute("ROLLBACK")
+
+
+def check_sound(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file whose pages do not fit together."""
+    if connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+        raise LedgerError(f"The ledger {str(path)!r} {_DAMAGED}")
+
+
+def journal_of(path: Path) -> Path:
+    """Where SQLite keeps what would undo an unfinished transaction."""
+    return path.with_name(path.name + "-journal")
+
+
+def write_durably(path: Path, text: str) -> None:
+    """A small file that is whole and on the disk when this returns."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """The name of a new file is durable once its folder is."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

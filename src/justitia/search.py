@@ -1,0 +1,278 @@
+"""Private hyper-parameter search: choosing among candidates has a price, and this pays it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import pandas as pd
+from sklearn.base import clone
+
+from justitia._validate import check_nonnegative, check_positive
+from justitia.dual.moments import MomentsEngine
+from justitia.estimator import LagrangianDualClassifier, Session
+from justitia.opening import check_parameters, warn_large_delta
+from justitia.prediction import public_seed
+from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
+from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
+from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
+from justitia.privacy.selection import calibrate_selection, draw_trials
+from justitia.tradeoff import measured, tradeoff
+
+#: What a candidate may not change: the budget, the question, and who is asked.
+FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")
+
+_NOT_GAUSSIAN = (
+    "expected candidates whose releases are Gaussian and over all rows, got others; use engine 'moments' or "
+    "'gradients' with sample_rate=1."
+)
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The best candidate, and nothing about the others.
+
+    Attributes
+    ----------
+    model : LagrangianDualClassifier
+        Fitted. After several trials its ``epsilon`` is the budget of one trial; what holds is the certificate.
+    parameters : dict
+        Of the candidate that won.
+    score : float
+        Public accuracy less ``penalty`` times the noised violation beyond ``violation``, both on the training rows.
+    certificate : Certificate
+        Of the whole search.
+    table : DataFrame or None
+        All candidates, if they shared the releases of one model: they are then free to look at.
+    """
+
+    model: LagrangianDualClassifier
+    parameters: dict[str, Any]
+    score: float
+    certificate: Certificate
+    table: pd.DataFrame | None = None
+
+
+def private_search(
+    model: LagrangianDualClassifier,
+    candidates: Sequence[Mapping[str, Any]],
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    trials: float = 10.0,
+    shape: float = 1.0,
+    violation: float = 0.0,
+    penalty: float = 1.0,
+    sample_weight: Any = None,
+    ledger: PrivacyLedger | None = None,
+) -> SearchResult:
+    """Fit the best of several candidates at the total price of ``model.epsilon``.
+
+    With engine "moments" and candidates that differ in tolerance only, all of them share the releases of one model
+    (:func:`justitia.tradeoff`) and choosing is free. Otherwise a random number of trials is made, each with a candidate
+    drawn at random and fresh noise, on a smaller budget: such that the best of them costs ``model.epsilon``.
+
+    Parameters
+    ----------
+    model : LagrangianDualClassifier
+        What to train; its epsilon and delta are those of the whole search. It is not changed.
+    candidates : sequence of dict
+        Parameters of each candidate, for example ``[{"tolerance": 0.0}, {"module": (10,)}]``.
+    trials : float
+        Mean number of trials, at least 1. The number itself is secret, as is everything about the trials that lost.
+    shape : float
+        Of the law of that number: 1 is geometric, 0 is logarithmic (cheaper, and one trial is more often all there is).
+    violation, penalty : float
+        A noised violation beyond ``violation`` lowers the score by ``penalty`` times the excess.
+    X, y, sensitive_features, sample_weight, ledger
+        As in :meth:`LagrangianDualClassifier.fit`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For anything wrong that can be seen without the attribute, before any budget is spent.
+    BudgetExceeded
+        If the ledger cannot pay for the search, before anything is asked.
+
+    Guarantee
+    ---------
+    * The result is (epsilon, delta)-differentially private in each person's attribute (``docs/privacy.md``, 2.8).
+    * The ledger is debited once, with the price of the whole search, before the first trial.
+    * Scores are made of public and noised numbers. Warnings and errors of trials that lose are not shown: they would be
+      a second answer. Whoever can watch the running time learns about the number of trials; that is not covered.
+    """
+    if not isinstance(model, LagrangianDualClassifier):
+        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
+    aim = _Aim(check_nonnegative("violation", violation), check_nonnegative("penalty", penalty))
+    listed = _check_candidates(model, candidates)
+    data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    if model.engine == "moments" and all(set(one) <= {"tolerance"} for one in listed):
+        return _shared(model, listed, data, aim, ledger)
+    if not -1 < shape < math.inf:
+        raise ValueError(f"expected shape to be finite and above -1, got {shape!r}; pass 1.0 for a geometric number.")
+    return _repeated(model, listed, data, aim, check_positive("trials", trials), float(shape), ledger)
+
+
+class _Aim(NamedTuple):
+    """What a search looks for."""
+
+    violation: float
+    penalty: float
+
+    def score(self, accuracy: float, noisy_violation: float) -> float:
+        """A number that grows with how good a model is; whatever is no number is worst."""
+        score = accuracy - self.penalty * max(0.0, noisy_violation - self.violation)
+        return -math.inf if math.isnan(score) else score
+
+
+def _check_candidates(model: LagrangianDualClassifier, candidates: Any) -> list[dict[str, Any]]:
+    if not isinstance(candidates, Sequence) or not all(isinstance(one, Mapping) for one in candidates):
+        raise TypeError("expected candidates to be a sequence of dicts of parameters; pass [{'tolerance': 0.05}], say.")
+    if not candidates:
+        raise ValueError("expected at least one candidate, got none; pass [{'tolerance': 0.05}], say.")
+    known = set(model.get_params(deep=False))
+    for name in {name for one in candidates for name in one}:
+        if name in FIXED:
+            raise ValueError(f"{name} is the same for all candidates; set it on the model that you pass.")
+        if name not in known:
+            raise ValueError(f"expected parameters of the model in candidates, got {name!r}; see its get_params().")
+    if "printed" in (one.get("engine", model.engine) for one in candidates):
+        raise ValueError(_NOT_GAUSSIAN)
+    if not 0 < model.epsilon < math.inf:
+        raise ValueError(f"expected a positive and finite epsilon to search with, got {model.epsilon!r}.")
+    return [dict(one) for one in candidates]
+
+
+def _shared(
+    model: LagrangianDualClassifier,
+    candidates: list[dict[str, Any]],
+    data: dict[str, Any],
+    aim: _Aim,
+    ledger: PrivacyLedger | None,
+) -> SearchResult:
+    """One curve; the choice is post-processing of its table."""
+    tolerances = [one.get("tolerance", model.tolerance) for one in candidates]
+    curve = tradeoff(model, tolerances=tolerances, ledger=ledger, **data)
+    columns = (curve.table[name].to_numpy(float) for name in ("accuracy", "noisy_violation"))
+    scores = [aim.score(float(accuracy), float(noised)) for accuracy, noised in zip(*columns, strict=True)]
+    table = curve.table.assign(score=scores)
+    best = int(table["score"].to_numpy().argmax())
+    chosen = curve.models[best]
+    return SearchResult(chosen, {"tolerance": chosen.tolerance}, scores[best], curve.certificate, table)
+
+
+def _repeated(
+    model: LagrangianDualClassifier,
+    candidates: list[dict[str, Any]],
+    data: dict[str, Any],
+    aim: _Aim,
+    trials: float,
+    shape: float,
+    ledger: PrivacyLedger | None,
+) -> SearchResult:
+    """Debit the price of the best of K, draw K, and show the best alone."""
+    check_parameters(model)
+    plan = calibrate_selection(float(model.epsilon), float(model.delta), trials=trials, shape=shape)
+    # One seed of public randomness for all trials: given it, they are independent draws of one mechanism.
+    base = clone(model).set_params(
+        epsilon=gaussian_epsilon(1 / plan.noise_multiplier, model.delta) * (1 - ROUND_OFF),
+        random_state=public_seed(model.random_state),
+        progress=False,
+    )
+    unfitted = [clone(base).set_params(**one) for one in candidates]
+    cost = SelectionCost(1 / max(_rehearsed_mu(one, data) for one in unfitted), plan.stop, plan.shape)
+    ledger = PrivacyLedger(epsilon=model.epsilon, delta=model.delta) if ledger is None else ledger
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
+    number = ledger.debit(Release("search over candidates", cost, 1.0))
+    source: NoiseSource = SystemNoise() if model.noise_seed is None else SeededNoise(int(model.noise_seed))
+    best: _Outcome | None = None
+    for pick, seed in _draws(source, number, cost, len(candidates), seeded=model.noise_seed is not None):
+        outcome = _trial(clone(unfitted[pick]).set_params(noise_seed=seed), pick, data, aim)
+        if best is None or outcome.score > best.score:
+            best = outcome
+    return _shown(best, model, candidates, ledger)
+
+
+def _rehearsed_mu(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> float:
+    """Everything that can be wrong without the attribute, and the mu of one fit of this candidate."""
+    session = _begin(candidate, data)
+    costs = session.plan.costs()
+    if not all(isinstance(cost, GaussianCost) and cost.sample_rate == 1 for cost in costs):
+        raise ValueError(_NOT_GAUSSIAN)
+    warn_large_delta(candidate, len(session.problem))
+    for sentence in session.engine.outlook():
+        warnings.warn(sentence, stacklevel=4)
+    return math.sqrt(sum(n / cost.noise_multiplier**2 for cost, n in costs.items() if isinstance(cost, GaussianCost)))
+
+
+def _begin(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> Session:
+    """The opening of one fit on a ledger of its own: the search has paid."""
+    ledger = PrivacyLedger(epsilon=candidate.epsilon, delta=candidate.delta)
+    X, y, people, weight = (data[name] for name in ("X", "y", "sensitive_features", "sample_weight"))
+    return candidate._begin(X, y, people, weight, ledger, None)
+
+
+def _draws(
+    source: NoiseSource, number: int, cost: SelectionCost, candidates: int, *, seeded: bool
+) -> list[tuple[int, int | None]]:
+    """Candidate and noise seed of each of K trials; secret unless the noise is seeded."""
+    k = draw_trials(float(source.uniform(1, release=number, stream="trials")[0]), cost.stop, cost.shape)
+    picks = (source.uniform(k, release=number, stream="candidates") * candidates).astype(int)
+    seeds = (source.uniform(k, release=number, stream="seeds") * 2**52).astype(int)
+    return [(int(pick), int(seed) if seeded else None) for pick, seed in zip(picks, seeds, strict=True)]
+
+
+class _Outcome(NamedTuple):
+    """All that a trial leaves: a fitted model or an error, with its score."""
+
+    score: float
+    pick: int
+    model: LagrangianDualClassifier
+    error: Exception | None = None
+
+
+def _trial(model: LagrangianDualClassifier, pick: int, data: dict[str, Any], aim: _Aim) -> _Outcome:
+    """One fit. Its warnings stay in its certificate and its error, if any, is an outcome like others: the worst."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            session = _begin(model, data)
+            trained = model._train(session)
+            session.check_spent()
+            model._keep(session, trained)
+            return _Outcome(_score(model, session, aim), pick, model)
+        except Exception as error:  # noqa: BLE001 - raising here would tell of a trial that is not the best
+            return _Outcome(-math.inf, pick, model, error)
+
+
+def _score(model: LagrangianDualClassifier, session: Session, aim: _Aim) -> float:
+    """Accuracy and noised violation; an engine that would have to ask again is judged by its last answers."""
+    if isinstance(session.engine, MomentsEngine):
+        row = measured(model, session)
+        return aim.score(row["accuracy"], row["noisy_violation"])
+    history = model.history_
+    gaps = history[[name for name in history.columns if name.startswith("noisy_gap")]].dropna()
+    settled = gaps.tail(math.ceil(len(gaps) / 5)).mean().abs().max()
+    return aim.score(float(history["accuracy"].iloc[-1]), float(settled))
+
+
+def _shown(
+    best: _Outcome | None, model: LagrangianDualClassifier, candidates: list[dict[str, Any]], ledger: PrivacyLedger
+) -> SearchResult:
+    """The winner, with the certificate of the search in the place of its own."""
+    if best is None or best.error is not None:
+        raise RuntimeError(
+            "no trial of the search gave a model, and the debit stands; try a candidate with fit on public data first."
+        ) from (None if best is None else best.error)
+    winner = best.model.set_params(noise_seed=model.noise_seed, progress=model.progress)
+    own = winner.certificate_
+    winner.ledger_ = ledger
+    winner.certificate_ = replace(
+        ledger.certificate(groups=own.groups, groups_source=own.groups_source, noise=own.noise), remarks=own.remarks
+    )
+    return SearchResult(winner, candidates[best.pick], best.score, winner.certificate_)

@@ -1,0 +1,143 @@
+"""Choosing among candidates has a price, and the search pays it once."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from justitia import (
+    BudgetExceeded,
+    DurableLedger,
+    GradientsPlan,
+    LagrangianDualClassifier,
+    MomentsPlan,
+    PrivacyLedger,
+    SearchResult,
+    private_search,
+)
+from justitia.privacy.accounting import SelectionCost, epsilon_spent
+from justitia.privacy.mechanisms import SeededNoise
+from justitia.search import _draws
+
+CANDIDATES = [{"tolerance": 0.0}, {"tolerance": 0.2}, {"module": (4,)}]
+
+
+def search(model: LagrangianDualClassifier, people: Any, candidates: Any = CANDIDATES, **options: Any) -> SearchResult:
+    return private_search(
+        model, candidates, people.X, people.y, **{"sensitive_features": people.a, "trials": 3.0} | options
+    )
+
+
+def test_search_debits_the_whole_price_once(people: Any, make: Any) -> None:
+    ledger = PrivacyLedger(epsilon=8.0, delta=1e-5)
+    found = search(make(), people, ledger=ledger)
+    ((cost, count),) = ledger.costs().items()
+    assert isinstance(cost, SelectionCost)
+    assert count == 1
+    assert 7.99 < found.certificate.epsilon == epsilon_spent({cost: 1}, 1e-5) <= 8.0
+    assert found.model.ledger_ is ledger
+    assert found.model.certificate_ == found.certificate
+    assert found.parameters in CANDIDATES
+    assert math.isfinite(found.score)
+    assert found.table is None
+    assert found.model.epsilon < 8.0
+    assert found.model.predict(people.X).shape == (120,)
+
+
+def test_search_is_the_same_for_the_same_seeds_and_keeps_the_users_noise_seed(people: Any, make: Any) -> None:
+    one, other = search(make(), people), search(make(), people)
+    assert (one.score, one.parameters) == (other.score, other.parameters)
+    assert one.model.noise_seed == 0
+    assert search(make(noise_seed=1), people).score != one.score
+
+
+def test_trials_are_drawn_independently_with_noise_of_their_own() -> None:
+    cost = SelectionCost(3.0, 0.05)
+    draws = [one for seed in range(30) for one in _draws(SeededNoise(seed), 0, cost, 3, seeded=True)]
+    assert {pick for pick, _ in draws} == {0, 1, 2}
+    assert len({seed for _, seed in draws}) == len(draws)
+    assert {seed for _, seed in _draws(SeededNoise(0), 0, cost, 3, seeded=False)} == {None}
+
+
+def test_search_on_a_durable_ledger_leaves_one_debit_whatever_the_number_of_trials(
+    people: Any, make: Any, tmp_path: Path
+) -> None:
+    ledger = DurableLedger(tmp_path / "people.ledger", dataset="people", epsilon=8.0, delta=1e-5)
+    search(make(), people, ledger=ledger)
+    assert [one.purpose for one in DurableLedger.open(ledger.path).releases] == ["search over candidates"]
+    with pytest.raises(BudgetExceeded, match="'search over candidates' would bring epsilon to"):
+        search(make(), people, ledger=ledger)
+
+
+def test_search_that_the_ledger_cannot_pay_asks_nothing(people: Any, make: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(LagrangianDualClassifier, "_train", lambda *_: pytest.fail("trained"))
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    with pytest.raises(BudgetExceeded):
+        search(make(), people, ledger=ledger)
+    assert ledger.releases == ()
+
+
+def test_trial_that_fails_is_the_worst_outcome_and_not_shown(people: Any, make: Any, monkeypatch: Any) -> None:
+    original = LagrangianDualClassifier._train
+
+    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.tolerance == 0.2:
+            raise RuntimeError("diverged")
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(LagrangianDualClassifier, "_train", train)
+    found = search(make(), people, CANDIDATES[:2], trials=12.0)
+    assert found.parameters == {"tolerance": 0.0}
+    ledger = PrivacyLedger(epsilon=8.0, delta=1e-5)
+    with pytest.raises(RuntimeError, match="no trial of the search gave a model, and the debit stands"):
+        search(make(), people, CANDIDATES[1:2], ledger=ledger)
+    assert len(ledger.releases) == 1
+
+
+def test_candidates_that_differ_in_tolerance_share_the_releases_of_one_model(people: Any) -> None:
+    plan = MomentsPlan(warmup_steps=20, rounds=6, public_steps=2, checks=2, batch_size=64)
+    model = LagrangianDualClassifier(
+        epsilon=20.0, groups=["f", "m"], engine="moments", plan=plan, random_state=0, noise_seed=0, tolerance=0.05
+    )
+    ledger = PrivacyLedger(epsilon=20.0, delta=1e-5)
+    found = search(model, people, [{"tolerance": 0.3}, {}], ledger=ledger, violation=0.02, penalty=2.0)
+    assert len(ledger.releases) == 3  # moments and two checks
+    assert found.certificate.epsilon <= 20.0
+    assert found.table is not None
+    assert found.table["tolerance"].tolist() == [0.05, 0.3]
+    excess = (found.table["noisy_violation"] - 0.02).clip(lower=0)
+    assert found.table["score"].tolist() == pytest.approx((found.table["accuracy"] - 2 * excess).tolist())
+    assert found.score == found.table["score"].max()
+
+
+@pytest.mark.parametrize(
+    ("candidates", "options", "kind", "text"),
+    [
+        ([], {}, ValueError, "expected at least one candidate, got none"),
+        ({"tolerance": 0.1}, {}, TypeError, "expected candidates to be a sequence of dicts"),
+        ([{"epsilon": 1.0}], {}, ValueError, "epsilon is the same for all candidates"),
+        ([{"depth": 1}], {}, ValueError, "expected parameters of the model in candidates, got 'depth'"),
+        ([{"tolerance": -1.0}], {}, ValueError, "tolerance"),
+        (CANDIDATES, {"trials": 0.5}, ValueError, "at least one trial"),
+        (CANDIDATES, {"shape": -1.0}, ValueError, "shape"),
+        (CANDIDATES, {"penalty": -1.0}, ValueError, "penalty"),
+        (CANDIDATES, {"ledger": 1.0}, TypeError, "expected ledger to be a PrivacyLedger"),
+        ([{"plan": GradientsPlan(sample_rate=0.5)}], {}, ValueError, "Gaussian and over all rows"),
+        ([{"engine": "printed", "plan": None}], {}, ValueError, "Gaussian and over all rows"),
+    ],
+)
+def test_wrong_input_is_refused_before_anything_is_paid(
+    people: Any, make: Any, candidates: Any, options: Any, kind: type[Exception], text: str
+) -> None:
+    ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
+    with pytest.raises(kind, match=text):
+        search(make(), people, candidates, **{"ledger": ledger} | options)
+    assert ledger.releases == ()
+
+
+def test_infinite_epsilon_and_other_estimators_are_refused(people: Any, make: Any) -> None:
+    with pytest.raises(ValueError, match="expected a positive and finite epsilon to search with"):
+        search(make(epsilon=math.inf), people)
+    with pytest.raises(TypeError, match="expected a LagrangianDualClassifier, got 'str'"):
+        search("model", people)  # type: ignore[arg-type]
