@@ -31,7 +31,7 @@ unit: setup
 quality: setup         ## five-fold accuracy and violation that README and docs quote
 	$(BIN)/python -m experiments.quality
 
-reproduce-%: setup     ## one table or figure of the evaluation: table2 tradeoffs c_p c_d missing theorems pareto choose frontier
+reproduce-%: setup     ## one table or figure of the evaluation: table2 tradeoffs c_p c_d missing theorems pareto choose frontier measure
 	$(BIN)/python -m experiments $* --jobs 2
 
 bench: setup           ## speed and memory as ratios, written to results/bench.json

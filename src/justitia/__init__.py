@@ -2,6 +2,7 @@
 
 from justitia.dual.plan import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.estimator import LagrangianDualClassifier
+from justitia.measure import Measurement, measure
 from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger
 from justitia.tradeoff import Tradeoff, tradeoff
 
@@ -12,9 +13,11 @@ __all__ = [
     "Certificate",
     "GradientsPlan",
     "LagrangianDualClassifier",
+    "Measurement",
     "MomentsPlan",
     "PrintedPlan",
     "PrivacyLedger",
     "Tradeoff",
+    "measure",
     "tradeoff",
 ]
