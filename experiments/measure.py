@@ -256,7 +256,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     ):
         values = table[name].dropna()
         numbers = f"from {values.min():.3f} to {values.max():.3f}, median {values.median():.3f}, {len(values)} cells"
-        found.append(Claim(f"{words}: the 95% bounds cover at least 95%.", bool((values >= floor).all()), numbers))
+        sentence = f"{words}: no cell's coverage is below 95% by more than three standard errors ({floor:.3f})."
+        found.append(Claim(sentence, bool((values >= floor).all()), numbers))
     known = table[(table["known"] > 0.9) & (table["rate"] != "rare rates")]
     inside = known["violation"].between(0.94, 0.99)
     numbers = f"{int(inside.sum())} of {len(known)} cells; from {known['violation'].min():.3f} to "
