@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from justitia import PrivacyLedger, measure
 from justitia.notions import NOTIONS
 from justitia.privacy.ledger import Release
 
+#: The package's name for the function hides the module of the same name.
+MODULE = import_module("justitia.measure")
 N = 120
 RNG = np.random.default_rng(0)
 Y, D = RNG.integers(0, 2, N), RNG.integers(0, 2, N)
@@ -34,7 +37,7 @@ def run(labels: Sequence[Any], *, answers: Sequence[Tensor] | None = None, **opt
     source = Recorder() if answers is None else Player(answers)
     ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("justitia.measure.SystemNoise", lambda: source)
+        patch.setattr(MODULE, "SystemNoise", lambda: source)
         found = measure(
             Y, D, sensitive_features=list(labels), groups=GROUPS, epsilon=3.0, ledger=ledger, threshold=0.1, **options
         )
