@@ -31,7 +31,7 @@ unit: setup
 crash-test: setup      ## kill 500 processes while they debit a durable ledger
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py
 
-reproduce-%: setup     ## one table or figure: table2 tradeoffs c_p c_d missing theorems pareto choose rules frontier price census
+reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
 	$(BIN)/python -m experiments $* --jobs 2
 
 bench: setup           ## speed and memory as ratios, written to results/bench.json and results/scale.json

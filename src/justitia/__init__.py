@@ -2,6 +2,7 @@
 
 from justitia.dual.plans import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.estimator import LagrangianDualClassifier
+from justitia.measure import Measurement, measure
 from justitia.privacy.durable import DurableLedger
 from justitia.privacy.ledger import BudgetExceeded, Certificate, LedgerError, PrivacyLedger
 from justitia.search import SearchResult, private_search
@@ -16,11 +17,13 @@ __all__ = [
     "GradientsPlan",
     "LagrangianDualClassifier",
     "LedgerError",
+    "Measurement",
     "MomentsPlan",
     "PrintedPlan",
     "PrivacyLedger",
     "SearchResult",
     "Tradeoff",
+    "measure",
     "private_search",
     "tradeoff",
 ]

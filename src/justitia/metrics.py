@@ -61,7 +61,7 @@ def rates_by_group(
         If the lengths differ or there are more than two class labels.
     """
     chosen, confidence = get_notion(notion), check_fraction("confidence", confidence)
-    truth, decided = _as_binary(y_true, y_pred, pos_label)
+    truth, decided = as_binary(y_true, y_pred, pos_label)
     labels, codes = _group_codes(sensitive_features, groups, len(truth))
     h = chosen.h_exact(2 * decided - 1, truth).numpy()
     events = chosen.events(truth).numpy()
@@ -102,7 +102,7 @@ def wilson_interval(
     return np.clip((centre - half) / (1 + z**2 / n), 0, 1), np.clip((centre + half) / (1 + z**2 / n), 0, 1)
 
 
-def _as_binary(y_true: Any, y_pred: Any, pos_label: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def as_binary(y_true: Any, y_pred: Any, pos_label: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Labels and decisions as 0.0 and 1.0."""
     truth, decided = _labels("y_true", y_true), _labels("y_pred", y_pred)
     check_same_length(y_true=truth, y_pred=decided)

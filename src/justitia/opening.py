@@ -35,7 +35,7 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan
             f"expected a {type(default).__name__} for engine {engine!r}, got {type(plan).__name__}; "
             "pass a plan of that kind, or none."
         )
-    _check_budget(model.epsilon, model.delta)
+    check_budget(model.epsilon, model.delta)
     if model.tolerance is not None:
         check_nonnegative("tolerance", model.tolerance)
     if model.preprocess is not None:
@@ -47,7 +47,8 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan
     return notion, plan
 
 
-def _check_budget(epsilon: float, delta: float) -> None:
+def check_budget(epsilon: float, delta: float) -> None:
+    """Refuse a budget that no Gaussian release fits into."""
     if check_nonnegative("epsilon", epsilon, allow_inf=True) == 0:
         raise ValueError("epsilon=0 allows no question about groups at all; use a positive epsilon.")
     if check_fraction("delta", delta, example=1e-5) == 0 and not math.isinf(epsilon):

@@ -28,6 +28,8 @@ def small_results(name: str, path: Path) -> pd.DataFrame:
         made = {"accuracy": 0.8 - level, "violation": 0.05 + level / cell.epsilon, "seconds": 1.0}
         made |= {"clipped": '{"25-60": 0.25, "other": 0.5}', "epsilon_spent": 1.0, "epsilon_claimed": NAN}
         made |= {"measured": 0.5 + level, "measured_literal": 0.6, "bound": 1.0, "holds": 1.0}
+        made |= dict.fromkeys(("known", "violation_always", "differences", "largest_gap", "rates"), 0.95)
+        made |= {"too_low": 0.02, "too_high": 0.03, "width": 0.1 / cell.epsilon, "simulations": 200}
         return {measure: made[measure] for measure in experiment.measures}
 
     run(experiment.cells(quick=True), work, path, measures=experiment.measures, progress=False)
@@ -103,8 +105,9 @@ def test_table2_claims_on_mozannar_ask_for_a_violation_that_rises_with_the_group
         ("missing", ["missing"]),
         ("theorems", ["theorems"]),
         ("pareto", ["pareto"]),
+        ("measure", ["measure"]),
     ],
-    ids=["tradeoffs", "c_p", "c_d", "missing", "theorems", "pareto"],
+    ids=["tradeoffs", "c_p", "c_d", "missing", "theorems", "pareto", "measure"],
 )
 def test_figures_of_a_tiny_result_file_are_written_and_repeat_exactly(
     name: str, figures: list[str], tmp_path: Path

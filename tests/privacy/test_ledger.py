@@ -12,7 +12,7 @@ from justitia.privacy.accounting import (
     epsilon_spent,
     gaussian_epsilon,
 )
-from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger, Release, _rounded_up
+from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger, Release, rounded_up
 
 # One full-rate Gaussian release with this multiplier costs epsilon 0.9999 at delta 1e-5 (mu = 0.2680).
 SIGMA = 3.731
@@ -340,7 +340,7 @@ def test_certificate_says_what_is_not_covered_about_samples_only_where_there_is_
     [(0.0, "0"), (1.0, "1"), (0.99999, "1"), (1.0001, "1.001"), (0.123401, "0.1235")],
 )
 def test_certificate_statement_never_rounds_epsilon_down(epsilon: float, shown: str) -> None:
-    assert _rounded_up(epsilon) == shown
+    assert rounded_up(epsilon) == shown
 
 
 def test_certificate_of_sampled_releases_names_the_rate_and_its_accountant() -> None:

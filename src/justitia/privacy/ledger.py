@@ -232,8 +232,9 @@ class PrivacyLedger:
         groups_source: str = "given",
         noise: str = "",
         claim: Mapping[str, Any] | None = None,
+        subject: str = "Every output of training",
     ) -> Certificate:
-        """What can be said about everything recorded so far."""
+        """What can be said about everything recorded so far; ``subject`` is what the statement speaks of."""
         releases = self.releases
         counts = Counter(release.cost for release in releases)
         spent = epsilon_spent(counts, self.delta)
@@ -241,7 +242,7 @@ class PrivacyLedger:
             epsilon=spent,
             delta=self.delta,
             budget_epsilon=self.budget_epsilon,
-            statement=_statement(spent, self.delta, claim),
+            statement=_statement(spent, self.delta, claim, subject),
             accountant=accountant(counts),
             releases=summary(releases),
             noise=noise,
@@ -281,15 +282,15 @@ def _append_line(path: Path, line: str) -> None:
         os.close(folder)
 
 
-def _statement(epsilon: float, delta: float, claim: Mapping[str, Any] | None) -> str:
+def _statement(epsilon: float, delta: float, claim: Mapping[str, Any] | None, subject: str) -> str:
     if math.isinf(epsilon):
         reason = " The printed analysis does not establish a guarantee." if claim else ""
         return "No privacy guarantee: epsilon is infinite." + reason
-    shown = _rounded_up(epsilon)
-    return f"Every output of training is ({shown}, {delta:.4g})-differentially private in the sensitive attribute."
+    shown = rounded_up(epsilon)
+    return f"{subject} is ({shown}, {delta:.4g})-differentially private in the sensitive attribute."
 
 
-def _rounded_up(epsilon: float) -> str:
+def rounded_up(epsilon: float) -> str:
     """Four digits, never fewer than the number says: a certificate does not round in its own favour."""
     if epsilon == 0:
         return "0"

@@ -233,10 +233,16 @@ class SensitiveVault:
         codes: NDArray[np.int64] = self.__codes.numpy().copy()
         return codes
 
-    def certificate(self, *, claim: dict[str, Any] | None = None) -> Certificate:
-        """What the ledger can say about everything asked so far."""
+    def certificate(
+        self, *, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
+    ) -> Certificate:
+        """What the ledger can say about everything asked so far; ``subject`` is what its statement speaks of."""
         return self._ledger.certificate(
-            groups=self._names, groups_source=self._groups_source, noise=self._source.description, claim=claim
+            groups=self._names,
+            groups_source=self._groups_source,
+            noise=self._source.description,
+            claim=claim,
+            subject=subject,
         )
 
     def _check_rows(self, values: Tensor) -> Tensor:
