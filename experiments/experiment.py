@@ -50,6 +50,8 @@ class Experiment:
         Names of the pictures that ``publish`` writes.
     claims : callable
         What the paper says about this table or figure, held against the results.
+    methods : tuple of str
+        Methods whose absence from the results the page points out.
     work, measures
         As in :func:`experiments.runner.run`.
     table : callable
@@ -61,6 +63,7 @@ class Experiment:
     publish: Callable[[pd.DataFrame, Path], str]
     figures: tuple[str, ...] = ()
     claims: Callable[[pd.DataFrame], list[Claim]] = lambda _: []
+    methods: tuple[str, ...] = ()
     work: Work = measure
     table: Callable[[pd.DataFrame], str] = lambda _: ""
     measures: tuple[str, ...] = MEASURES

@@ -55,8 +55,8 @@ def _agarwal(request: Request, **settings: Any) -> Any:
     return kind(request.notion, groups=request.groups, random_state=request.seed, **settings)
 
 
-def _mozannar(request: Request, **settings: Any) -> Any:
-    return _baseline("mozannar", "MozannarClassifier")(
+def _private_baseline(module: str, name: str, request: Request, settings: Mapping[str, Any]) -> Any:
+    return _baseline(module, name)(
         request.notion,
         epsilon=request.epsilon,
         groups=request.groups,
@@ -64,6 +64,18 @@ def _mozannar(request: Request, **settings: Any) -> Any:
         noise_seed=request.noise_seed,
         **settings,
     )
+
+
+def _mozannar(request: Request, **settings: Any) -> Any:
+    return _private_baseline("mozannar", "MozannarClassifier", request, settings)
+
+
+def _fermi(request: Request, **settings: Any) -> Any:
+    return _private_baseline("fermi", "FermiClassifier", request, settings)
+
+
+def _histogram(request: Request, **settings: Any) -> Any:
+    return _private_baseline("histogram", "HistogramClassifier", request, settings)
 
 
 def _dual(
@@ -138,6 +150,8 @@ SLACKS = (0.005, 0.02, 0.05, 0.1, 0.2)
 #: Bounds on the multipliers of Algorithm 1 without noise, and with the printed noise, which grows with the bound.
 LIMITS = (0.02, 0.1, 0.5, 2.0, 10.0)
 NOISED_LIMITS = (0.002, 0.01, 0.05, 0.1, 0.5)
+#: Weights of DP-FERMI's penalty, whose slope is small where the groups are nearly alike.
+STRENGTHS = (3.0, 10.0, 30.0, 60.0, 100.0)
 PRINTED_SETTINGS = {"lambda_max": 0.01, "learning_rate": 1e-2, "final_learning_rate": 1e-4}
 
 METHODS: dict[str, Method] = {
@@ -164,6 +178,8 @@ METHODS: dict[str, Method] = {
         private=True,
         column="M",
     ),
+    "DP-FERMI": Method(_fermi, (9, 5), {}, "strength", STRENGTHS, private=True),
+    "RaCO-DP": Method(_histogram, (9, 5), {}, "slack", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
     "F-LD": Method(_not_private, (20, 3), {"dual_step": 1.0}, knob="lambda_max", sweep=LIMITS),
     "PF-LD printed": Method(
         _printed, (30, 5), PRINTED_SETTINGS, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"

@@ -41,6 +41,9 @@ def describe(experiment: Experiment, results: Path, *, link: str) -> str:
         return f"No results are committed; `make reproduce-{experiment.name}` makes them."
     made = provenance(path)
     parts = [f"Data: [`results/{path.name}`]({link}/{path.name}). {f'Made by {made}' if made else ''}".rstrip()]
+    absent = [method for method in experiment.methods if method not in set(rows["method"])]
+    if absent:
+        parts.append(f"Not fitted yet: {', '.join(absent)}; `make reproduce-{experiment.name}` adds them.")
     parts.append(experiment.table(rows))
     parts += [f"![{name}]({link}/figures/{name}.svg)" for name in experiment.figures if _exists(results, f"{name}.svg")]
     parts.append("\n".join(f"* {claim}" for claim in experiment.claims(rows)))

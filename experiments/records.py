@@ -49,4 +49,6 @@ def provenance(results: Path) -> str:
     runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
     last, total = runs[-1], sum(run["wall_seconds"] for run in runs)
     named = ", ".join(f"{name} {last['versions'][name]}" for name in ("justitia", "torch", "scikit-learn"))
-    return f"`{last['command']}`, {last['date']}, {total / 60:.0f} minutes on {last['processes']} processes, {named}."
+    jobs = sorted({run["processes"] for run in runs})
+    workers = f"{' or '.join(map(str, jobs))} process{'es' if jobs[-1] > 1 else ''}"
+    return f"`{last['command']}`, {last['date']}, {total / 60:.0f} minutes on {workers}, {named}."

@@ -19,8 +19,10 @@ from experiments.runner import Cell
 from experiments.summaries import clearly_less, listed, lookup, mean_and_sd
 
 #: Rows of the table, in its order.
-ROWS = ("CLF", "Z", "A", "A-net", "M", "F-LD", "PF-LD printed", "PF-LD repaired")
+ROWS = ("CLF", "Z", "A", "A-net", "M", "DP-FERMI", "RaCO-DP", "F-LD", "PF-LD printed", "PF-LD repaired")
 HEADER = ("notion", "method", "accuracy", "printed", "violation", "printed", "epsilon", "claimed", "seconds")
+#: Private methods the paper does not print.
+OTHERS = ("DP-FERMI", "RaCO-DP")
 #: How far the plain network's accuracy may be from the printed one.
 CLOSE = 0.03
 
@@ -125,9 +127,9 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """The plain network beside the printed one; the rivals on Income; Mozannar and the number of groups."""
+    """The plain network beside the printed one; rivals on Income; Mozannar's groups; private methods not printed."""
     table = summarise(results)
-    return [*_plain_network(table), *_rivals_on_income(table), *_more_groups(table)]
+    return [*_plain_network(table), *_rivals_on_income(table), *_more_groups(table), *_beside_others(results)]
 
 
 def _plain_network(table: pd.DataFrame) -> list[Claim]:
@@ -169,9 +171,36 @@ def _more_groups(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
+def _beside_others(results: pd.DataFrame) -> list[Claim]:
+    """The repaired PF-LD beside private methods the paper does not print, by what the choice of settings maximises."""
+    valued = results.assign(value=results["accuracy"] - results["violation"])
+    table = mean_and_sd(valued, ["dataset", "notion", "method"], ["accuracy", "violation", "value"])
+    return [claim for method in OTHERS for claim in _beside(table, "PF-LD repaired", method)]
+
+
+def _beside(table: pd.DataFrame, ours: str, rival: str) -> list[Claim]:
+    """Cells in which one of two methods is ahead by more than the standard error, and their means over shared cells."""
+    place = ["dataset", "notion"]
+    pair = table[table["method"].isin([ours, rival])]
+    pair = pair[pair.groupby(place)["method"].transform("size") == 2]
+    if pair.empty:
+        return []
+    ahead, behind = [], []
+    for dataset, notion in dict.fromkeys(zip(pair["dataset"], pair["notion"], strict=True)):
+        here = [{"dataset": dataset, "notion": notion, "method": method} for method in (rival, ours)]
+        ahead += [dataset] if clearly_less(pair, "value", *here) else []
+        behind += [f"{name_of(dataset)} {name_of(notion)}"] if clearly_less(pair, "value", *reversed(here)) else []
+    means = [pair[pair["method"] == one][["accuracy_mean", "violation_mean"]].mean().tolist() for one in (ours, rival)]
+    numbers = f"ahead in {len(ahead)} of {len(pair) // 2} cells, behind in {len(behind)}"
+    numbers += f" ({'; '.join(behind)})" if behind else ""
+    numbers += f"; mean accuracy / violation {' against '.join(f'{a:.3f} / {v:.3f}' for a, v in means)}"
+    sentence = f"{ours} has more accuracy minus violation than {rival} in more cells than less."
+    return [Claim(sentence, len(ahead) > len(behind), numbers)]
+
+
 def markdown(results: pd.DataFrame) -> str:
     """The whole table for the page."""
     return render_markdown(summarise(results))
 
 
-TABLE2 = Experiment("table2", cells, publish, claims=claims, table=markdown)
+TABLE2 = Experiment("table2", cells, publish, claims=claims, methods=ROWS, table=markdown)

@@ -7,6 +7,7 @@ from experiments.__main__ import ALIASES, EXPERIMENTS
 from experiments.choose import CANDIDATES
 from experiments.methods import METHODS, applies, make, recipe
 from experiments.runner import Cell
+from experiments.table2 import OTHERS
 
 CELL = Cell("toy", "bank", "demographic_parity", "PF-LD repaired", 3, seed=1, epsilon=2.0)
 
@@ -22,6 +23,16 @@ def test_make_gives_a_fresh_estimator_with_the_cells_settings() -> None:
 def test_make_printed_method_without_privacy_has_infinite_epsilon() -> None:
     model = make(replace(CELL, method="F-LD"), ("a", "b"))
     assert (model.engine, model.epsilon) == ("printed", float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("method", "knob"), [("M", "difference_bound"), ("DP-FERMI", "strength"), ("RaCO-DP", "slack")]
+)
+def test_make_private_rival_has_the_budget_the_groups_and_both_seeds_of_the_cell(method: str, knob: str) -> None:
+    cell = replace(CELL, method=method, settings={knob: 0.04})
+    model = make(cell, ("a", "b"))
+    assert (model.notion, model.epsilon, model.groups) == ("demographic_parity", 2.0, ("a", "b"))
+    assert (model.random_state, model.noise_seed, getattr(model, knob)) == (8, cell.noise_seed, 0.04)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -66,16 +77,26 @@ def test_table2_has_every_method_in_all_cells_it_applies_to() -> None:
     cells = EXPERIMENTS["table2"].cells(quick=False)
     counts = {method: sum(cell.method == method for cell in cells) for method in {cell.method for cell in cells}}
     assert counts == {
-        **dict.fromkeys(("CLF", "A", "A-net", "M", "F-LD", "PF-LD printed", "PF-LD repaired"), 75),
+        **dict.fromkeys(set(METHODS) - {"Z", "PF-LD moments"}, 75),
         "Z": 45,
     }
     assert cells[0].dataset == "income"  # long ones first
 
 
-def test_search_effort_is_the_same_for_every_method() -> None:
-    assert {len(candidates) for candidates in CANDIDATES.values()} == {8}
+def test_search_effort_is_the_same_for_every_method_of_the_paper_and_smaller_for_the_two_others() -> None:
+    assert {len(CANDIDATES[method]) for method in set(CANDIDATES) - set(OTHERS)} == {8}
+    assert {len(CANDIDATES[method]) for method in OTHERS} == {6}
     assert set(CANDIDATES) == set(METHODS) - {"A-net", "PF-LD moments"}  # with the settings of A, with its defaults
     assert all(cell.split == "inner" for cell in EXPERIMENTS["choose"].cells(quick=False))
+
+
+def test_methods_the_paper_does_not_print_are_private_and_have_no_column() -> None:
+    assert [(METHODS[name].private, METHODS[name].column) for name in OTHERS] == [(True, "")] * 2
+
+
+def test_strength_of_fermi_is_swept_up_to_one_hundred() -> None:
+    method = METHODS["DP-FERMI"]
+    assert (method.knob, max(method.sweep)) == ("strength", 100.0)
 
 
 def test_aliases_lead_to_experiments() -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from experiments.experiment import Experiment
+from experiments.paper import NOTIONS
 from experiments.runner import Cell
 from fake_fits import MEASURES, cells, fit, fit_or_fail
 from torch import nn
@@ -85,9 +86,13 @@ def test_measure_of_the_printed_method_has_both_the_claim_and_the_honest_epsilon
     assert found["epsilon_claimed"] == pytest.approx(1.0, abs=1e-3)
 
 
-def test_measure_of_a_private_cell_is_the_same_again_because_its_noise_is_seeded(data: Dataset) -> None:
+@pytest.mark.parametrize("method", ["PF-LD repaired", "DP-FERMI", "RaCO-DP"])
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_measure_of_a_private_cell_is_the_same_again_because_its_noise_is_seeded(
+    notion: str, method: str, data: Dataset
+) -> None:
     settings = {"warmup_steps": 5, "private_steps": 3, "public_steps": 2}
-    cell = Cell("toy", "bank", "demographic_parity", "PF-LD repaired", 0, settings=settings)
+    cell = Cell("toy", "bank", notion, method, 0, settings=settings)
     found = folds.measure(cell)
     assert found["epsilon_spent"] == pytest.approx(1.0, abs=1e-3)
     assert math.isnan(found["epsilon_claimed"])

@@ -198,6 +198,14 @@ def test_record_of_two_runs_keeps_both_and_names_no_computer(tmp_path: Path) -> 
     }
     assert provenance(path).startswith("`python -m experiments toy`, ")
     assert "3 minutes on 2 processes" in provenance(path)
+    add_record(path, command="python -m experiments toy", fitted=1, failed=0, seconds=60.0, jobs=1)
+    assert "4 minutes on 1 or 2 processes" in provenance(path)
+
+
+def test_record_of_one_run_in_this_process_alone_speaks_of_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "toy.csv"
+    add_record(path, command="python -m experiments toy", fitted=1, failed=0, seconds=60.0, jobs=1)
+    assert "1 minutes on 1 process," in provenance(path)
 
 
 SCRIPT = """

@@ -96,6 +96,41 @@ def test_table2_claims_on_mozannar_ask_for_a_violation_that_rises_with_the_group
     assert [claim.confirmed for claim in table2.claims(rows.assign(violation=[0.1, 0.3, 0.2]))] == [False]
 
 
+#: PF-LD repaired, then a rival, in three places: value 0.7 against 0.5 (ahead), against 0.8 (behind), alone.
+BESIDE = pd.DataFrame(
+    [
+        ("bank", "demographic_parity", "PF-LD repaired", 0.80, 0.10),
+        ("bank", "demographic_parity", "DP-FERMI", 0.80, 0.30),
+        ("compas", "equalized_odds", "PF-LD repaired", 0.80, 0.10),
+        ("compas", "equalized_odds", "DP-FERMI", 0.90, 0.10),
+        ("income", "equalized_odds", "PF-LD repaired", 0.10, 0.90),
+    ],
+    columns=["dataset", "notion", "method", "accuracy", "violation"],
+).assign(epsilon_spent=1.0, epsilon_claimed=NAN, seconds=1.0)
+
+
+def test_table2_claim_on_another_private_method_counts_the_cells_they_share() -> None:
+    assert [str(claim) for claim in table2.claims(BESIDE)] == [
+        "PF-LD repaired has more accuracy minus violation than DP-FERMI in more cells than less. **Not confirmed**: "
+        "ahead in 1 of 2 cells, behind in 1 (Compas equalized odds); "
+        "mean accuracy / violation 0.800 / 0.100 against 0.850 / 0.200."
+    ]
+    assert [claim.confirmed for claim in table2.claims(BESIDE[:2])] == [True]
+    assert table2.claims(BESIDE[BESIDE["method"] == "PF-LD repaired"]) == []
+
+
+def test_table2_claim_on_another_private_method_leaves_out_cells_within_the_standard_error() -> None:
+    spread = pd.concat([BESIDE[:2], BESIDE[:2].assign(violation=[0.5, 0.3])])  # values 0.7, 0.3 beside 0.5, 0.5
+    assert [claim.numbers.split(";")[0] for claim in table2.claims(spread)] == ["ahead in 0 of 1 cells, behind in 0"]
+
+
+def test_table2_has_another_private_method_between_mozannar_and_the_papers_own() -> None:
+    table = table2.summarise(pd.concat([TWO_FITS, TWO_FITS[-2:].assign(method="RaCO-DP")]))
+    assert table["method"].tolist() == ["CLF", "RaCO-DP", "F-LD", "PF-LD printed", "PF-LD repaired"]
+    line = next(line for line in table2.render_markdown(table).splitlines() if "RaCO-DP" in line)
+    assert line == "|  | RaCO-DP [2 fits] | 0.800 (0.000) | - | 0.050 (0.010) | - | 1 | - | 4.0 |"
+
+
 @pytest.mark.parametrize(
     ("name", "figures"),
     [
@@ -229,6 +264,19 @@ def test_page_with_results_shows_picture_and_claims(tmp_path: Path) -> None:
     assert "![c_d](../results/figures/c_d.svg)" in filled
     assert "\n* A large C_d costs accuracy and makes results fluctuate. **Not confirmed**: means over" in filled
     assert filled.endswith("<!-- end of results -->\n\nEnd.\n")
+
+
+@pytest.mark.parametrize(("name", "not_quick"), [("table2", "A-net, "), ("choose", "")], ids=["table2", "choose"])
+def test_page_names_the_methods_that_have_no_results_yet(name: str, not_quick: str, tmp_path: Path) -> None:
+    page, path = PAGE.replace("c_d", name), tmp_path / f"{name}.csv"
+    rows = small_results(name, path)
+    whole = fill(page, EXPERIMENTS, tmp_path, link="../results")
+    rows[~rows["method"].isin(table2.OTHERS)].assign(error="").to_csv(path, index=False)
+    partly = fill(page, EXPERIMENTS, tmp_path, link="../results")
+    sentence = f"Not fitted yet: {not_quick}DP-FERMI, RaCO-DP; `make reproduce-{name}` adds them."
+    assert [sentence in text for text in (whole, partly)] == [False, True]
+    assert "RaCO-DP" not in partly.replace(sentence, "")
+    assert "RaCO-DP" in whole
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
