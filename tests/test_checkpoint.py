@@ -117,7 +117,8 @@ def test_resume_after_a_lost_answer_keeps_the_debit_and_asks_the_rest(
     fit(model, people, folder)
     assert journal(folder, model) == RELEASES
     assert Counter(model.ledger_.costs()) == model.plan_.costs()
-    assert noise_numbers == list(range(7))
+    # Without the first violation all multipliers are 0, and so is what a person can move: that answer needs no noise.
+    assert noise_numbers == [number for number in range(7) if (at, number) != (2, 2)]
     assert model.certificate_.epsilon == pytest.approx(8.0, abs=1e-6)
     assert np.isfinite(model.decision_function(people.X)).all()
 

@@ -211,7 +211,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         seed = public_seed(self.random_state)
         module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
         rehearse(module, problem.X, problem.y, plan)
-        plan = plan.calibrate(float(self.epsilon), float(self.delta), n=len(target))
+        plan = plan.at_tolerance(self.tolerance).calibrate(float(self.epsilon), float(self.delta), n=len(target))
         ledger = open_ledger(self, plan, ledger, checkpoint)
         vault = self._vault(sensitive_features, ledger, n=len(target))
         before: Counter[Cost] = Counter()

@@ -17,6 +17,7 @@ from justitia._validate import check_nonnegative
 from justitia.dual.lagrangian import largest_gap
 from justitia.dual.loop import Trained
 from justitia.dual.moments import MomentsEngine
+from justitia.dual.plan import TrainingPlan
 from justitia.dual.plans import MomentsPlan
 from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.network import evaluate
@@ -105,7 +106,7 @@ def tradeoff(
     first._keep(session, trained)
     models, rows = [first], [measured(first, session)]
     for tolerance in grid[1:]:
-        session = _follow(session, tolerance)
+        session = _follow(session, tolerance, model.plan)
         trained = first._train(session, start=trained.lam)
         models.append(_sibling(first, session, trained, tolerance))
         rows.append(measured(models[-1], session))
@@ -113,14 +114,16 @@ def tradeoff(
     return Tradeoff(tuple(models), pd.DataFrame(rows), first.certificate_)
 
 
-def _follow(session: Session, tolerance: float) -> Session:
+def _follow(session: Session, tolerance: float, base: TrainingPlan | None) -> Session:
     """The next point of the curve: the weights so far, the same memberships, half the rounds, no question."""
     engine, plan = session.engine, session.plan
-    if not isinstance(engine, MomentsEngine) or not isinstance(plan, MomentsPlan):
+    base = MomentsPlan() if base is None else base
+    if not (isinstance(engine, MomentsEngine) and isinstance(plan, MomentsPlan) and isinstance(base, MomentsPlan)):
         raise TypeError("only the moments engine can be followed.")
     # A curve's second point halves the rounds of its first; the others keep that number.
     rounds = plan.rounds if plan.warmup_steps == 0 else math.ceil(plan.rounds / 2)
     shorter = replace(plan, warmup_steps=0, rounds=rounds, checks=min(plan.checks, rounds - 1))
+    shorter = replace(shorter, penalty=base.at_tolerance(tolerance).penalty)
     return replace(session, module=copy.deepcopy(session.module), engine=engine.at(tolerance), plan=shorter)
 
 

@@ -57,7 +57,7 @@ def test_measurement_with_one_label_changed_differs_in_its_exact_answer_only_and
         moved.append(float((first.exact - second.exact).norm()))
     (release,) = first.releases
     assert max(moved) <= release.sensitivity * (1 + 1e-12)
-    assert max(moved) >= release.sensitivity * (1 - 1e-12)  # unit rows: the sensitivity is attained
+    assert max(moved) >= release.sensitivity * (1 - 1e-8)  # unit rows: attained, but for the grid's rounding
 
 
 @pytest.mark.parametrize("labels", [[None] * N, ["a"] * N, [object()] * N], ids=["missing", "one group", "odd"])

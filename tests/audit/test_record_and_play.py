@@ -188,7 +188,7 @@ def test_problems_of_an_engine_that_chooses_its_bound_by_group_are_found(monkeyp
 def test_problems_of_an_engine_that_asks_again_about_a_small_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sound_gap = GradientsEngine.gap
 
-    def gap_with_a_second_look(engine: GradientsEngine, scores: Tensor, k: int) -> Tensor | None:
+    def gap_with_a_second_look(engine: GradientsEngine, scores: Tensor, k: int, *_: Any) -> Tensor | None:
         codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
         if int((codes == 0).sum()) < 120:
             sound_gap(engine, scores, k)

@@ -1008,7 +1008,7 @@ def test_decisions_that_are_all_alike_are_asked_about_with_no_sensitivity_and_ch
     before = some.engine.gap(torch.ones(60), 1)
     after = some.engine.gap(torch.ones(60), PLAN.check_rounds[0])
     assert row_bound(torch.zeros(60, 1)) == 0.0
-    assert [release.sensitivity for release in some.ledger.releases] == [math.sqrt(2), 0.0]
+    assert [release.sensitivity for release in some.ledger.releases] == [pytest.approx(math.sqrt(2), rel=1e-9), 0.0]
     assert before is not None
     assert after is not None
     assert torch.equal(before, torch.zeros(2, 1, dtype=torch.float64))
@@ -1022,6 +1022,17 @@ def test_penalty_falls_with_the_root_of_the_rows_and_gives_way_to_the_users() ->
     assert MomentsPlan().options_at(10_000) == {"weight_decay": pytest.approx(0.005)}
     assert MomentsPlan(optimizer_options={"weight_decay": 0.1}).options_at(10_000) == {"weight_decay": 0.1}
     assert MomentsPlan(optimizer="Rprop").options_at(10_000) == {}  # knows no penalty
+
+
+@pytest.mark.parametrize(("tolerance", "factor"), [(None, 1.0), (0.0, 4.0), (0.015, 2.5), (0.03, 1.0), (0.5, 1.0)])
+def test_penalty_grows_as_a_given_tolerance_gets_stricter(tolerance: float | None, factor: float) -> None:
+    assert MomentsPlan(penalty=0.2).at_tolerance(tolerance).penalty == pytest.approx(0.2 * factor)
+    model = LagrangianDualClassifier(
+        groups=["a", "b"], plan=replace(PLAN, penalty=0.2), tolerance=tolerance, random_state=0, noise_seed=0
+    )
+    some = setting()
+    model.fit(some.problem.X.numpy(), some.problem.y.numpy(), sensitive_features=some.labels)
+    assert model.plan_.penalty == pytest.approx(0.2 * factor)
 
 
 def test_tolerance_where_none_is_given_is_two_standard_deviations_of_the_known_noise() -> None:

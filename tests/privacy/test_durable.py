@@ -156,11 +156,11 @@ def test_debit_is_in_the_file_before_the_vault_answers(tmp_path: Path, monkeypat
     ledger, seen = opened(tmp_path), []
     from justitia.privacy.mechanisms import Gaussian, SystemNoise
 
-    def uniform(self: Any, size: int, **_: Any) -> Any:
+    def words(self: Any, size: int, **_: Any) -> Any:
         seen.append(len(DurableLedger.open(ledger.path).releases))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SystemNoise, "uniform", uniform)
+    monkeypatch.setattr(SystemNoise, "words", words)
     vault = SensitiveVault(["a", "b"], groups=["a", "b"], ledger=ledger)
     import torch
 

@@ -140,6 +140,11 @@ class TrainingPlan(ABC):
         optimizer: torch.optim.Optimizer = make(params, lr=self.warmup_learning_rate, **self.options_at(n))
         return optimizer
 
+    def at_tolerance(self, tolerance: float | None) -> Self:
+        """The plan for a tolerance that was given; the same, unless said otherwise."""
+        del tolerance
+        return self
+
     def options_at(self, n: int) -> dict[str, Any]:
         """Its keyword arguments for n rows."""
         del n

@@ -16,8 +16,8 @@ from justitia.privacy.accounting import calibrate
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.renyi import printed_epsilon, printed_noise
 
-#: L2 penalty of the moments engine, times the square root of the number of rows.
-PENALTY = 0.5
+#: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
+STRICT_BELOW, STRICT = 0.03, 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +125,8 @@ class MomentsPlan(TrainingPlan):
         Ridge of the memberships, in units of the variance of the noise.
     dead_zone : float
         Tolerance where none is given, in standard deviations of the known noise of a gap.
+    penalty : float
+        L2 penalty of the weights, times the square root of the number of rows; ``optimizer_options`` may name another.
     noise_moments, noise_checks : Gaussian or Unprotected, optional
         Set by ``calibrate``.
     """
@@ -132,12 +134,15 @@ class MomentsPlan(TrainingPlan):
     warmup_steps: int = 600
     batch_size: int = 2048
     averaging: float = 0.01
+    dual_step: float = 1.0
+    dual_decay: float = 0.02
     rounds: int = 200
     public_steps: int = 10
     checks: int = 4
     share_moments: float = 0.5
     ridge: float = 0.05
     dead_zone: float = 2.0
+    penalty: float = 0.5
     noise_moments: Noise | None = None
     noise_checks: Noise | None = None
 
@@ -151,13 +156,22 @@ class MomentsPlan(TrainingPlan):
         check_rate("share_moments", self.share_moments)
         if self.checks and self.share_moments == 1:
             raise ValueError("expected share_moments below 1 where checks are to be paid for, got 1; use checks=0.")
-        for name in ("ridge", "dead_zone"):
+        for name in ("ridge", "dead_zone", "penalty"):
             check_nonnegative(name, getattr(self, name))
 
     def options_at(self, n: int) -> dict[str, Any]:
-        """An L2 penalty of 1 / (2 sqrt(n)) where the optimizer knows one and nothing else is said."""
+        """The L2 penalty, where the optimizer knows one and nothing else is said."""
         knows = "weight_decay" in inspect.signature(getattr(torch.optim, self.optimizer)).parameters
-        return ({"weight_decay": PENALTY / math.sqrt(n)} if knows else {}) | dict(self.optimizer_options)
+        return ({"weight_decay": self.penalty / math.sqrt(n)} if knows else {}) | dict(self.optimizer_options)
+
+    def at_tolerance(self, tolerance: float | None) -> Self:
+        """The plan for a tolerance that was given.
+
+        It is meant for people to come, and what holds for training people holds the less for others the more freely
+        the weights were fitted to them: the stricter, the larger the penalty.
+        """
+        strict = 0.0 if tolerance is None else max(0.0, 1 - tolerance / STRICT_BELOW)
+        return replace(self, penalty=self.penalty * (1 + STRICT * strict))
 
     def schedule(self, n: int) -> tuple[Round, ...]:
         """Warm-up, then rounds on the memberships."""
