@@ -178,8 +178,8 @@ METHODS: dict[str, Method] = {
         private=True,
         column="M",
     ),
-    "DP-FERMI": Method(_fermi, (9, 5), {}, "strength", STRENGTHS, private=True),
-    "RaCO-DP": Method(_histogram, (9, 5), {}, "slack", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
+    "DP-FERMI": Method(_fermi, (9, 5), {"strength": 20.0}, "strength", STRENGTHS, private=True),
+    "RaCO-DP": Method(_histogram, (9, 5), {"slack": 0.03}, "slack", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
     "F-LD": Method(_not_private, (20, 3), {"dual_step": 1.0}, knob="lambda_max", sweep=LIMITS),
     "PF-LD printed": Method(
         _printed, (30, 5), PRINTED_SETTINGS, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"

@@ -27,14 +27,16 @@ PLACES = (
 #: One change each; the first is the default.
 CANDIDATES: tuple[dict[str, Any], ...] = (
     {},
-    *({"optimizer_options": {"weight_decay": value}} for value in (1e-4, 1e-2, 3e-2)),
+    *({"penalty": value} for value in (0.0, 0.25, 1.0, 2.0)),
     *({"dead_zone": value} for value in (0.0, 1.0, 3.0)),
     *({"ridge": value} for value in (0.01, 0.2, 1.0)),
     *({"share_moments": value} for value in (0.25, 0.75)),
     *({"checks": value} for value in (0, 8)),
     *({"rounds": value} for value in (100, 400)),
     *({"module": value} for value in ([8, 6], [40, 30])),
-    {"dual_step": 0.5},
+    {"dual_step": 0.2, "dual_decay": 0.0},
+    {"tolerance": 0.0},
+    {"tolerance": 0.0, "penalty": 0.125},  # as large as the default's
 )
 #: Shuffle that makes the inner folds.
 SEED = 7
@@ -62,7 +64,6 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
 def described(settings: str) -> str:
     """A candidate in words."""
     changed = json.loads(settings)
-    changed = changed.get("optimizer_options", changed)
     return ", ".join(f"{name} {value}" for name, value in changed.items()) or "the default"
 
 
