@@ -68,7 +68,7 @@ def tradeoff(
     """Train along a grid of tolerances on one budget.
 
     The first model is fitted as usual. The others take over its noised answers, its weights and its multipliers
-    and go on with their own tolerance for half as many rounds; they ask nothing.
+    and go through the second half of its schedule with their own tolerance; they ask nothing.
 
     Parameters
     ----------
@@ -115,15 +115,13 @@ def tradeoff(
 
 
 def _follow(session: Session, tolerance: float, base: TrainingPlan | None) -> Session:
-    """The next point of the curve: the weights so far, the same memberships, half the rounds, no question."""
+    """The next point of the curve: the weights so far, the same memberships, half the schedule, no question."""
     engine, plan = session.engine, session.plan
     base = MomentsPlan() if base is None else base
     if not (isinstance(engine, MomentsEngine) and isinstance(plan, MomentsPlan) and isinstance(base, MomentsPlan)):
         raise TypeError("only the moments engine can be followed.")
-    # A curve's second point halves the rounds of its first; the others keep that number.
-    rounds = plan.rounds if plan.warmup_steps == 0 else math.ceil(plan.rounds / 2)
-    shorter = replace(plan, warmup_steps=0, rounds=rounds, checks=min(plan.checks, rounds - 1))
-    shorter = replace(shorter, penalty=base.at_tolerance(tolerance).penalty)
+    half = base.second_half().at_tolerance(tolerance)
+    shorter = replace(half, noise_moments=plan.noise_moments, noise_checks=plan.noise_checks)
     return replace(session, module=copy.deepcopy(session.module), engine=engine.at(tolerance), plan=shorter)
 
 
