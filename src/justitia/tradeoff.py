@@ -18,7 +18,7 @@ from justitia.dual.lagrangian import largest_gap
 from justitia.dual.loop import Trained
 from justitia.dual.moments import MomentsEngine
 from justitia.dual.plan import TrainingPlan
-from justitia.dual.plans import MomentsPlan
+from justitia.dual.plans import STRICT_BELOW, MomentsPlan
 from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.network import evaluate
 from justitia.opening import warn_large_delta
@@ -67,8 +67,8 @@ def tradeoff(
 ) -> Tradeoff:
     """Train along a grid of tolerances on one budget.
 
-    The first model is fitted as usual. The others take over its noised answers, its weights and its multipliers
-    and go through the second half of its schedule with their own tolerance; they ask nothing.
+    The first model is fitted as usual. The others take over its noised answers, start from the weights and multipliers
+    of their neighbour on the curve, and go through the second half of the schedule; they ask nothing.
 
     Parameters
     ----------
@@ -104,14 +104,24 @@ def tradeoff(
     trained = first._train(session)
     session.check_spent()
     first._keep(session, trained)
-    models, rows = [first], [measured(first, session)]
-    for tolerance in grid[1:]:
-        session = _follow(session, tolerance, model.plan)
-        trained = first._train(session, start=trained.lam)
-        models.append(_sibling(first, session, trained, tolerance))
-        rows.append(measured(models[-1], session))
+    points = {grid[0]: (first, measured(first, session))}
+    for branch in _branches(grid):
+        here, lam = session, trained.lam
+        for tolerance in branch:
+            here = _follow(here, tolerance, model.plan)
+            found = first._train(here, start=lam)
+            sibling, lam = _sibling(first, here, found, tolerance), found.lam
+            points[tolerance] = (sibling, measured(sibling, here))
+    models, rows = zip(*(points[tolerance] for tolerance in grid), strict=True)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
-    return Tradeoff(tuple(models), pd.DataFrame(rows), first.certificate_)
+    return Tradeoff(models, pd.DataFrame(rows), first.certificate_)
+
+
+def _branches(grid: list[Any]) -> tuple[list[float], list[float]]:
+    """Ways from the first point in small steps: towards stricter tolerances, and towards looser ones."""
+    others = grid[1:]
+    strict = [one for one in reversed(others) if one < STRICT_BELOW] if grid[0] is None else []
+    return strict, [one for one in others if one not in strict]
 
 
 def _follow(session: Session, tolerance: float, base: TrainingPlan | None) -> Session:
