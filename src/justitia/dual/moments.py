@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -202,12 +203,16 @@ class MomentsEngine(Engine):
 
     def _gap_noise(self, sizes: Tensor) -> Tensor:
         """Known standard deviation of the gaps of groups of these sizes, at most: all releases taken together."""
+        return self._sum_noise / sizes
+
+    @cached_property
+    def _sum_noise(self) -> float:
         if not self.private:
-            return torch.zeros_like(sizes)
+            return 0.0
         noises = [calibrated(self.plan.noise_moments), *[calibrated(self.plan.noise_checks)] * self.plan.checks]
         heaviest = row_bound(self.problem.events)
         precision = sum(noise_spread(noise, heaviest, self.vault.n_groups) ** -2 for noise in noises)
-        return math.sqrt(1 / precision) / sizes
+        return math.sqrt(1 / precision)
 
     def outlook(self) -> list[str]:
         """Says so if even groups of equal sizes are too small for the noise."""
