@@ -115,7 +115,7 @@ def _number(graph: Graph, x: str, how: NumberColumn) -> list[str]:
 
 
 def _category(graph: Graph, x: str, how: CategoryColumn, missing: str) -> list[str]:
-    """The position of each level, compared with all positions; what is unseen has position -1 unless there is a rest."""
+    """The position of each level, compared with all positions; the unseen is -1 unless there is a rest for it."""
     keys = [*how.levels, missing] if how.missing else [*how.levels]
     places = [*range(len(how.levels)), len(how.levels) + how.other]
     code = graph.add(
