@@ -26,7 +26,7 @@ from justitia.privacy.accounting import epsilon_spent
 
 BUDGET, DELTA = 1.0, 1e-5
 #: Seven fits and six measurements at these prices cost 0.99 together: Gaussian costs add up in mu^2, not in epsilon.
-FIT, SCORE = 0.30, 0.19
+FIT, SCORE = 0.29, 0.18
 TOLERANCES = [0.02, 0.08, 0.2]
 #: Largest noised violation that is accepted.
 AIM = 0.1
