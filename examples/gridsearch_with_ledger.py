@@ -1,9 +1,9 @@
 """Bank: a grid search by scikit-learn that pays for every look, and a private search that pays once.
 
-GridSearchCV fits every candidate on every fold and scores it on people whose age group is secret too. Here every fit and
-every score debits one ledger, which refuses what does not fit. With three tolerances and two folds that is seven fits
-and six measurements, so each of them gets a small part of the budget. ``private_search`` trains all tolerances from the
-answers that one model asked for: the same budget buys one good model.
+GridSearchCV fits every candidate on every fold and scores it on people whose age group is secret too. Here every fit
+and every score debits one ledger, which refuses what does not fit. With three tolerances and two folds that is seven
+fits and six measurements, so each of them gets a small part of the budget. ``private_search`` trains all tolerances
+from the answers that one model asked for: the same budget buys one good model.
 """
 
 import argparse

@@ -171,7 +171,7 @@ def _traced(module: nn.Module, rows: Tensor) -> Any:
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")  # torch's, about its own parts: a user can do nothing about them
         try:
-            program = torch.onnx.export(
+            program: Any = torch.onnx.export(
                 module,
                 (rows,),
                 dynamo=True,
@@ -179,7 +179,7 @@ def _traced(module: nn.Module, rows: Tensor) -> Any:
                 opset_version=OPSET,
                 verbose=False,
             )
-            found = program.model_proto  # type: ignore[union-attr] - dynamo=True always gives one
+            found = program.model_proto
             agree = all(_agrees(module, found, part) for part in (rows, rows[:1]))
         except Exception as error:  # noqa: BLE001 - a user's module and torch's exporter may raise anything
             first = (str(error) or type(error).__name__).strip().splitlines()[0].rstrip(".")
