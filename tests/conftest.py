@@ -1,5 +1,6 @@
 """A small table of people and a classifier that trains on it in a blink."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from justitia import GradientsPlan, LagrangianDualClassifier
+
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before anything imports it: no test talks to a network
 
 
 @dataclass(frozen=True)

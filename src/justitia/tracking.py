@@ -1,0 +1,196 @@
+"""Note a fitted model, its certificate and its measurement in MLflow: public and noised facts only."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from justitia.estimator import LagrangianDualClassifier
+from justitia.measuring.measurement import Measurement
+from justitia.network import widths_of
+
+#: Constructor arguments that are noted. Not the noise seed: whoever knows it can subtract the noise.
+PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "engine", "preprocess", "random_state")
+#: Numbers of one request to a tracking server.
+BATCH = 1000
+
+
+def log_to_mlflow(
+    model: LagrangianDualClassifier,
+    *,
+    measurement: Measurement | None = None,
+    report: Path | str | None = None,
+    run_name: str | None = None,
+    save_model: bool = False,
+) -> str:
+    """Note a fitted model in the active MLflow run, or in a new one.
+
+    ========== =========================================================================================
+    parameters the constructor's (without the noise seed), the plan's (``plan.*``), the network's
+    metrics    epsilon and delta spent, the history by round, violations and bounds of ``measurement``
+    tags       version, statement of the certificate, source of the noise
+    artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``
+    ========== =========================================================================================
+
+    Where runs are kept is MLflow's business (``mlflow.set_tracking_uri``, ``mlflow.set_experiment``).
+
+    Parameters
+    ----------
+    model : LagrangianDualClassifier
+        Fitted.
+    measurement : Measurement, optional
+        What :func:`justitia.measure` found on evaluation people.
+    report : path, optional
+        A file, such as the HTML report.
+    run_name : str, optional
+        Of a new run.
+    save_model : bool
+        Whether the folder that ``model.save`` writes is an artifact too.
+
+    Returns
+    -------
+    str
+        The run's identifier.
+
+    Raises
+    ------
+    ImportError
+        If the extra is not installed.
+    NotFittedError, TypeError, FileNotFoundError
+        If an argument is not what it should be; then nothing is noted.
+
+    Guarantee
+    ---------
+    * Everything noted is public, or was released by ``fit`` or ``measure`` and is on their ledgers: no attribute, no
+      exact number by group, no noise seed.
+    """
+    _check(model, measurement, report)
+    mlflow = _import_mlflow()
+    with tempfile.TemporaryDirectory() as folder, _run(mlflow, run_name) as run_id:
+        client = mlflow.MlflowClient()
+        mlflow.log_params(_parameters(model))
+        mlflow.set_tags(_tags(model))
+        mlflow.log_metrics(_spent(model) | ({} if measurement is None else _measured(measurement)))
+        for batch in _history(mlflow, model.history_):
+            client.log_batch(run_id, metrics=batch)
+        mlflow.log_artifacts(str(_files(model, measurement, Path(folder), save_model=save_model)))
+        if report is not None:
+            mlflow.log_artifact(str(report))
+    return run_id
+
+
+def _check(model: Any, measurement: Any, report: Any) -> None:
+    if not isinstance(model, LagrangianDualClassifier):
+        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass a fitted one.")
+    check_is_fitted(model, "module_")
+    if not (measurement is None or isinstance(measurement, Measurement)):
+        raise TypeError(
+            f"expected measurement to be a Measurement, got {type(measurement).__name__!r}; pass what measure returns."
+        )
+    if not (report is None or isinstance(report, str | Path)):
+        raise TypeError(f"expected report to be the path of a file, got {type(report).__name__!r}; write it first.")
+    if report is not None and not Path(report).is_file():
+        raise FileNotFoundError(f"expected report to be a file, but there is none at {str(report)!r}; write it first.")
+
+
+def _import_mlflow() -> ModuleType:
+    """MLflow, imported when it is needed."""
+    try:
+        import mlflow  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        raise ImportError(
+            "expected mlflow to be installed for tracking, found none; run: pip install 'justitia[mlflow]'."
+        ) from None
+    module: ModuleType = mlflow
+    return module
+
+
+@contextmanager
+def _run(mlflow: ModuleType, name: str | None) -> Iterator[str]:
+    """The active run, or a new one that ends here."""
+    active = mlflow.active_run()
+    if active is not None:
+        yield str(active.info.run_id)
+        return
+    with mlflow.start_run(run_name=name) as run:
+        yield str(run.info.run_id)
+
+
+def _parameters(model: LagrangianDualClassifier) -> dict[str, str]:
+    kept = {name: getattr(model, name) for name in PARAMETERS}
+    notion, widths = model.notion, widths_of(model.module_)
+    kept["notion"] = notion if isinstance(notion, str) else notion.name
+    kept["random_state"] = model.random_state if isinstance(model.random_state, int) else None
+    kept["module"] = type(model.module_).__name__ if widths is None else "-".join(map(str, widths))
+    kept |= {f"plan.{field.name}": getattr(model.plan_, field.name) for field in fields(model.plan_)}
+    return {name: str(value) for name, value in kept.items()}
+
+
+def _tags(model: LagrangianDualClassifier) -> dict[str, str]:
+    certificate = model.certificate_
+    return {
+        "justitia.version": metadata.version("justitia"),
+        "justitia.statement": certificate.statement,
+        "justitia.noise": certificate.noise,
+    }
+
+
+def _spent(model: LagrangianDualClassifier) -> dict[str, float]:
+    """What the certificate says; an infinite epsilon is in its statement, which is a tag."""
+    numbers = {"epsilon_spent": model.certificate_.epsilon, "delta": model.certificate_.delta}
+    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+def _measured(measurement: Measurement) -> dict[str, float]:
+    numbers = {"measured.people": float(measurement.people), "measured.epsilon": measurement.certificate.epsilon}
+    for name, one in measurement.violations.items():
+        numbers |= {
+            f"measured.{name}.noisy_violation": one.estimate,
+            f"measured.{name}.lower": one.lower,
+            f"measured.{name}.upper": one.upper,
+        }
+    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+def _history(mlflow: ModuleType, history: pd.DataFrame) -> Iterator[list[Any]]:
+    """Public and noised numbers by round, under names that MLflow accepts, in batches."""
+    renamed = {str(name): _accepted(str(name)) for name in history if name != "round"}
+    now = int(1000 * time.time())
+    noted = [
+        mlflow.entities.Metric(renamed[name], float(value), now, int(step))
+        for name in renamed
+        for step, value in zip(history["round"], history[name], strict=True)
+        if math.isfinite(value)
+    ]
+    for start in range(0, len(noted), BATCH):
+        yield noted[start : start + BATCH]
+
+
+def _accepted(name: str) -> str:
+    """``noisy_gap[f]`` as ``noisy_gap/f``, with underscores for whatever MLflow refuses in a name."""
+    kind, _, rest = name.rstrip("]").partition("[")
+    cleaned = "".join(letter if letter.isalnum() or letter in "_-. " else "_" for letter in rest)
+    return f"{kind}/{cleaned}" if rest else kind
+
+
+def _files(model: LagrangianDualClassifier, measurement: Measurement | None, folder: Path, *, save_model: bool) -> Path:
+    target = folder / "artifacts"
+    target.mkdir()
+    (target / "certificate.json").write_text(model.certificate_.to_json(), encoding="utf-8")
+    (target / "certificate.txt").write_text(f"{model.certificate_}\n", encoding="utf-8")
+    if measurement is not None:
+        (target / "measurement.json").write_text(measurement.to_json(), encoding="utf-8")
+    if save_model:
+        model.save(target / "model")
+    return target

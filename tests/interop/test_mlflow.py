@@ -1,0 +1,146 @@
+"""What a model leaves in MLflow: public and noised facts, in a store in a folder."""
+
+import copy
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from justitia import GradientsPlan, LagrangianDualClassifier, measure
+from justitia.datasets import make_synthetic
+from justitia.tracking import log_to_mlflow
+
+GROUPS = ["f [x]", "m"]
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    mlflow.set_experiment("fair")
+    yield tmp_path
+    while mlflow.active_run():
+        mlflow.end_run()
+    mlflow.set_tracking_uri(before)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Any:
+    data = make_synthetic(400, random_state=0)
+    groups = [GROUPS[one == data.groups[1]] for one in data.sensitive]
+    plan = GradientsPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64)
+    model = LagrangianDualClassifier(
+        epsilon=8.0, groups=GROUPS, engine="gradients", plan=plan, random_state=0, noise_seed=987654321987
+    )
+    model.fit(data.X, data.y, sensitive_features=groups)
+    found = measure(
+        data.y,
+        model.predict(data.X),
+        sensitive_features=groups,
+        groups=GROUPS,
+        notion=["demographic_parity", "equalized_odds"],
+        epsilon=4.0,
+        noise_seed=987654321987,
+    )
+    return model, found
+
+
+def artifacts(run: str) -> Path:
+    return Path(mlflow.artifacts.download_artifacts(run_id=run))
+
+
+def test_model_alone_leaves_parameters_numbers_and_its_certificate(fitted: Any) -> None:
+    model, _ = fitted
+    run = log_to_mlflow(model, run_name="first")
+    data = mlflow.get_run(run).data
+    assert mlflow.active_run() is None
+    assert data.tags["mlflow.runName"] == "first"
+    assert data.tags["justitia.statement"] == model.certificate_.statement
+    assert data.params["notion"] == "demographic_parity"
+    assert (data.params["epsilon"], data.params["tolerance"], data.params["plan.private_steps"]) == ("8.0", "None", "3")
+    assert data.params["module"].endswith("-1")
+    assert data.metrics["epsilon_spent"] == model.certificate_.epsilon
+    assert json.loads((artifacts(run) / "certificate.json").read_text()) == model.certificate_.to_dict()
+    assert (artifacts(run) / "certificate.txt").read_text() == f"{model.certificate_}\n"
+    assert sorted(path.name for path in artifacts(run).iterdir()) == ["certificate.json", "certificate.txt"]
+
+
+def test_history_is_noted_by_round_under_names_that_mlflow_accepts(fitted: Any) -> None:
+    model, _ = fitted
+    run = log_to_mlflow(model)
+    client = mlflow.MlflowClient()
+    for name, noted in (("accuracy", "accuracy"), ("noisy_gap[f [x]]", "noisy_gap/f _x"), ("multiplier[m]", None)):
+        shown = model.history_.dropna(subset=[name])
+        points = client.get_metric_history(run, noted or "multiplier/m")
+        assert [(one.step, one.value) for one in points] == list(zip(shown["round"], shown[name], strict=True))
+        assert points
+
+
+def test_measurement_report_and_model_are_noted_in_the_active_run(fitted: Any, tmp_path: Path) -> None:
+    model, found = fitted
+    report = tmp_path / "report.html"
+    report.write_text("<!doctype html><title>report</title>")
+    with mlflow.start_run() as active:
+        run = log_to_mlflow(model, measurement=found, report=report, save_model=True)
+        assert run == active.info.run_id
+        assert mlflow.active_run() is not None
+    numbers = mlflow.get_run(run).data.metrics
+    for notion, one in found.violations.items():
+        assert numbers[f"measured.{notion}.noisy_violation"] == one.estimate
+        assert numbers[f"measured.{notion}.upper"] == one.upper
+    assert json.loads((artifacts(run) / "measurement.json").read_text()) == found.to_dict()
+    assert (artifacts(run) / "report.html").read_text() == report.read_text()
+    loaded = LagrangianDualClassifier.load(artifacts(run) / "model")
+    assert loaded.certificate_ == model.certificate_
+
+
+def test_only_released_and_public_numbers_are_noted_and_never_the_noise_seed(fitted: Any, store: Path) -> None:
+    model, found = fitted
+    run = log_to_mlflow(model, measurement=found)
+    data = mlflow.get_run(run).data
+    released = {float(value) for name in model.history_ for value in model.history_[name]}
+    released |= {model.certificate_.epsilon, model.certificate_.delta, found.certificate.epsilon, float(found.people)}
+    released |= {end for one in found.violations.values() for end in (one.estimate, one.lower, one.upper)}
+    assert set(data.metrics.values()) <= released
+    assert "noise_seed" not in data.params
+    written = [path.read_text() for path in store.rglob("*") if path.is_file()]
+    assert written
+    assert not [text for text in written if "987654321987" in text]
+
+
+def test_infinite_epsilon_is_a_statement_and_not_a_number(fitted: Any) -> None:
+    model = copy.copy(fitted[0])
+    model.certificate_ = dataclasses.replace(model.certificate_, epsilon=math.inf, statement="No privacy guarantee.")
+    data = mlflow.get_run(log_to_mlflow(model)).data
+    assert "epsilon_spent" not in data.metrics
+    assert data.tags["justitia.statement"] == "No privacy guarantee."
+
+
+def test_wrong_input_is_one_sentence_and_leaves_no_run(fitted: Any, tmp_path: Path) -> None:
+    model, _ = fitted
+    with pytest.raises(TypeError, match="expected a LagrangianDualClassifier, got 'dict'"):
+        log_to_mlflow({})  # type: ignore[arg-type]
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        log_to_mlflow(LagrangianDualClassifier())
+    with pytest.raises(TypeError, match="expected measurement to be a Measurement, got 'float'"):
+        log_to_mlflow(model, measurement=0.1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected report to be the path of a file, got 'int'"):
+        log_to_mlflow(model, report=3)  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError, match="expected report to be a file, but there is none at"):
+        log_to_mlflow(model, report=tmp_path / "none.html")
+    assert mlflow.search_runs(output_format="list") == []
+
+
+def test_extra_not_installed_says_what_to_install(fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "mlflow", None)
+        with pytest.raises(ImportError, match=r"pip install 'justitia\[mlflow\]'"):
+            log_to_mlflow(fitted[0])
