@@ -82,7 +82,7 @@ def log_to_mlflow(
         mlflow.log_params(_parameters(model))
         mlflow.set_tags(_tags(model))
         mlflow.log_metrics(_spent(model) | ({} if measurement is None else _measured(measurement)))
-        for batch in _history(mlflow, model.history_):
+        for batch in _history(mlflow, _released(model)):
             client.log_batch(run_id, metrics=batch)
         mlflow.log_artifacts(str(_files(model, measurement, Path(folder), save_model=save_model)))
         if report is not None:
@@ -161,6 +161,14 @@ def _measured(measurement: Measurement) -> dict[str, float]:
             f"measured.{name}.upper": one.upper,
         }
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+def _released(model: LagrangianDualClassifier) -> pd.DataFrame:
+    """The history; of training without privacy its public columns alone, since gaps by group are exact there."""
+    history = model.history_
+    return (
+        history if math.isfinite(model.certificate_.epsilon) else history[[name for name in history if "[" not in name]]
+    )
 
 
 def _history(mlflow: ModuleType, history: pd.DataFrame) -> Iterator[list[Any]]:

@@ -122,6 +122,7 @@ def test_infinite_epsilon_is_a_statement_and_not_a_number(fitted: Any) -> None:
     data = mlflow.get_run(log_to_mlflow(model)).data
     assert "epsilon_spent" not in data.metrics
     assert data.tags["justitia.statement"] == "No privacy guarantee."
+    assert not [name for name in data.metrics if "/" in name]  # gaps by group are exact without privacy
 
 
 def test_wrong_input_is_one_sentence_and_leaves_no_run(fitted: Any, tmp_path: Path) -> None:
