@@ -10,6 +10,7 @@ from justitia.cli.compare import compare
 from justitia.cli.completion import completion
 from justitia.cli.datasets import datasets
 from justitia.cli.evaluate import evaluate
+from justitia.cli.facts import version
 from justitia.cli.plan import plan
 from justitia.cli.predict import predict
 from justitia.cli.report import report
@@ -31,12 +32,12 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
 @click.group("justitia", cls=Root, example=EXAMPLE, context_settings=SETTINGS)
-@click.version_option(package_name="justitia", message="justitia %(version)s")
+@click.version_option(version(), message="justitia %(version)s")
 def cli() -> None:
     """Classifiers that treat groups alike, without anyone learning who is in which.
 
-    Features, target and group names are public. The sensitive attribute is protected by differential privacy in everything
-    that these commands print and write, unless they say otherwise (evaluate --exact, audit).
+    Features, target and group names are public. The sensitive attribute is protected by differential privacy in
+    everything that these commands print and write, unless they say otherwise (evaluate --exact, audit).
     """
 
 

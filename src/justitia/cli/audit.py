@@ -20,8 +20,8 @@ $ justitia audit people.csv --target y --sensitive group --groups a,b \\
 """
 ATTACKS = ("mechanism", "weights", "predictions", "one run")
 NOT_PRIVATE = (
-    "an audit reads the attribute exactly and its result is not private; run it on public or made-up people, or keep the "
-    "result inside."
+    "an audit reads the attribute exactly and its result is not private; run it on public or made-up people, or keep "
+    "the result inside."
 )
 
 
@@ -44,7 +44,7 @@ def audit(
     runs: int,
     confidence: float,
     jobs: int,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,
     **settings: Any,
 ) -> int:
     """Attack one person's attribute, and hold what that proves against the certificate.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class Bins:
     def labels(self) -> tuple[str, ...]:
         """Names of the groups, from the lowest: "age<25", "25<=age<60", "age>=60"."""
         name, texts = self.column, [f"{cut:.12g}" for cut in self.cuts]
-        middle = [f"{low}<={name}<{high}" for low, high in zip(texts, texts[1:], strict=False)]
+        middle = [f"{low}<={name}<{high}" for low, high in itertools.pairwise(texts)]
         return (f"{name}<{texts[0]}", *middle, f"{name}>={texts[-1]}")
 
     def assign(self, values: Iterable[Any]) -> list[str | None]:

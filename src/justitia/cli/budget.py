@@ -10,7 +10,7 @@ import click
 from justitia.cli import options
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.output import tell
-from justitia.cli.teaching import Command, Commands
+from justitia.cli.teaching import Commands
 from justitia.privacy.durable import DurableLedger
 
 CREATE = """
@@ -28,8 +28,8 @@ $ justitia budget export people.ledger --out people-ledger.json
 def budget() -> None:
     """A privacy budget in a file: what a dataset's people may be asked in all.
 
-    One file per dataset of people. Pass it as --ledger to train, tradeoff, evaluate and compare: each debits it before it
-    gives an answer, and refuses what the budget does not allow.
+    One file per dataset of people. Pass it as --ledger to train, tradeoff, evaluate and compare: each debits it
+    before it gives an answer, and refuses what the budget does not allow.
     """
 
 
@@ -39,7 +39,7 @@ def budget() -> None:
 @click.option("--epsilon", type=float, required=True, help="Total budget; it is fixed from now on.")
 @options.delta
 @options.as_json
-def create(ledger: Path, name: str, epsilon: float, delta: float, as_json: bool) -> None:  # noqa: FBT001
+def create(ledger: Path, name: str, epsilon: float, delta: float, as_json: bool) -> None:
     """Make the file LEDGER with a fixed total budget."""
     if ledger.exists():
         raise Refusal(f"{shown_path(ledger)} exists; look at it with 'justitia budget show', or choose another file.")
@@ -49,7 +49,7 @@ def create(ledger: Path, name: str, epsilon: float, delta: float, as_json: bool)
 @budget.command("show", example=SHOW)
 @click.argument("ledger", type=options.FILE)
 @options.as_json
-def show(ledger: Path, as_json: bool) -> None:  # noqa: FBT001
+def show(ledger: Path, as_json: bool) -> None:
     """Show what was spent, on what, and what remains."""
     _tell(_open(ledger), as_json=as_json)
 
@@ -58,7 +58,7 @@ def show(ledger: Path, as_json: bool) -> None:  # noqa: FBT001
 @click.argument("ledger", type=options.FILE)
 @click.option("--out", type=options.FILE, required=True, help="JSON file to write.")
 @options.as_json
-def export(ledger: Path, out: Path, as_json: bool) -> None:  # noqa: FBT001
+def export(ledger: Path, out: Path, as_json: bool) -> None:
     """Write all entries and totals as JSON."""
     held = _open(ledger)
     held.export(out)

@@ -34,7 +34,7 @@ $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1
 @options.target
 @options.attribute
 @options.as_json
-def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: bool, **settings: Any) -> None:  # noqa: FBT001
+def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: bool, **settings: Any) -> None:
     """Measure several saved MODELS on the same people, in one table.
 
     The budget is divided evenly: the more models, the more noise in each violation. Accuracy is public and exact.

@@ -21,10 +21,11 @@ VARIABLE = "_JUSTITIA_COMPLETE"
 @click.argument("shell", type=OneOf("shell", SHELLS))
 @options.as_json
 @click.pass_context
-def completion(ctx: click.Context, shell: str, as_json: bool) -> None:  # noqa: FBT001
+def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
     """Print a script for SHELL (bash, zsh or fish) that completes commands and options.
 
-    Write it where your shell looks for completions, or add the line eval "$(justitia completion bash)" to its start-up file.
+    Write it where your shell looks for completions, or add the line eval "$(justitia completion bash)" to its start-up
+    file.
     """
     kind = get_completion_class(shell)
     if kind is None:

@@ -11,7 +11,7 @@ import pandas as pd
 from justitia import datasets as library
 from justitia.cli import options
 from justitia.cli.output import staged_file, table_text, tell
-from justitia.cli.teaching import Command, Commands, OneOf
+from justitia.cli.teaching import Commands, OneOf
 from justitia.datasets import Dataset, make_synthetic
 
 LIST = """
@@ -43,7 +43,7 @@ def datasets() -> None:
 
 @datasets.command("list", example=LIST)
 @options.as_json
-def list_(as_json: bool) -> None:  # noqa: FBT001
+def list_(as_json: bool) -> None:
     """List the datasets that can be written."""
     facts = [{"name": name, "rows": n, "features": d, "groups": groups} for name, (n, d, groups) in FACTS.items()]
     rows = [(name, "any" if n is None else f"{n:,}", str(d), groups) for name, (n, d, groups) in FACTS.items()]
@@ -62,7 +62,7 @@ def _listed(rows: list[tuple[str, str, str, str]]) -> str:
 @click.option("--rows", type=click.IntRange(min=1), default=4000, show_default=True, help="Of synthetic data.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of synthetic data.")
 @options.as_json
-def write(name: str, out: Path, secret: Path | None, rows: int, seed: int, as_json: bool) -> None:  # noqa: FBT001
+def write(name: str, out: Path, secret: Path | None, rows: int, seed: int, as_json: bool) -> None:
     """Write the dataset NAME as CSV: features, target, and the sensitive column.
 
     Files are fetched once, checked, and kept in a cache (JUSTITIA_DATA names its folder).

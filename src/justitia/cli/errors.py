@@ -17,7 +17,6 @@ from pathlib import Path
 
 import click
 
-from justitia.datasets import DatasetUnavailable
 from justitia.privacy.ledger import BudgetExceeded, LedgerError
 
 OK, UNEXPECTED, BAD_INPUT, BUDGET, NOT_SHOWN, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -62,13 +61,9 @@ def told(error: BaseException) -> tuple[int, str]:
         return error.exit_code, _sentence(error.format_message())
     if isinstance(error, BudgetExceeded | LedgerError):
         return BUDGET, _sentence(str(error))
-    if isinstance(error, DatasetUnavailable):
-        return BAD_INPUT, _sentence(str(error))
     if isinstance(error, OSError):
         return BAD_INPUT, _of_system(error)
-    if isinstance(error, ImportError) and _raised_in(error, _OURS):
-        return BAD_INPUT, _sentence(str(error))
-    if isinstance(error, ValueError | TypeError) and _raised_in(error, _OURS):
+    if isinstance(error, ValueError | TypeError | ImportError) and _raised_in(error, _OURS):
         return BAD_INPUT, _sentence(str(error))
     return UNEXPECTED, f"unexpected {type(error).__name__}; please report it, {TRACEBACK}=1 shows where it came from."
 

@@ -28,8 +28,8 @@ EXAMPLE = """
 $ justitia evaluate model test.csv --epsilon 0.5 --below 0.5
 """
 NOT_PRIVATE = (
-    "exact numbers about groups are not private: they tell about the people in DATA, and no ledger counts them. Nothing "
-    "is written to the model's folder."
+    "exact numbers about groups are not private: they tell about the people in DATA, and no ledger counts them. "
+    "Nothing is written to the model's folder."
 )
 
 
@@ -89,16 +89,16 @@ def evaluate(
     model: Path,
     data: Path,
     below: float | None,
-    exact: bool,  # noqa: FBT001
+    exact: bool,
     out: Path | None,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,
     **settings: Any,
 ) -> int:
     """Measure how MODEL treats groups of the people in DATA.
 
-    They should be other people than those of the training. Rates, gaps and the violation are released once, with noise
-    that protects each person's attribute, and with bounds that hold both noise and sampling error. Target, sensitive column
-    and groups are the training's unless given here.
+    They should be other people than those of the training. Rates, gaps and the violation are released once, with
+    noise that protects each person's attribute, and with bounds that hold both noise and sampling error. Target,
+    sensitive column and groups are the training's unless given here.
     """
     ledger = LedgerOptions.taken(settings)
     judged = judge(model, data, settings)

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,14 @@ from justitia.estimator import LagrangianDualClassifier
 FACTS, MEASUREMENT, CURVE = "training.json", "measurement.json", "tradeoff.json"
 
 
+def version() -> str:
+    """Of this package."""
+    try:
+        return metadata.version("justitia")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def now() -> str:
     """The time, as ISO text."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -32,7 +41,7 @@ def command_line() -> str:
     return shlex.join(["justitia", *([] if context is None else context.meta.get("justitia.words", []))])
 
 
-def training_facts(model: LagrangianDualClassifier, people: People, *, target: str, version: str) -> dict[str, Any]:
+def training_facts(model: LagrangianDualClassifier, people: People, *, target: str) -> dict[str, Any]:
     """Facts of one run: public, or noised by it."""
     attribute = people.attribute
     groups = groups_of(model, attribute.columns)
@@ -53,7 +62,7 @@ def training_facts(model: LagrangianDualClassifier, people: People, *, target: s
         "training_accuracy": training_accuracy(model, people),
         "noisy_violation": noisy_violation(model),
         "command": command_line(),
-        "justitia": version,
+        "justitia": version(),
         "created": now(),
     }
 

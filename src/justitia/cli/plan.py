@@ -25,7 +25,7 @@ from justitia.dual.plans import DEFAULT_PLANS, GradientsPlan, MomentsPlan
 from justitia.measuring.confusion import make_rows, notion_rates
 from justitia.notions import FairnessNotion, get_notion
 from justitia.opening import check_budget
-from justitia.privacy.accounting import gaussian_mu
+from justitia.privacy.accounting import epsilon_spent, gaussian_mu
 from justitia.privacy.mechanisms import Gaussian
 
 EXAMPLE = """
@@ -58,11 +58,11 @@ class Crowd:
 @options.training
 @options.reading
 @options.as_json
-def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool, **settings: Any) -> None:  # noqa: FBT001
+def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool, **settings: Any) -> None:
     """Say what a training run will ask, what it costs, and how precisely a violation can be held and measured.
 
-    Only public numbers are needed: how many people, positive answers and groups. With DATA, rows and positive answers are
-    counted in its target column; the sensitive column is not read.
+    Only public numbers are needed: how many people, positive answers and groups. With DATA, rows and positive answers
+    are counted in its target column; the sensitive column is not read.
     """
     check_budget(settings["epsilon"], settings["delta"])
     crowd = _crowd(data, groups, settings)
@@ -124,8 +124,6 @@ def _releases(made: TrainingPlan, delta: float) -> list[dict[str, Any]]:
 
 
 def _alone(cost: Any, count: int, delta: float) -> float:
-    from justitia.privacy.accounting import epsilon_spent  # noqa: PLC0415
-
     return float(epsilon_spent({cost: count}, delta))
 
 
@@ -195,7 +193,7 @@ def _text(facts: dict[str, Any]) -> str:
         for one in facts["precision"]
     ]
     head = {
-        "people": f"{facts['rows']:,}, of whom {facts['positives']:,} have the positive answer; {facts['groups']} groups",
+        "people": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have the positive answer",
         "asked for": f"{facts['notion']}, engine {facts['engine']}",
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
     }

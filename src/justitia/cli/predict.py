@@ -34,12 +34,12 @@ def predict(
     out: Path | None,
     separator: str,
     encoding: str,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,
 ) -> None:
     """Decide about the people in DATA with a saved MODEL.
 
-    The sensitive attribute is not an input: if DATA holds it, it is not read. Each row gets a decision and the probability
-    of the positive answer.
+    The sensitive attribute is not an input: if DATA holds it, it is not read. Each row gets a decision and the
+    probability of the positive answer.
     """
     fitted, _ = load_model(model)
     table = open_table(data, separator, encoding)

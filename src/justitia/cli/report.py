@@ -34,11 +34,11 @@ def optional_module(name: str) -> ModuleType:
 @click.argument("model", type=options.FILE)
 @click.option("-o", "--out", type=options.FILE, default=Path("report.html"), show_default=True, help="Page to write.")
 @options.as_json
-def report(model: Path, out: Path, as_json: bool) -> None:  # noqa: FBT001
+def report(model: Path, out: Path, as_json: bool) -> None:
     """Write a page about MODEL (HTML, opens anywhere) and a model card (Markdown) beside it.
 
-    They show what the folder holds: the training, the private measurement if 'justitia evaluate' made one, and the curve if
-    it is the chosen point of one. Nothing in them is exact about groups.
+    They show what the folder holds: the training, the private measurement if 'justitia evaluate' made one, and the
+    curve if it is the chosen point of one. Nothing in them is exact about groups.
     """
     build = optional_module("report").build_report
     fitted, _ = load_model(model)

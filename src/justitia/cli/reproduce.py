@@ -29,16 +29,16 @@ NAMES = "from experiments.__main__ import ALIASES, EXPERIMENTS; print(*EXPERIMEN
 @options.as_json
 def reproduce(
     name: str | None,
-    listed: bool,  # noqa: FBT001
-    quick: bool,  # noqa: FBT001
+    listed: bool,
+    quick: bool,
     jobs: int,
     out: Path | None,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,
 ) -> int:
     """Make the table or figure NAME of the evaluation again.
 
-    Runs 'python -m experiments' of a checkout of justitia: the folder this is started in, or the one it is installed from.
-    An interrupted run goes on where it stopped.
+    Runs 'python -m experiments' of a checkout of justitia: the folder this is started in, or the one it is installed
+    from. An interrupted run goes on where it stopped.
     """
     root = checkout()
     names = _run(root, ["-c", NAMES], quiet=True)[1].split()

@@ -4,10 +4,10 @@ What is public here: the names of the sensitive columns, their cut points, the l
 column of both files, and so how many rows and keys they have. What is private: every value of a sensitive column, in
 whichever file it is.
 
-Someone without a row in the secret file is "not given", like someone whose entry is empty, and nothing is said about how
-many they are: whether a person told their attribute is part of it. Only a secret file that shares no key at all with
-the data is refused, since it is the wrong file. Keys that repeat are refused in both files: the guarantee is about one
-row per person. To say so looks at keys alone.
+Someone without a row in the secret file is "not given", like someone whose entry is empty, and nothing is said about
+how many they are: whether a person told their attribute is part of it. Only a secret file that shares no key at all
+with the data is refused, since it is the wrong file. Keys that repeat are refused in both files: the guarantee is about
+one row per person. To say so looks at keys alone.
 
 Guarantee
 ---------

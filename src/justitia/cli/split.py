@@ -25,7 +25,7 @@ $ justitia split income.csv --test 0.2 --seed 0
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the public draw.")
 @options.reading
 @options.as_json
-def split(data: Path, test: float, seed: int, separator: str, encoding: str, as_json: bool) -> None:  # noqa: FBT001
+def split(data: Path, test: float, seed: int, separator: str, encoding: str, as_json: bool) -> None:
     """Write DATA's rows to two files, NAME-train and NAME-test, at random.
 
     Train on one and evaluate on the other: the people measured are then others than those trained on. The draw looks at

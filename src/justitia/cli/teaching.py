@@ -64,7 +64,9 @@ class Commands(click.Group):
             raise no_such("command", args[0], self.list_commands(ctx), place=ctx.command_path)
         return super().resolve_command(ctx, args)
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **options: Any) -> Any:  # type: ignore[override]
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **options: Any
+    ) -> Any:
         """Run, and leave with an exit code."""
         options["standalone_mode"] = False
         try:

@@ -49,8 +49,8 @@ def tradeoff(
     tolerances: list[float],
     choose: float | None,
     out: Path,
-    overwrite: bool,  # noqa: FBT001
-    as_json: bool,  # noqa: FBT001
+    overwrite: bool,
+    as_json: bool,
     **settings: Any,
 ) -> None:
     """Train models on DATA along a grid of tolerances, all for the price of one.

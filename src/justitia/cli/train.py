@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +40,11 @@ NOT_PROTECTED = (
 @click.option("--out", type=options.FILE, required=True, help="Folder for the model.")
 @options.overwrite
 @options.as_json
-def train(data: Path, tolerance: float | None, out: Path, overwrite: bool, as_json: bool, **settings: Any) -> None:  # noqa: FBT001
+def train(data: Path, tolerance: float | None, out: Path, overwrite: bool, as_json: bool, **settings: Any) -> None:
     """Train a classifier on DATA (CSV or Parquet) that treats groups alike.
 
-    The sensitive column is removed from the features, read through noised answers alone, and never needed to predict. It
-    may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
+    The sensitive column is removed from the features, read through noised answers alone, and never needed to predict.
+    It may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
     """
     people = people_of(data, settings)
     ledger = LedgerOptions.taken(settings)
@@ -93,7 +92,7 @@ def save(model: LagrangianDualClassifier, people: People, folder: Path, *, targe
     """Write model and facts; the model answers in the target's own words."""
     model.classes_ = np.array(people.classes)
     model.save(folder)
-    facts = training_facts(model, people, target=target, version=metadata.version("justitia"))
+    facts = training_facts(model, people, target=target)
     (folder / FACTS).write_text(json_text(facts), encoding="utf-8")
     return facts
 
