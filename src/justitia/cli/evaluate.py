@@ -23,6 +23,7 @@ from justitia.cli.teaching import Command
 from justitia.estimator import LagrangianDualClassifier
 from justitia.measuring.measure import Measurement, measure
 from justitia.metrics import rates_by_group, violation
+from justitia.opening import check_budget
 
 EXAMPLE = """
 $ justitia evaluate model test.csv --epsilon 0.5 --below 0.5
@@ -104,6 +105,7 @@ def evaluate(
     judged = judge(model, data, settings)
     if exact:
         return _tell_exact(judged, model, ledger, out, as_json=as_json)
+    check_budget(settings["epsilon"], settings["delta"])
     opened = ledger.open(settings["delta"])
     with staged_file(out or model / MEASUREMENT) as stage, told_warnings() as warnings:
         found = judged.measure(

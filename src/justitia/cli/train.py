@@ -18,6 +18,7 @@ from justitia.cli.people import People, read_people
 from justitia.cli.planning import read_plan
 from justitia.cli.teaching import Command
 from justitia.estimator import LagrangianDualClassifier
+from justitia.opening import check_parameters
 
 EXAMPLE = """
 $ justitia train income.csv --target income --sensitive sex \\
@@ -74,8 +75,8 @@ def people_of(data: Path, settings: dict[str, Any]) -> People:
 
 
 def unfitted(people: People, settings: dict[str, Any], *, tolerance: float | None = None) -> LagrangianDualClassifier:
-    """A model with the settings of the command line."""
-    return LagrangianDualClassifier(
+    """A model with the settings of the command line, which are checked before a ledger is opened."""
+    model = LagrangianDualClassifier(
         settings["notion"],
         epsilon=settings["epsilon"],
         delta=settings["delta"],
@@ -86,6 +87,8 @@ def unfitted(people: People, settings: dict[str, Any], *, tolerance: float | Non
         plan=read_plan(settings["plan_file"], settings["engine"]),
         random_state=settings["seed"],
     )
+    check_parameters(model)
+    return model
 
 
 def save(model: LagrangianDualClassifier, people: People, folder: Path, *, target: str) -> dict[str, Any]:
