@@ -1,4 +1,4 @@
-"""Record and play for the command line: what it prints and writes depends on the attribute through noised answers alone."""
+"""Record and play for the command line: output and files depend on the attribute through noised answers alone."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def run(
     return Outcome(result.exit_code, result.stdout, result.stderr, files, tuple(source.exact), tuple(source.noisy))
 
 
-def run_words(words: list[str], labels: Sequence[str], folder: Path, apart: bool) -> Any:  # noqa: FBT001
+def run_words(words: list[str], labels: Sequence[str], folder: Path, apart: bool) -> Any:
     write_files(folder, labels, apart=apart)
     return CliRunner().invoke(cli, words, terminal_width=80)
 
