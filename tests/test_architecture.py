@@ -52,6 +52,7 @@ MAY_NAME = {
         "cli/train.py",
         "cli/tradeoff.py",
         "cli/evaluate.py",
+        "cli/methods.py",
         "cli/audit.py",
     },
     "reveal": {

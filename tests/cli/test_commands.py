@@ -273,6 +273,32 @@ def test_compare_divides_its_budget_over_the_models(run: Run) -> None:
     assert [one["tolerance"] for one in found["models"]] == [None, 0.0, 0.1]
 
 
+def test_compare_trains_methods_and_says_what_they_cost(run: Run) -> None:
+    words = (
+        "compare",
+        "model",
+        "--method",
+        "plain",
+        "--method",
+        "moments",
+        "--train",
+        "income.csv",
+        "--data",
+        "test.csv",
+    )
+    result = run(*words, "--seed", "0")
+    assert result.exit_code == 0, result.output
+    assert_narrow(result.stdout)
+    assert "All that methods learned of the people of --train is (1, 1e-05)" in " ".join(result.stdout.split())
+    found = parsed(run(*words, "--json"))["models"]
+    assert [one["model"] for one in found] == ["model", "(plain)", "(moments)"]
+    assert [round(one["epsilon"], 3) for one in found] == [1.0, 0.0, 1.0]
+    alone = ("compare", "--method", "fermi", "--train", "income.csv", "--data", "test.csv", "--target", "income")
+    assert "pass --groups" in run(*alone, "--sensitive", "sex").stderr
+    assert "pass --train FILE" in run("compare", "--method", "plain", "--data", "test.csv").stderr
+    assert "at least one model" in run("compare", "--data", "test.csv").stderr
+
+
 @pytest.mark.parametrize("parts", [1, 2, 7])
 def test_parts_of_a_budget_compose_to_it(parts: int) -> None:
     each = part_of(1.0, 1e-5, parts)

@@ -4,14 +4,12 @@ import importlib.util
 import re
 import shlex
 import shutil
-import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-from running import Run, invoke
+from running import Run, invoke, stand_in
 
 from justitia.cli import cli
 from justitia.cli.errors import EXIT_CODES
@@ -35,22 +33,6 @@ def examples(help_text: str) -> list[list[str]]:
     joined = re.sub(r"\\\n\s*", "", below)
     lines = [line.strip().removeprefix("$ justitia ") for line in joined.splitlines() if line.startswith("  $ ")]
     return [shlex.split(line.partition(" > ")[0]) for line in lines]
-
-
-class Page:
-    def html(self) -> str:
-        return "<!doctype html>"
-
-    def markdown(self) -> str:
-        return "# card"
-
-
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report's interface, where this checkout has no report yet."""
-    if importlib.util.find_spec("justitia.report") is None:
-        module = types.ModuleType("justitia.report")
-        module.build_report = lambda model, *, measurement=None, curve=None, facts=None: Page()  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "justitia.report", module)
 
 
 def out_of(words: list[str]) -> Path | None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from justitia.cli import options
 from justitia.cli.budgets import LedgerOptions
 from justitia.cli.errors import Refusal
 from justitia.cli.evaluate import Judged, judge
+from justitia.cli.methods import METHODS, Recipe
 from justitia.cli.output import filled, shortened, table_text, tell, told_warnings
-from justitia.cli.teaching import Command
+from justitia.cli.people import read_people
+from justitia.cli.teaching import Command, OneOf
 from justitia.measuring.measurement import Interval
 from justitia.opening import check_budget
 from justitia.privacy.accounting import gaussian_epsilon, gaussian_mu
@@ -21,12 +25,17 @@ from justitia.privacy.ledger import ROUND_OFF, PrivacyLedger
 
 EXAMPLE = """
 $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1
+$ justitia compare model --method plain --train income.csv --data test.csv
 """
 
 
 @click.command("compare", cls=Command, example=EXAMPLE)
-@click.argument("models", type=options.FILE, nargs=-1, required=True)
+@click.argument("models", type=options.FILE, nargs=-1)
 @click.option("--data", type=options.FILE, required=True, help="People to measure on; others than those trained on.")
+@click.option("--method", "methods", type=OneOf("method", METHODS), multiple=True, help="A method to train now.")
+@click.option("--train", "train_file", type=options.FILE, help="People to train methods on.")
+@click.option("--method-epsilon", type=float, default=1.0, show_default=True, help="Privacy budget of each method.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the public randomness of methods.")
 @click.option("--notion", type=options.NOTION, metavar="NAME", help="By default that of the first model.")
 @options.epsilon(1.0, "Privacy budget of the whole table.")
 @options.delta
@@ -35,24 +44,55 @@ $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1
 @options.attribute
 @options.as_json
 def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: bool, **settings: Any) -> None:
-    """Measure several saved MODELS on the same people, in one table.
+    """Measure several saved MODELS, and methods trained now, on the same people.
 
     The budget is divided evenly: the more models, the more noise in each violation. Accuracy is public and exact.
+    Methods are trained on the people of --train, each at the price of --method-epsilon: what all of them together cost
+    those people is printed below the table.
     """
     ledger = LedgerOptions.taken(settings)
     check_budget(settings["epsilon"], settings["delta"])
-    judged = {model: judge(model, data, settings) for model in dict.fromkeys(models)}
-    chosen = notion or next(iter(judged.values())).notions[0]
-    each = part_of(settings["epsilon"], settings["delta"], len(judged))
-    opened = ledger.open(settings["delta"]) or PrivacyLedger(epsilon=settings["epsilon"], delta=settings["delta"])
+    judged = {str(model): judge(model, data, settings) for model in dict.fromkeys(models)}
+    chosen = notion or (next(iter(judged.values())).notions[0] if judged else "demographic_parity")
+    training = PrivacyLedger(epsilon=math.inf, delta=settings["delta"])
     with told_warnings() as warnings:
-        rows = [
-            _row(model, one, chosen, {"epsilon": each, "delta": settings["delta"], "ledger": opened})
-            for model, one in judged.items()
-        ]
-    statement = opened.certificate(subject="This table, with whatever else is on its ledger,").statement
-    facts = {"data": data, "notion": chosen, "models": rows, "statement": statement, "warnings": warnings}
+        judged |= _trained(judged, data, chosen, training, settings)
+        each = part_of(settings["epsilon"], settings["delta"], len(judged))
+        opened = ledger.open(settings["delta"]) or PrivacyLedger(epsilon=settings["epsilon"], delta=settings["delta"])
+        budget = {"epsilon": each, "delta": settings["delta"], "ledger": opened}
+        rows = [_row(model, one, chosen, budget) for model, one in judged.items()]
+    statements = [opened.certificate(subject="This table, with whatever else is on its ledger,").statement]
+    if training.releases:
+        statements.append(training.certificate(subject="All that methods learned of the people of --train").statement)
+    facts = {"data": data, "notion": chosen, "models": rows, "statements": statements, "warnings": warnings}
     tell(facts, _text(facts), as_json=as_json)
+
+
+def _trained(
+    judged: dict[str, Judged], data: Path, notion: str, total: PrivacyLedger, settings: dict[str, Any]
+) -> dict[str, Judged]:
+    """The methods asked for, trained now and judged on the same people as the models."""
+    methods = list(dict.fromkeys(settings["methods"]))
+    if not methods:
+        return {}
+    if settings["train_file"] is None:
+        raise Refusal("expected a file of people to train methods on, got none; pass --train FILE.")
+    first = next(iter(judged.values()), None)
+    target = settings["target"] or (None if first is None else first.target)
+    if target is None:
+        raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
+    where = settings["where"] if first is None else first.completed(settings["where"])
+    people = read_people(settings["train_file"], where, target=target, positive=settings["positive"])
+    if people.attribute.groups is None:
+        raise Refusal("expected the public list of groups, got none; pass --groups.")
+    others = read_people(data, where, target=target, classes=people.classes, features=list(people.X))
+    recipe = Recipe(notion, settings["method_epsilon"], settings["delta"], settings["seed"])
+    found = {}
+    for name in methods:
+        model = recipe.fit(name, people, total)
+        decided = np.asarray(model.predict(others.X), dtype=np.int64)
+        found[f"({name})"] = Judged(model, others, decided, people.attribute.groups, (notion,), target)
+    return found
 
 
 def part_of(epsilon: float, delta: float, parts: int) -> float:
@@ -64,13 +104,13 @@ def part_of(epsilon: float, delta: float, parts: int) -> float:
     return gaussian_epsilon(gaussian_mu(epsilon, delta) / math.sqrt(parts), delta) * (1 - ROUND_OFF)
 
 
-def _row(model: Path, judged: Judged, notion: str, settings: dict[str, Any]) -> dict[str, Any]:
-    found = Judged(judged.model, judged.people, judged.decided, judged.groups, (notion,)).measure(**settings)
+def _row(model: str, judged: Judged, notion: str, settings: dict[str, Any]) -> dict[str, Any]:
+    found = replace(judged, notions=(notion,)).measure(**settings)
     violation = found.violation
     return {
         "model": model,
         "trained_for": judged.notions[0],
-        "tolerance": judged.model.tolerance,
+        "tolerance": getattr(judged.model, "tolerance", None),
         "epsilon": judged.model.certificate_.epsilon,
         "accuracy": judged.accuracy,
         "violation": None if math.isnan(violation.estimate) else violation.estimate,
@@ -92,5 +132,5 @@ def _text(facts: dict[str, Any]) -> str:
     ]
     head = ("model", "tolerance", "epsilon", "accuracy", "violation, bounds")
     return "\n".join(
-        [f"Compared on {facts['data']}, {facts['notion']}", table_text(head, rows), filled(facts["statement"])]
+        [f"Compared on {facts['data']}, {facts['notion']}", table_text(head, rows), *map(filled, facts["statements"])]
     )

@@ -18,7 +18,7 @@ from justitia.cli.facts import MEASUREMENT, decisions, groups_from, groups_of, l
 from justitia.cli.measured import exact_text, measurement_text
 from justitia.cli.output import json_text, staged_file, tell, told_warnings, warn
 from justitia.cli.people import People, read_people
-from justitia.cli.secret import Groups, Where
+from justitia.cli.secret import Groups, Where, groups_text
 from justitia.cli.teaching import Command
 from justitia.estimator import LagrangianDualClassifier
 from justitia.measuring.measure import Measurement, measure
@@ -38,11 +38,22 @@ NOT_PRIVATE = (
 class Judged:
     """A model, other people, its decisions about them, and the public groups to compare."""
 
-    model: LagrangianDualClassifier
+    model: Any
     people: People
     decided: NDArray[np.int64]
     groups: Groups
     notions: tuple[str, ...]
+    target: str
+
+    def completed(self, where: Where) -> Where:
+        """Options that leave the attribute open, by what these people were read with."""
+        if where.sensitive:
+            return where
+        attribute = self.people.attribute
+        bins = tuple(str(one) for one in attribute.bins)
+        cut = {one.column for one in attribute.bins}
+        groups = groups_text({name: labels for name, labels in self.groups.items() if name not in cut})
+        return replace(where, sensitive=attribute.columns, bins=bins, groups=where.groups or tuple(groups))
 
     @property
     def accuracy(self) -> float:
@@ -152,7 +163,7 @@ def judge(model: Path, data: Path, settings: dict[str, Any]) -> Judged:
     )
     groups = _groups(people, fitted, facts)
     notions = tuple(settings.get("notions") or ()) or (_notion(fitted),)
-    return Judged(fitted, people, decisions(fitted, people.X), groups, notions)
+    return Judged(fitted, people, decisions(fitted, people.X), groups, notions, target)
 
 
 def _notion(model: LagrangianDualClassifier) -> str:
