@@ -102,6 +102,6 @@ def test_completion_of_a_half_written_command_lists_commands_and_notions() -> No
     from click.shell_completion import ShellComplete
 
     complete = ShellComplete(cli, {}, "justitia", "_JUSTITIA_COMPLETE")
-    assert [one.value for one in complete.get_completions([], "tra")] == ["tradeoff", "train"]
+    assert [one.value for one in complete.get_completions([], "tra")] == ["train", "tradeoff"]
     found = complete.get_completions(["train", "--notion"], "equal")
     assert [one.value for one in found] == ["equal_opportunity", "equalized_odds"]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.cli import options
+from justitia.cli.bins import read_bins
 from justitia.cli.budgets import LedgerOptions
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.facts import MEASUREMENT, decisions, groups_from, groups_of, load_model
@@ -175,10 +176,12 @@ def _completed(where: Where, facts: dict[str, Any]) -> Where:
     if where.sensitive:
         return where
     listed: Sequence[str] = facts.get("sensitive") or ()
-    kept = replace(where, sensitive=tuple(listed))
-    if not where.bins:
-        kept = replace(kept, bins=tuple(facts.get("bins") or ()))
-    return kept if where.missing else replace(kept, missing=facts.get("missing"))
+    bins = tuple(where.bins or facts.get("bins") or ())
+    missing = where.missing or facts.get("missing")
+    cut = {read_bins(one).column for one in bins}
+    known = groups_from(facts, listed) or {}
+    named = groups_text({name: labels for name, labels in known.items() if name not in cut})
+    return replace(where, sensitive=tuple(listed), bins=bins, missing=missing, groups=tuple(where.groups or named))
 
 
 def _groups(people: People, model: LagrangianDualClassifier, facts: dict[str, Any]) -> Groups:

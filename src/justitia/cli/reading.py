@@ -6,6 +6,8 @@ as they are written, so that no person's value changes how another one's is read
 
 from __future__ import annotations
 
+import csv
+import gzip
 import importlib.util
 import warnings
 from collections.abc import Iterable, Sequence
@@ -72,8 +74,10 @@ def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") 
     plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
     table = Table(file, (), mark, "utf-8-sig" if plain else encoding)
     names = _parquet_names(file) if table.is_parquet else [str(name) for name in _read(table, None, nrows=0)]
-    if len(names) == 1 and not table.is_parquet:
-        _check_separator(file, names[0], mark)
+    if not table.is_parquet:
+        if len(names) == 1:
+            _check_separator(file, names[0], mark)
+        _check_fields(table, len(names))
     return Table(file, tuple(names), table.separator, table.encoding)
 
 
@@ -86,25 +90,48 @@ def _check_separator(file: Path, header: str, separator: str) -> None:
             )
 
 
+def _check_fields(table: Table, width: int) -> None:
+    """Every row has the fields of the first line; pandas would drop what is too much and make up what is missing."""
+    unlike = _unlike_its_head(table.path)
+    try:
+        opened = gzip.open if table.path.suffix.lower() == ".gz" else open
+        with opened(table.path, "rt", encoding=table.encoding, newline="") as lines:
+            if any(len(row) != width for row in csv.reader(lines, delimiter=table.separator) if row):
+                raise unlike
+    except csv.Error:
+        raise unlike from None
+    except UnicodeDecodeError:
+        raise _not_text(table.path) from None
+
+
+def _unlike_its_head(path: Path) -> Refusal:
+    """No line is named: which one it is could be about a sensitive value in it."""
+    return Refusal(
+        f"{shown_path(path)} cannot be read as CSV: some rows do not have the fields of its first line; check separator "
+        "and quotes."
+    )
+
+
+def _not_text(path: Path) -> Refusal:
+    return Refusal(f"{shown_path(path)} is not text in the encoding asked for; pass --encoding latin-1, say.")
+
+
 def _read(table: Table, names: list[str] | None, **options: Any) -> pd.DataFrame:
     if table.is_parquet:
         return _read_parquet(table.path, names or [])
     options |= {"sep": table.separator, "encoding": table.encoding, "index_col": False, "low_memory": False}
-    place = shown_path(table.path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(table.path, usecols=names, **options)
     except (UnicodeDecodeError, LookupError):
-        raise Refusal(f"{place} is not text in the encoding asked for; pass --encoding latin-1, say.") from None
+        raise _not_text(table.path) from None
     except pd.errors.EmptyDataError:
-        raise Refusal(f"{place} is empty; expected a line of column names and rows below it.") from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError):
-        # pandas would name the line, or print what is in it.
         raise Refusal(
-            f"{place} cannot be read as CSV: some rows do not have the fields of its first line; check separator and "
-            "quotes."
+            f"{shown_path(table.path)} is empty; expected a line of column names and rows below it."
         ) from None
+    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError):
+        raise _unlike_its_head(table.path) from None
     return frame if names is None else frame[names]
 
 

@@ -40,8 +40,8 @@ def report(model: Path, out: Path, as_json: bool) -> None:
     They show what the folder holds: the training, the private measurement if 'justitia evaluate' made one, and the
     curve if it is the chosen point of one. Nothing in them is exact about groups.
     """
-    build = optional_module("report").build_report
     fitted, _ = load_model(model)
+    build = optional_module("report").build_report
     made: Any = build(
         fitted,
         measurement=read_json(model / MEASUREMENT),
