@@ -108,7 +108,7 @@ def read_target(
     found = [_plain(value) for value in _sorted(values.unique())]
     known = _known(found, target, positive) if classes is None else _of_model(found, target, classes)
     texts = values.map(lambda value: _text(_plain(value)))
-    return (texts == _text(known[1])).to_numpy(np.int64), known
+    return np.asarray(texts == _text(known[1]), dtype=np.int64), known
 
 
 def _sorted(values: Any) -> list[Any]:

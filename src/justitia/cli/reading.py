@@ -107,8 +107,8 @@ def _check_fields(table: Table, width: int) -> None:
 def _unlike_its_head(path: Path) -> Refusal:
     """No line is named: which one it is could be about a sensitive value in it."""
     return Refusal(
-        f"{shown_path(path)} cannot be read as CSV: some rows do not have the fields of its first line; check separator "
-        "and quotes."
+        f"{shown_path(path)} cannot be read as CSV: some rows do not have the fields of its first line; check "
+        "separator and quotes."
     )
 
 
@@ -123,7 +123,7 @@ def _read(table: Table, names: list[str] | None, **options: Any) -> pd.DataFrame
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(table.path, usecols=names, **options)
+            frame: pd.DataFrame = pd.read_csv(table.path, usecols=names, **options)
     except (UnicodeDecodeError, LookupError):
         raise _not_text(table.path) from None
     except pd.errors.EmptyDataError:

@@ -117,7 +117,7 @@ class OneOf(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-class Names(click.ParamType):
+class Names(click.ParamType[Any]):
     """Names separated by commas."""
 
     name = "names"
@@ -128,7 +128,7 @@ class Names(click.ParamType):
         return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
 
 
-class Numbers(click.ParamType):
+class Numbers(click.ParamType[Any]):
     """Numbers separated by commas."""
 
     name = "numbers"
