@@ -262,6 +262,15 @@ def test_tradeoff_writes_a_curve_a_model_per_point_and_marks_the_chosen(run: Run
     assert DurableLedger.open("people.ledger").epsilon() <= 1 + 1e-9
 
 
+def test_tradeoff_without_a_point_within_the_violation_says_so(run: Run, here: Path) -> None:
+    result = run("tradeoff", "income.csv", *TRAIN, "--tolerances", "0,0.2", "--choose", "0", "--out", "c")
+    assert result.exit_code == 0
+    assert "no point has a noised violation of at most 0; the strictest one is marked." in " ".join(
+        result.stderr.split()
+    )
+    assert read(here / "c" / "tradeoff.json")["chosen"] == 0
+
+
 def test_compare_divides_its_budget_over_the_models(run: Run) -> None:
     words = ("compare", "model", "curve/tolerance-0", "curve/tolerance-0.1", "--data", "test.csv")
     result = run(*words, "--epsilon", "2")

@@ -106,7 +106,7 @@ def _crowd(data: Path | None, groups: str, settings: dict[str, Any]) -> Crowd:
 
 
 def _labels(crowd: Crowd) -> torch.Tensor:
-    return torch.tensor([0.0] * (crowd.rows - crowd.positives) + [1.0] * crowd.positives)
+    return torch.cat([torch.zeros(crowd.rows - crowd.positives), torch.ones(crowd.positives)])
 
 
 def _releases(made: TrainingPlan, delta: float) -> list[dict[str, Any]]:

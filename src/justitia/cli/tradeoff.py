@@ -12,7 +12,7 @@ from justitia._validate import check_nonnegative
 from justitia.cli import options
 from justitia.cli.budgets import LedgerOptions
 from justitia.cli.facts import CURVE
-from justitia.cli.output import filled, json_text, staged_folder, table_text, tell, told_warnings
+from justitia.cli.output import filled, json_text, staged_folder, table_text, tell, told_warnings, warn
 from justitia.cli.people import People
 from justitia.cli.teaching import Command, Numbers
 from justitia.cli.train import people_of, save, unfitted
@@ -73,6 +73,8 @@ def tradeoff(
             ledger=ledger.open(model.delta),
         )
         facts = _save_curve(curve, people, stage, choose, target=settings["target"])
+    if choose is not None and facts["points"][facts["chosen"]]["noisy_violation"] > choose:
+        warn(f"no point has a noised violation of at most {choose:g}; the strictest one is marked.")
     told = {"out": out, **facts, "certificate": curve.certificate.to_dict(), "warnings": warnings}
     tell(told, _text(facts, curve, out), as_json=as_json)
 
