@@ -85,7 +85,7 @@ def _trained(
     people = read_people(settings["train_file"], where, target=target, positive=settings["positive"])
     if people.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
-    others = read_people(data, where, target=target, classes=people.classes, features=list(people.X))
+    others = read_people(data, where, target=target, classes=people.classes, features=[str(name) for name in people.X])
     recipe = Recipe(notion, settings["method_epsilon"], settings["delta"], settings["seed"])
     found = {}
     for name in methods:
