@@ -34,7 +34,7 @@ def test_interrupted_training_leaves_its_debits_and_no_half_written_model(here: 
     try:
         # The moments are asked for after the warm-up: from then on, training is in its middle.
         while not DurableLedger.open("people.ledger").releases and process.poll() is None:
-            time.sleep(0.05)
+            time.sleep(0.2)
         assert process.poll() is None, process.communicate()
         assert any(one.name.startswith(".late.") for one in here.iterdir())
         process.send_signal(signal.SIGINT)
