@@ -16,7 +16,7 @@ from experiments.summaries import lookup, mean_and_sd
 METHOD = "PF-LD moments"
 DATASETS = ("income", "bank")
 NOTIONS = ("demographic_parity", "equalized_odds")
-EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 10.0)
+EPSILONS = (0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 #: Where the picture shows training without privacy.
 NONE_AT = 100.0
 

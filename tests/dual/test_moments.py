@@ -1063,3 +1063,67 @@ def test_second_half_of_a_plan_has_the_step_sizes_of_the_whole() -> None:
         assert half.dual_step_at(k) == pytest.approx(whole.dual_step_at(5 + k))
         assert half.learning_rate_at(k / 5) == pytest.approx(whole.learning_rate_at((5 + k) / 10))
     assert MomentsPlan(rounds=1, checks=0).second_half().rounds == 1
+
+
+# Damped multipliers, and which weights are kept
+
+
+def test_last_gaps_beyond_the_tolerance_are_added_to_the_multipliers_of_primal_steps() -> None:
+    some = setting("equalized_odds", plan=replace(PLAN, damping=0.5), tolerance=0.1)
+    engine, lam, everybody = some.engine, multipliers(some), torch.arange(60)
+    engine.prepare(some.module, lam, 1)
+    gap = torch.tensor([[0.3, -0.05], [-0.2, 0.1]], dtype=torch.float64)
+    by_hand = lam + 0.5 * torch.tensor([[0.2, 0.0], [-0.1, 0.0]], dtype=torch.float64)
+    expected = engine.row_weights(by_hand, everybody)
+    engine.ascend(lam, gap, 1)
+    found = engine.row_weights(lam, everybody)
+    assert expected is not None
+    assert found is not None
+    assert torch.allclose(found, expected)
+
+
+def test_damped_multipliers_stay_within_their_limit() -> None:
+    some = setting(plan=replace(PLAN, damping=100.0, lambda_max=0.3))
+    engine, everybody = some.engine, torch.arange(60)
+    engine.prepare(some.module, torch.zeros(1), 1)
+    limit = torch.tensor([[0.3], [-0.3]], dtype=torch.float64)
+    expected = engine.row_weights(limit, everybody)
+    lam = engine.ascend(torch.zeros(2, 1, dtype=torch.float64), torch.tensor([[0.4], [-0.4]]).double(), 1)
+    found = engine.row_weights(lam, everybody)
+    assert expected is not None
+    assert found is not None
+    assert torch.allclose(found, expected)
+
+
+@pytest.mark.parametrize(("told", "best"), [([0.3, 0.1, 0.2], 1), ([0.2, 0.0, 0.0], 2), ([0.1, 0.2, 0.3], 0)])
+def test_result_is_the_average_nearest_to_the_tolerance_and_the_latest_of_equals(
+    monkeypatch: pytest.MonkeyPatch, told: list[float], best: int
+) -> None:
+    some = setting(plan=replace(PLAN, candidates=3, averaging=0.5))
+    run, seen, answers = Run.keep_better, [], iter(told)
+    monkeypatch.setattr(MomentsEngine, "excess", lambda *_, **__: next(answers))
+    monkeypatch.setattr(Run, "keep_better", lambda self, *rest: (seen.append(self.average.clone()), run(self, *rest)))
+    train(some.module, some.problem, some.engine.plan, some.engine)
+    assert len(seen) == 3
+    assert torch.equal(nn.utils.parameters_to_vector(some.module.parameters()), seen[best])
+    assert not torch.equal(seen[best], seen[best - 1])
+
+
+def test_comparing_averages_does_not_disturb_the_run_itself() -> None:
+    histories = [
+        train(some.module, some.problem, some.engine.plan, some.engine).history
+        for some in (setting(plan=replace(PLAN, candidates=candidates)) for candidates in (0, 4))
+    ]
+    assert histories[0] == histories[1]
+
+
+def test_excess_is_the_largest_gap_beyond_tolerance_and_known_noise() -> None:
+    some = setting(tolerance=0.05, epsilon=200.0, n=600)
+    some.engine.prepare(some.module, torch.zeros(1), 1)
+    scores = some.problem.X[:, 1]  # what the groups differ in
+    gap = some.engine.gap(scores)
+    assert gap is not None
+    beyond = (gap.abs() - 0.05 - some.engine._gap_noise(some.engine._sizes)).max()
+    assert float(beyond) > 0
+    assert some.engine.excess(scores) == pytest.approx(float(beyond))
+    assert some.engine.excess(torch.full_like(scores, 3.0)) == 0.0

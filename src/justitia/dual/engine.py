@@ -68,6 +68,16 @@ class Engine(ABC):
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Lines 5 and 6: the multipliers after the k-th dual step."""
 
+    def compares(self, k: int) -> bool:
+        """Whether the averaged weights after round k may become the result; otherwise the last ones do."""
+        del k
+        return False
+
+    def excess(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> float:
+        """How far these scores are beyond the tolerance, told without a question; only for engines that compare."""
+        del scores, seen
+        return 0.0
+
     def outlook(self) -> list[str]:
         """Sentences for the user before anything is asked, made from public numbers only."""
         return []

@@ -83,9 +83,12 @@ def ascend(lam: Tensor, gap: Tensor, *, step: float, tolerance: float | Tensor, 
     The dual function of that constraint is :math:`\lambda\, gap - tolerance |\lambda|`; one proximal step of size s
     on it adds s * gap, pulls the result towards zero by s * tolerance, and stops at the limit lambda^max.
     """
-    raw = lam + step * gap
-    shrunk = raw.sign() * (raw.abs() - step * tolerance).clamp_min(0.0)
-    return shrunk.clamp(-limit, limit)
+    return shrink(lam + step * gap, step * tolerance).clamp(-limit, limit)
+
+
+def shrink(values: Tensor, by: float | Tensor) -> Tensor:
+    """Each value pulled towards zero by this much, and not beyond it."""
+    return values.sign() * (values.abs() - by).clamp_min(0.0)
 
 
 def ascend_printed(lam: Tensor, violation: Tensor, *, step: float, limit: float) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -71,9 +72,11 @@ def train(
         if gap is not None:
             lam = engine.ascend(lam, gap, this.k)  # lines 5 and 6
         run.record(this, scores, seen, gap, lam)
+        if engine.compares(this.k):
+            run.keep_better(engine, seen)
         if checkpoint is not None:
             checkpoint.save(run, engine, lam, position + 1)
-    run.use_averaged_weights()
+    run.use_kept_weights()
     return Trained(lam, run.history)
 
 
@@ -86,6 +89,8 @@ class Run:
         self.sizes = [p.numel() for p in self.params]
         self.optimizer = plan.make_optimizer(self.params, n=len(problem))
         self.average: Tensor | None = None
+        self.kept: Tensor | None = None
+        self.excess = math.inf
         self.order = torch.empty(0, dtype=torch.long)
         self.done, self.total = 0, sum(r.steps for r in plan.schedule(len(problem)) if r.k > 0)
         self.history: list[dict[str, Any]] = []
@@ -153,11 +158,27 @@ class Run:
             }
         )
 
-    def use_averaged_weights(self) -> None:
-        """Put the running average of the weights into the module."""
+    def keep_better(self, engine: Engine, seen: Tensor | slice) -> None:
+        """Keep the averaged weights of now, unless those kept so far are nearer to the tolerance."""
+        if self.average is None:
+            return
+        now = nn.utils.parameters_to_vector(self.params).detach()
+        self._put(self.average)
+        excess = engine.excess(self.scores(seen), seen)
+        self._put(now)
+        if excess <= self.excess:
+            self.kept, self.excess = self.average, excess
+
+    def use_kept_weights(self) -> None:
+        """Put the weights that were kept, or else the running average, into the module."""
         self.module.eval()
-        if self.average is not None:
-            nn.utils.vector_to_parameters(self.average, self.params)
+        chosen = self.average if self.kept is None else self.kept
+        if chosen is not None:
+            self._put(chosen)
+
+    def _put(self, flat: Tensor) -> None:
+        for p, part in zip(self.params, flat.split(self.sizes), strict=True):
+            p.data.copy_(part.view_as(p))
 
     def state(self) -> dict[str, Any]:
         """Everything a resumed run needs; nothing in it depends on A but through noised answers."""
@@ -165,6 +186,8 @@ class Run:
             "module": self.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "average": self.average,
+            "kept": self.kept,
+            "excess": self.excess,
             "order": self.order,
             "done": self.done,
             "generator": self.generator.get_state(),
@@ -177,6 +200,7 @@ class Run:
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.average, self.order, self.done = state["average"], state["order"], state["done"]
+        self.kept, self.excess = state["kept"], state["excess"]
         self.generator.set_state(state["generator"])
         torch.set_rng_state(state["torch_generator"])
         self.history = state["history"]

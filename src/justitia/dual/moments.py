@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 
 from justitia.dual.engine import EVERYBODY, Engine, calibrated
 from justitia.dual.features import PublicRows
-from justitia.dual.lagrangian import Problem, ascend, centred_rows, row_bound
+from justitia.dual.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
 from justitia.dual.memberships import expected_sums, fit_memberships, memberships
 from justitia.dual.plans import MomentsPlan
 from justitia.privacy.ledger import BudgetExceeded
@@ -143,9 +144,16 @@ class MomentsEngine(Engine):
         self._sizes = (self._q.T @ self.problem.events.to(q.dtype)).double().clamp_min(1.0)
 
     def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
-        r"""Weights of h in :math:`\sum \lambda_{a,k} (\mu_q(a, k) - \mu(D_{P_k}))`; nothing during the warm-up."""
+        r"""Weights of h in :math:`\sum \lambda_{a,k} (\mu_q(a, k) - \mu(D_{P_k}))`; nothing during the warm-up.
+
+        What the last gaps are beyond the tolerance is added to the multipliers, as in an augmented Lagrangian: descent
+        and ascent alone go round in circles.
+        """
         if self._q is None:
             return None
+        if self._last is not None:
+            push = self.plan.damping * shrink(self._last[1], self._allowed())
+            lam = (lam + push).clamp(-self.plan.lambda_max, self.plan.lambda_max)
         events = self.problem.events[batch].double()
         inside = ((self._q[batch].double() @ (lam / self._sizes)) * events).sum(1)
         return inside - events @ (lam.sum(0) / self.problem.event_sizes.clamp_min(1e-12))
@@ -176,14 +184,30 @@ class MomentsEngine(Engine):
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Signed ascent on gaps beyond the tolerance or, if none was given, beyond the dead zone."""
-        plan = self.plan
-        allowed = self.tolerance + self._dead_zone * self._gap_noise(self._sizes)
+        plan, allowed = self.plan, self._allowed()
         self._last = (ascend(lam, gap, step=plan.dual_step_at(k), tolerance=allowed, limit=plan.lambda_max), gap)
         return self._last[0]
 
+    def _allowed(self) -> Tensor:
+        return self.tolerance + self._dead_zone * self._gap_noise(self._sizes)
+
+    def compares(self, k: int) -> bool:
+        """In the last rounds: multipliers go on moving, and gaps of hard decisions move by leaps."""
+        return self.plan.lambda_max > 0 and k > self.plan.rounds - self.plan.candidates
+
+    def excess(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> float:
+        """Largest gap beyond what is allowed; less than the known noise counts as none."""
+        gap = self.gap(scores, seen=seen)
+        beyond = 0.0 if gap is None else (gap.abs() - self._allowed() - self._gap_noise(self._sizes)).max()
+        return max(0.0, float(beyond))
+
     def _gap_noise(self, sizes: Tensor) -> Tensor:
         """Known standard deviation of the gaps of groups of these sizes, at most: all releases taken together."""
-        return gap_spread(self.plan, row_bound(self.problem.events), self.vault.n_groups) / sizes
+        return self._sum_noise / sizes
+
+    @cached_property
+    def _sum_noise(self) -> float:
+        return gap_spread(self.plan, row_bound(self.problem.events), self.vault.n_groups)
 
     def outlook(self) -> list[str]:
         """Says so if even groups of equal sizes are too small for the noise."""
@@ -222,15 +246,16 @@ class MomentsEngine(Engine):
 
     def state(self) -> dict[str, Tensor]:
         """Noised sums, public decisions and the public network of the first release; not the memberships."""
+        saved = {} if self._last is None else {"lam": self._last[0], "gap": self._last[1]}
         if self._rows is None or self._weights is None:
-            return {}
-        saved = {f"network.{name}": value for name, value in self._rows.network.module.state_dict().items()}
+            return saved
+        saved |= {f"network.{name}": value for name, value in self._rows.network.module.state_dict().items()}
         for j, sums in enumerate(self._sums):
             saved |= {f"sums.{j}": sums, f"spread.{j}": torch.tensor(self._spreads[j], dtype=torch.float64)}
         for j, rows in enumerate(self._decisions):
             saved[f"decisions.{j}"] = rows
-        if self._last is not None and self._people is not None:
-            saved |= {"people": self._people, "sizes": self._sizes, "lam": self._last[0], "gap": self._last[1]}
+        if self._people is not None:
+            saved |= {"people": self._people, "sizes": self._sizes}
         return saved | {"weights": self._weights}
 
     def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
@@ -243,6 +268,7 @@ class MomentsEngine(Engine):
         self._weights = state.get("weights")
         if "people" in state:
             self._people, self._sizes = state["people"], state["sizes"]
+        if "gap" in state:
             self._last = (state["lam"], state["gap"])
 
 

@@ -127,6 +127,11 @@ class MomentsPlan(TrainingPlan):
         Tolerance where none is given, in standard deviations of the known noise of a gap.
     penalty : float
         L2 penalty of the weights, times the square root of the number of rows; ``optimizer_options`` may name another.
+    damping : float
+        How much of the last gaps beyond the tolerance is added to the multipliers in primal steps.
+    candidates : int
+        The last rounds whose averaged weights are compared: the latest that meets the tolerance is the result, or else
+        the nearest to it; 0 takes the last ones.
     noise_moments, noise_checks : Gaussian or Unprotected, optional
         Set by ``calibrate``.
     """
@@ -143,6 +148,8 @@ class MomentsPlan(TrainingPlan):
     ridge: float = 0.05
     dead_zone: float = 2.0
     penalty: float = 0.5
+    damping: float = 1.0
+    candidates: int = 50
     noise_moments: Noise | None = None
     noise_checks: Noise | None = None
 
@@ -150,13 +157,14 @@ class MomentsPlan(TrainingPlan):
         super().__post_init__()
         for name in ("rounds", "public_steps"):
             check_int(name, getattr(self, name), at_least=1)
-        check_int("checks", self.checks, at_least=0)
+        for name in ("checks", "candidates"):
+            check_int(name, getattr(self, name), at_least=0)
         if self.checks >= self.rounds:
             raise ValueError(f"expected fewer checks than rounds ({self.rounds}), got {self.checks}; ask less often.")
         check_rate("share_moments", self.share_moments)
         if self.checks and self.share_moments == 1:
             raise ValueError("expected share_moments below 1 where checks are to be paid for, got 1; use checks=0.")
-        for name in ("ridge", "dead_zone", "penalty"):
+        for name in ("ridge", "dead_zone", "penalty", "damping"):
             check_nonnegative(name, getattr(self, name))
 
     def options_at(self, n: int) -> dict[str, Any]:
