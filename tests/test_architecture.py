@@ -52,7 +52,12 @@ MAY_NAME = {
         "measuring/scorer.py",
         "metrics.py",
         "privacy/groups.py",
-        "cli.py",
+        # the command line: one file reads the attribute (cli/secret.py), these hand it on
+        "cli/train.py",
+        "cli/tradeoff.py",
+        "cli/evaluate.py",
+        "cli/methods.py",
+        "cli/audit.py",
     },
     "reveal": {
         "privacy/vault.py",
@@ -296,7 +301,20 @@ def test_file_has_a_docstring_and_a_readable_length(name: str) -> None:
 
 def test_library_prints_nothing_but_from_the_command_line() -> None:
     printing = {name for name, tree in FILES.items() if _bare_calls(tree, "print")}
-    assert printing <= {"cli.py", "__main__.py"}
+    assert printing == set()  # the command line has click's echo, in files below
+
+
+def test_library_echoes_nothing_but_from_the_command_line() -> None:
+    echoing = {name for name, tree in FILES.items() if calls(tree, "echo")}
+    assert echoing
+    assert all(name.startswith("cli/") for name in echoing)
+
+
+def test_command_line_reads_the_attribute_in_one_file() -> None:
+    reading = {name for name, tree in FILES.items() if calls(tree, "read_attribute")}
+    assert reading == {"cli/people.py"}
+    defining = {name for name, tree in FILES.items() if "_joined_by_key" in identifiers(tree)}
+    assert defining == {"cli/secret.py"}
 
 
 def test_no_module_is_called_utils() -> None:

@@ -207,23 +207,12 @@ class MomentsEngine(Engine):
 
     @cached_property
     def _sum_noise(self) -> float:
-        if not self.private:
-            return 0.0
-        noises = [calibrated(self.plan.noise_moments), *[calibrated(self.plan.noise_checks)] * self.plan.checks]
-        heaviest = row_bound(self.problem.events)
-        precision = sum(noise_spread(noise, heaviest, self.vault.n_groups) ** -2 for noise in noises)
-        return math.sqrt(1 / precision)
+        return gap_spread(self.plan, row_bound(self.problem.events), self.vault.n_groups)
 
     def outlook(self) -> list[str]:
         """Says so if even groups of equal sizes are too small for the noise."""
         size = self.problem.event_sizes[self.problem.event_sizes > 0].min() / self.vault.n_groups
-        noise = float(self._gap_noise(size))
-        if noise <= max(self.tolerance, LOUD):
-            return []
-        return [
-            f"with this budget and groups of about {float(size):.0f} the noise in a group's rate is about {noise:.2g}, "
-            "and no smaller violation can be held; raise epsilon, or compare fewer groups."
-        ]
+        return outlook_of(float(size), float(self._gap_noise(size)), self.tolerance)
 
     def remarks(self) -> list[str]:
         """Groups that may not exist, rates that are mostly noise, and constraints that were not met."""
@@ -288,6 +277,24 @@ def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:
     if isinstance(noise, Unprotected):
         return 0.0
     return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / (n_groups + 1))) * bound
+
+
+def gap_spread(plan: MomentsPlan, heaviest: float, n_groups: int) -> float:
+    """Known standard deviation of a group's gap times its size, at most: all releases of the plan taken together."""
+    noises = [calibrated(plan.noise_moments), *[calibrated(plan.noise_checks)] * plan.checks]
+    if isinstance(noises[0], Unprotected):
+        return 0.0
+    return math.sqrt(1 / sum(noise_spread(noise, heaviest, n_groups) ** -2 for noise in noises))
+
+
+def outlook_of(size: float, noise: float, tolerance: float) -> list[str]:
+    """A sentence if groups of this size are too small for this noise in their rates."""
+    if noise <= max(tolerance, LOUD):
+        return []
+    return [
+        f"with this budget and groups of about {size:.0f} the noise in a group's rate is about {noise:.2g}, "
+        "and no smaller violation can be held; raise epsilon, or compare fewer groups."
+    ]
 
 
 def _with_state(module: nn.Module, saved: dict[str, Tensor]) -> nn.Module:

@@ -1,0 +1,5 @@
+"""The command line: ``justitia train data.csv --target income --sensitive sex --out model``."""
+
+from justitia.cli.app import cli, main
+
+__all__ = ["cli", "main"]

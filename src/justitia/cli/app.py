@@ -1,0 +1,55 @@
+"""The command ``justitia`` and everything below it."""
+
+from __future__ import annotations
+
+import click
+
+from justitia.cli.audit import audit
+from justitia.cli.budget import budget
+from justitia.cli.compare import compare
+from justitia.cli.completion import completion
+from justitia.cli.datasets import datasets
+from justitia.cli.evaluate import evaluate
+from justitia.cli.facts import version
+from justitia.cli.plan import plan
+from justitia.cli.predict import predict
+from justitia.cli.report import report
+from justitia.cli.reproduce import reproduce
+from justitia.cli.split import split
+from justitia.cli.teaching import Root
+from justitia.cli.tradeoff import tradeoff
+from justitia.cli.train import train
+
+EXAMPLE = """
+$ justitia datasets write synthetic --rows 3000 --out people.csv
+$ justitia split people.csv --test 0.3
+$ justitia train people-train.csv --target y --sensitive group --out model
+$ justitia evaluate model people-test.csv --epsilon 1
+"""
+
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
+
+
+@click.group("justitia", cls=Root, example=EXAMPLE, context_settings=SETTINGS)
+@click.version_option(version(), message="justitia %(version)s")
+def cli() -> None:
+    """Classifiers that treat groups alike, without anyone learning who is in which.
+
+    Features, target and group names are public. The sensitive attribute is protected by differential privacy in
+    everything that these commands print and write, unless they say otherwise (evaluate --exact, audit).
+    """
+
+
+#: In the order in which they are used.
+COMMANDS = (
+    *(plan, datasets, split, train, predict, evaluate, report),
+    *(tradeoff, compare, budget, audit, reproduce, completion),
+)
+for _command in COMMANDS:
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Entry point of the command line."""
+    cli.main(prog_name="justitia")

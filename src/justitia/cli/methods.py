@@ -1,0 +1,46 @@
+"""Methods that ``justitia compare`` trains on the spot: the private ones, and the network that never asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from justitia.baselines import FermiClassifier, HistogramClassifier, MozannarClassifier, PlainClassifier
+from justitia.cli.people import People
+from justitia.cli.train import unfitted
+from justitia.privacy.ledger import PrivacyLedger
+
+#: Methods that read the attribute exactly (Zafar, Agarwal) are for Python, where their certificate is at hand.
+METHODS = ("plain", "moments", "gradients", "fermi", "histogram", "mozannar")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Public settings that all methods share."""
+
+    notion: str
+    epsilon: float
+    delta: float
+    seed: int | None = None
+
+    def make(self, name: str, people: People) -> Any:
+        """An unfitted classifier."""
+        groups = people.attribute.groups
+        if name == "plain":
+            return PlainClassifier(random_state=self.seed)
+        if name == "mozannar":
+            return MozannarClassifier(self.notion, epsilon=self.epsilon, groups=groups, random_state=self.seed)
+        if name in {"fermi", "histogram"}:
+            kind = FermiClassifier if name == "fermi" else HistogramClassifier
+            return kind(self.notion, epsilon=self.epsilon, delta=self.delta, groups=groups, random_state=self.seed)
+        settings = {"notion": self.notion, "epsilon": self.epsilon, "delta": self.delta, "seed": self.seed}
+        return unfitted(people, settings | {"engine": name, "hidden": None, "plan_file": None})
+
+    def fit(self, name: str, people: People, total: PrivacyLedger) -> Any:
+        """A fitted classifier; what it spent is also on the ledger of all methods."""
+        model = self.make(name, people)
+        own = PrivacyLedger(epsilon=self.epsilon, delta=self.delta)
+        model.fit(people.X, people.y, sensitive_features=people.labels, ledger=own)
+        for release in own.releases:
+            total.debit(release)
+        return model

@@ -1,0 +1,105 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from justitia.cli.secret import Where
+from justitia.cli.teaching import Names, Numbers, OneOf
+from justitia.dual.plans import DEFAULT_PLANS
+from justitia.notions import NOTIONS
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Decorator = Callable[[Function], Function]
+
+FILE = click.Path(path_type=Path)
+NOTION = OneOf("notion", sorted(NOTIONS))
+ENGINE = OneOf("engine", list(DEFAULT_PLANS))
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator, shown in this order."""
+    return lambda function: functools.reduce(lambda made, option: option(made), reversed(options), function)
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else to the standard output.")
+
+reading = together(
+    click.option("--separator", default=",", show_default=True, help="Between columns of a CSV; 'tab' for tabs."),
+    click.option("--encoding", default="utf-8", show_default=True, help="Of a CSV."),
+)
+
+_place = together(
+    click.option(
+        "--sensitive", "sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed."
+    ),
+    click.option("--sensitive-file", type=FILE, help="File that holds it, if it is not in DATA."),
+    click.option("--key", metavar="COLUMN", help="Column that joins the two files."),
+    click.option("--groups", multiple=True, metavar="A,B", help="Public names of the groups; COLUMN=A,B for several."),
+    click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column."),
+    click.option("--missing", metavar="TEXT", help="A text that means 'not given', besides an empty one."),
+)
+#: Gathered into one argument by `attribute`.
+_WHERE = ("sensitive", "sensitive_file", "key", "groups", "bins", "missing", "separator", "encoding")
+
+
+def attribute(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say where the attribute is; the command gets them as one ``where``."""
+
+    @functools.wraps(function)
+    def gathered(**values: Any) -> Any:
+        where = Where(**{name: values.pop(name) for name in _WHERE})
+        return function(where=where, **values)
+
+    decorated: Callable[..., Any] = together(_place, reading)(gathered)
+    return decorated
+
+
+target = together(
+    click.option("--target", metavar="COLUMN", help="Column to predict; it has two values."),
+    click.option("--positive", metavar="VALUE", help="The target's positive value; by default the later in order."),
+)
+columns = together(
+    click.option("--features", type=Names(), metavar="A,B", help="Columns to learn from; by default all others."),
+    click.option("--drop", type=Names(), default="", metavar="A,B", help="Columns to leave out."),
+)
+_NOTIONS = f"What is compared: {', '.join(sorted(NOTIONS))}."
+notion = click.option(
+    "--notion", type=NOTION, metavar="NAME", default="demographic_parity", show_default=True, help=_NOTIONS
+)
+notions = click.option(
+    "--notion",
+    "notions",
+    type=NOTION,
+    metavar="NAME",
+    multiple=True,
+    help="Several may be given; by default the model's.",
+)
+delta = click.option("--delta", type=float, default=1e-5, show_default=True, help="Of the guarantee; below 1/rows.")
+
+
+def epsilon(default: float, what: str) -> Callable[[Any], Any]:
+    """The privacy budget of this command."""
+    return click.option("--epsilon", type=float, default=default, show_default=True, help=what)
+
+
+ledger = together(
+    click.option("--ledger", type=FILE, help="File of a budget that outlives this command; see 'justitia budget'."),
+    click.option("--ledger-name", metavar="NAME", help="Public name of these people; checked, or given to a new file."),
+    click.option("--ledger-epsilon", type=float, help="Total budget of a ledger that is not there yet."),
+)
+training = together(
+    notion,
+    epsilon(1.0, "Privacy budget; 'inf' trains without privacy, and says so."),
+    delta,
+    click.option("--engine", type=ENGINE, default="moments", show_default=True, help="How the attribute is asked."),
+    click.option("--seed", type=click.IntRange(min=0), help="Of public randomness; never of the noise."),
+    click.option("--plan", "plan_file", type=FILE, help="TOML file with settings of the engine."),
+    click.option("--hidden", type=Numbers(whole=True), metavar="20,10", help="Widths of hidden layers."),
+)
+overwrite = click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote.")

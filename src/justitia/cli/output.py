@@ -1,0 +1,157 @@
+"""What commands print and write: text of at most 80 columns, or JSON; folders that appear complete or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import textwrap
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from justitia.cli.errors import Refusal, shown_path
+
+WIDTH = 80
+
+
+def plain(value: Any) -> Any:
+    """Data that JSON has: infinity is a word, NaN is null."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "infinity" if value > 0 else "-infinity"
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return os.fspath(value)
+    return value
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON, with a line end."""
+    return json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def tell(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print either form to the standard output."""
+    click.echo(json_text(facts) if as_json else text, nl=not as_json)
+
+
+def warn(sentence: str) -> None:
+    """Print a warning to the standard error."""
+    click.echo(filled(f"warning: {sentence}", indent=9), err=True)
+
+
+@contextmanager
+def told_warnings() -> Iterator[list[str]]:
+    """Print the library's warnings as they come, each once, and keep them for JSON."""
+    kept: list[str] = []
+
+    def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, UserWarning) and str(message) not in kept:
+            kept.append(str(message))
+            warn(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = show
+        yield kept
+
+
+def filled(text: str, *, indent: int = 0, first: str = "") -> str:
+    """A paragraph within the width; later lines are indented."""
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def facts_text(facts: Mapping[str, str]) -> str:
+    """Names and values, one paragraph each."""
+    width = max(map(len, facts), default=0)
+    return "\n".join(
+        filled(text, indent=width + 4, first=f"  {name:<{width}}  ") for name, text in facts.items() if text
+    )
+
+
+def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Columns of text under their names; the first ``left`` ones begin at the left."""
+    columns = [[str(cell) for cell in column] for column in zip(head, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in zip(*columns, strict=True)
+    ]
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def shortened(text: str, width: int) -> str:
+    """At most this many characters."""
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+@contextmanager
+def staged_folder(target: Path, *, overwrite: bool, marker: str) -> Iterator[Path]:
+    """A place beside ``target`` to write to, moved there when all is written and removed if anything fails.
+
+    It is made at once, so that a folder that cannot be written is found before any budget is spent.
+
+    Raises
+    ------
+    Refusal
+        If there is something already, unless it holds ``marker`` and may be overwritten.
+    """
+    _check_free(target, overwrite=overwrite, marker=marker)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    stage = target.parent / f".{target.name}.{uuid.uuid4().hex}"
+    stage.mkdir()
+    try:
+        yield stage / "new"
+        if target.exists():
+            target.replace(stage / "old")
+        (stage / "new").replace(target)
+    finally:
+        if (stage / "old").exists() and not target.exists():
+            (stage / "old").replace(target)
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _check_free(target: Path, *, overwrite: bool, marker: str) -> None:
+    if not target.exists():
+        return
+    if not target.is_dir() or (any(target.iterdir()) and not (target / marker).exists()):
+        raise Refusal(f"{shown_path(target)} exists and was not made by this command; choose another --out.")
+    if (target / marker).exists() and not overwrite:
+        raise Refusal(f"{shown_path(target)} exists, and privacy was paid for it; pass --overwrite to replace it.")
+
+
+@contextmanager
+def staged_file(target: Path) -> Iterator[Path]:
+    """A file beside ``target``, moved there when all is written; made at once, as :func:`staged_folder` does."""
+    if target.is_dir():
+        raise Refusal(f"{shown_path(target)} is a folder; expected the name of a file to write.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    stage = target.parent / f".{target.name}.{uuid.uuid4().hex}"
+    stage.touch()
+    try:
+        yield stage
+        stage.replace(target)
+    finally:
+        stage.unlink(missing_ok=True)

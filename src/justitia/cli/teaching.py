@@ -1,0 +1,147 @@
+"""Commands whose help shows an example, and choices that suggest the nearest name."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from justitia.cli.errors import EXIT_CODES, INTERRUPTED, TRACEBACK, UNEXPECTED, no_such, told
+from justitia.cli.output import filled
+
+STOPPED = "Stopped. What the ledger was debited stays debited; nothing half-written is left."
+
+
+class Command(click.Command):
+    """A command with an example at the end of its help.
+
+    Parameters
+    ----------
+    example : str
+        Shell lines; each command in them begins with ``$ ``.
+    """
+
+    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.example = example
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example as it is."""
+        del ctx
+        write_example(self.example, formatter)
+
+
+def write_example(example: str, formatter: click.HelpFormatter) -> None:
+    """Shell lines under a heading."""
+    formatter.write_paragraph()
+    formatter.write("Example:\n")
+    for line in example.strip().splitlines():
+        formatter.write(f"  {line.rstrip()}\n")
+
+
+class Commands(click.Group):
+    """The commands, with one way out: every exception becomes a sentence and an exit code."""
+
+    command_class = Command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Remember the words of the command line, to say in a model's facts how it was made."""
+        ctx.meta.setdefault("justitia.words", list(args))
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they were added."""
+        del ctx
+        return list(self.commands)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Suggest the nearest command."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise no_such("command", args[0], self.list_commands(ctx), place=ctx.command_path)
+        return super().resolve_command(ctx, args)
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **options: Any
+    ) -> Any:
+        """Run, and leave with an exit code."""
+        options["standalone_mode"] = False
+        try:
+            code = super().main(args, prog_name, **options)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo(STOPPED, err=True)
+            code = INTERRUPTED
+        except BrokenPipeError:
+            # Whoever reads has seen enough; nothing more may be written there.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = UNEXPECTED
+        except Exception as error:  # noqa: BLE001 - the one place where all of them end
+            if os.environ.get(TRACEBACK):
+                traceback.print_exc()
+            code, sentence = told(error)
+            click.echo(filled(f"error: {sentence}", indent=7), err=True)
+        sys.exit(code or 0)
+
+
+class Root(Commands):
+    """The command ``justitia`` itself: its help ends with the exit codes."""
+
+    group_class = Commands
+
+    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.example = example
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a first way through, and the exit codes."""
+        del ctx
+        write_example(self.example, formatter)
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+
+
+class OneOf(click.Choice[str]):
+    """A choice whose error suggests the nearest name."""
+
+    def __init__(self, kind: str, choices: Sequence[str]) -> None:
+        super().__init__(list(choices))
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value, if it is one of the choices."""
+        if value not in self.choices:
+            raise no_such(self.kind, str(value), self.choices)
+        return super().convert(value, param, ctx)
+
+
+class Names(click.ParamType[Any]):
+    """Names separated by commas."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A list of names."""
+        del param, ctx
+        return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
+
+
+class Numbers(click.ParamType[Any]):
+    """Numbers separated by commas."""
+
+    name = "numbers"
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self.whole = whole
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A list of numbers."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return [int(one) if self.whole else float(one) for one in value.split(",")]
+        except ValueError:
+            kind = "whole numbers, such as 20,10" if self.whole else "numbers, such as 0,0.05"
+            return self.fail(f"expected {kind}, got {value!r}.", param, ctx)

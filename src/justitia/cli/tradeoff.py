@@ -1,0 +1,125 @@
+"""``justitia tradeoff``: a curve of models on one budget."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from justitia._validate import check_nonnegative
+from justitia.cli import options
+from justitia.cli.budgets import LedgerOptions
+from justitia.cli.facts import CURVE
+from justitia.cli.output import filled, json_text, staged_folder, table_text, tell, told_warnings, warn
+from justitia.cli.people import People
+from justitia.cli.teaching import Command, Numbers
+from justitia.cli.train import people_of, save, unfitted
+from justitia.tradeoff import Tradeoff
+from justitia.tradeoff import tradeoff as trained_curve
+
+EXAMPLE = """
+$ justitia tradeoff income.csv --target income --sensitive sex \\
+    --groups Female,Male --tolerances 0,0.02,0.1 --choose 0.05 --out curve
+"""
+
+
+@click.command("tradeoff", cls=Command, example=EXAMPLE)
+@click.argument("data", type=options.FILE)
+@options.target
+@options.attribute
+@options.columns
+@options.training
+@click.option(
+    "--tolerances",
+    type=Numbers(),
+    default="0,0.01,0.02,0.03,0.05,0.08,0.12,0.2",
+    show_default=True,
+    metavar="0,0.05",
+    help="Points of the curve.",
+)
+@click.option("--choose", type=float, metavar="VIOLATION", help="Mark the most accurate point within this violation.")
+@options.ledger
+@click.option("--out", type=options.FILE, required=True, help="Folder for the curve and one model per point.")
+@options.overwrite
+@options.as_json
+def tradeoff(
+    data: Path,
+    tolerances: list[float],
+    choose: float | None,
+    out: Path,
+    overwrite: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Train models on DATA along a grid of tolerances, all for the price of one.
+
+    Accuracy and violation are those of the training rows; the violation is made of noised answers. Looking at the whole
+    curve, and choosing from it, costs nothing more.
+    """
+    if choose is not None:
+        check_nonnegative("--choose", choose)
+    people = people_of(data, settings)
+    ledger = LedgerOptions.taken(settings)
+    model = unfitted(people, settings)
+    with staged_folder(out, overwrite=overwrite, marker=CURVE) as stage, told_warnings() as warnings:
+        curve = trained_curve(
+            model,
+            people.X,
+            people.y,
+            sensitive_features=people.labels,
+            tolerances=tolerances,
+            ledger=ledger.open(model.delta),
+        )
+        facts = _save_curve(curve, people, stage, choose, target=settings["target"])
+    if choose is not None and facts["points"][facts["chosen"]]["noisy_violation"] > choose:
+        warn(f"no point has a noised violation of at most {choose:g}; the strictest one is marked.")
+    told = {"out": out, **facts, "certificate": curve.certificate.to_dict(), "warnings": warnings}
+    tell(told, _text(facts, curve, out), as_json=as_json)
+
+
+def _save_curve(curve: Tradeoff, people: People, folder: Path, choose: float | None, *, target: str) -> dict[str, Any]:
+    """One folder per point; the chosen one gets a copy of the curve."""
+    chosen = None if choose is None else curve.models.index(curve.choose(choose))
+    points = [
+        {
+            "tolerance": None if math.isnan(row["tolerance"]) else row["tolerance"],
+            "accuracy": row["accuracy"],
+            "noisy_violation": row["noisy_violation"],
+        }
+        for row in curve.table.to_dict("records")
+    ]
+    facts = {"points": points, "chosen": chosen}
+    folder.mkdir()
+    names = [f"tolerance-{model.tolerance:g}" for model in curve.models]
+    for name, model in zip(names, curve.models, strict=True):
+        save(model, people, folder / name, target=target)
+    for place in (folder, *([] if chosen is None else [folder / names[chosen]])):
+        (place / CURVE).write_text(json_text(facts), encoding="utf-8")
+    curve.table.to_csv(folder / "tradeoff.csv", index=False)
+    return facts | {"models": names}
+
+
+def _text(facts: dict[str, Any], curve: Tradeoff, out: Path) -> str:
+    rows = [
+        (
+            "*" if place == facts["chosen"] else "",
+            f"{point['tolerance']:g}",
+            f"{point['accuracy']:.3f}",
+            f"{point['noisy_violation']:.3f}",
+            _bar(point["noisy_violation"]),
+        )
+        for place, point in enumerate(facts["points"])
+    ]
+    table = table_text(("", "tolerance", "accuracy", "violation", ""), rows, left=1)
+    chosen = facts["chosen"]
+    last = "" if chosen is None else f"* chosen: {out / facts['models'][chosen]}"
+    lines = [f"Curve: {out}, one model per line in its folders", table, filled(curve.certificate.statement)]
+    lines += [filled(one) for one in curve.certificate.remarks]
+    return "\n".join([*lines, *([last] if last else [])])
+
+
+def _bar(violation: float) -> str:
+    """A violation as length: half a character per hundredth."""
+    return ("#" * min(30, round(50 * violation))).ljust(30)

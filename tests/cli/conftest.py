@@ -1,0 +1,57 @@
+"""A folder of small files, a plan that trains in a blink, and a way to run a command in it."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from running import ROWS, TINY, Run, income, invoke
+
+from justitia import DurableLedger
+from justitia.cli import train
+from justitia.datasets import make_synthetic
+
+
+@pytest.fixture(autouse=True)
+def tiny_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a plan of the user's, the plan of the tests."""
+    real = train.read_plan
+    monkeypatch.setattr(train, "read_plan", lambda path, engine: real(path, engine) or TINY.get(engine))
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that examples name: tables, a secret file, models, a curve and a ledger."""
+    folder = tmp_path_factory.mktemp("files")
+    table = income(ROWS, 0)
+    table.drop(columns="age").to_csv(folder / "income.csv", index=False)
+    income(300, 1).drop(columns="age").to_csv(folder / "test.csv", index=False)
+    numbered = table.assign(id=[f"p{row}" for row in range(ROWS)])
+    numbered.drop(columns=["income", "sex", "age"]).to_csv(folder / "new.csv", index=False)
+    numbered.drop(columns=["sex", "age"]).to_csv(folder / "features.csv", index=False)
+    numbered[["id", "sex", "age"]][::-1].to_csv(folder / "secret.csv", index=False)
+    people = make_synthetic(200, random_state=0)
+    pd.concat([people.X, people.y, people.sensitive], axis=1).to_csv(folder / "people.csv", index=False)
+    DurableLedger(folder / "people.ledger", dataset="people", epsilon=3.0, delta=1e-5)
+    plan = folder / "plan.toml"
+    plan.write_text("warmup_steps = 60\nwarmup_learning_rate = 0.02\nrounds = 10\npublic_steps = 2\nchecks = 2\n")
+    common = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", 0, "--plan", plan)
+    made = invoke("train", folder / "income.csv", *common, "--out", folder / "model")
+    assert made.exit_code == 0, made.output
+    curve = ("--tolerances", "0,0.1", "--choose", "0.3", "--out", folder / "curve")
+    made = invoke("tradeoff", folder / "income.csv", *common, *curve)
+    assert made.exit_code == 0, made.output
+    return folder
+
+
+@pytest.fixture
+def here(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of them to work in."""
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(here: Path) -> Run:
+    return invoke

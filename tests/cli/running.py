@@ -1,0 +1,74 @@
+"""Run a command in this process, and small tables to run it on."""
+
+import importlib.util
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from justitia import GradientsPlan, MomentsPlan
+from justitia.cli import cli
+from justitia.datasets import make_synthetic
+
+TINY = {
+    "moments": MomentsPlan(
+        warmup_steps=60, warmup_learning_rate=0.02, rounds=10, public_steps=2, checks=2, batch_size=128
+    ),
+    "gradients": GradientsPlan(warmup_steps=10, private_steps=3, public_steps=2, batch_size=64),
+}
+ROWS = 400
+
+Run = Callable[..., Result]
+
+
+def income(rows: int, seed: int) -> pd.DataFrame:
+    """A table with the words of Income, and an attribute that leans towards the label."""
+    data = make_synthetic(rows, groups=("Female", "Male"), n_features=3, random_state=seed)
+    table = data.X.set_axis(["hours", "education", "gain"], axis=1).round(3)
+    table["work"] = np.where(data.X["x2"] > 0, "private", "state")
+    ages = 20 + 50 * np.random.default_rng(seed).random(rows)
+    return table.assign(income=np.where(data.y == 1, ">50K", "<=50K"), sex=data.sensitive, age=ages.round())
+
+
+def invoke(*words: Any, **options: Any) -> Result:
+    return CliRunner().invoke(cli, [str(word) for word in words], terminal_width=80, **options)
+
+
+def assert_refused(result: Result, code: int, *parts: str) -> str:
+    """One sentence on the standard error, nothing on the standard output, and this exit code."""
+    sentences = " ".join(line for line in result.stderr.splitlines() if not line.startswith("warning"))
+    text = " ".join(sentences.split())
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in text
+    assert "error: " in text
+    for part in parts:
+        assert part in text, text
+    return text
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+class Page:
+    def html(self) -> str:
+        return "<!doctype html>"
+
+    def markdown(self) -> str:
+        return "# card"
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report's interface, where this checkout has no report yet."""
+    if importlib.util.find_spec("justitia.report") is None:
+        module = types.ModuleType("justitia.report")
+        module.build_report = lambda model, *, measurement=None, curve=None, facts=None: Page()  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "justitia.report", module)

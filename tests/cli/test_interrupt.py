@@ -1,0 +1,50 @@
+"""Ctrl-C in the middle of training, in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from justitia import DurableLedger
+from justitia.cli.teaching import STOPPED
+
+#: So many rounds that nobody waits for the last one.
+LONG = "warmup_steps = 10\nrounds = 1000000\npublic_steps = 1\nchecks = 1\nbatch_size = 64\n"
+
+
+def start(words: list[str]) -> "subprocess.Popen[str]":
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "justitia", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def test_interrupted_training_leaves_its_debits_and_no_half_written_model(here: Path) -> None:
+    (here / "long.toml").write_text(LONG)
+    words = ["train", "income.csv", "--target", "income", "--sensitive", "sex", "--groups", "Female,Male"]
+    words += ["--plan", "long.toml", "--ledger", "people.ledger", "--out", "late"]
+    before = {one.name for one in here.iterdir()}
+    process = start(words)
+    try:
+        # The moments are asked for after the warm-up: from then on, training is in its middle.
+        while not DurableLedger.open("people.ledger").releases and process.poll() is None:
+            time.sleep(0.2)
+        assert process.poll() is None, process.communicate()
+        assert any(one.name.startswith(".late.") for one in here.iterdir())
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert stdout == ""
+    assert stderr.strip() == STOPPED
+    assert {one.name for one in here.iterdir()} == before
+    ledger = DurableLedger.open("people.ledger")
+    assert [release.purpose for release in ledger.releases] == ["moments"]
+    assert 0 < ledger.epsilon() < 1
