@@ -165,10 +165,8 @@ def _measured(measurement: Measurement) -> dict[str, float]:
 
 def _released(model: LagrangianDualClassifier) -> pd.DataFrame:
     """The history; of training without privacy its public columns alone, since gaps by group are exact there."""
-    history = model.history_
-    return (
-        history if math.isfinite(model.certificate_.epsilon) else history[[name for name in history if "[" not in name]]
-    )
+    private = math.isfinite(model.certificate_.epsilon)
+    return model.history_[[name for name in model.history_ if private or "[" not in str(name)]]
 
 
 def _history(mlflow: ModuleType, history: pd.DataFrame) -> Iterator[list[Any]]:
