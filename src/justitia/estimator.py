@@ -53,7 +53,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
     tolerance : float, optional
         Largest allowed difference between a group's rate and the population's. None asks for as little as can be told
-        from the known noise: one standard deviation of it in engine "moments" (``plan.dead_zone``), otherwise 0.
+        from the known noise: two standard deviations of it in engine "moments" (``plan.dead_zone``), otherwise 0.
     groups : sequence, mapping or None
         The public list of group labels. If None it is read off the data; the list itself is then not protected.
     engine : {"moments", "gradients", "printed"}
@@ -167,7 +167,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         sample_weight : array-like (n,), optional
             How often a row counts, in the loss and in every group mean; public.
         ledger : PrivacyLedger, optional
-            A budget shared with other releases about the same people; a :class:`~justitia.privacy.DurableLedger` is
+            A budget shared with other releases about the same people; a :class:`~justitia.DurableLedger` is
             shared with other processes and later days.
         checkpoint : path, optional
             Folder to save to after every round and to resume from. It keeps a ledger of its own unless ``ledger`` is
