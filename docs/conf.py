@@ -69,7 +69,14 @@ def _without_absent_pages(_app: Any, docname: str, source: list[str]) -> None:
         source[0] = "\n".join(line for line in lines if not line.endswith("*") or any(HERE.glob(f"{line}.md")))
 
 
+def _first_line_is_text(_app: Any, what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+    """A property's first line with a colon in it is a sentence; napoleon would read a type before the colon."""
+    if what in {"attribute", "data", "property"}:
+        lines.insert(0, "")
+
+
 def setup(app: Any) -> None:
     """Formulas become MathML, which browsers draw themselves: no script from elsewhere."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("source-read", _without_absent_pages)
+    app.connect("autodoc-process-docstring", _first_line_is_text, priority=400)

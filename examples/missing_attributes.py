@@ -1,7 +1,7 @@
 """Bank with attributes that many people did not give.
 
 "Not given" is protected like any answer and belongs to no group. Silence at random costs little; silence that goes with
-the outcome bends what training can see. The plan is half as long as the default, so that five fits take seconds.
+the outcome bends what training can see. The plan is half as long as the default, so that four fits take seconds.
 """
 
 import warnings
@@ -36,7 +36,6 @@ def rank_below(share: float) -> np.ndarray:
 #: Who is silent: nobody, a random share, or half of the people, nearly all of them subscribers.
 silence = {
     "nobody": rank_below(0.0),
-    "20% at random": rank_below(0.2),
     "50% at random": rank_below(0.5),
     "80% at random": rank_below(0.8),
     "50%, subscribers": (y.to_numpy() == 1) & (rng.random(len(X)) < 0.95),
