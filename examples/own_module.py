@@ -61,7 +61,7 @@ try:
 except ValueError as refusal:
     print(f"refused: {refusal}\n")
 print("Equal opportunity at epsilon 1; accuracy and exact violation on 1,230 new people:\n")
-print(pd.DataFrame(rows).T.to_string(float_format="{:.3f}".format))
+print(pd.DataFrame.from_dict(rows, orient="index").to_string(float_format="{:.3f}".format))
 
 figure, (left, right) = panels(2)
 for look, (name, history) in enumerate(histories.items()):
