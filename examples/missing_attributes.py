@@ -1,8 +1,8 @@
 """Bank with attributes that many people did not give.
 
 "Not given" is protected like any answer and belongs to no group. Silence at random costs little; silence that goes with
-the outcome breaks the comparison: a group is held to the rate of everybody, the silent included. The plan is half as long
-as the default, so that four fits take seconds.
+the outcome breaks the comparison: a group is held to the rate of everybody, the silent included. The plan is half as
+long as the default, so that four fits take seconds.
 """
 
 import warnings
