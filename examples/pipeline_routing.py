@@ -84,6 +84,7 @@ except BudgetExceeded as refusal:
 figure, (left, right) = panels(2)
 left.plot(table["violation"], table["accuracy"], **LOOKS[1] | {"linestyle": "none"})
 left.set(title="held-out folds", xlabel="noised violation", ylabel="accuracy", ylim=(0.7, 0.9), xlim=(0, 0.2))
+left.set_xticks([0, 0.05, 0.1, 0.15, 0.2])
 right.step(np.arange(4), [0.0, *spent], where="post", color=LOOKS[1]["color"])
 right.plot(np.arange(1, 4), spent, **LOOKS[1] | {"linestyle": "none"}, label="spent")
 right.axhline(ledger.budget_epsilon, color=LOOKS[2]["color"], linestyle="--", label="budget")
