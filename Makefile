@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check unit crash-test bench lock clean
+.PHONY: setup demo test check unit docs pictures crash-test bench lock clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,15 @@ check: setup           ## style and types
 
 unit: setup
 	$(BIN)/python -m pytest -n 2
+
+docs: setup            ## the site, in out/docs; warnings are errors
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs out/docs
+
+EXAMPLES = $(shell grep -l "^from pictures import" examples/*.py)
+
+pictures: setup        ## run the tutorials and keep their pictures and output for the site
+	for script in $(EXAMPLES); do name=$$(basename $$script .py); \
+	  $(BIN)/python $$script --picture docs/pictures/$$name.png > docs/pictures/$$name.txt || exit 1; done
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py

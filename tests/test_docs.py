@@ -13,6 +13,13 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
+#: A python block, and what it prints: to the digit, or with other digits where noise decides them.
+PRINTS = re.compile(
+    r"^```python\n(?P<source>(?:(?!```).*\n)*)```\n+<!-- prints(?P<exactly> exactly)? -->\n```text\n"
+    r"(?P<shown>(?:(?!```).*\n)*)```$",
+    re.MULTILINE,
+)
+NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e-?\d+)?")
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
 
 
@@ -24,6 +31,16 @@ def python_blocks(text: str) -> list[tuple[int, str]]:
     """Line number and source of each python block."""
     found = [(text.count("\n", 0, m.start()) + 2, m[1].strip(), m[2]) for m in FENCE.finditer(text)]
     return [(line, source) for line, language, source in found if language == "python"]
+
+
+def shown_outputs(text: str) -> dict[str, tuple[str, bool]]:
+    """What the page says that a block prints, and whether to the digit, by the block's source."""
+    return {m["source"]: (m["shown"], bool(m["exactly"])) for m in PRINTS.finditer(text)}
+
+
+def without_digits(printed: str) -> str:
+    """The words and the layout in words: numbers and the width of columns are left out."""
+    return " ".join(NUMBER.sub("#", printed).split())
 
 
 def without_blocks(text: str) -> str:
@@ -50,12 +67,21 @@ def missing_targets(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_of_a_page_run_in_order_and_print_what_it_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "__docs__"}
-    for line, source in python_blocks(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    shown = shown_outputs(text)
+    for line, source in python_blocks(text):
+        capsys.readouterr()
         # Blank lines in front, so that a failure names the line of the page.
         exec(compile("\n" * (line - 1) + source, str(page), "exec"), namespace)
+        if source in shown:
+            expected, exactly = shown[source]
+            printed = capsys.readouterr().out
+            assert printed == expected if exactly else without_digits(printed) == without_digits(expected)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
@@ -76,6 +102,34 @@ def test_helpers_on_a_made_up_page_find_its_blocks_and_its_broken_links(tmp_path
     )
     assert python_blocks(page.read_text()) == [(4, "x = 1\n")]
     assert missing_targets(page) == ["gone.md", "#no"]
+
+
+def test_helpers_on_a_made_up_page_find_what_its_blocks_print() -> None:
+    page = "```python\nprint(1)\n```\n\n<!-- prints -->\n```text\n1\n```\n\n```python\nx = 2\n```\n"
+    assert shown_outputs(page) == {"print(1)\n": ("1\n", False)}
+    assert without_digits("a  -0.5 [1,000, 1e-05]\n") == without_digits("a 0.25 [7, 3]")
+    assert without_digits("below 1") != without_digits("above 1")
+
+
+def test_every_output_that_a_page_shows_belongs_to_a_block() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert text.count("<!-- prints") == len(shown_outputs(text)), page_name(page)
+
+
+# --- the method, paper line beside code line
+
+
+def quoted_lines(text: str) -> list[tuple[str, str]]:
+    """File and code of each table row that ends with both."""
+    return re.findall(r"^\|.*\| `([\w/]+\.py)` \| `([^`]+)` \|$", text, re.MULTILINE)
+
+
+def test_code_lines_that_the_method_page_quotes_are_in_their_files() -> None:
+    quoted = quoted_lines((ROOT / "docs/method.md").read_text(encoding="utf-8"))
+    assert len(quoted) >= 20
+    for name, code in quoted:
+        assert code in (ROOT / "src/justitia" / name).read_text(encoding="utf-8"), (name, code)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

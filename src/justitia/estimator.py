@@ -167,7 +167,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         sample_weight : array-like (n,), optional
             How often a row counts, in the loss and in every group mean; public.
         ledger : PrivacyLedger, optional
-            A budget shared with other releases about the same people; a :class:`~justitia.privacy.DurableLedger` is
+            A budget shared with other releases about the same people; a :class:`~justitia.DurableLedger` is
             shared with other processes and later days.
         checkpoint : path, optional
             Folder to save to after every round and to resume from. It keeps a ledger of its own unless ``ledger`` is

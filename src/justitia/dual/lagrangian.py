@@ -58,7 +58,7 @@ def population_means(h: Tensor, events: Tensor) -> Tensor:
 
 
 def centred_rows(h: Tensor, events: Tensor) -> Tensor:
-    """(n, K) public rows whose sum over a group is |D_G| (mu(D_G) - mu(D_P)).
+    """(n, K) public rows whose sum over a group is ``|D_G| (mu(D_G) - mu(D_P))``.
 
     Summing h - mu(D_P) instead of h asks the vault for the violation itself: the answer is zero for a model that
     treats groups alike, and its bound is smaller.

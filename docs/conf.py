@@ -1,0 +1,82 @@
+"""The documentation site: ``make docs``. Warnings are errors, and nothing is fetched, at build time or when read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+import justitia
+
+HERE = Path(__file__).parent
+
+project = "Justitia"
+author = "the Justitia authors"
+release = version = justitia.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+exclude_patterns = ["pictures/*.txt"]
+
+# Markdown: headings are link targets under the names that code hosts give them.
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+
+# The reference: docstrings say types in words, so annotations are not repeated in signatures.
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+napoleon_custom_sections = ["Guarantee"]
+
+nitpick_ignore_regex = [
+    # Types in docstrings are words ("ndarray (n,)"), which napoleon takes for names; our own full names are checked.
+    ("py:class", r"(?!justitia\.).*"),
+    # Modules and helpers that docstrings name and the reference leaves out.
+    ("py:mod", r"justitia\.(privacy\.selection|baselines\.\w+)"),
+    ("py:func", r"best_weights|visible_share"),
+]
+
+html_theme = "furo"
+html_title = "Justitia"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sphinx = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def _inline(translator: Any, node: nodes.math) -> None:
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block(translator: Any, node: nodes.math_block) -> None:
+    formula = tex2mathml(node.astext(), as_block=True)
+    translator.body.append(f'<div class="math">{formula}</div>')
+    raise nodes.SkipNode
+
+
+def _without_absent_pages(_app: Any, docname: str, source: list[str]) -> None:
+    """Lines ``name*`` of the index are for pages that may be absent; one that matches nothing is taken out."""
+    if docname == "index":
+        lines = source[0].splitlines()
+        source[0] = "\n".join(line for line in lines if not line.endswith("*") or any(HERE.glob(f"{line}.md")))
+
+
+def _first_line_is_text(_app: Any, what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+    """A property's first line with a colon in it is a sentence; napoleon would read a type before the colon."""
+    if what in {"attribute", "data", "property"}:
+        lines.insert(0, "")
+
+
+def setup(app: Any) -> None:
+    """Formulas become MathML, which browsers draw themselves: no script from elsewhere."""
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    app.connect("source-read", _without_absent_pages)
+    app.connect("autodoc-process-docstring", _first_line_is_text, priority=400)
