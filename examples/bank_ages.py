@@ -5,11 +5,11 @@ Demographic parity at epsilon 1 with the defaults, and what the noise allows for
 
 import numpy as np
 import pandas as pd
-from pictures import intervals, panels, picture_path, save
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger, measure
 from justitia.baselines import PlainClassifier
 from justitia.datasets import load
+from pictures import intervals, panels, picture_path, save
 
 path = picture_path(__file__)
 

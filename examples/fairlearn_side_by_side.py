@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from fairlearn.metrics import MetricFrame, demographic_parity_difference, selection_rate
 from fairlearn.reductions import DemographicParity, ExponentiatedGradient
-from pictures import LOOKS, intervals, panels, picture_path, save
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -17,6 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from justitia import LagrangianDualClassifier, measure
 from justitia.datasets import load
 from justitia.metrics import violation
+from pictures import LOOKS, intervals, panels, picture_path, save
 
 path = picture_path(__file__)
 data = load("compas")

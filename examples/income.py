@@ -6,11 +6,11 @@ All settings of the library are its defaults.
 
 import numpy as np
 import pandas as pd
-from pictures import LOOKS, intervals, panels, picture_path, save
 
 from justitia import LagrangianDualClassifier, PrivacyLedger, measure, tradeoff
 from justitia.baselines import PlainClassifier
 from justitia.datasets import load
+from pictures import LOOKS, intervals, panels, picture_path, save
 
 path = picture_path(__file__)
 

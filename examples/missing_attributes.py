@@ -9,11 +9,11 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from pictures import LOOKS, panels, picture_path, save
 
 from justitia import LagrangianDualClassifier, MomentsPlan
 from justitia.datasets import load
 from justitia.metrics import violation
+from pictures import LOOKS, panels, picture_path, save
 
 path = picture_path(__file__)
 data = load("bank")

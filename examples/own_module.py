@@ -7,12 +7,12 @@ output is recognised, and what goes into it serves as public representation for 
 import numpy as np
 import pandas as pd
 import torch
-from pictures import LOOKS, panels, picture_path, save
 from torch import nn
 
 from justitia import LagrangianDualClassifier
 from justitia.datasets import load
 from justitia.metrics import violation
+from pictures import LOOKS, panels, picture_path, save
 
 path = picture_path(__file__)
 

@@ -9,7 +9,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import sklearn
-from pictures import LOOKS, panels, picture_path, save
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.model_selection import StratifiedKFold, cross_validate
 from sklearn.pipeline import Pipeline
@@ -17,6 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from justitia import BudgetExceeded, LagrangianDualClassifier, MomentsPlan, PrivacyLedger, measure
 from justitia.datasets import load
+from pictures import LOOKS, panels, picture_path, save
 
 path = picture_path(__file__)
 sklearn.set_config(enable_metadata_routing=True)
