@@ -11,44 +11,40 @@ from markupsafe import Markup
 
 from justitia.report import svg
 from justitia.report.contents import Spending
-from justitia.report.inputs import Curve, Largest, Measured, Rate
+from justitia.report.inputs import Curve, Largest, Measured, Point, Rate
 from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
 from justitia.report.words import bounds, known, number, plain_name
 
 #: Height of one row of a chart with rows, the room for its names at the left, and for numbers at the right.
-ROW, NAMES, RIGHT = 30.0, 132.0, 18.0
+ROW, NAMES, RIGHT = 30.0, 136.0, 18.0
 #: Room of an axis with its title below a chart.
 AXIS = 46.0
 
 
 def rates_chart(measured: Measured) -> Chart:
-    """Noisy rates with their bounds, one block per rate, everybody's exact and public rate as a dashed line."""
-    ends = [one for rate in measured.rates if rate.rate is not None for one in (rate.lower, rate.upper)]
-    ends += list(measured.overall.values())
-    scale = Scale(*svg.span(ends, floor=0.0, ceiling=1.0), NAMES, WIDTH - RIGHT)
-    metrics = list(dict.fromkeys(rate.metric for rate in measured.rates))
+    """Noisy rates with their bounds, one block and axis per rate, everybody's public rate as a dashed line."""
     parts: list[Markup] = []
     marks: list[Mark] = []
     y = 0.0
-    for metric in metrics:
+    for metric, overall in measured.overall.items():
         rows = [rate for rate in measured.rates if rate.metric == metric]
+        ends = [one for rate in rows if rate.rate is not None for one in (rate.lower, rate.upper)]
+        scale = Scale(*svg.span([*ends, overall], floor=0.0, ceiling=1.0), NAMES, WIDTH - RIGHT)
         parts += [svg.label(0, y + 12, plain_name(metric), class_="label strong")]
-        top, y = y + 28, y + 28
-        for rate in rows:
-            parts += [svg.label(0, y + ROW / 2, svg.shortened(rate.group, NAMES - 8))]
-            parts += _rate_row(rate, scale, y + ROW / 2)
-            marks += _rate_mark(rate, scale, y + ROW / 2, measured.confidence, len(marks))
-            y += ROW
-        parts += _reference(scale, measured.overall.get(metric), top, y)
-        y += 20
-    axis = svg.bottom_axis(scale, y, 24, "rate")
+        top, y = y + 28, y + 28 + ROW * len(rows)
+        parts += [svg.bottom_axis(scale, y, top), *_reference(scale, overall, top, y)]
+        for k, rate in enumerate(rows):
+            place = top + ROW * (k + 0.5)
+            parts += [svg.label(0, place, svg.shortened(rate.group, NAMES - 8)), *_rate_row(rate, scale, place)]
+            marks += _rate_mark(rate, scale, place, measured.confidence, len(marks))
+        y += 40
     described = "; ".join(
         f"{plain_name(rate.metric)}, {rate.group}: {number(rate.rate)} between {bounds(rate.lower, rate.upper)}"
         if rate.rate is not None
         else f"{plain_name(rate.metric)}, {rate.group}: {rate.evidence}"
         for rate in measured.rates
     )
-    return Chart("rates", "Noised rates by group with bounds", described, y + AXIS, (axis, *parts), tuple(marks))
+    return Chart("rates", "Noised rates by group with bounds", described, y - 10, tuple(parts), tuple(marks))
 
 
 def _rate_row(rate: Rate, scale: Scale, y: float) -> list[Markup]:
@@ -89,7 +85,7 @@ def whisker(scale: Scale, lower: float, upper: float, y: float) -> list[Markup]:
 def violation_chart(measured: Measured, notion: str, tolerance: float | None) -> Chart | None:
     """Violation and largest gap of every notion with bounds; the tolerance as a line where the gap is the model's."""
     named = [
-        ("between two groups", "to everybody", largest, gap)
+        ("between groups", "to everybody", largest, gap)
         for largest, gap in zip(measured.violations, measured.largest_gaps, strict=True)
     ]
     shown = [one for _, _, *both in named for one in both if one.estimate is not None]
@@ -143,47 +139,52 @@ def _tolerance_line(scale: Scale, tolerance: float, top: float, bottom: float) -
 
 
 def curve_chart(curve: Curve) -> Chart | None:
-    """Accuracy against noised violation, a point per tolerance, the chosen one larger and named."""
-    known_points = [(place, one) for place, one in enumerate(curve.points) if one.violation is not None]
-    if not known_points:
+    """Accuracy against noised violation, a point per tolerance; a line joins the points that no other one beats."""
+    places = [place for place, one in enumerate(curve.points) if one.violation is not None]
+    if not places:
         return None
-    xs, ys = [one.violation or 0.0 for _, one in known_points], [one.accuracy for _, one in known_points]
+    found = {place: (float(curve.points[place].violation or 0.0), curve.points[place].accuracy) for place in places}
+    places.sort(key=lambda place: (found[place][0], -found[place][1]))
     height = 260.0
+    xs, ys = [x for x, _ in found.values()], [y for _, y in found.values()]
     x_scale = Scale(*svg.span(xs, floor=min(0.0, *xs)), 52.0, WIDTH - RIGHT)
     y_scale = Scale(*svg.span(ys), height - AXIS, 26.0)
-    order = sorted(range(len(xs)), key=lambda k: (xs[k], ys[k]))
-    path = [(x_scale(xs[k]), y_scale(ys[k])) for k in order]
+    best = [
+        place
+        for k, place in enumerate(places)
+        if all(found[place][1] > found[before][1] for before in places[:k])  # sorted: none before is less fair
+    ]
     parts = [
         svg.left_axis(y_scale, x_scale.start, x_scale.end, "accuracy, public"),
         svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "violation, noised"),
-        svg.polyline(path, 1),
+        svg.polyline([(x_scale(found[place][0]), y_scale(found[place][1])) for place in best], 0),
     ]
     marks = []
-    for index, k in enumerate(order):
-        place, point = known_points[k]
+    for index, place in enumerate(places):
+        x, y = x_scale(found[place][0]), y_scale(found[place][1])
         chosen = place == curve.chosen
-        asked = tolerance_name(point.tolerance)
-        text = f"tolerance {asked}: accuracy {number(point.accuracy)}, noised violation {number(point.violation)}"
-        x, y = path[index]
-        marks += [
-            Mark(
-                *(x, y, f"{text}, the chosen model" if chosen else text),
-                index=index,
-                shape="diamond" if chosen else "circle",
-                class_="chosen" if chosen else "",
-            )
-        ]
-        if chosen:
-            room = x < WIDTH * 0.6
-            parts += [
-                svg.label(
-                    *(x + (18 if room else -18), y + (16 if y < 60 else -14 if not room else 12), "chosen"),
-                    anchor="start" if room else "end",
-                    class_="label strong",
-                )
-            ]
+        marks += [_curve_mark(curve.points[place], x, y, index, chosen=chosen, beaten=place not in best)]
+        parts += [_chosen_label(x, y)] if chosen else []
     described = "; ".join(mark.text for mark in marks)
+    # The chosen mark last, so that it lies above its neighbours.
+    marks.sort(key=lambda mark: mark.class_ == "chosen")
     return Chart("curve", "Accuracy against noised violation", described, height, tuple(parts), tuple(marks))
+
+
+def _curve_mark(point: Point, x: float, y: float, index: int, *, chosen: bool, beaten: bool) -> Mark:
+    text = (
+        f"tolerance {tolerance_name(point.tolerance)}: accuracy {number(point.accuracy)}, noised violation "
+        f"{number(point.violation)}"
+    )
+    if chosen:
+        return Mark(x, y, f"{text}, the chosen model", index=index, shape="diamond", class_="chosen")
+    return Mark(x, y, text, index=index, shape="circle", class_="beaten" if beaten else "")
+
+
+def _chosen_label(x: float, y: float) -> Markup:
+    """Below the curve, which rises: at the right of the point, or at its left where there is no room."""
+    room = x < WIDTH * 0.75
+    return svg.label(x + 14 if room else x, y + 18, "chosen", anchor="start" if room else "end", class_="label strong")
 
 
 def tolerance_name(tolerance: float | None) -> str:
@@ -209,7 +210,7 @@ def history_charts(history: pd.DataFrame, events: Sequence[str]) -> list[Chart]:
         for name, title in (("loss", "Loss (public)"), ("accuracy", "Accuracy (public)"))
         if name in history
     ]
-    for kind, title in (("noisy_gap", "Noised gap to everybody"), ("multiplier", "Multiplier")):
+    for kind, title in (("noisy_gap", "Noised gap of a group to everybody"), ("multiplier", "Multiplier")):
         for place, (event, series) in enumerate(_by_event(history, kind, events).items()):
             told = f"{title}, {event}, by round" if event else f"{title} by round"
             charts += [_rounds_chart(f"history-{plain_id(kind)}-{place}", told, series, rounds)]
@@ -239,10 +240,10 @@ def _rounds_chart(name: str, title: str, series: Sequence[Series], rounds: Seque
     if not values:
         return None
     several = len(series) > 1
-    height = max(220.0, 90.0 + (LETTER + 3) * len(series))
+    height = max(205.0, 90.0 + (LETTER + 3) * len(series))
     end = WIDTH - (112.0 if several else RIGHT)
     x_scale = Scale(min(rounds), max(rounds), 58.0, end)
-    y_scale = Scale(*svg.span(values), height - AXIS, 26.0)
+    y_scale = Scale(*svg.span(values), height - AXIS, 8.0)
     parts = [
         svg.left_axis(y_scale, x_scale.start, end, ""),
         svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "round"),

@@ -16,7 +16,7 @@ from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
 from justitia.report.inputs import Curve, Measured
-from justitia.report.words import ENGINES, NOTIONS, listed, number, plain_name, short, tolerance_sentence
+from justitia.report.words import ENGINES, NOTIONS, bounds, listed, number, plain_name, short, tolerance_sentence
 
 #: Most rounds that a chart and its table show; a longer history is thinned evenly.
 MOST_ROUNDS = 100
@@ -152,10 +152,10 @@ def _accuracy(given: Any, history: pd.DataFrame) -> tuple[float | None, str]:
 
 
 def _history(history: pd.DataFrame, *, private: bool) -> pd.DataFrame:
-    """At most MOST_ROUNDS rows, the last among them; only what is public if there is no guarantee."""
+    """At most MOST_ROUNDS rows, first and last among them; only what is public if there is no guarantee."""
     kept = history if private else history[[name for name in history if "[" not in str(name)]]
-    every = math.ceil(len(kept) / MOST_ROUNDS)
-    return kept.iloc[[k for k in range(len(kept)) if (len(kept) - 1 - k) % every == 0]] if every > 1 else kept
+    most, last = MOST_ROUNDS - 1, len(kept) - 1
+    return kept if last <= most else kept.iloc[[round(k * last / most) for k in range(MOST_ROUNDS)]]
 
 
 def _last_gaps(history: pd.DataFrame) -> tuple[tuple[str, float], ...]:
@@ -210,14 +210,24 @@ def _about(model: LagrangianDualClassifier, others: Mapping[str, Any]) -> tuple[
     weights = sum(parameter.numel() for parameter in model.module_.parameters())
     network = type(model.module_).__name__ if widths is None else "-".join(str(width) for width in widths)
     rows = {
-        "Decision": f"{model.classes_[1]} or {model.classes_[0]}",
+        "Decision": f"{model.classes_[1]} (positive) or {model.classes_[0]}",
         "Notion of fairness": f"{plain_name(notion_name(model))}: {NOTIONS.get(notion_name(model), 'the user’s own')}",
         "Groups": f"{listed(model.certificate_.groups)} ({model.certificate_.groups_source})",
         "Engine": ENGINES.get(model.engine, str(model.engine)),
         "Features": f"{model.n_features_in_}; the sensitive attribute is not among them",
         "Network": f"{network}, {weights:,} weights",
     }
-    return (*rows.items(), *((plain_name(name), short(value)) for name, value in others.items()))
+    return (*rows.items(), *((_fact_name(name), _fact(name, value)) for name, value in others.items()))
+
+
+def _fact_name(name: str) -> str:
+    words = plain_name(name)
+    return words[:1].upper() + words[1:]
+
+
+def _fact(name: str, value: Any) -> str:
+    counts = isinstance(value, int) and not isinstance(value, bool) and name in {"rows", "columns", "people"}
+    return f"{value:,}" if counts else short(value)
 
 
 def _settings(model: LagrangianDualClassifier) -> tuple[tuple[str, str], ...]:
@@ -260,12 +270,7 @@ def _python(value: Any) -> str:
 
 def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     """The four numbers to read first: what, how much, in which sense."""
-    violation, sense = NO_MEASUREMENT
-    measured = contents.measured
-    if measured is not None:
-        one = next((one for one in measured.violations if one.notion == contents.notion), measured.violations[0])
-        violation = number(one.estimate)
-        sense = f"largest difference between two groups, {number(one.lower)} to {number(one.upper)}, noised"
+    violation, sense = _headline_violation(contents)
     tolerance = "by the noise" if contents.tolerance is None else f"{contents.tolerance:.4g}"
     epsilon = "none" if not contents.private else f"\N{GREEK SMALL LETTER EPSILON} = {rounded_up(contents.certificate.epsilon)}"
     promise = "no guarantee" if not contents.private else f"\N{GREEK SMALL LETTER DELTA} = {contents.certificate.delta:.4g}"
@@ -277,4 +282,13 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-NO_MEASUREMENT = ("not measured", "on evaluation people, see below")
+def _headline_violation(contents: Contents) -> tuple[str, str]:
+    """The model's own notion if it was measured, otherwise the first one that was."""
+    found = () if contents.measured is None else contents.measured.violations
+    one = next((one for one in found if one.notion == contents.notion), next(iter(found), None))
+    if one is None:
+        return "not measured", "on evaluation people, see below"
+    if one.estimate is None:
+        return "not known", "not enough evidence"
+    of = "" if one.notion == contents.notion else f" in {plain_name(one.notion)}"
+    return number(one.estimate), f"largest difference between two groups{of}, {bounds(one.lower, one.upper)}, noised"

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 #: Width of every chart in its own units, and the size of its letters: legible at the width of a phone.
 WIDTH, LETTER = 460.0, 14.0
 #: Mean width of a letter in units of its size, a little above what system fonts have.
-LETTER_WIDTH = 0.56
+LETTER_WIDTH = 0.6
 #: A series is told by its shape and its dashes first; colour only repeats it.
 SHAPES = ("circle", "square", "triangle", "diamond", "cross")
 DASHES = ("none", "7 4", "2 3", "9 3 2 3")
@@ -94,13 +94,14 @@ def line(x1: float, y1: float, x2: float, y2: float, *, class_: str) -> Markup:
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 
-def bottom_axis(scale: Scale, y: float, top: float, title: str) -> Markup:
+def bottom_axis(scale: Scale, y: float, top: float, title: str = "") -> Markup:
     """Ticks with their lines up to ``top``, numbers and a title below."""
     parts = []
     for tick in scale.ticks():
         parts += [line(scale(tick), top, scale(tick), y, class_="grid")]
         parts += [label(scale(tick), y + 14, tick_text(tick), anchor="middle", class_="tick")]
-    parts += [label((scale.start + scale.end) / 2, y + 36, title, anchor="middle", class_="axis-title")]
+    if title:
+        parts += [label((scale.start + scale.end) / 2, y + 36, title, anchor="middle", class_="axis-title")]
     return element("g", line(scale.start, y, scale.end, y, class_="axis"), *parts)
 
 
@@ -110,7 +111,7 @@ def left_axis(scale: Scale, x: float, right: float, title: str) -> Markup:
     for tick in scale.ticks():
         parts += [line(x, scale(tick), right, scale(tick), class_="grid")]
         parts += [label(x - 7, scale(tick), tick_text(tick), anchor="end", class_="tick")]
-    return element("g", *parts, label(0, 10, title, class_="axis-title"))
+    return element("g", *parts, label(0, 10, title, class_="axis-title") if title else "")
 
 
 def polyline(points: Sequence[tuple[float, float]], series: int) -> Markup:

@@ -32,7 +32,9 @@
   function target(marks, mark, key) {
     const series = Number(mark.dataset.series);
     const index = Number(mark.dataset.index);
-    const own = marks.filter((one) => one.dataset.series === mark.dataset.series);
+    const own = marks
+      .filter((one) => one.dataset.series === mark.dataset.series)
+      .sort((a, b) => Number(a.dataset.index) - Number(b.dataset.index));
     const names = [...new Set(marks.map((one) => Number(one.dataset.series)))];
     const along = own.indexOf(mark) + { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
     if (key === "Home") return own[0];
@@ -87,7 +89,7 @@
 
   const closed = [];
   window.addEventListener("beforeprint", () => {
-    for (const one of document.querySelectorAll("details:not([open])")) {
+    for (const one of document.querySelectorAll("details[data-prints]:not([open])")) {
       closed.push(one);
       one.open = true;
     }
