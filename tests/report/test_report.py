@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -16,7 +17,7 @@ import pytest
 from cases import FACTS, PLAN, Case, found
 from sklearn.exceptions import NotFittedError
 
-from justitia import GradientsPlan, LagrangianDualClassifier, PrivacyLedger
+from justitia import LagrangianDualClassifier, PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.privacy.costs import RandomizedResponseCost
 from justitia.privacy.ledger import Release
@@ -384,7 +385,7 @@ def test_five_groups_and_two_events_have_all_their_multipliers_and_lines(five: C
     assert {"history-noisy-gap-0-title", "history-noisy-gap-1-title", "history-multiplier-1-title"} <= set(titles)
 
 
-def test_groups_read_off_the_data_and_missing_labels_are_reported(tmp_path: Path) -> None:
+def test_groups_read_off_the_data_and_missing_labels_are_reported() -> None:
     data = make_synthetic(600, groups=("a", "b"), n_features=3, random_state=2)
     labels = [None if k % 5 == 0 else label for k, label in enumerate(data.sensitive)]
     model = LagrangianDualClassifier(epsilon=2.0, plan=PLAN, module=(4,), random_state=0, noise_seed=0)
@@ -394,32 +395,18 @@ def test_groups_read_off_the_data_and_missing_labels_are_reported(tmp_path: Path
     assert page.says("No tolerance was given: training held gaps to what the known noise could hide.")
 
 
-def test_single_group_makes_a_page() -> None:
-    data = make_synthetic(400, groups=("a", "b"), n_features=3, random_state=2)
-    model = LagrangianDualClassifier(
-        epsilon=2.0, groups=["a"], plan=PLAN, module=(4,), random_state=0, noise_seed=0, tolerance=0.1
-    )
-    try:
-        model.fit(data.X, data.y, sensitive_features=data.sensitive)
-    except ValueError as error:
-        pytest.skip(f"one group is refused: {error}")
-    assert len(page_of(build_report(model)).tables["Final multipliers, made from noised answers"]) == 2
+def test_long_history_is_thinned_with_its_first_and_last_round(two: Case) -> None:
+    model = copy.copy(two.model)
+    longer = pd.concat([two.model.history_] * 30, ignore_index=True)
+    model.history_ = longer.assign(round=range(len(longer)))
+    page = page_of(build_report(model))
+    rounds = [int(row[0]) for row in page.tables["One line per round"][1:]]
+    assert len(rounds) == len(set(rounds)) == MOST_ROUNDS < len(longer)
+    assert (rounds[0], rounds[-1]) == (0, len(longer) - 1)
+    assert page.says(f"{MOST_ROUNDS} of {len(longer)} rounds are shown")
 
 
-def test_long_history_is_thinned_with_its_first_and_last_round() -> None:
-    data = make_synthetic(300, groups=("a", "b"), n_features=3, random_state=2)
-    plan = GradientsPlan(warmup_steps=5, private_steps=2 * MOST_ROUNDS, public_steps=1, batch_size=64)
-    model = LagrangianDualClassifier(
-        epsilon=2.0, groups=["a", "b"], engine="gradients", plan=plan, module=(4,), random_state=0, noise_seed=0
-    )
-    model.fit(data.X, data.y, sensitive_features=data.sensitive)
-    table = page_of(build_report(model)).tables["One line per round"]
-    rounds = [int(row[0]) for row in table[1:]]
-    assert len(rounds) == MOST_ROUNDS
-    assert (rounds[0], rounds[-1]) == (model.history_["round"].iloc[0], model.history_["round"].iloc[-1])
-
-
-def test_module_and_classes_of_the_users_own_are_named() -> None:
+def test_class_labels_of_the_user_are_named() -> None:
     data = make_synthetic(300, groups=("a", "b"), n_features=3, random_state=2)
     case_labels = np.where(data.y == 1, "<granted>", "refused")
     model = LagrangianDualClassifier(
