@@ -32,7 +32,13 @@ class Case:
 def fit(groups: tuple[str, ...], notion: str = "demographic_parity", n: int = 1200, **options: Any) -> Case:
     """A model that trains in a second, and its measurement."""
     data = make_synthetic(n, groups=groups, n_features=3, random_state=1)
-    settings: dict[str, Any] = {"groups": list(groups), "plan": PLAN, "module": (6,), "random_state": 0, "noise_seed": 0}
+    settings: dict[str, Any] = {
+        "groups": list(groups),
+        "plan": PLAN,
+        "module": (6,),
+        "random_state": 0,
+        "noise_seed": 0,
+    }
     model = LagrangianDualClassifier(notion, **settings | {"epsilon": 2.0, "tolerance": 0.05} | options)
     model.fit(data.X, data.y, sensitive_features=data.sensitive)
     return Case(model, found(model, data, notion))

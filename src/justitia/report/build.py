@@ -46,13 +46,17 @@ class Report:
             f"default-src 'none'; style-src 'sha256-{_digest(style)}'; script-src 'sha256-{_digest(script)}'; "
             "img-src data:; base-uri 'none'; form-action 'none'"
         )
-        return _pages().get_template("page.html").render(
-            report=self.contents,
-            pictures=_pictures(self.contents),
-            style=Markup(style),  # noqa: S704 - our own file
-            script=Markup(script),  # noqa: S704 - our own file
-            policy=policy,
-            **_common(self.contents),
+        return (
+            _pages()
+            .get_template("page.html")
+            .render(
+                report=self.contents,
+                pictures=_pictures(self.contents),
+                style=Markup(style),  # noqa: S704 - our own file
+                script=Markup(script),  # noqa: S704 - our own file
+                policy=policy,
+                **_common(self.contents),
+            )
         )
 
     def markdown(self) -> str:
@@ -176,9 +180,9 @@ def _pages() -> Environment:
 @cache
 def _cards() -> Environment:
     """Markdown: every value passes through ``escaped``, as autoescaping has it for HTML."""
-    cards = Environment(  # noqa: S701 - not HTML; `finalize` escapes what Markdown and HTML would read
+    cards = Environment(
         loader=PackageLoader("justitia.report"),
-        autoescape=False,
+        autoescape=False,  # noqa: S701 - not HTML; `finalize` escapes what Markdown and HTML would read
         finalize=escaped,
         undefined=StrictUndefined,
         trim_blocks=True,

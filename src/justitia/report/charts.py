@@ -91,7 +91,7 @@ def violation_chart(measured: Measured, notion: str, tolerance: float | None) ->
     shown = [one for _, _, *both in named for one in both if one.estimate is not None]
     if not shown:
         return None
-    high = max(max(one.upper for one in shown), tolerance or 0.0) * 1.06
+    high = max([tolerance or 0.0, *(one.upper for one in shown)]) * 1.06
     scale = Scale(0.0, max(high, 1e-3), NAMES, WIDTH - RIGHT)
     parts: list[Markup] = []
     marks: list[Mark] = []
@@ -197,7 +197,7 @@ class Series:
     """One line of a chart over rounds."""
 
     name: str
-    values: Sequence[float]
+    numbers: Sequence[float]
 
 
 def history_charts(history: pd.DataFrame, events: Sequence[str]) -> list[Chart]:
@@ -236,7 +236,7 @@ def _by_event(history: pd.DataFrame, kind: str, events: Sequence[str]) -> dict[s
 
 def _rounds_chart(name: str, title: str, series: Sequence[Series], rounds: Sequence[float]) -> Chart | None:
     """Lines over rounds, each with its name at its end."""
-    values = [float(value) for one in series for value in one.values if known(value)]
+    values = [float(value) for one in series for value in one.numbers if known(value)]
     if not values:
         return None
     several = len(series) > 1
@@ -255,7 +255,7 @@ def _rounds_chart(name: str, title: str, series: Sequence[Series], rounds: Seque
     for s, one in enumerate(series):
         path = [
             (x_scale(r), y_scale(v), r, v)
-            for r, v in zip(rounds, (float(v) for v in one.values), strict=True)
+            for r, v in zip(rounds, (float(v) for v in one.numbers), strict=True)
             if known(v)
         ]
         if not path:
@@ -271,7 +271,7 @@ def _rounds_chart(name: str, title: str, series: Sequence[Series], rounds: Seque
     described = "; ".join(
         f"{one.name}: from {number(kept[0], 4)} to {number(kept[-1], 4)}"
         for one in series
-        if (kept := [v for v in one.values if known(v)])
+        if (kept := [v for v in one.numbers if known(v)])
     )
     return Chart(name, title, f"{len(rounds)} rounds. {described}", height, tuple(parts), tuple(marks))
 
@@ -293,8 +293,9 @@ def _end_labels(ends: Sequence[tuple[float, float, str, int]], right: float, sca
 
 def multipliers_chart(multipliers: pd.DataFrame) -> Chart:
     """Bars from zero, one per group and event."""
+    table = multipliers.to_numpy()
     rows = [
-        (str(event), str(group), float(multipliers.iloc[a, k]))
+        (str(event), str(group), float(table[a, k]))
         for k, event in enumerate(multipliers.columns)
         for a, group in enumerate(multipliers.index)
     ]

@@ -272,13 +272,15 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     """The four numbers to read first: what, how much, in which sense."""
     violation, sense = _headline_violation(contents)
     tolerance = "by the noise" if contents.tolerance is None else f"{contents.tolerance:.4g}"
-    epsilon = "none" if not contents.private else f"\N{GREEK SMALL LETTER EPSILON} = {rounded_up(contents.certificate.epsilon)}"
-    promise = "no guarantee" if not contents.private else f"\N{GREEK SMALL LETTER DELTA} = {contents.certificate.delta:.4g}"
+    privacy = ("none", "no guarantee")
+    if contents.private:
+        epsilon, delta = rounded_up(contents.certificate.epsilon), f"{contents.certificate.delta:.4g}"
+        privacy = (f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}", f"\N{GREEK SMALL LETTER DELTA} = {delta}")
     return (
         ("Accuracy", number(contents.accuracy), contents.accuracy_source),
         ("Violation", violation, sense),
         ("Tolerance asked", tolerance, "largest difference of a group to everybody"),
-        ("Privacy", epsilon, promise),
+        ("Privacy", *privacy),
     )
 
 

@@ -28,11 +28,11 @@ _PATHS = {
 def element(name: str, *children: Any, **attributes: Any) -> Markup:
     """One element; text and attribute values are escaped, and ``_`` in an attribute's name stands for ``-``."""
     written = Markup("").join(
-        Markup(' {}="{}"').format(Markup(key.rstrip("_").replace("_", "-")), _value(value))
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _value(value))
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), written, Markup("").join(escape(one) for one in children))
+    return Markup("<{0}{1}>{2}</{0}>").format(name, written, Markup("").join(escape(one) for one in children))
 
 
 def _value(value: Any) -> Any:
@@ -49,6 +49,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
+        """Place of a number."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, count: int = 5) -> list[float]:

@@ -15,7 +15,8 @@ NOTIONS = {
     "demographic_parity": "every group receives positive decisions at the same rate",
     "equalized_odds": "among people with the same label, every group receives positive decisions at the same rate",
     "accuracy_parity": "decisions are right equally often in every group",
-    "equal_opportunity": "among people with the positive label, every group receives positive decisions at the same rate",
+    "equal_opportunity": "among people with the positive label, every group receives positive decisions at the same "
+    "rate",
     "predictive_equality": "among people with the negative label, every group receives positive decisions at the same "
     "rate",
 }
@@ -89,8 +90,8 @@ def odds_sentence(certificate: Certificate) -> str:
     best = (1 + certificate.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
     share = min(100.0, math.ceil(best * 1000) / 10)
     return (
-        "Suppose that somebody knows all features and labels, everybody else's group, and that a person is in one of two "
-        "groups, each as likely as the other. With everything that training made public in hand, they name the "
+        "Suppose that somebody knows all features and labels, everybody else's group, and that a person is in one of "
+        "two groups, each as likely as the other. With everything that training made public in hand, they name the "
         f"right one in at most {share:g} of 100 such cases; without it, in 50."
     )
 
