@@ -204,7 +204,7 @@ def cells(table: list[list[str]], name: str) -> list[str]:
 
 def test_rates_on_the_page_and_on_the_card_are_those_of_the_measurement(two: Case) -> None:
     measured, report = two.measurement, full(two)
-    table = page_of(report).tables["Noised rates with bounds; 0.25 means 25 in 100"]
+    table = page_of(report).tables["Noised rates with bounds, everybody’s exact; 0.25 means 25 in 100"]
     card = sections(report.markdown())["Rates by group"]
     for group, row in measured.table.loc["selection_rate"].iterrows():
         expected = [
@@ -215,7 +215,7 @@ def test_rates_on_the_page_and_on_the_card_are_those_of_the_measurement(two: Cas
         ]
         assert cells(table, str(group)) == expected
         assert f"| {group} | {' | '.join(expected)} |" in card
-    assert cells(table, "everybody, exact")[1] == number(measured.overall["selection_rate"])
+    assert cells(table, "everybody")[1] == number(measured.overall["selection_rate"])
 
 
 def test_violations_on_the_page_are_those_of_the_measurement(two: Case) -> None:
@@ -294,12 +294,22 @@ def test_best_guess_is_the_closed_form_rounded_up(two: Case) -> None:
 
 
 def test_facts_have_their_places_and_unknown_ones_are_printed(two: Case) -> None:
-    page = page_of(full(two, facts=FACTS | {"reviewed_by": ["Ann", "Bo"], "approved": None}))
+    page = page_of(full(two, facts=FACTS | {"reviewed_by": ["Ann", "Bo"], "key": None, "noisy_violation": 0.25}))
     assert page.says("Loans of a small bank")
     assert page.says("0.812 of the decisions are right on the training rows")
     assert page.says(str(FACTS["command"]))
     assert page.says("Reviewed by Ann, Bo")
+    assert page.says("Noisy violation 0.25")
+    assert not page.says("Key")
     assert page.says("Rows 1,200")
+
+
+def test_accuracy_on_evaluation_people_is_told_where_the_file_holds_it(two: Case) -> None:
+    facts = two.measurement.to_dict() | {"accuracy": 0.7654, "data": "<new>.csv"}
+    page = page_of(full(two, measurement=facts))
+    assert page.says("On 1,200 evaluation people (<new>.csv) it is 0.765")
+    assert page.says("Accuracy 0.765 on 1,200 evaluation people")
+    assert "On 1,200 evaluation people (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
 
 
 def test_verdict_compares_the_largest_gap_with_the_tolerance() -> None:
@@ -325,8 +335,9 @@ def test_report_of_a_model_without_privacy_has_no_number_by_group(open_book: Cas
     model = open_book.model
     exact = [*model.dual_.to_numpy().ravel(), *model.history_.filter(like="[").to_numpy().ravel()]
     curve = {"points": [{"tolerance": 0.1, "accuracy": 0.5, "noisy_violation": 0.123456}], "chosen": 0}
-    report = build_report(model, curve=curve)
+    report = build_report(model, curve=curve, facts={"noisy_violation": 0.123456, "rows": 1200})
     page = page_of(report)
+    assert page.says("Rows 1,200")
     assert page.says("No privacy guarantee: epsilon is infinite.")
     assert page.says("Nothing is promised about what can be learned of a person's group")
     shown = {cell for table in page.tables.values() for row in table for cell in row}
@@ -376,7 +387,7 @@ def test_group_without_enough_evidence_is_said_not_drawn_as_zero(two: Case) -> N
     data = make_synthetic(1200, groups=("women", "men"), n_features=3, random_state=1)
     facts = found(two.model, data, "demographic_parity", groups=["women", "men", "nobody"]).to_dict()
     page = page_of(full(two, measurement=facts))
-    table = page.tables["Noised rates with bounds; 0.25 means 25 in 100"]
+    table = page.tables["Noised rates with bounds, everybody’s exact; 0.25 means 25 in 100"]
     assert cells(table, "nobody")[1:] == ["not enough evidence"]
     assert page.says("Not enough evidence on nobody")
     labels = [str(given.get("aria-label")) for _, given in page.elements if given.get("role") == "img"]

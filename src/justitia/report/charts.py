@@ -111,7 +111,7 @@ def violation_chart(measured: Measured, notion: str, tolerance: float | None) ->
     axis = svg.bottom_axis(scale, y, 24, "difference of rates")
     described = "; ".join(mark.text for mark in marks)
     described += "" if tolerance is None else f"; the tolerance asked is {tolerance:.4g}"
-    title = "Violation and largest gap with bounds" + ("" if tolerance is None else ", against the tolerance")
+    title = "Violation and largest gap, with bounds" if tolerance is None else "Violation and gap against the tolerance"
     return Chart("violation", title, described, y + AXIS, (axis, *parts), tuple(marks))
 
 

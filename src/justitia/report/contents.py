@@ -20,6 +20,8 @@ from justitia.report.words import ENGINES, NOTIONS, bounds, listed, number, plai
 
 #: Most rounds that a chart and its table show; a longer history is thinned evenly.
 MOST_ROUNDS = 100
+#: Facts that the model itself tells; and how names of numbers begin that are exact if there is no noise.
+TOLD, NOISY = frozenset({"groups", "classes", "positive"}), "noisy"
 #: Facts with a place of their own on the page, by the names they may come under.
 KNOWN = {
     "title": ("title",),
@@ -51,7 +53,7 @@ class Contents:
     ---------
     * Made of what ``fit`` and ``measure`` released and of public facts: no function here takes an attribute.
     * If the certificate has no finite epsilon, numbers by group of training people are exact, and none is kept:
-      ``history`` has its public columns only, ``multipliers``, ``curve`` and remarks are empty.
+      ``history`` has its public columns only; ``multipliers``, ``curve``, remarks and noisy facts are left out.
     """
 
     title: str
@@ -118,7 +120,7 @@ def read_contents(
         measured=measured if measured is None or measured.private else None,
         measured_exact=measured is not None and not measured.private,
         curve=curve if private else None,
-        about=_about(model, others),
+        about=_about(model, {n: v for n, v in others.items() if private or not n.startswith(NOISY)}),
         settings=_settings(model),
         snippet=_snippet(model, name),
         command=None if own.get("command") is None else short(own["command"]),
@@ -128,14 +130,15 @@ def read_contents(
 
 
 def _sorted_facts(facts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts with a place of their own, and the others."""
+    """Facts with a place of their own, and the others that say something."""
     own = {
         place: next(facts[name] for name in names if name in facts)
         for place, names in KNOWN.items()
         if any(name in facts for name in names)
     }
     taken = {name for names in KNOWN.values() for name in names}
-    return own, {str(name): value for name, value in facts.items() if name not in taken}
+    others = {str(name): value for name, value in facts.items() if name not in taken | TOLD}
+    return own, {name: value for name, value in others.items() if value is not None and value != []}
 
 
 def notion_name(model: LagrangianDualClassifier) -> str:
@@ -277,11 +280,19 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
         epsilon, delta = rounded_up(contents.certificate.epsilon), f"{contents.certificate.delta:.4g}"
         privacy = (f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}", f"\N{GREEK SMALL LETTER DELTA} = {delta}")
     return (
-        ("Accuracy", number(contents.accuracy), contents.accuracy_source),
+        ("Accuracy", *_headline_accuracy(contents)),
         ("Violation", violation, sense),
         ("Tolerance asked", tolerance, "largest difference of a group to everybody"),
         ("Privacy", *privacy),
     )
+
+
+def _headline_accuracy(contents: Contents) -> tuple[str, str]:
+    """On evaluation people if it is known there."""
+    measured = contents.measured
+    if measured is None or measured.accuracy is None:
+        return number(contents.accuracy), contents.accuracy_source
+    return number(measured.accuracy), f"on {measured.people:,} evaluation people"
 
 
 def _headline_violation(contents: Contents) -> tuple[str, str]:

@@ -44,7 +44,7 @@ class Largest:
 
 @dataclass(frozen=True)
 class Measured:
-    """A private measurement of evaluation people."""
+    """A private measurement of evaluation people; accuracy and the name of their file are public, if known."""
 
     people: int
     confidence: float
@@ -55,6 +55,8 @@ class Measured:
     unknown_groups: tuple[str, ...]
     verdicts: tuple[str, ...]
     certificate: Certificate
+    accuracy: float | None = None
+    data: str | None = None
 
     @property
     def private(self) -> bool:
@@ -103,6 +105,8 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measured
             unknown_groups=tuple(str(name) for name in facts["unknown_groups"]),
             verdicts=tuple(str(sentence) for sentence in facts["verdicts"].values()),
             certificate=Certificate.from_dict(facts["certificate"]),
+            accuracy=_optional(facts.get("accuracy")),
+            data=None if facts.get("data") is None else str(facts["data"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
