@@ -157,8 +157,9 @@ def curve_chart(curve: Curve) -> Chart | None:
     parts = [
         svg.left_axis(y_scale, x_scale.start, x_scale.end, "accuracy, public"),
         svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "violation, noised"),
-        svg.polyline([(x_scale(found[place][0]), y_scale(found[place][1])) for place in best], 0),
     ]
+    if len(best) > 1:
+        parts += [svg.polyline([(x_scale(found[place][0]), y_scale(found[place][1])) for place in best], 0)]
     marks = []
     for index, place in enumerate(places):
         x, y = x_scale(found[place][0]), y_scale(found[place][1])
