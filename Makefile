@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check unit docs pictures crash-test bench lock clean
+.PHONY: setup browser demo test check unit docs pictures crash-test bench lock clean
 
 setup: $(STAMP)
 
@@ -14,6 +14,9 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $(STAMP)
+
+browser:               ## Chromium from Debian for the tests of the report, where it is missing
+	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 
 demo: setup            ## train on real data and print table and certificate
 	$(BIN)/python -m experiments.demo

@@ -227,6 +227,22 @@ def test_metrics_take_no_part_in_training() -> None:
     assert importing == set()
 
 
+#: What a report may be made from: released numbers, public facts, and the words for them. No vault, no metrics.
+REPORT_IMPORTS = {
+    *("estimator", "measuring.measurement", "network", "notions", "tradeoff"),
+    *("privacy.accounting", "privacy.ledger"),
+}
+
+
+def test_report_is_made_of_released_numbers_and_takes_no_attribute() -> None:
+    files = [name for name in FILES if name.startswith("report/")]
+    assert files
+    imports = (own_imports(name, inside_functions=flag) for name in files for flag in (False, True))
+    assert {module for one in imports for module in one if not module.startswith("report")} <= REPORT_IMPORTS
+    words = {word for name in files for word in identifiers(FILES[name])}
+    assert not words & {"sensitive_features", "sensitive", "SensitiveVault", "fit", "predict", "ledger_", "reveal"}
+
+
 def test_tensors_are_loaded_as_data_never_as_code() -> None:
     loads = [
         (name, ast.unparse(call))

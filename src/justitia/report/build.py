@@ -1,0 +1,212 @@
+"""``build_report``: a fitted model, and what was measured and compared, as one page and one card."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from sklearn.utils.validation import check_is_fitted
+
+from justitia.estimator import LagrangianDualClassifier
+from justitia.measuring.measurement import Measurement
+from justitia.report import charts, words
+from justitia.report.contents import Contents, headline, read_contents
+from justitia.report.inputs import read_curve, read_measurement
+from justitia.report.markdown import escaped, fenced
+from justitia.report.promises import not_promised
+from justitia.tradeoff import Tradeoff
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was trained, how it treats groups, and what is promised, for people who have to sign it.
+
+    Guarantee
+    ---------
+    * A function of what ``fit`` and ``measure`` released and of public facts. No number by group that was not noised
+      is in it: where a certificate has no finite epsilon, those numbers are left out.
+    * The page loads nothing and runs no script but its own.
+    """
+
+    contents: Contents
+
+    def html(self) -> str:
+        """One self-contained page."""
+        style, script = (_read_part(name) for name in ("style.css", "script.js"))
+        policy = (
+            f"default-src 'none'; style-src 'sha256-{_digest(style)}'; script-src 'sha256-{_digest(script)}'; "
+            "img-src data:; base-uri 'none'; form-action 'none'"
+        )
+        return (
+            _pages()
+            .get_template("page.html")
+            .render(
+                report=self.contents,
+                pictures=_pictures(self.contents),
+                style=Markup(style),  # noqa: S704 - our own file
+                script=Markup(script),  # noqa: S704 - our own file
+                policy=policy,
+                **_common(self.contents),
+            )
+        )
+
+    def markdown(self) -> str:
+        """The model card: the same facts as Markdown."""
+        return _cards().get_template("card.md").render(report=self.contents, **_common(self.contents))
+
+    def write(self, target: Path | str) -> Path:
+        """Write the page and, beside it under the same name with ``.md``, the card; returns the page's path.
+
+        Parameters
+        ----------
+        target : path
+            A name that ends in ``.html``, or a folder, which then gets ``report.html`` and ``report.md``.
+        """
+        path = Path(target)
+        if path.suffix.lower() not in {".html", ".htm"}:
+            if path.suffix and not path.is_dir():
+                raise ValueError(
+                    f"expected a folder or a name that ends in .html, got {str(path)!r}; the card is written beside it."
+                )
+            path = path / "report.html"
+        elif path.is_dir():
+            raise ValueError(f"expected a file, but {str(path)!r} is a folder; choose another name.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path.with_suffix(".md"), self.markdown())
+        _replace(path, self.html())
+        return path
+
+
+def build_report(
+    model: LagrangianDualClassifier,
+    *,
+    measurement: Mapping[str, Any] | Measurement | None = None,
+    curve: Mapping[str, Any] | Tradeoff | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Report:
+    """A report on a fitted (or loaded) model.
+
+    Parameters
+    ----------
+    model : LagrangianDualClassifier
+        Its certificate, history, multipliers and plan are read; nothing else of it.
+    measurement : mapping or Measurement, optional
+        A private measurement of evaluation people, as :meth:`~justitia.Measurement.to_dict` gives it.
+    curve : mapping or Tradeoff, optional
+        ``{"points": [{"tolerance", "accuracy", "noisy_violation"}, ...], "chosen": place or None}``.
+    facts : mapping, optional
+        Public facts about the run. ``title``, ``accuracy`` (on training rows), ``command``, ``created`` and
+        ``version`` have places of their own; the others are printed as they are.
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+    TypeError, ValueError
+        If an argument is not what is described above.
+    """
+    if not isinstance(model, LagrangianDualClassifier):
+        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass a fitted one.")
+    check_is_fitted(model, "module_")
+    if not isinstance(facts, Mapping | None):
+        raise TypeError(f"expected facts to be a mapping, got {type(facts).__name__!r}; pass names with their values.")
+    return Report(read_contents(model, read_measurement(measurement), read_curve(curve, model), facts or {}))
+
+
+def _common(contents: Contents) -> dict[str, Any]:
+    """What page and card share besides the contents."""
+    return {
+        "headline": headline(contents),
+        "odds": words.odds_sentence(contents.certificate),
+        "spent": words.privacy_sentence(contents.certificate),
+        "not_promised": not_promised(contents),
+        "verdict": _verdict(contents),
+        "infinity": math.inf,
+        "number": words.number,
+        "bounds": words.bounds,
+        "short": words.short,
+        "plain_name": words.plain_name,
+        "tolerance_name": charts.tolerance_name,
+        "rate_words": words.RATES,
+        "listed": words.listed,
+    }
+
+
+def _verdict(contents: Contents) -> str | None:
+    """The model's largest gap against its tolerance, if both are there."""
+    measured = contents.measured
+    gaps = () if measured is None else measured.largest_gaps
+    gap = next((one for one in gaps if one.notion == contents.notion), None)
+    if gap is None or measured is None or contents.tolerance is None:
+        return None
+    upper = None if gap.estimate is None else gap.upper
+    return words.verdict(gap.lower, upper, contents.tolerance, measured.unknown_groups)
+
+
+def _pictures(contents: Contents) -> dict[str, Any]:
+    measured = contents.measured
+    return {
+        "rates": None if measured is None else charts.rates_chart(measured),
+        "violation": None
+        if measured is None
+        else charts.violation_chart(measured, contents.notion, contents.tolerance),
+        "curve": None if contents.curve is None else charts.curve_chart(contents.curve),
+        "history": charts.history_charts(contents.history, contents.events),
+        "multipliers": None if contents.multipliers is None else charts.multipliers_chart(contents.multipliers),
+        "spending": charts.spending_chart(contents.spending),
+    }
+
+
+@cache
+def _pages() -> Environment:
+    return Environment(
+        loader=PackageLoader("justitia.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@cache
+def _cards() -> Environment:
+    """Markdown: every value passes through ``escaped``, as autoescaping has it for HTML."""
+    cards = Environment(
+        loader=PackageLoader("justitia.report"),
+        autoescape=False,  # noqa: S701 - not HTML; `finalize` escapes what Markdown and HTML would read
+        finalize=escaped,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    cards.filters["fenced"] = fenced
+    return cards
+
+
+def _read_part(name: str) -> str:
+    source, _, _ = PackageLoader("justitia.report").get_source(_pages(), name)
+    return source
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _replace(path: Path, text: str) -> None:
+    """The whole file or none of it."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(text, encoding="utf-8", newline="\n")
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -1,0 +1,354 @@
+"""The charts of a report: intervals by group, the violation against the tolerance, curve, history, bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from justitia.report import svg
+from justitia.report.contents import Spending
+from justitia.report.inputs import Curve, Largest, Measured, Point, Rate
+from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
+from justitia.report.words import bounds, known, number, plain_name
+
+#: Height of one row of a chart with rows, the room for its names at the left, and for numbers at the right.
+ROW, NAMES, RIGHT = 30.0, 136.0, 18.0
+#: Room of an axis with its title below a chart.
+AXIS = 46.0
+
+
+def rates_chart(measured: Measured) -> Chart:
+    """Noisy rates with their bounds, one block and axis per rate, everybody's public rate as a dashed line."""
+    parts: list[Markup] = []
+    marks: list[Mark] = []
+    y = 0.0
+    for metric, overall in measured.overall.items():
+        rows = [rate for rate in measured.rates if rate.metric == metric]
+        ends = [one for rate in rows if rate.rate is not None for one in (rate.lower, rate.upper)]
+        scale = Scale(*svg.span([*ends, overall], floor=0.0, ceiling=1.0), NAMES, WIDTH - RIGHT)
+        parts += [svg.label(0, y + 12, plain_name(metric), class_="label strong")]
+        top, y = y + 28, y + 28 + ROW * len(rows)
+        parts += [svg.bottom_axis(scale, y, top), *_reference(scale, overall, top, y)]
+        for k, rate in enumerate(rows):
+            place = top + ROW * (k + 0.5)
+            parts += [svg.label(0, place, svg.shortened(rate.group, NAMES - 8)), *_rate_row(rate, scale, place)]
+            marks += _rate_mark(rate, scale, place, measured.confidence, len(marks))
+        y += 40
+    described = "; ".join(
+        f"{plain_name(rate.metric)}, {rate.group}: {number(rate.rate)} between {bounds(rate.lower, rate.upper)}"
+        if rate.rate is not None
+        else f"{plain_name(rate.metric)}, {rate.group}: {rate.evidence}"
+        for rate in measured.rates
+    )
+    return Chart("rates", "Noised rates by group with bounds", described, y - 10, tuple(parts), tuple(marks))
+
+
+def _rate_row(rate: Rate, scale: Scale, y: float) -> list[Markup]:
+    if rate.rate is None:
+        return [svg.label(scale.start + 6, y, rate.evidence, class_="label quiet")]
+    return whisker(scale, rate.lower, rate.upper, y)
+
+
+def _rate_mark(rate: Rate, scale: Scale, y: float, confidence: float, index: int) -> list[Mark]:
+    if rate.rate is None:
+        return []
+    text = (
+        f"{rate.group}, {plain_name(rate.metric)}: {number(rate.rate)}, bounds {bounds(rate.lower, rate.upper)} at "
+        f"{confidence:.4g} confidence, about {rate.count:,.0f} people"
+    )
+    return [Mark(scale(rate.rate), y, text, index=index)]
+
+
+def _reference(scale: Scale, value: float | None, top: float, bottom: float) -> list[Markup]:
+    """Everybody's rate."""
+    if not known(value) or value is None:
+        return []
+    x = scale(value)
+    near_end = x > (scale.start + scale.end) / 2
+    text = svg.label(
+        x, top - 16, f"everybody {number(value)}", anchor="end" if near_end else "start", class_="label quiet"
+    )
+    return [svg.line(x, top - 8, x, bottom, class_="reference"), text]
+
+
+def whisker(scale: Scale, lower: float, upper: float, y: float) -> list[Markup]:
+    """An interval with end caps."""
+    a, b = scale(max(lower, scale.low)), scale(min(upper, scale.high))
+    caps = [svg.line(x, y - 5, x, y + 5, class_="whisker") for x in (a, b)]
+    return [svg.line(a, y, b, y, class_="whisker"), *caps]
+
+
+def violation_chart(measured: Measured, notion: str, tolerance: float | None) -> Chart | None:
+    """Violation and largest gap of every notion with bounds; the tolerance as a line where the gap is the model's."""
+    named = [
+        ("between groups", "to everybody", largest, gap)
+        for largest, gap in zip(measured.violations, measured.largest_gaps, strict=True)
+    ]
+    shown = [one for _, _, *both in named for one in both if one.estimate is not None]
+    if not shown:
+        return None
+    high = max([tolerance or 0.0, *(one.upper for one in shown)]) * 1.06
+    scale = Scale(0.0, max(high, 1e-3), NAMES, WIDTH - RIGHT)
+    parts: list[Markup] = []
+    marks: list[Mark] = []
+    y = 0.0
+    for between, everybody, violation, gap in named:
+        parts += [svg.label(0, y + 12, plain_name(violation.notion), class_="label strong")]
+        y += 28
+        for name, one in ((between, violation), (everybody, gap)):
+            parts += [svg.label(0, y + ROW / 2, name)]
+            parts += _largest_row(one, scale, y + ROW / 2)
+            marks += _largest_mark(name, one, scale, y + ROW / 2, measured.confidence, len(marks))
+            y += ROW
+        if tolerance is not None and gap.notion == notion:
+            parts += _tolerance_line(scale, tolerance, y - ROW, y)
+            y += 18
+        y += 10
+    axis = svg.bottom_axis(scale, y, 24, "difference of rates")
+    described = "; ".join(mark.text for mark in marks)
+    described += "" if tolerance is None else f"; the tolerance asked is {tolerance:.4g}"
+    title = "Violation and largest gap, with bounds" if tolerance is None else "Violation and gap against the tolerance"
+    return Chart("violation", title, described, y + AXIS, (axis, *parts), tuple(marks))
+
+
+def _largest_row(one: Largest, scale: Scale, y: float) -> list[Markup]:
+    if one.estimate is None:
+        return [svg.label(scale.start + 6, y, "not enough evidence", class_="label quiet")]
+    return whisker(scale, one.lower, one.upper, y)
+
+
+def _largest_mark(name: str, one: Largest, scale: Scale, y: float, confidence: float, index: int) -> list[Mark]:
+    if one.estimate is None:
+        return []
+    text = (
+        f"{plain_name(one.notion)}, largest difference {name}: {number(one.estimate)}, bounds "
+        f"{bounds(one.lower, one.upper)} at {confidence:.4g} confidence"
+    )
+    return [Mark(scale(one.estimate), y, text, index=index)]
+
+
+def _tolerance_line(scale: Scale, tolerance: float, top: float, bottom: float) -> list[Markup]:
+    x = scale(tolerance)
+    anchor = "end" if x > (scale.start + scale.end) / 2 else "start"
+    text = svg.label(x, bottom + 9, f"tolerance {tolerance:.4g}", anchor=anchor, class_="label limit-text")
+    return [svg.line(x, top, x, bottom + 2, class_="limit"), text]
+
+
+def curve_chart(curve: Curve) -> Chart | None:
+    """Accuracy against noised violation, a point per tolerance; a line joins the points that no other one beats."""
+    places = [place for place, one in enumerate(curve.points) if one.violation is not None]
+    if not places:
+        return None
+    found = {place: (float(curve.points[place].violation or 0.0), curve.points[place].accuracy) for place in places}
+    places.sort(key=lambda place: (found[place][0], -found[place][1]))
+    height = 260.0
+    xs, ys = [x for x, _ in found.values()], [y for _, y in found.values()]
+    x_scale = Scale(*svg.span(xs, floor=min(0.0, *xs)), 52.0, WIDTH - RIGHT)
+    y_scale = Scale(*svg.span(ys), height - AXIS, 26.0)
+    best = [
+        place
+        for k, place in enumerate(places)
+        if all(found[place][1] > found[before][1] for before in places[:k])  # sorted: none before is less fair
+    ]
+    parts = [
+        svg.left_axis(y_scale, x_scale.start, x_scale.end, "accuracy, public"),
+        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "violation, noised"),
+    ]
+    if len(best) > 1:
+        parts += [svg.polyline([(x_scale(found[place][0]), y_scale(found[place][1])) for place in best], 0)]
+    marks = []
+    for index, place in enumerate(places):
+        x, y = x_scale(found[place][0]), y_scale(found[place][1])
+        chosen = place == curve.chosen
+        marks += [_curve_mark(curve.points[place], x, y, index, chosen=chosen, beaten=place not in best)]
+        parts += [_chosen_label(x, y)] if chosen else []
+    described = "; ".join(mark.text for mark in marks)
+    # The chosen mark last, so that it lies above its neighbours.
+    marks.sort(key=lambda mark: mark.class_ == "chosen")
+    return Chart("curve", "Accuracy against noised violation", described, height, tuple(parts), tuple(marks))
+
+
+def _curve_mark(point: Point, x: float, y: float, index: int, *, chosen: bool, beaten: bool) -> Mark:
+    text = (
+        f"tolerance {tolerance_name(point.tolerance)}: accuracy {number(point.accuracy)}, noised violation "
+        f"{number(point.violation)}"
+    )
+    if chosen:
+        return Mark(x, y, f"{text}, the chosen model", index=index, shape="diamond", class_="chosen")
+    return Mark(x, y, text, index=index, shape="circle", class_="beaten" if beaten else "")
+
+
+def _chosen_label(x: float, y: float) -> Markup:
+    """Below the curve, which rises: at the right of the point, or at its left where there is no room."""
+    room = x < WIDTH * 0.75
+    return svg.label(x + 14 if room else x, y + 18, "chosen", anchor="start" if room else "end", class_="label strong")
+
+
+def tolerance_name(tolerance: float | None) -> str:
+    """A tolerance in a table; None is what the noise could hide."""
+    return "by the noise" if tolerance is None else f"{tolerance:.4g}"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart over rounds."""
+
+    name: str
+    numbers: Sequence[float]
+
+
+def history_charts(history: pd.DataFrame, events: Sequence[str]) -> list[Chart]:
+    """Public loss and accuracy, then noised gaps and multipliers by group, one chart per event."""
+    rounds = [float(one) for one in history["round"]] if "round" in history else []
+    if len(rounds) < 2:
+        return []
+    charts = [
+        _rounds_chart(f"history-{name}", f"{title} by round", [Series(name, history[name].tolist())], rounds)
+        for name, title in (("loss", "Loss (public)"), ("accuracy", "Accuracy (public)"))
+        if name in history
+    ]
+    for kind, title in (("noisy_gap", "Noised gap of a group to everybody"), ("multiplier", "Multiplier")):
+        for place, (event, series) in enumerate(_by_event(history, kind, events).items()):
+            told = f"{title}, {event}, by round" if event else f"{title} by round"
+            charts += [_rounds_chart(f"history-{plain_id(kind)}-{place}", told, series, rounds)]
+    return [chart for chart in charts if chart is not None]
+
+
+def plain_id(name: str) -> str:
+    """A name of ours as part of an identifier."""
+    return name.replace("_", "-")
+
+
+def _by_event(history: pd.DataFrame, kind: str, events: Sequence[str]) -> dict[str, list[Series]]:
+    """Columns ``kind[group]``, or ``kind[event, group]`` if there are several events, as series by event."""
+    found: dict[str, list[Series]] = {}
+    for column in map(str, history):
+        if column.startswith(f"{kind}[") and column.endswith("]"):
+            inner = column[len(kind) + 1 : -1]
+            event = next((one for one in events if len(events) > 1 and inner.startswith(f"{one}, ")), "")
+            name = inner.removeprefix(f"{event}, ") if event else inner
+            found.setdefault(event, []).append(Series(name, history[column].tolist()))
+    return found
+
+
+def _rounds_chart(name: str, title: str, series: Sequence[Series], rounds: Sequence[float]) -> Chart | None:
+    """Lines over rounds, each with its name at its end."""
+    values = [float(value) for one in series for value in one.numbers if known(value)]
+    if not values:
+        return None
+    several = len(series) > 1
+    height = max(205.0, 90.0 + (LETTER + 3) * len(series))
+    end = WIDTH - (112.0 if several else RIGHT)
+    x_scale = Scale(min(rounds), max(rounds), 58.0, end)
+    y_scale = Scale(*svg.span(values), height - AXIS, 8.0)
+    parts = [
+        svg.left_axis(y_scale, x_scale.start, end, ""),
+        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "round"),
+    ]
+    if y_scale.low < 0 < y_scale.high:
+        parts += [svg.line(x_scale.start, y_scale(0.0), end, y_scale(0.0), class_="axis")]
+    marks: list[Mark] = []
+    ends: list[tuple[float, float, str, int]] = []
+    for s, one in enumerate(series):
+        path = [
+            (x_scale(r), y_scale(v), r, v)
+            for r, v in zip(rounds, (float(v) for v in one.numbers), strict=True)
+            if known(v)
+        ]
+        if not path:
+            continue
+        parts += [svg.polyline([(x, y) for x, y, _, _ in path], s)]
+        marks += [
+            Mark(x, y, f"{one.name}, round {r:g}: {number(v, 4)}", series=s, index=k, class_=_visible(k, path))
+            for k, (x, y, r, v) in enumerate(path)
+        ]
+        ends += [(*path[-1][:2], one.name, s)]
+    if several:
+        parts += _end_labels(ends, end, y_scale)
+    described = "; ".join(
+        f"{one.name}: from {number(kept[0], 4)} to {number(kept[-1], 4)}"
+        for one in series
+        if (kept := [v for v in one.numbers if known(v)])
+    )
+    return Chart(name, title, f"{len(rounds)} rounds. {described}", height, tuple(parts), tuple(marks))
+
+
+def _visible(place: int, path: Sequence[Any]) -> str:
+    """Long lines show a few of their marks; the others appear when they are reached."""
+    every = max(1, len(path) // 8)
+    return "" if place % every == 0 or place == len(path) - 1 else "faint"
+
+
+def _end_labels(ends: Sequence[tuple[float, float, str, int]], right: float, scale: Scale) -> list[Markup]:
+    places = svg.spread([y for _, y, _, _ in ends], LETTER + 3, scale.end, scale.start)
+    parts = []
+    for (x, y, name, _), place in zip(ends, places, strict=True):
+        parts += [svg.line(x, y, right + 12, place, class_="leader")]
+        parts += [svg.label(right + 15, place, svg.shortened(name, WIDTH - right - 15))]
+    return parts
+
+
+def multipliers_chart(multipliers: pd.DataFrame) -> Chart:
+    """Bars from zero, one per group and event."""
+    table = multipliers.to_numpy()
+    rows = [
+        (str(event), str(group), float(table[a, k]))
+        for k, event in enumerate(multipliers.columns)
+        for a, group in enumerate(multipliers.index)
+    ]
+    several = multipliers.shape[1] > 1
+    named = [f"{event}, {group}" if several else group for event, group, _ in rows]
+    values = [value for _, _, value in rows]
+    low, high = min(0.0, *values), max(0.0, *values)
+    room = 0.22 * max(high - low, 1e-3)
+    low, high = (low - room if low < 0 else 0.0), (high + room if high > 0 else 0.0)
+    scale = Scale(low, max(high, low + 1e-3), NAMES, WIDTH - RIGHT)
+    parts, marks = _bars(named, values, scale, lambda value: number(value, 3))
+    height = ROW * len(rows)
+    axis = svg.bottom_axis(scale, height, 0, "multiplier")
+    zero = svg.line(scale(0.0), 0, scale(0.0), height, class_="axis")
+    described = "; ".join(mark.text for mark in marks)
+    return Chart("multipliers", "Final multipliers", described, height + AXIS, (axis, *parts, zero), tuple(marks))
+
+
+def spending_chart(entries: Sequence[Spending]) -> Chart | None:
+    """Bars of shares of the budget, or of the epsilon each kind of release would cost alone."""
+    shares = all(one.share is not None for one in entries)
+    values = [one.share if shares else one.alone for one in entries]
+    if not values or not all(known(value) for value in values):
+        return None
+    lengths = [float(value or 0.0) for value in values]
+    scale = Scale(0.0, max(*lengths, 1e-3) * 1.22, NAMES, WIDTH - RIGHT)
+    names = [f"{one.count} x {one.purpose}" if one.count > 1 else one.purpose for one in entries]
+    written = (lambda value: f"{value:.1%}") if shares else (lambda value: number(value, 3))
+    parts, marks = _bars(names, lengths, scale, written)
+    height = ROW * len(entries)
+    title = "Share of the privacy budget by release" if shares else "Epsilon of each kind of release alone"
+    axis = svg.bottom_axis(scale, height, 0, "share of the budget" if shares else "epsilon")
+    described = "; ".join(mark.text for mark in marks)
+    return Chart("spending", title, described, height + AXIS, (axis, *parts), tuple(marks))
+
+
+def _bars(names: Sequence[str], values: Sequence[float], scale: Scale, written: Any) -> tuple[list[Markup], list[Mark]]:
+    """Bars with their names at the left and their numbers at their ends, which are the marks."""
+    parts: list[Markup] = []
+    marks = []
+    for k, (name, value) in enumerate(zip(names, values, strict=True)):
+        y = ROW * k + ROW / 2
+        a, b = sorted((scale(0.0), scale(value)))
+        parts += [svg.label(0, y, svg.shortened(name, NAMES - 8))]
+        parts += [svg.element("rect", x=a, y=y - 9, width=max(b - a, 0.5), height=18.0, class_="bar")]
+        left = value < 0
+        parts += [
+            svg.label(
+                *(scale(value) + (-11 if left else 11), y, written(value)),
+                anchor="end" if left else "start",
+                class_="label strong",
+            )
+        ]
+        marks += [Mark(scale(value), y, f"{name}: {written(value)}", index=k, class_="tip-of-bar")]
+    return parts, marks

@@ -1,0 +1,174 @@
+"""Measurement and curve as plain data: read, checked, and kept only if they are private."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from justitia.measuring.measurement import Measurement
+from justitia.privacy.ledger import Certificate
+from justitia.tradeoff import Tradeoff
+
+MEASUREMENT = "what Measurement.to_dict() gives"
+CURVE = "a mapping with 'points' (each with tolerance, accuracy and noisy_violation) and 'chosen'"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A noisy rate of one group with its bounds; None where there is not enough evidence."""
+
+    metric: str
+    group: str
+    count: float
+    rate: float | None
+    lower: float
+    upper: float
+    gap: float | None
+    gap_lower: float | None
+    gap_upper: float | None
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Largest:
+    """A noisy violation or largest gap of one notion with its bounds."""
+
+    notion: str
+    estimate: float | None
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A private measurement of evaluation people; accuracy and the name of their file are public, if known."""
+
+    people: int
+    confidence: float
+    overall: Mapping[str, float]
+    rates: tuple[Rate, ...]
+    violations: tuple[Largest, ...]
+    largest_gaps: tuple[Largest, ...]
+    unknown_groups: tuple[str, ...]
+    verdicts: tuple[str, ...]
+    certificate: Certificate
+    accuracy: float | None = None
+    data: str | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether every number by group was noised."""
+        return math.isfinite(self.certificate.epsilon)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One model of a curve: what it was asked, its public accuracy, its noised violation."""
+
+    tolerance: float | None
+    accuracy: float
+    violation: float | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Models along a grid of tolerances, and the place of the one that was chosen."""
+
+    points: tuple[Point, ...]
+    chosen: int | None
+
+
+def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measured | None:
+    """A measurement from its plain data.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is not what :meth:`~justitia.measuring.measurement.Measurement.to_dict` gives.
+    """
+    if source is None:
+        return None
+    facts: Any = source.to_dict() if isinstance(source, Measurement) else source
+    if not isinstance(facts, Mapping):
+        raise TypeError(f"expected measurement to be {MEASUREMENT}, got {type(source).__name__!r}; pass that mapping.")
+    try:
+        return Measured(
+            people=int(facts["people"]),
+            confidence=_number(facts["confidence"]),
+            overall={str(name): _number(value) for name, value in facts["overall"].items()},
+            rates=tuple(_rate(row) for row in facts["by_group"]),
+            violations=_largest(facts["violations"]),
+            largest_gaps=_largest(facts["largest_gaps"]),
+            unknown_groups=tuple(str(name) for name in facts["unknown_groups"]),
+            verdicts=tuple(str(sentence) for sentence in facts["verdicts"].values()),
+            certificate=Certificate.from_dict(facts["certificate"]),
+            accuracy=_optional(facts.get("accuracy")),
+            data=None if facts.get("data") is None else str(facts["data"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"expected measurement to be {MEASUREMENT}, got something else ({_reason(error)}); measure again."
+        ) from None
+
+
+def _rate(row: Mapping[str, Any]) -> Rate:
+    values: dict[str, Any] = {name: str(row[name]) for name in ("metric", "group", "evidence")}
+    values |= {name: _number(row[name]) for name in ("count", "lower", "upper")}
+    values |= {name: _optional(row[name]) for name in ("rate", "gap", "gap_lower", "gap_upper")}
+    return Rate(**values)
+
+
+def _largest(facts: Mapping[str, Any]) -> tuple[Largest, ...]:
+    return tuple(
+        Largest(str(name), _optional(one["estimate"]), _number(one["lower"]), _number(one["upper"]))
+        for name, one in facts.items()
+    )
+
+
+def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Curve | None:
+    """A curve from its plain data, or from a :class:`~justitia.Tradeoff` of which ``model`` may be one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is neither.
+    """
+    if source is None:
+        return None
+    facts: Any = _curve_facts(source, model) if isinstance(source, Tradeoff) else source
+    if not isinstance(facts, Mapping):
+        raise TypeError(f"expected curve to be {CURVE}, got {type(source).__name__!r}; pass that mapping.")
+    try:
+        points = tuple(
+            Point(_optional(one["tolerance"]), _number(one["accuracy"]), _optional(one["noisy_violation"]))
+            for one in facts["points"]
+        )
+        chosen = None if facts.get("chosen") is None else int(facts["chosen"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"expected curve to be {CURVE}, got something else ({_reason(error)}).") from None
+    if chosen is not None and not 0 <= chosen < len(points):
+        raise ValueError(f"expected 'chosen' to be the place of one of {len(points)} points, got {chosen}.")
+    return Curve(points, chosen) if points else None
+
+
+def _curve_facts(curve: Tradeoff, model: object) -> dict[str, Any]:
+    chosen = next((place for place, one in enumerate(curve.models) if one is model), None)
+    return {"points": curve.table.to_dict("records"), "chosen": chosen}
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{type(value).__name__} instead of a number")
+    return float(value)
+
+
+def _optional(value: Any) -> float | None:
+    found = None if value is None else _number(value)
+    return None if found is None or math.isnan(found) else found
+
+
+def _reason(error: Exception) -> str:
+    return f"no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)

@@ -1,0 +1,131 @@
+"""Numbers and sentences as the page and the card print them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from justitia.privacy.ledger import Certificate, rounded_up
+
+NONE = "\N{EN DASH}"
+
+#: What each notion asks for.
+NOTIONS = {
+    "demographic_parity": "every group receives positive decisions at the same rate",
+    "equalized_odds": "among people with the same label, every group receives positive decisions at the same rate",
+    "accuracy_parity": "decisions are right equally often in every group",
+    "equal_opportunity": "among people with the positive label, every group receives positive decisions at the same "
+    "rate",
+    "predictive_equality": "among people with the negative label, every group receives positive decisions at the same "
+    "rate",
+}
+#: How rates of a measurement are called in words.
+RATES = {
+    "selection_rate": "positive decisions",
+    "true_positive_rate": "positive decisions among the positive label",
+    "false_positive_rate": "positive decisions among the negative label",
+    "accuracy_score": "right decisions",
+}
+ENGINES = {
+    "moments": "moments: a handful of noised sums",
+    "gradients": "gradients: a noised sum of gradients and a noised violation in every round",
+    "printed": "printed: the published algorithm, whose guarantee is not established",
+}
+
+
+def plain_name(name: str) -> str:
+    """A name of ours without its underscores."""
+    return name.replace("_", " ")
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A number with a fixed number of decimals; a dash if there is none."""
+    if not known(value):
+        return NONE
+    text = f"{float(value):,.{digits}f}"
+    return text.replace("-", "\N{MINUS SIGN}") if any(c in "123456789" for c in text) else text.lstrip("-")
+
+
+def known(value: Any) -> bool:
+    """Whether there is a finite number."""
+    return value is not None and math.isfinite(value)
+
+
+def bounds(lower: Any, upper: Any, digits: int = 3) -> str:
+    """Two bounds as one cell."""
+    return f"{number(lower, digits)} to {number(upper, digits)}" if known(lower) and known(upper) else NONE
+
+
+def short(value: Any) -> str:
+    """A public setting or fact as text."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return "infinite" if math.isinf(value) else f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {short(one)}" for key, one in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(short(one) for one in value) or "none"
+    return str(value)
+
+
+def listed(names: Any) -> str:
+    """Names in a sentence."""
+    every = [str(name) for name in names]
+    return " and ".join([", ".join(every[:-1]), every[-1]]) if len(every) > 1 else "".join(every)
+
+
+def odds_sentence(certificate: Certificate) -> str:
+    r"""The guarantee as the success of whoever guesses one person's group.
+
+    For (epsilon, delta)-differential privacy, no test tells two neighbouring datasets, equally likely beforehand, apart
+    with probability above :math:`(e^\epsilon + \delta) / (1 + e^\epsilon)`.
+    """
+    epsilon = certificate.epsilon
+    if math.isinf(epsilon):
+        return "Nothing is promised about what can be learned of a person's group from this model."
+    best = (1 + certificate.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
+    share = min(100.0, math.ceil(best * 1000) / 10)
+    return (
+        "Suppose that somebody knows all features and labels, everybody else's group, and that a person is in one of "
+        "two groups, each as likely as the other. With everything that training made public in hand, they name the "
+        f"right one in at most {share:g} of 100 such cases; without it, in 50."
+    )
+
+
+def privacy_sentence(certificate: Certificate) -> str:
+    """What was spent, of what."""
+    if math.isinf(certificate.epsilon):
+        return "This model was trained without a privacy guarantee."
+    if math.isinf(certificate.budget_epsilon):
+        return f"Epsilon {rounded_up(certificate.epsilon)} was spent."
+    return f"Epsilon {rounded_up(certificate.epsilon)} was spent of a budget of {certificate.budget_epsilon:.4g}."
+
+
+def tolerance_sentence(tolerance: float | None, engine: str) -> str:
+    """What was asked of the gap between a group and everybody."""
+    if tolerance is not None:
+        return f"A group's rate was allowed to differ from everybody's by {tolerance:.4g}."
+    if engine == "moments":
+        return "No tolerance was given: training held gaps to what the known noise could hide."
+    return "No tolerance was given: training aimed at no difference at all."
+
+
+def verdict(lower: Any, upper: Any, tolerance: float, unknown: Sequence[str]) -> str:
+    """An interval of the largest gap against the tolerance; a group that is not known rules out "within"."""
+    if not (known(lower) and known(upper)):
+        return f"There is not enough evidence to compare with the tolerance of {tolerance:.4g}."
+    told = f"The largest gap between a group and everybody is between {number(lower)} and {number(upper)}"
+    if lower > tolerance:
+        return f"{told}: above the tolerance of {tolerance:.4g}."
+    if upper <= tolerance and not unknown:
+        return f"{told}: within the tolerance of {tolerance:.4g}."
+    if upper <= tolerance:
+        return (
+            f"{told} among the groups that are known, within the tolerance of {tolerance:.4g}; there is not enough "
+            f"evidence on {listed(unknown)}."
+        )
+    return f"{told}: the evidence does not tell whether it is within the tolerance of {tolerance:.4g}."

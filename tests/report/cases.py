@@ -1,0 +1,51 @@
+"""Small fitted models with their measurements and curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from justitia import LagrangianDualClassifier, Measurement, MomentsPlan, Tradeoff, measure
+from justitia.datasets import make_synthetic
+
+PLAN = MomentsPlan(warmup_steps=60, rounds=12, public_steps=3, checks=2, batch_size=256)
+FACTS: dict[str, Any] = {
+    "title": "Loans of a small bank",
+    "data": "loans.csv",
+    "rows": 1200,
+    "target": "repaid",
+    "accuracy": 0.8125,
+    "created": "2026-11-16",
+    "command": "justitia train loans.csv --target repaid --sensitive sex --out model/",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and what was found out about it."""
+
+    model: LagrangianDualClassifier
+    measurement: Measurement
+    curve: Tradeoff | None = None
+
+
+def fit(groups: tuple[str, ...], notion: str = "demographic_parity", n: int = 1200, **options: Any) -> Case:
+    """A model that trains in a second, and its measurement."""
+    data = make_synthetic(n, groups=groups, n_features=3, random_state=1)
+    settings: dict[str, Any] = {
+        "groups": list(groups),
+        "plan": PLAN,
+        "module": (6,),
+        "random_state": 0,
+        "noise_seed": 0,
+    }
+    model = LagrangianDualClassifier(notion, **settings | {"epsilon": 2.0, "tolerance": 0.05} | options)
+    model.fit(data.X, data.y, sensitive_features=data.sensitive)
+    return Case(model, found(model, data, notion))
+
+
+def found(model: LagrangianDualClassifier, data: Any, notion: str, **options: Any) -> Measurement:
+    settings: dict[str, Any] = {"groups": list(data.groups), "notion": notion, "epsilon": 1.0, "noise_seed": 1}
+    return measure(
+        data.y, model.predict(data.X), sensitive_features=data.sensitive, **settings | {"threshold": 0.2} | options
+    )
