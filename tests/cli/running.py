@@ -1,16 +1,12 @@
 """Run a command in this process, and small tables to run it on."""
 
-import importlib.util
 import json
-import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from click.testing import CliRunner, Result
 
 from justitia import GradientsPlan, MomentsPlan
@@ -56,19 +52,3 @@ def assert_refused(result: Result, code: int, *parts: str) -> str:
 
 def read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-class Page:
-    def html(self) -> str:
-        return "<!doctype html>"
-
-    def markdown(self) -> str:
-        return "# card"
-
-
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report's interface, where this checkout has no report yet."""
-    if importlib.util.find_spec("justitia.report") is None:
-        module = types.ModuleType("justitia.report")
-        module.build_report = lambda model, *, measurement=None, curve=None, facts=None: Page()  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "justitia.report", module)

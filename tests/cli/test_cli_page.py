@@ -1,16 +1,18 @@
-"""The commands of docs/cli.md run, in their order."""
+"""The commands of docs/cli.md and of the README run, in their order."""
 
 import re
 import shlex
 from pathlib import Path
 
 import pytest
-from running import invoke, stand_in
+from running import invoke
 
 from justitia.cli import cli
 from justitia.cli.errors import EXIT_CODES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def commands(text: str) -> list[list[str]]:
@@ -18,14 +20,29 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ justitia ")) for block in blocks for line in block.splitlines()]
 
 
-def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    words = commands(PAGE)
-    assert len(words) > 10
+def run_all(words: list[list[str]]) -> None:
     for one in words:
         result = invoke(*one)
         assert result.exit_code == 0, f"{one}: {result.output}"
+
+
+def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = commands(PAGE)
+    assert len(words) > 10
+    run_all(words)
+
+
+def test_four_commands_of_the_readme_lead_from_a_csv_to_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = commands(README)
+    assert len(words) == 4
+    run_all([["datasets", "write", "income", "--out", "income.csv"], *words])
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert "Female" in page
+    assert "not measured" not in page
 
 
 def test_page_names_every_command_and_every_exit_code() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from justitia.audit import audit as attacked
 from justitia.cli import options
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.output import filled, plain, tell, told_warnings, warn
-from justitia.cli.report import optional_module
 from justitia.cli.teaching import Command, OneOf
 from justitia.cli.train import people_of, unfitted
 
@@ -52,13 +52,12 @@ def audit(
     The settings are those of 'justitia train'; many runs are made with one person's attribute changed. NOT private: for
     people whose attribute is public, or made up. Exit code 4 if the attack proves more than the certificate allows.
     """
-    attacked = optional_module("audit")
     people = people_of(data, settings)
     if people.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
     warn(NOT_PRIVATE)
     with told_warnings() as warnings:
-        found: Any = attacked.audit(
+        found = attacked(
             unfitted(people, settings),
             people.X,
             people.y,

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import click
 
 from justitia.cli import options
-from justitia.cli.errors import Refusal
 from justitia.cli.facts import CURVE, FACTS, MEASUREMENT, load_model, read_json
 from justitia.cli.output import staged_file, tell
 from justitia.cli.teaching import Command
+from justitia.report import build_report
 
 EXAMPLE = """
 $ justitia report model --out report.html
 """
-
-
-def optional_module(name: str) -> ModuleType:
-    """A part of justitia that this installation may lack."""
-    try:
-        return importlib.import_module(f"justitia.{name}")
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("justitia"):
-            raise Refusal(f"'justitia {name}' needs the package {error.name!r}; install it.") from None
-        raise Refusal(f"this version of justitia has no {name}; upgrade it to use 'justitia {name}'.") from None
 
 
 @click.command("report", cls=Command, example=EXAMPLE)
@@ -41,8 +28,7 @@ def report(model: Path, out: Path, as_json: bool) -> None:
     curve if it is the chosen point of one. Nothing in them is exact about groups.
     """
     fitted, _ = load_model(model)
-    build = optional_module("report").build_report
-    made: Any = build(
+    made = build_report(
         fitted,
         measurement=read_json(model / MEASUREMENT),
         curve=read_json(model / CURVE),
