@@ -1,0 +1,162 @@
+"""Audits of healthy code come close to the certificate and never beyond it; every planted defect is found."""
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from planted import IN_THE_ENGINE, IN_THE_VAULT
+from recording import SMALL_PLAN, make_people, problems
+from recording import run as fit_and_record
+
+from justitia import LagrangianDualClassifier, MomentsPlan
+from justitia.audit import AuditResult, audit
+from justitia.audit.attacks import Randomness, mechanism_statistics
+from justitia.audit.replay import make_replay, noise_scale, record, worst_canary
+from justitia.audit.statistics import evidence
+
+PLANS: dict[str, Any] = {
+    "gradients": replace(SMALL_PLAN, private_steps=2, clip=1e-4),
+    "moments": MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5),
+}
+engines = pytest.mark.parametrize("engine", list(PLANS))
+group_counts = pytest.mark.parametrize("n_groups", [2, 5])
+PEOPLE = {n_groups: make_people(n_groups, missing=True, n=60) for n_groups in (2, 5)}
+
+
+def model_of(n_groups: int, engine: str, **options: Any) -> LagrangianDualClassifier:
+    settings = {"epsilon": 4.0, "module": (4,), "engine": engine, "plan": PLANS[engine], "random_state": 3}
+    return LagrangianDualClassifier(groups=PEOPLE[n_groups].groups, progress=False, **settings | options)
+
+
+def attacked(n_groups: int, engine: str, *, audit_options: dict[str, Any], **options: Any) -> AuditResult:
+    people = PEOPLE[n_groups]
+    model = model_of(n_groups, engine, **options)
+    return audit(model, people.X, people.y, sensitive_features=list(people.labels), progress=False, **audit_options)
+
+
+@group_counts
+@engines
+def test_worst_canary_of_a_recorded_run_nearly_attains_what_the_ledger_charged(engine: str, n_groups: int) -> None:
+    people = PEOPLE[n_groups]
+    recording = record(model_of(n_groups, engine), people.X, people.y, list(people.labels), seed=1)
+    canary = worst_canary(recording.questions, n_groups)
+    towards = make_replay(recording, canary).towards
+    moved = sum(float(t.norm() * noise_scale(q)) ** 2 for q, t in zip(recording.questions, towards, strict=True))
+    charged = sum(cost.noise_multiplier**-2 * count for cost, count in recording.model.ledger_.costs().items())
+    assert 0.5 * charged <= moved <= charged * (1 + 1e-6)
+
+
+@group_counts
+@engines
+def test_audit_of_the_mechanism_comes_within_a_factor_of_the_certificate(engine: str, n_groups: int) -> None:
+    found = attacked(n_groups, engine, audit_options={"runs": 800, "seed": 1})
+    assert found.epsilon / 2.5 <= found.lower <= found.epsilon
+    assert not found.exceeded
+
+
+def test_audit_of_healthy_releases_accuses_nobody_in_ten_seeds() -> None:
+    people = PEOPLE[2]
+    recording = record(model_of(2, "moments"), people.X, people.y, list(people.labels), seed=1)
+    canary = worst_canary(recording.questions, 2)
+    for seed in range(10):
+        runs = mechanism_statistics(recording, canary, 150, Randomness(None, seed), jobs=1, progress=False)
+        found = evidence(*runs, alpha=0.05, delta=1e-5, known=np.ones(len(recording.questions)))
+        assert max(found.binomial(1e-5), found.gaussian(1e-5)) <= 4.0, seed
+
+
+@pytest.mark.parametrize("name", list(IN_THE_VAULT))
+def test_audit_of_a_broken_vault_refutes_its_certificate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampled = name.startswith("shared batch")
+    plan = replace(PLANS["gradients"], private_steps=4, sample_rate=0.1) if sampled else PLANS["moments"]
+    IN_THE_VAULT[name](monkeypatch)
+    found = attacked(
+        2,
+        "gradients" if sampled else "moments",
+        plan=plan,
+        epsilon=1.0 if sampled else 4.0,
+        audit_options={"runs": 800, "canary": 0 if sampled else "worst", "seed": None if "seed" in name else 1},
+    )
+    assert found.exceeded
+    assert "the certificate is refuted" in found.verdict
+
+
+@pytest.mark.parametrize("name", list(IN_THE_ENGINE))
+def test_record_and_play_of_a_broken_engine_finds_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    people = make_people(2, missing=False, n=12)
+    options: dict[str, Any] = {"plan": replace(SMALL_PLAN, private_steps=2)}
+    other = {"a": "b", "b": "a"}
+    start = tuple("abbb"[i] if i < 4 else label for i, label in enumerate(people.labels))
+    people = replace(people, labels=start)
+
+    def found() -> bool:
+        first = fit_and_record(people, **options)
+        flips = (people.with_label(i, other[label]) for i, label in enumerate(people.labels))
+        return any(problems(first, fit_and_record(flip, answers=first.noisy, **options)) for flip in flips)
+
+    assert not found()
+    IN_THE_ENGINE[name](monkeypatch)
+    assert found()
+
+
+@pytest.mark.parametrize("attack", ["weights", "predictions"])
+def test_audit_of_whole_fits_proves_no_more_than_the_certificate(attack: str) -> None:
+    found = attacked(2, "moments", audit_options={"runs": 8, "attack": attack, "seed": 1})
+    assert found.evidence is not None
+    assert found.evidence.tested == 4
+    assert not found.exceeded
+
+
+def test_audit_of_a_model_with_a_fixed_noise_seed_tells_whole_fits_apart() -> None:
+    found = attacked(2, "moments", noise_seed=5, epsilon=0.1, audit_options={"runs": 16, "attack": "weights"})
+    assert found.evidence is not None
+    assert found.evidence.right == 2 * found.evidence.tested
+    assert found.exceeded
+
+
+def test_audit_in_one_run_guesses_half_of_the_people() -> None:
+    found = attacked(2, "moments", audit_options={"attack": "one run", "seed": 1})
+    assert (found.guesses, found.runs, found.canary) == (30, 1, None)
+    assert 0 <= found.right <= 30
+    assert not found.exceeded
+
+
+def test_audit_repeated_with_its_seed_is_the_same_and_its_json_tells_the_verdict() -> None:
+    first, second = (attacked(2, "moments", audit_options={"runs": 8, "seed": 4}) for _ in range(2))
+    assert first == second
+    facts = json.loads(first.to_json())
+    assert facts["verdict"] == first.verdict == str(first)
+    assert list(first.table.columns) == [name for name in facts if name != "verdict"]
+
+
+def test_verdict_names_both_numbers_and_rounds_the_proven_one_down() -> None:
+    found = AuditResult("weights", "moments", 3, ("a", "b"), 100, 0.95, 6, 1.0, 1e-5, 0.319, None)
+    assert found.verdict == (
+        "the attack proves at least 0.31; the certificate says 1.00: no contradiction "
+        "(95% confidence, corrected for 6 audits)."
+    )
+    assert "refuted" in replace(found, binomial=1.2).verdict
+    assert "no certificate to compare it with" in replace(found, epsilon=math.inf).verdict
+
+
+@pytest.mark.parametrize(
+    ("options", "audit_options", "sentence"),
+    [
+        ({"groups": None}, {}, "expected a model with its public list of groups"),
+        ({"epsilon": math.inf}, {}, "expected a private model to audit, got epsilon=inf"),
+        ({"engine": "printed", "plan": None}, {}, "expected an engine that asks the vault, got 'printed'"),
+        ({}, {"attack": "guess"}, "attack"),
+        ({}, {"runs": 3}, "runs"),
+        ({}, {"confidence": 1.5}, "confidence"),
+        ({}, {"canary": 60}, "expected a canary below 60, got 60"),
+    ],
+)
+def test_audit_of_wrong_settings_is_refused(
+    options: dict[str, Any], audit_options: dict[str, Any], sentence: str
+) -> None:
+    people = PEOPLE[2]
+    model = model_of(2, "moments").set_params(**options)
+    with pytest.raises(ValueError, match=sentence):
+        audit(model, people.X, people.y, sensitive_features=list(people.labels), **audit_options)
