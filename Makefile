@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check unit crash-test bench lock clean
+.PHONY: setup demo test check unit crash-test audit bench lock clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,9 @@ unit: setup
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py
+
+audit: setup           ## attack the mechanism and whole fits on synthetic people, written to results/audit.csv
+	$(BIN)/python -m experiments audit --jobs 2
 
 reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
 	$(BIN)/python -m experiments $* --jobs 2

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from experiments.audit import AUDIT
 from experiments.census import CENSUS
 from experiments.choose import CHOOSE
 from experiments.clipping_figures import C_D, C_P
@@ -39,7 +40,7 @@ QUICK = ROOT / "out" / "quick"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md", ROOT / "docs" / "moments.md")
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-BEYOND_IT = (CHOOSE, RULES, INSIDE, FRONTIER, PRICE, CENSUS, MEASURE)
+BEYOND_IT = (CHOOSE, RULES, INSIDE, FRONTIER, PRICE, CENSUS, MEASURE, AUDIT)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

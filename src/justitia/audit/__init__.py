@@ -86,7 +86,7 @@ def audit(
     check_int("runs", runs, at_least=8)
     check_int("jobs", jobs, at_least=1)
     alpha = (1 - check_fraction("confidence", confidence, example=0.95)) / check_int("audits", audits, at_least=1)
-    recording = record(model, X, y, sensitive_features, seed=seed or 0)
+    recording = record(model, X, y, sensitive_features, seed=seed)
     target = _target(recording, canary)
     random = Randomness(model.noise_seed, seed)
     common: dict[str, Any] = {

@@ -177,14 +177,15 @@ class Recording:
         return bool(self.questions) and all(question.sample_rate == 1 for question in self.questions)
 
 
-def record(model: LagrangianDualClassifier, X: Any, y: Any, sensitive_features: Any, *, seed: int) -> Recording:
-    """Fit once and keep the questions; the model passed in is not changed."""
+def record(model: LagrangianDualClassifier, X: Any, y: Any, sensitive_features: Any, *, seed: int | None) -> Recording:
+    """Fit once and keep the questions; the model passed in is not changed. A seed makes this fit repeatable."""
     open_book = PrivacyLedger(epsilon=math.inf, delta=0.0)
     reader = SensitiveVault(
         sensitive_features, groups=model.groups, ledger=open_book, missing_marker=model.missing_marker
     )
     codes = reader.reveal(purpose="audit: the auditor knows everybody's attribute")
-    twin = WatchedClassifier(**neutral(model, reader.n_groups, seed))
+    noise_seed = seed if model.noise_seed is None else model.noise_seed
+    twin = WatchedClassifier(**neutral(model, reader.n_groups, seed or 0) | {"noise_seed": noise_seed})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         twin.fit(X, y, sensitive_features=labels(codes, reader.n_groups))

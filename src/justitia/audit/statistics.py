@@ -50,8 +50,8 @@ def mu_of_rates(tpr: float, fpr: float) -> float:
         return 0.0
     if tpr >= 1 or fpr <= 0:
         return math.inf
-    normal = NormalDist()
-    return max(0.0, normal.inv_cdf(tpr) - normal.inv_cdf(fpr))
+    quantile = NormalDist().inv_cdf
+    return max(0.0, quantile(tpr) - quantile(fpr))
 
 
 def mu_of_accuracy(accuracy: float) -> float:
