@@ -11,7 +11,7 @@ from planted import IN_THE_ENGINE, IN_THE_VAULT
 from recording import SMALL_PLAN, make_people, problems
 from recording import run as fit_and_record
 
-from justitia import LagrangianDualClassifier, MomentsPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.audit import AuditResult, audit
 from justitia.audit.attacks import Randomness, mechanism_statistics
 from justitia.audit.replay import make_replay, noise_scale, record, worst_canary
@@ -27,7 +27,7 @@ PEOPLE = {n_groups: make_people(n_groups, missing=True, n=60) for n_groups in (2
 
 
 def model_of(n_groups: int, engine: str, **options: Any) -> LagrangianDualClassifier:
-    settings = {"epsilon": 4.0, "module": (4,), "engine": engine, "plan": PLANS[engine], "random_state": 3}
+    settings = {"epsilon": 4.0, "module": (4,), "engine": engine, "plan": PLANS.get(engine), "random_state": 3}
     return LagrangianDualClassifier(groups=PEOPLE[n_groups].groups, progress=False, **settings | options)
 
 
@@ -114,6 +114,18 @@ def test_audit_of_a_model_with_a_fixed_noise_seed_tells_whole_fits_apart() -> No
     found = attacked(2, "moments", noise_seed=5, epsilon=0.1, audit_options={"runs": 16, "attack": "weights"})
     assert found.evidence is not None
     assert found.evidence.right == 2 * found.evidence.tested
+    assert found.exceeded
+
+
+def test_audit_of_the_printed_engine_with_a_group_of_two_refutes_its_claim() -> None:
+    people = make_people(2, missing=False, n=40)
+    labels = ["b", "b"] + ["a"] * 38
+    model = model_of(2, "printed", epsilon=1.0, plan=PrintedPlan(epochs=3, batch_size=40))
+    options: dict[str, Any] = {"attack": "weights", "runs": 48, "canary": 0, "seed": 1, "progress": False}
+    found = audit(model, people.X, people.y, sensitive_features=labels, **options)
+    # A batch whose smallest group has one member is skipped, and so is its noise.
+    assert found.epsilon <= 1.0
+    assert found.gaussian is None
     assert found.exceeded
 
 

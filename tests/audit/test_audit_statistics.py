@@ -86,6 +86,13 @@ def test_evidence_of_runs_without_noise_is_as_much_as_their_number_allows() -> N
     assert found.tpr_low == pytest.approx(0.0125 ** (1 / 200))
 
 
+def test_evidence_of_neighbours_that_differ_in_spread_alone_is_found_without_a_known_score() -> None:
+    generator = np.random.default_rng(0)
+    first, second = generator.standard_normal((200, 20)), 5 * generator.standard_normal((200, 20))
+    assert evidence(first, second, alpha=0.05, delta=1e-5).binomial(1e-5) > 2.0
+    assert evidence(first, -first[::-1], alpha=0.05, delta=1e-5).binomial(1e-5) < 1.0
+
+
 def test_evidence_of_equal_runs_proves_nothing() -> None:
     found = Evidence(tested=100, true_positives=50, false_positives=50, right=100, alpha=0.05)
     assert (found.binomial(1e-5), found.mu, found.gaussian(1e-5)) == (0.0, 0.0, 0.0)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from justitia._validate import check_choice, check_fraction, check_int
-from justitia.audit.attacks import Randomness, fit_statistics, mechanism_statistics, one_run
+from justitia.audit.attacks import Randomness, fit_statistics, mechanism_statistics, most_unusual, one_run
 from justitia.audit.replay import Canary, Recording, most_exposed, record, worst_canary
 from justitia.audit.result import AuditResult
 from justitia.audit.statistics import Evidence, evidence, one_run_epsilon
@@ -87,7 +87,7 @@ def audit(
     check_int("jobs", jobs, at_least=1)
     alpha = (1 - check_fraction("confidence", confidence, example=0.95)) / check_int("audits", audits, at_least=1)
     recording = record(model, X, y, sensitive_features, seed=seed)
-    target = _target(recording, canary)
+    target = _target(recording, X, canary)
     random = Randomness(model.noise_seed, seed)
     common: dict[str, Any] = {
         "attack": attack,
@@ -138,13 +138,13 @@ def _check(model: Any, attack: str) -> None:
         )
 
 
-def _target(recording: Recording, canary: Any) -> Canary:
+def _target(recording: Recording, X: Any, canary: Any) -> Canary:
     n_groups = len(recording.names) - 1
     if canary != "worst" and not 0 <= check_int("canary", canary, at_least=0) < len(recording.codes):
         raise ValueError(
             f"expected a canary below {len(recording.codes)}, got {canary!r}; pass a row of X, or 'worst'."
         )
     person = None if canary == "worst" else int(canary)
-    if not recording.questions:
-        return Canary(person or 0, 0, 1)
+    if not recording.questions:  # nothing is known of what is asked: the most unusual public features
+        return Canary(most_unusual(recording.model, X) if person is None else person, 0, 1)
     return worst_canary(recording.questions, n_groups, person)

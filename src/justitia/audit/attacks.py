@@ -135,6 +135,12 @@ def nearest(model: LagrangianDualClassifier, X: Any, person: int) -> NDArray[np.
     return np.asarray(distances.argsort()[:SEEN])
 
 
+def most_unusual(model: LagrangianDualClassifier, X: Any) -> int:
+    """The person whose public features lie furthest from everybody's mean."""
+    features = model._features(X, reset=False).double().flatten(1)
+    return int((features - features.mean(0)).norm(dim=1).argmax())
+
+
 def one_run(
     recording: Recording, canary: Canary, canaries: Sequence[int], random: Randomness, *, seed: int | None
 ) -> tuple[int, int]:

@@ -119,7 +119,8 @@ def evidence(first: Floats, second: Floats, *, alpha: float, delta: float, known
     alpha : float
         One minus the confidence.
     known : ndarray (d,), optional
-        Weights of the best score, where the attacker knows them; learned ones compete with them.
+        Weights of the best score, where the attacker knows them; learned ones compete with them. Without, the
+        distances from the middle of both means are statistics too: neighbours may differ in how much they vary.
 
     Notes
     -----
@@ -130,6 +131,9 @@ def evidence(first: Floats, second: Floats, *, alpha: float, delta: float, known
     if runs < 8:
         raise ValueError(f"expected at least 8 runs of each neighbour, got {runs}; raise runs.")
     fitting, choosing, testing = slice(0, runs // 4), slice(runs // 4, runs // 2), slice(runs // 2, runs)
+    if known is None:
+        centre = (first[fitting].mean(0) + second[fitting].mean(0)) / 2
+        first, second = (np.concatenate([one, np.abs(one - centre)], axis=1) for one in (first, second))
     learned = direction(first[fitting], second[fitting])
     scores = [learned] if known is None else [known, learned]
     chosen = max(scores, key=lambda w: accuracy(first[choosing] @ w, second[choosing] @ w))
