@@ -20,7 +20,7 @@ from justitia.datasets import make_synthetic
 
 PEOPLE = 120
 #: Runs of each neighbour: the bound of a small epsilon needs many to differ from 0.
-RUNS = {0.5: 16_000, 1.0: 6_000, 4.0: 2_000}
+RUNS = {0.5: 24_000, 1.0: 8_000, 4.0: 2_000}
 FITS = 200
 FACTOR = 2.5
 PLANS: dict[str, Any] = {
