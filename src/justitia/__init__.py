@@ -2,7 +2,7 @@
 
 from justitia.dual.plans import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.estimator import LagrangianDualClassifier
-from justitia.measure import Measurement, measure
+from justitia.measuring.measure import Measurement, measure
 from justitia.privacy.durable import DurableLedger
 from justitia.privacy.ledger import BudgetExceeded, Certificate, LedgerError, PrivacyLedger
 from justitia.search import SearchResult, private_search

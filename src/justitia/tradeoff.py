@@ -18,7 +18,7 @@ from justitia.dual.lagrangian import largest_gap
 from justitia.dual.loop import Trained
 from justitia.dual.moments import MomentsEngine
 from justitia.dual.plan import TrainingPlan
-from justitia.dual.plans import MomentsPlan
+from justitia.dual.plans import STRICT_BELOW, MomentsPlan
 from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.network import evaluate
 from justitia.opening import warn_large_delta
@@ -67,8 +67,8 @@ def tradeoff(
 ) -> Tradeoff:
     """Train along a grid of tolerances on one budget.
 
-    The first model is fitted as usual. The others take over its noised answers, its weights and its multipliers
-    and go on with their own tolerance for half as many rounds; they ask nothing.
+    The first model is fitted as usual. The others take over its noised answers, start from the weights and multipliers
+    of their neighbour on the curve, and go through the second half of the schedule; they ask nothing.
 
     Parameters
     ----------
@@ -104,26 +104,34 @@ def tradeoff(
     trained = first._train(session)
     session.check_spent()
     first._keep(session, trained)
-    models, rows = [first], [measured(first, session)]
-    for tolerance in grid[1:]:
-        session = _follow(session, tolerance, model.plan)
-        trained = first._train(session, start=trained.lam)
-        models.append(_sibling(first, session, trained, tolerance))
-        rows.append(measured(models[-1], session))
+    points = {grid[0]: (first, measured(first, session))}
+    for branch in _branches(grid):
+        here, lam = session, trained.lam
+        for tolerance in branch:
+            here = _follow(here, tolerance, model.plan)
+            found = first._train(here, start=lam)
+            sibling, lam = _sibling(first, here, found, tolerance), found.lam
+            points[tolerance] = (sibling, measured(sibling, here))
+    models, rows = zip(*(points[tolerance] for tolerance in grid), strict=True)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
-    return Tradeoff(tuple(models), pd.DataFrame(rows), first.certificate_)
+    return Tradeoff(models, pd.DataFrame(rows), first.certificate_)
+
+
+def _branches(grid: list[Any]) -> tuple[list[float], list[float]]:
+    """Ways from the first point in small steps: towards stricter tolerances, and towards looser ones."""
+    others = grid[1:]
+    strict = [one for one in reversed(others) if one < STRICT_BELOW] if grid[0] is None else []
+    return strict, [one for one in others if one not in strict]
 
 
 def _follow(session: Session, tolerance: float, base: TrainingPlan | None) -> Session:
-    """The next point of the curve: the weights so far, the same memberships, half the rounds, no question."""
+    """The next point of the curve: the weights so far, the same memberships, half the schedule, no question."""
     engine, plan = session.engine, session.plan
     base = MomentsPlan() if base is None else base
     if not (isinstance(engine, MomentsEngine) and isinstance(plan, MomentsPlan) and isinstance(base, MomentsPlan)):
         raise TypeError("only the moments engine can be followed.")
-    # A curve's second point halves the rounds of its first; the others keep that number.
-    rounds = plan.rounds if plan.warmup_steps == 0 else math.ceil(plan.rounds / 2)
-    shorter = replace(plan, warmup_steps=0, rounds=rounds, checks=min(plan.checks, rounds - 1))
-    shorter = replace(shorter, penalty=base.at_tolerance(tolerance).penalty)
+    half = base.second_half().at_tolerance(tolerance)
+    shorter = replace(half, noise_moments=plan.noise_moments, noise_checks=plan.noise_checks)
     return replace(session, module=copy.deepcopy(session.module), engine=engine.at(tolerance), plan=shorter)
 
 

@@ -1051,3 +1051,15 @@ def test_tolerance_where_none_is_given_is_two_standard_deviations_of_the_known_n
     expected = PLAN.dual_step_at(1) * (gap - 2 * noise).clamp_min(0)
     assert torch.allclose(given_none.ascend(lam, gap, 1), expected)
     assert (noise > 0).all()
+
+
+def test_second_half_of_a_plan_has_the_step_sizes_of_the_whole() -> None:
+    whole = MomentsPlan(
+        rounds=10, checks=2, learning_rate=1e-2, final_learning_rate=1e-4, dual_step=1.0, dual_decay=0.3
+    )
+    half = whole.second_half()
+    assert (half.warmup_steps, half.rounds) == (0, 5)
+    for k in range(1, 6):
+        assert half.dual_step_at(k) == pytest.approx(whole.dual_step_at(5 + k))
+        assert half.learning_rate_at(k / 5) == pytest.approx(whole.learning_rate_at((5 + k) / 10))
+    assert MomentsPlan(rounds=1, checks=0).second_half().rounds == 1

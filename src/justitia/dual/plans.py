@@ -173,6 +173,20 @@ class MomentsPlan(TrainingPlan):
         strict = 0.0 if tolerance is None else max(0.0, 1 - tolerance / STRICT_BELOW)
         return replace(self, penalty=self.penalty * (1 + STRICT * strict))
 
+    def second_half(self) -> Self:
+        """The second half of the rounds, with the step sizes they have in the whole plan."""
+        rounds = math.ceil(self.rounds / 2)
+        done = self.rounds - rounds
+        return replace(
+            self,
+            warmup_steps=0,
+            rounds=rounds,
+            checks=min(self.checks, rounds - 1),
+            learning_rate=self.learning_rate_at(done / self.rounds),
+            dual_step=self.dual_step_at(done),
+            dual_decay=self.dual_decay / (1 + self.dual_decay * done),
+        )
+
     def schedule(self, n: int) -> tuple[Round, ...]:
         """Warm-up, then rounds on the memberships."""
         del n

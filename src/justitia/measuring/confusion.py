@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from justitia.bounds import Array, NoisyRates
+from justitia.measuring.bounds import Array, NoisyRates
 from justitia.notions import FairnessNotion
 
 #: Label and decision of the four cells, in their order 2 y + decision.

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from justitia.bounds import NoisyRates, marginal_quantile, pairs_quantile, several_quantile
-from justitia.confusion import METRICS, best_correlations, make_rows, notion_rates
+from justitia.measuring.bounds import NoisyRates, marginal_quantile, pairs_quantile, several_quantile
+from justitia.measuring.confusion import METRICS, best_correlations, make_rows, notion_rates
 from justitia.metrics import wilson_interval
 from justitia.notions import NOTIONS
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from justitia._validate import check_choice, check_nonnegative
-from justitia.bounds import Array, NoisyRates, several_quantile
+from justitia.measuring.bounds import Array, NoisyRates, several_quantile
 from justitia.privacy.ledger import Certificate
 
 NOT_ENOUGH = "not enough evidence"

@@ -12,8 +12,8 @@ from experiments.measure import answers
 from numpy.testing import assert_allclose
 
 from justitia import BudgetExceeded, Measurement, PrivacyLedger, measure
-from justitia.confusion import METRICS, make_rows
-from justitia.measurement import NOT_ENOUGH
+from justitia.measuring.confusion import METRICS, make_rows
+from justitia.measuring.measurement import NOT_ENOUGH
 from justitia.metrics import rates_by_group, violation
 from justitia.notions import NOTIONS, DemographicParity
 from justitia.privacy.accounting import gaussian_mu

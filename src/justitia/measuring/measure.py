@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_same_length
-from justitia.confusion import METRICS, Rate, make_rows, notion_rates
-from justitia.measurement import Interval, Measurement, Verdict
+from justitia.measuring.confusion import METRICS, Rate, make_rows, notion_rates
+from justitia.measuring.measurement import Interval, Measurement, Verdict
 from justitia.metrics import as_binary
 from justitia.notions import FairnessNotion, get_notion
 from justitia.opening import check_budget, warn_large_delta
