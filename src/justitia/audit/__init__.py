@@ -13,12 +13,13 @@ import numpy as np
 
 from justitia._validate import check_choice, check_fraction, check_int
 from justitia.audit.attacks import Randomness, fit_statistics, mechanism_statistics, most_unusual, one_run
+from justitia.audit.printed import printed_statistics
 from justitia.audit.replay import Canary, Recording, most_exposed, record, worst_canary
 from justitia.audit.result import AuditResult
-from justitia.audit.statistics import Evidence, evidence, one_run_epsilon
+from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
 from justitia.estimator import LagrangianDualClassifier
 
-ATTACKS = ("mechanism", "weights", "predictions", "one run")
+ATTACKS = ("mechanism", "trajectory", "weights", "predictions", "one run")
 #: People whose attributes the attack in one run guesses, at most.
 CANARIES = 200
 
@@ -52,12 +53,13 @@ def audit(
     X, y, sensitive_features
         As for ``fit``.
     runs : int
-        Runs of each of the two neighbours, at least 8; half of them test what was chosen on the others.
-    attack : {"mechanism", "weights", "predictions", "one run"}
-        "mechanism" records the questions of one fit and replays the vault's own releases: the strongest attack, but
-        the questions no longer depend on earlier answers. "weights" fits the whole model in every run and reads
-        weights, multipliers and history; "predictions" reads the scores of the canary and the people most like it.
-        "one run" guesses the attributes of many people from one replay.
+        Runs of each of the two neighbours, at least 8; half of them or more test what was chosen on the others.
+    attack : {"mechanism", "trajectory", "weights", "predictions", "one run"}
+        "mechanism" records the questions of one fit and replays the vault's own releases, which is cheap; the
+        questions no longer depend on earlier answers. The others fit the whole model in every run: "trajectory" sees
+        every noised answer to that run's own questions, "weights" reads weights, multipliers and history,
+        "predictions" the scores of the canary and the people most like it. "one run" guesses the attributes of many
+        people from one replay.
     canary : int or "worst"
         The person attacked; the worst is who moves the answers most, by public numbers.
     confidence : float
@@ -104,13 +106,13 @@ def audit(
         lower = one_run_epsilon(len(people), guesses, right, alpha=alpha, delta=model.delta)
         return AuditResult(**common, canary=None, runs=1, binomial=lower, gaussian=None, guesses=guesses, right=right)
     how: dict[str, Any] = {"jobs": jobs, "progress": progress}
-    if attack == "mechanism":
-        first, second = mechanism_statistics(recording, target, runs, random, **how)
+    if attack != "mechanism":
+        runs_of_both = fit_statistics(recording, target, X, y, runs, random, attack=attack, **how)
+    elif model.engine == "printed":
+        runs_of_both = printed_statistics(recording, target, X, y, runs, random, seed=seed, **how)
     else:
-        of_predictions = attack == "predictions"
-        first, second = fit_statistics(recording, target, X, y, runs, random, predictions=of_predictions, **how)
-    known = np.ones(first.shape[1]) if attack == "mechanism" else None
-    found = evidence(first, second, alpha=alpha, delta=model.delta, known=known)
+        runs_of_both = mechanism_statistics(recording, target, runs, random, **how)
+    found = evidence(*runs_of_both, alpha=alpha, delta=model.delta, known=_known(attack, runs_of_both[0].shape[1]))
     return AuditResult(
         **common,
         canary=target.person,
@@ -119,6 +121,13 @@ def audit(
         gaussian=found.gaussian(model.delta) if recording.full_rate else None,
         evidence=found,
     )
+
+
+def _known(attack: str, width: int) -> Floats | None:
+    """Weights of the best score: a sum of log likelihood ratios, where the statistics are such."""
+    if attack == "trajectory":
+        return np.array([1.0, 0.0])
+    return np.ones(width) if attack == "mechanism" else None
 
 
 def _check(model: Any, attack: str) -> None:
@@ -131,10 +140,10 @@ def _check(model: Any, attack: str) -> None:
         raise ValueError("expected a model with its public list of groups, got groups=None; give the list.")
     if not math.isfinite(model.epsilon):
         raise ValueError(f"expected a private model to audit, got epsilon={model.epsilon!r}; choose a finite epsilon.")
-    if model.engine == "printed" and attack in {"mechanism", "one run"}:
+    if model.engine == "printed" and attack in {"trajectory", "one run"}:
         raise ValueError(
             f"expected an engine that asks the vault, got 'printed' for the attack {attack!r}; "
-            "use attack='weights' or 'predictions'."
+            "use attack='mechanism', 'weights' or 'predictions'."
         )
 
 

@@ -1,20 +1,18 @@
-"""Attacks on one person's attribute: replayed answers of the mechanism, whole fits, and many people in one run."""
+"""Attacks on one person's attribute: replayed answers of the mechanism, whole fits, and many people in one run.
+
+Each run gives a row of numbers; :mod:`justitia.audit.statistics` tells what the rows of both neighbours prove.
+"""
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from justitia.audit.replay import (
     Canary,
@@ -22,12 +20,15 @@ from justitia.audit.replay import (
     Floats,
     Recording,
     Replay,
+    WatchedClassifier,
     labels,
     make_replay,
     movement_rows,
     neutral,
     noise_scale,
+    replay_of,
 )
+from justitia.audit.workers import in_parallel
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
 
@@ -60,16 +61,26 @@ def mechanism_statistics(
     recording: Recording, canary: Canary, runs: int, random: Randomness, *, jobs: int, progress: bool | None
 ) -> tuple[Floats, Floats]:
     """(runs, questions) log likelihood ratios of the noised answers under either neighbour."""
-    replay = make_replay(recording, canary)
-    tasks = [range(start, min(start + TASK, 2 * runs)) for start in range(0, 2 * runs, TASK)]
-    parts = list(_in_parallel(partial(_replayed, replay, random), tasks, jobs=jobs, progress=progress, unit="replays"))
-    both = np.concatenate(parts)
+    return both_neighbours(Replays(make_replay(recording, canary), random), runs, jobs=jobs, progress=progress)
+
+
+def both_neighbours(work: Any, runs: int, *, jobs: int, progress: bool | None, task: int = TASK) -> Any:
+    """What ``runs`` runs of either neighbour give; even runs are of the first, odd ones of the second."""
+    tasks = [range(start, min(start + task, 2 * runs)) for start in range(0, 2 * runs, task)]
+    both = np.concatenate(list(in_parallel(work, tasks, jobs=jobs, progress=progress)))
     return both[::2], both[1::2]
 
 
-def _replayed(replay: Replay, random: Randomness, task: range) -> Floats:
-    """Even runs are of the first neighbour, odd ones of the second."""
-    return np.stack([replay.run(run % 2, random.source(run)) for run in task])
+@dataclass(frozen=True, eq=False)
+class Replays:
+    """Replays of the questions that one fit asked."""
+
+    replay: Replay
+    random: Randomness
+
+    def __call__(self, task: range) -> Floats:
+        """(runs, questions) log likelihood ratios."""
+        return np.stack([self.replay.run(run % 2, self.random.source(run)) for run in task])
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,18 +93,31 @@ class Fits:
     neighbours: tuple[Codes, Codes]
     n_groups: int
     random: Randomness
-    seen: NDArray[np.int64] | None
+    attack: str
+    seen: NDArray[np.int64]
 
-    def run(self, run: int) -> Floats:
-        """Everything that is released, or only the scores of the people seen, flat."""
-        chosen = self.parameters | {"noise_seed": self.random.seed_of(run)}
-        model = LagrangianDualClassifier(**chosen)
+    def __call__(self, task: range) -> Floats:
+        """(runs, d) everything that is released, the scores of the people seen, or the ratio of all answers."""
+        return np.stack([self._run(run) for run in task])
+
+    def _run(self, run: int) -> Floats:
+        kind = WatchedClassifier if self.attack == "trajectory" else LagrangianDualClassifier
+        model = kind(**self.parameters | {"noise_seed": self.random.seed_of(run)})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(self.X, self.y, sensitive_features=labels(self.neighbours[run % 2], self.n_groups))
-        if self.seen is not None:
+        if isinstance(model, WatchedClassifier):
+            return self._ratio(model)
+        if self.attack == "predictions":
             return np.asarray(model.decision_function(self.X)[self.seen], dtype=np.float64)
         return released_numbers(model)
+
+    def _ratio(self, model: WatchedClassifier) -> Floats:
+        """(2,) log likelihood ratio of all noised answers to this run's own questions, and how many there were."""
+        watched = model.watched_
+        budget = (model.ledger_.budget_epsilon, model.ledger_.delta)
+        replay = replay_of(watched.questions, self.neighbours, self.n_groups, budget)
+        return np.array([replay.log_ratios(watched.answers).sum(), float(len(watched.questions))])
 
 
 def released_numbers(model: LagrangianDualClassifier) -> Floats:
@@ -112,20 +136,24 @@ def fit_statistics(
     runs: int,
     random: Randomness,
     *,
-    predictions: bool,
+    attack: str,
     jobs: int,
     progress: bool | None,
 ) -> tuple[Floats, Floats]:
     """(runs, d) what whole fits release under either neighbour."""
     n_groups = len(recording.names) - 1
-    one, other = recording.codes.copy(), recording.codes.copy()
-    one[canary.person], other[canary.person] = canary.here, canary.there
-    seen = nearest(recording.model, X, canary.person) if predictions else None
-    parameters = neutral(recording.model, n_groups, 0)
-    fits = Fits(parameters, X, y, (one, other), n_groups, random, seen)
-    found = _in_parallel(fits.run, range(2 * runs), jobs=jobs, progress=progress, unit="fits")
-    both = np.stack(list(found))
-    return both[::2], both[1::2]
+    fits = Fits(
+        parameters=neutral(recording.model, n_groups, 0),
+        X=X,
+        y=y,
+        neighbours=recording.neighbours(canary),
+        n_groups=n_groups,
+        random=random,
+        attack=attack,
+        seen=nearest(recording.model, X, canary.person),
+    )
+    found: tuple[Floats, Floats] = both_neighbours(fits, runs, jobs=jobs, progress=progress, task=1)
+    return found
 
 
 def nearest(model: LagrangianDualClassifier, X: Any, person: int) -> NDArray[np.int64]:
@@ -156,38 +184,17 @@ def one_run(
     base[people] = canary.here
     mixed = base.copy()
     mixed[people[heads]] = canary.there
-    replay = make_replay(replace(recording, codes=base), Canary(int(people[0]), canary.here, canary.there))
-    rows = [movement_rows(question, people, canary, replay.n_groups) for question in recording.questions]
+    ledger = recording.model.ledger_
+    n_groups = len(recording.names) - 1
+    replay = replay_of(recording.questions, (base, base), n_groups, (ledger.budget_epsilon, ledger.delta))
+    rows = [movement_rows(question, people, canary, n_groups) for question in recording.questions]
     # Before noise, the answer lies half of everybody's movement above the base, on average over the coins.
     half = [question.sample_rate * row.sum(0) / 2 for question, row in zip(recording.questions, rows, strict=True)]
-    known = tuple(one + other for one, other in zip(replay.known, half, strict=True))
-    answers = replace(replay, neighbours=(base, mixed), known=known).answers(1, random.source(0))
+    noised = replace(replay, neighbours=(base, mixed)).answers(1, random.source(0))
+    answers = [one - known - middle for one, known, middle in zip(noised, replay.known, half, strict=True)]
     weights = [noise_scale(question) ** -2 for question in recording.questions]
     scores = torch.stack([w * (r @ a) for w, r, a in zip(weights, rows, answers, strict=True)]).sum(0).numpy()
     order = scores.argsort()
     quarter = max(1, len(people) // 4)
     right = int(heads[order[-quarter:]].sum() + (~heads[order[:quarter]]).sum())
     return 2 * quarter, right
-
-
-def _in_parallel(
-    work: Callable[[Any], Floats], tasks: Sequence[Any], *, jobs: int, progress: bool | None, unit: str
-) -> Iterator[Floats]:
-    shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
-    with tqdm(total=len(tasks), disable=not shown, unit=f" x {unit}", desc="audit") as bar:
-        for part in _each(work, tasks, jobs):
-            bar.update()
-            yield part
-
-
-def _each(work: Callable[[Any], Floats], tasks: Sequence[Any], jobs: int) -> Iterator[Floats]:
-    if jobs == 1:
-        yield from map(work, tasks)
-        return
-    # Spawned, not forked: a fork copies torch's threads in whatever state they are.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
-        yield from pool.map(work, tasks)
-
-
-def _start_worker() -> None:
-    torch.set_num_threads(1)

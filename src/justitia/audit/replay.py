@@ -69,10 +69,9 @@ class Question:
     sample_rate: float = 1.0
 
     def ask(self, vault: SensitiveVault) -> Tensor:
-        """The noised answer, flat; for sums over groups with the block of "not given", which is public then."""
+        """The noised answer, flat."""
         if self.weights is None and self.values is not None:
-            answer = vault.group_sums(self.values, bound=self.bound, noise=self.noise, purpose=self.purpose)
-            return torch.cat([answer, -answer.sum(0, keepdim=True)]).flatten()
+            return flat(vault.group_sums(self.values, bound=self.bound, noise=self.noise, purpose=self.purpose))
         if self.weights is None:
             raise ValueError(f"expected rows or weights of {self.purpose!r}, got neither; record the run again.")
         return vault.weighted_sum(
@@ -106,14 +105,20 @@ class Question:
         return blocks.flatten()
 
 
-class WatchedVault(SensitiveVault):
-    """A vault that keeps the questions it was asked; what it answers is what any vault answers."""
+def flat(sums: Tensor) -> Tensor:
+    """Sums over groups as one vector, with the block of "not given", which is public then."""
+    return torch.cat([sums, -sums.sum(0, keepdim=True)]).flatten()
 
-    __slots__ = ("questions",)
+
+class WatchedVault(SensitiveVault):
+    """A vault that keeps what it was asked and what it answered, which is what any vault answers."""
+
+    __slots__ = ("answers", "questions")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.questions: list[Question] = []
+        self.answers: list[Tensor] = []
 
     def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
         """As in a vault."""
@@ -121,7 +126,9 @@ class WatchedVault(SensitiveVault):
         dense = (dense[:, None] if dense.dim() == 1 else dense).detach().double().clone()
         rows = KeptRows(dense.shape[1], tuple(TensorRows(dense, len(dense)).chunks()))
         self.questions.append(Question(rows, dense, None, bound, noise, purpose))
-        return super().group_sums(values, bound=bound, noise=noise, purpose=purpose)
+        answer = super().group_sums(values, bound=bound, noise=noise, purpose=purpose)
+        self.answers.append(flat(answer))
+        return answer
 
     def weighted_sum(
         self,
@@ -137,11 +144,15 @@ class WatchedVault(SensitiveVault):
         source = TensorRows(values.detach().double()) if isinstance(values, Tensor) else values
         rows = KeptRows(source.width, tuple(source.chunks()))
         self.questions.append(Question(rows, None, weights.clone(), bound, noise, purpose, sample_rate))
-        return super().weighted_sum(values, weights, bound=bound, noise=noise, purpose=purpose, sample_rate=sample_rate)
+        answer = super().weighted_sum(
+            values, weights, bound=bound, noise=noise, purpose=purpose, sample_rate=sample_rate
+        )
+        self.answers.append(answer)
+        return answer
 
 
 class WatchedClassifier(LagrangianDualClassifier):
-    """The estimator with a vault that keeps its questions."""
+    """The estimator with a vault that keeps questions and answers."""
 
     def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
         plain = super()._vault(sensitive_features, ledger, n=n)
@@ -153,6 +164,15 @@ class WatchedClassifier(LagrangianDualClassifier):
             missing_marker=self.missing_marker,
         )
         return self.watched_
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A person and the two groups between which they are to be told apart."""
+
+    person: int
+    here: int
+    there: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +190,12 @@ class Recording:
         certificate = self.model.certificate_
         claim = certificate.claim or {}
         return float(claim.get("epsilon", certificate.epsilon))
+
+    def neighbours(self, canary: Canary) -> tuple[Codes, Codes]:
+        """Everybody's group, with the canary in either of theirs."""
+        one, other = self.codes.copy(), self.codes.copy()
+        one[canary.person], other[canary.person] = canary.here, canary.there
+        return one, other
 
     @property
     def full_rate(self) -> bool:
@@ -209,15 +235,6 @@ def neutral(model: LagrangianDualClassifier, n_groups: int, seed: int) -> dict[s
 def labels(codes: Codes, n_groups: int) -> list[int | None]:
     """Codes as labels of the groups 0 .. G - 1; G is "not given"."""
     return [None if code == n_groups else int(code) for code in codes]
-
-
-@dataclass(frozen=True)
-class Canary:
-    """A person and the two groups between which they are to be told apart."""
-
-    person: int
-    here: int
-    there: int
 
 
 def worst_canary(questions: Sequence[Question], n_groups: int, person: int | None = None) -> Canary:
@@ -285,40 +302,50 @@ class Replay:
     known: tuple[Tensor, ...]
     towards: tuple[Tensor, ...]
 
+    def log_ratios(self, answers: Sequence[Tensor]) -> Floats:
+        """(questions,) log likelihood ratio of each noised answer; approximate where people are sampled."""
+        found = zip(answers, self.known, self.towards, strict=True)
+        return np.array([float((answer - known) @ towards) for answer, known, towards in found])
+
     def answers(self, neighbour: int, source: NoiseSource) -> list[Tensor]:
-        """The noised answer to each question, less what is known."""
-        vault = _open(self.neighbours[neighbour], self.n_groups, self.budget, source)
-        return [question.ask(vault) - known for question, known in zip(self.questions, self.known, strict=True)]
+        """The noised answer to each question."""
+        vault = open_vault(self.neighbours[neighbour], self.n_groups, self.budget, source)
+        return [question.ask(vault) for question in self.questions]
 
     def run(self, neighbour: int, source: NoiseSource) -> Floats:
-        """(questions,) the log likelihood ratio of each noised answer, up to a constant."""
-        found = zip(self.answers(neighbour, source), self.towards, strict=True)
-        return np.array([float(answer @ towards) for answer, towards in found])
+        """(questions,) log likelihood ratios of one replay."""
+        return self.log_ratios(self.answers(neighbour, source))
 
 
 def make_replay(recording: Recording, canary: Canary) -> Replay:
-    """Compute what the attacker knows: the exact answers for both neighbours, by the vault's own code without noise."""
-    n_groups = len(recording.names) - 1
-    one, other = recording.codes.copy(), recording.codes.copy()
-    one[canary.person], other[canary.person] = canary.here, canary.there
+    """A replay of what was recorded, for both neighbours of the canary."""
     ledger = recording.model.ledger_
     budget = (ledger.budget_epsilon, ledger.delta)
-    exact = [exact_answers(recording.questions, codes, n_groups, budget) for codes in (one, other)]
+    return replay_of(recording.questions, recording.neighbours(canary), len(recording.names) - 1, budget)
+
+
+def replay_of(
+    questions: Sequence[Question], neighbours: tuple[Codes, Codes], n_groups: int, budget: tuple[float, float]
+) -> Replay:
+    """Compute what the attacker knows: the exact answers for both neighbours, by the vault's own code without noise."""
+    exact = [exact_answers(questions, codes, n_groups, budget) for codes in neighbours]
     known, towards = [], []
-    for question, first, second in zip(recording.questions, *exact, strict=True):
-        known.append(first * question.sample_rate)
+    for question, first, second in zip(questions, *exact, strict=True):
+        middle = first if question.sample_rate < 1 else (first + second) / 2
+        known.append(middle * question.sample_rate)
         towards.append((second - first) / noise_scale(question) ** 2)
-    return Replay(recording.questions, (one, other), n_groups, budget, tuple(known), tuple(towards))
+    return Replay(tuple(questions), neighbours, n_groups, budget, tuple(known), tuple(towards))
 
 
 def exact_answers(
     questions: Sequence[Question], codes: Codes, n_groups: int, budget: tuple[float, float]
 ) -> list[Tensor]:
     """Every answer before noise."""
-    vault = _open(codes, n_groups, budget, Silent())
+    vault = open_vault(codes, n_groups, budget, Silent())
     return [question.ask(vault) for question in questions]
 
 
-def _open(codes: Codes, n_groups: int, budget: tuple[float, float], source: NoiseSource) -> SensitiveVault:
+def open_vault(codes: Codes, n_groups: int, budget: tuple[float, float], source: NoiseSource) -> SensitiveVault:
+    """A vault of these people with a budget of its own."""
     ledger = PrivacyLedger(epsilon=budget[0], delta=budget[1])
     return SensitiveVault(labels(codes, n_groups), groups=tuple(range(n_groups)), ledger=ledger, noise_source=source)

@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from justitia.privacy.accounting import gaussian_epsilon
 from justitia.privacy.costs import private_end
@@ -25,9 +25,14 @@ CANDIDATES = 64
 LARGEST_EPSILON = 50.0
 
 
+def rates_below(hits: NDArray[np.int64], trials: int, alpha: float) -> Floats:
+    """Largest p that ``hits`` of ``trials`` refute at level ``alpha``: lower Clopper-Pearson bounds."""
+    return np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), trials - hits + 1, alpha), 0.0)
+
+
 def rate_below(hits: int, trials: int, alpha: float) -> float:
-    """Largest p that ``hits`` of ``trials`` refute at level ``alpha``: the lower Clopper-Pearson bound."""
-    return 0.0 if hits == 0 else float(stats.beta.ppf(alpha, hits, trials - hits + 1))
+    """The lower Clopper-Pearson bound of one count."""
+    return float(rates_below(np.array(hits), trials, alpha))
 
 
 def rate_above(hits: int, trials: int, alpha: float) -> float:
@@ -110,7 +115,7 @@ class Evidence:
 
 
 def evidence(first: Floats, second: Floats, *, alpha: float, delta: float, known: Floats | None = None) -> Evidence:
-    """Score runs under two neighbours and test what was chosen on half of them on the other half.
+    """Score runs under two neighbours and test what was chosen on some of them on the others.
 
     Parameters
     ----------
@@ -119,30 +124,32 @@ def evidence(first: Floats, second: Floats, *, alpha: float, delta: float, known
     alpha : float
         One minus the confidence.
     known : ndarray (d,), optional
-        Weights of the best score, where the attacker knows them; learned ones compete with them. Without, the
-        distances from the middle of both means are statistics too: neighbours may differ in how much they vary.
+        Weights of the best score, where the attacker knows them; learned ones take their place if they are clearly
+        better. Without, the distances from the middle of both means are statistics too: neighbours may differ in how
+        much they vary.
 
     Notes
     -----
-    The first quarter of the runs fits a direction, the second chooses between the scores and their thresholds, the
-    other half tests.
+    The first runs fit a direction, as many more choose between the scores and their thresholds, the others test: half
+    of all runs, or three quarters of them where a score is known.
     """
     runs = min(len(first), len(second))
     if runs < 8:
         raise ValueError(f"expected at least 8 runs of each neighbour, got {runs}; raise runs.")
-    fitting, choosing, testing = slice(0, runs // 4), slice(runs // 4, runs // 2), slice(runs // 2, runs)
+    part = runs // 4 if known is None else runs // 8
+    fitting, choosing, testing = slice(0, part), slice(part, 2 * part), slice(2 * part, runs)
     if known is None:
         centre = (first[fitting].mean(0) + second[fitting].mean(0)) / 2
         first, second = (np.concatenate([one, np.abs(one - centre)], axis=1) for one in (first, second))
-    learned = direction(first[fitting], second[fitting])
-    scores = [learned] if known is None else [known, learned]
-    chosen = max(scores, key=lambda w: accuracy(first[choosing] @ w, second[choosing] @ w))
+    chosen = learned = direction(first[fitting], second[fitting])
+    if known is not None:
+        rivals = (accuracy(first[choosing] @ weights, second[choosing] @ weights) for weights in (learned, known))
+        chosen = learned if next(rivals) > next(rivals) + 1 / math.sqrt(part) else known
     low, high = first @ chosen, second @ chosen
     far = best_threshold(low[choosing], high[choosing], alpha=alpha, delta=delta)
     middle = halfway(low[choosing], high[choosing])
-    tested = runs - runs // 2
     return Evidence(
-        tested=tested,
+        tested=runs - 2 * part,
         true_positives=int((high[testing] > far).sum()),
         false_positives=int((low[testing] > far).sum()),
         right=int((high[testing] > middle).sum() + (low[testing] <= middle).sum()),
@@ -174,12 +181,11 @@ def best_threshold(low: Floats, high: Floats, *, alpha: float, delta: float) -> 
     both = np.unique(np.concatenate([low, high]))
     middles = (both[1:] + both[:-1]) / 2 if len(both) > 1 else both
     candidates = np.unique(np.quantile(middles, np.linspace(0, 1, CANDIDATES)))
-
-    def proven(threshold: float) -> float:
-        hits, alarms = int((high > threshold).sum()), int((low > threshold).sum())
-        return Evidence(len(low), hits, alarms, 0, alpha).binomial(delta)
-
-    return float(max(candidates, key=proven))
+    hits, alarms = ((scores[:, None] > candidates).sum(0) for scores in (high, low))
+    tpr = rates_below(hits, len(high), alpha / 4)
+    fpr = 1 - rates_below(len(low) - alarms, len(low), alpha / 4)
+    odds = np.maximum((tpr - delta) / fpr, (1 - fpr - delta) / (1 - tpr))
+    return float(candidates[odds.argmax()])
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
