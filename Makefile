@@ -31,8 +31,9 @@ unit: setup
 crash-test: setup      ## kill 500 processes while they debit a durable ledger
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py
 
-audit: setup           ## attack the mechanism and whole fits on synthetic people, written to results/audit.csv
+audit: setup           ## attack mechanism and whole fits, and the printed engine: results/audit.csv, results/trial.csv
 	$(BIN)/python -m experiments audit --jobs 2
+	$(BIN)/python -m experiments trial --jobs 2
 
 reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
 	$(BIN)/python -m experiments $* --jobs 2
