@@ -27,13 +27,15 @@ from justitia.audit.statistics import Evidence, evidence
 from justitia.datasets import Dataset, make_synthetic
 from justitia.privacy.accounting import gaussian_mu
 
-PEOPLE = 60
+PEOPLE = 24
 DELTA = 1e-5
 LEVEL = 0.05
 #: Replays of each neighbour: the bound of a small epsilon needs many to differ from 0.
-RUNS = {0.5: 20_000, 1.0: 7_000, 4.0: 1_000}
+RUNS = {0.5: 24_000, 1.0: 8_000, 4.0: 2_000}
+#: Replays that share one vault.
+COPIES = 12
 #: Whole fits of each neighbour.
-FITS = {"trajectory": 300, "weights": 150, "predictions": 150}
+FITS = {"trajectory": 200, "weights": 60, "predictions": 60}
 FACTOR = 2.5
 PLANS: dict[str, Any] = {
     "gradients": GradientsPlan(private_steps=1, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5),
@@ -63,7 +65,7 @@ def cells(*, quick: bool) -> list[Cell]:
 
 
 def _cell(engine: str, epsilon: float, settings: dict[str, Any]) -> Cell:
-    recipe = f"{PEOPLE} people, {PLANS.get(engine)}"
+    recipe = f"{PEOPLE} people, {COPIES} copies, {PLANS.get(engine)}"
     return Cell("audit", SIMULATED, "demographic_parity", engine, 0, epsilon=epsilon, settings=settings, recipe=recipe)
 
 
@@ -74,7 +76,7 @@ def work(cell: Cell) -> dict[str, float]:
     if options["attack"] == "repeated":
         return repeated(cell, groups)
     data, model = subject(cell, groups)
-    how: dict[str, Any] = {"seed": cell.noise_seed, "progress": False}
+    how: dict[str, Any] = {"seed": cell.noise_seed, "copies": COPIES, "progress": False}
     return numbers(audit(model, data.X, data.y, sensitive_features=data.sensitive, **options, **how))
 
 
@@ -153,7 +155,7 @@ def _replayed_runs(cell: Cell, groups: int) -> Draw:
 
     def draw(runs: int, time: int) -> Any:
         random = Randomness(None, cell.noise_seed + 1 + time)
-        both = mechanism_statistics(recording, canary, runs, random, jobs=1, progress=False)
+        both = mechanism_statistics(recording, canary, runs, random, jobs=1, progress=False, copies=COPIES)
         return [one.sum(1, keepdims=True) for one in both]
 
     return draw

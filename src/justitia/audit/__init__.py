@@ -38,6 +38,7 @@ def audit(
     confidence: float = 0.95,
     audits: int = 1,
     seed: int | None = None,
+    copies: int = 1,
     jobs: int = 1,
     progress: bool | None = None,
 ) -> AuditResult:
@@ -70,6 +71,9 @@ def audit(
         Makes the audit repeatable: it seeds the noise of the runs, and the public randomness if the model leaves it
         open. By default noise comes from the operating system, as in ``fit``; a ``noise_seed`` of the model is kept,
         and found.
+    copies : int
+        Replays that share one vault in the attack "mechanism", as copies of the people with columns of their own: much
+        cheaper for a few people. Noise that repeats from run to run, or is shared by columns, is found with 1 only.
     jobs : int
         Worker processes; with more than one, everything in ``model`` has to be picklable.
     progress : bool, optional
@@ -87,6 +91,7 @@ def audit(
     _check(model, attack)
     check_int("runs", runs, at_least=8)
     check_int("jobs", jobs, at_least=1)
+    check_int("copies", copies, at_least=1)
     alpha = (1 - check_fraction("confidence", confidence, example=0.95)) / check_int("audits", audits, at_least=1)
     recording = record(model, X, y, sensitive_features, seed=seed)
     target = _target(recording, X, canary)
@@ -111,7 +116,7 @@ def audit(
     elif model.engine == "printed":
         runs_of_both = printed_statistics(recording, target, X, y, runs, random, seed=seed, **how)
     else:
-        runs_of_both = mechanism_statistics(recording, target, runs, random, **how)
+        runs_of_both = mechanism_statistics(recording, target, runs, random, copies=copies, **how)
     found = evidence(*runs_of_both, alpha=alpha, delta=model.delta, known=_known(attack, runs_of_both[0].shape[1]))
     return AuditResult(
         **common,

@@ -5,6 +5,7 @@ Each run gives a row of numbers; :mod:`justitia.audit.statistics` tells what the
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from justitia.audit.replay import (
     noise_scale,
     replay_of,
 )
-from justitia.audit.workers import in_parallel
+from justitia.audit.workers import Work, in_parallel
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
 
@@ -58,17 +59,29 @@ class Randomness:
 
 
 def mechanism_statistics(
-    recording: Recording, canary: Canary, runs: int, random: Randomness, *, jobs: int, progress: bool | None
+    recording: Recording,
+    canary: Canary,
+    runs: int,
+    random: Randomness,
+    *,
+    jobs: int,
+    progress: bool | None,
+    copies: int = 1,
 ) -> tuple[Floats, Floats]:
     """(runs, questions) log likelihood ratios of the noised answers under either neighbour."""
-    return both_neighbours(Replays(make_replay(recording, canary), random), runs, jobs=jobs, progress=progress)
+    work = Replays(make_replay(recording, canary).copied(copies), random, copies)
+    return both_neighbours(work, runs, jobs=jobs, progress=progress, copies=copies)
 
 
-def both_neighbours(work: Any, runs: int, *, jobs: int, progress: bool | None, task: int = TASK) -> Any:
-    """What ``runs`` runs of either neighbour give; even runs are of the first, odd ones of the second."""
-    tasks = [range(start, min(start + task, 2 * runs)) for start in range(0, 2 * runs, task)]
+def both_neighbours(
+    work: Work, runs: int, *, jobs: int, progress: bool | None, task: int = TASK, copies: int = 1
+) -> tuple[Floats, Floats]:
+    """(runs, d) what runs of either neighbour give; even calls are of the first, odd ones of the second."""
+    calls = 2 * math.ceil(runs / copies)
+    tasks = [range(start, min(start + task, calls)) for start in range(0, calls, task)]
     both = np.concatenate(list(in_parallel(work, tasks, jobs=jobs, progress=progress)))
-    return both[::2], both[1::2]
+    first, second = (both[part::2].reshape(-1, both.shape[-1])[:runs] for part in (0, 1))
+    return first, second
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +90,12 @@ class Replays:
 
     replay: Replay
     random: Randomness
+    copies: int
 
     def __call__(self, task: range) -> Floats:
-        """(runs, questions) log likelihood ratios."""
-        return np.stack([self.replay.run(run % 2, self.random.source(run)) for run in task])
+        """(calls, copies, questions) log likelihood ratios."""
+        found = (self.replay.answers(call % 2, self.random.source(call), self.copies) for call in task)
+        return np.stack([self.replay.log_ratios(answers) for answers in found])
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +112,7 @@ class Fits:
     seen: NDArray[np.int64]
 
     def __call__(self, task: range) -> Floats:
-        """(runs, d) everything that is released, the scores of the people seen, or the ratio of all answers."""
+        """(fits, d) everything that is released, the scores of the people seen, or the ratio of all answers."""
         return np.stack([self._run(run) for run in task])
 
     def _run(self, run: int) -> Floats:
@@ -117,7 +132,7 @@ class Fits:
         watched = model.watched_
         budget = (model.ledger_.budget_epsilon, model.ledger_.delta)
         replay = replay_of(watched.questions, self.neighbours, self.n_groups, budget)
-        return np.array([replay.log_ratios(watched.answers).sum(), float(len(watched.questions))])
+        return np.array([replay.log_ratios([one[None] for one in watched.answers]).sum(), len(watched.questions)])
 
 
 def released_numbers(model: LagrangianDualClassifier) -> Floats:
@@ -152,8 +167,7 @@ def fit_statistics(
         attack=attack,
         seen=nearest(recording.model, X, canary.person),
     )
-    found: tuple[Floats, Floats] = both_neighbours(fits, runs, jobs=jobs, progress=progress, task=1)
-    return found
+    return both_neighbours(fits, runs, jobs=jobs, progress=progress, task=1)
 
 
 def nearest(model: LagrangianDualClassifier, X: Any, person: int) -> NDArray[np.int64]:
@@ -191,7 +205,7 @@ def one_run(
     # Before noise, the answer lies half of everybody's movement above the base, on average over the coins.
     half = [question.sample_rate * row.sum(0) / 2 for question, row in zip(recording.questions, rows, strict=True)]
     noised = replace(replay, neighbours=(base, mixed)).answers(1, random.source(0))
-    answers = [one - known - middle for one, known, middle in zip(noised, replay.known, half, strict=True)]
+    answers = [one[0] - known - middle for one, known, middle in zip(noised, replay.known, half, strict=True)]
     weights = [noise_scale(question) ** -2 for question in recording.questions]
     scores = torch.stack([w * (r @ a) for w, r, a in zip(weights, rows, answers, strict=True)]).sum(0).numpy()
     order = scores.argsort()

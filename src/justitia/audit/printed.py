@@ -153,7 +153,4 @@ def printed_statistics(
     recording: Recording, canary: Canary, X: Any, y: Any, runs: int, random: Randomness, *, seed: int | None, **how: Any
 ) -> tuple[Floats, Floats]:
     """(runs, steps) log likelihood ratios of the noised primal steps under either neighbour."""
-    found: tuple[Floats, Floats] = both_neighbours(
-        printed_replay(recording, canary, X, y, random, seed=seed), runs, **how
-    )
-    return found
+    return both_neighbours(printed_replay(recording, canary, X, y, random, seed=seed), runs, **how)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,11 @@ class KeptRows:
                 return rows.double().weighted_sum(here.double())
         raise IndexError(f"expected a person below {len(self)}, got {person}.")
 
+    @staticmethod
+    def of(dense: Tensor) -> KeptRows:
+        """Rows of a matrix."""
+        return KeptRows(dense.shape[1], tuple(TensorRows(dense, len(dense)).chunks()))
+
 
 @dataclass(frozen=True, eq=False)
 class Question:
@@ -82,6 +87,17 @@ class Question:
             purpose=self.purpose,
             sample_rate=self.sample_rate,
         )
+
+    def copied(self, copies: int) -> Question:
+        """The same question about so many copies of the people, each of which has columns of its own."""
+        dense = torch.stack([self.rows.row(person) for person in range(len(self.rows))])
+        blocks = torch.block_diag(*[dense] * copies)
+        values, weights = (blocks, None) if self.weights is None else (None, self.weights.repeat(copies, 1))
+        return replace(self, rows=KeptRows.of(blocks), values=values, weights=weights)
+
+    def split(self, answer: Tensor, copies: int) -> Tensor:
+        """(copies, d) the answer for each of the copies."""
+        return answer.view(-1, copies, self.rows.width // copies).transpose(0, 1).flatten(1)
 
     def movements(self, here: int, there: int) -> Tensor:
         """(n,) how far each person moves the answer by leaving one group for another."""
@@ -124,8 +140,7 @@ class WatchedVault(SensitiveVault):
         """As in a vault."""
         dense = values if isinstance(values, Tensor) else torch.cat([rows for _, rows in values.dense()])
         dense = (dense[:, None] if dense.dim() == 1 else dense).detach().double().clone()
-        rows = KeptRows(dense.shape[1], tuple(TensorRows(dense, len(dense)).chunks()))
-        self.questions.append(Question(rows, dense, None, bound, noise, purpose))
+        self.questions.append(Question(KeptRows.of(dense), dense, None, bound, noise, purpose))
         answer = super().group_sums(values, bound=bound, noise=noise, purpose=purpose)
         self.answers.append(flat(answer))
         return answer
@@ -303,18 +318,20 @@ class Replay:
     towards: tuple[Tensor, ...]
 
     def log_ratios(self, answers: Sequence[Tensor]) -> Floats:
-        """(questions,) log likelihood ratio of each noised answer; approximate where people are sampled."""
+        """(copies, questions) log likelihood ratio of each noised answer; approximate where people are sampled."""
         found = zip(answers, self.known, self.towards, strict=True)
-        return np.array([float((answer - known) @ towards) for answer, known, towards in found])
+        return torch.stack([(answer - known) @ towards for answer, known, towards in found], dim=-1).numpy()
 
-    def answers(self, neighbour: int, source: NoiseSource) -> list[Tensor]:
-        """The noised answer to each question."""
-        vault = open_vault(self.neighbours[neighbour], self.n_groups, self.budget, source)
-        return [question.ask(vault) for question in self.questions]
+    def answers(self, neighbour: int, source: NoiseSource, copies: int = 1) -> list[Tensor]:
+        """(copies, d) the noised answer to each question."""
+        vault = open_vault(np.tile(self.neighbours[neighbour], copies), self.n_groups, self.budget, source)
+        return [question.split(question.ask(vault), copies) for question in self.questions]
 
-    def run(self, neighbour: int, source: NoiseSource) -> Floats:
-        """(questions,) log likelihood ratios of one replay."""
-        return self.log_ratios(self.answers(neighbour, source))
+    def copied(self, copies: int) -> Replay:
+        """A replay whose answers are those of so many copies."""
+        if copies == 1:
+            return self
+        return replace(self, questions=tuple(question.copied(copies) for question in self.questions))
 
 
 def make_replay(recording: Recording, canary: Canary) -> Replay:
