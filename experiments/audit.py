@@ -7,7 +7,7 @@ those that are repeated to count how often healthy code is accused.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from justitia.datasets import Dataset, make_synthetic
 from justitia.privacy.accounting import gaussian_mu
 
 PEOPLE = 24
+#: Of whom half are guessed, for the attack in one run.
+CROWD = 400
 DELTA = 1e-5
 LEVEL = 0.05
 #: Replays of each neighbour: the bound of a small epsilon needs many to differ from 0.
@@ -65,8 +67,12 @@ def cells(*, quick: bool) -> list[Cell]:
 
 
 def _cell(engine: str, epsilon: float, settings: dict[str, Any]) -> Cell:
-    recipe = f"{PEOPLE} people, {COPIES} copies, {PLANS.get(engine)}"
+    recipe = f"{_people(settings)} people, {COPIES} copies, {PLANS.get(engine)}"
     return Cell("audit", SIMULATED, "demographic_parity", engine, 0, epsilon=epsilon, settings=settings, recipe=recipe)
+
+
+def _people(settings: Mapping[str, Any]) -> int:
+    return CROWD if settings["attack"] == "one run" else PEOPLE
 
 
 def work(cell: Cell) -> dict[str, float]:
@@ -82,7 +88,7 @@ def work(cell: Cell) -> dict[str, float]:
 
 def subject(cell: Cell, groups: int) -> tuple[Dataset, LagrangianDualClassifier]:
     """Synthetic people, and the settings that are audited on them."""
-    data = make_synthetic(PEOPLE, groups=NAMES[:groups], n_features=3, random_state=1)
+    data = make_synthetic(_people(cell.settings), groups=NAMES[:groups], n_features=3, random_state=1)
     model = LagrangianDualClassifier(
         cell.notion,
         epsilon=cell.epsilon,

@@ -106,7 +106,7 @@ class PrintedReplay:
     def engine(self, neighbour: int, source: NoiseSource) -> PrintedEngine:
         """The printed engine itself, on one of the neighbours."""
         vault = open_vault(self.neighbours[neighbour], self.n_groups, (math.inf, 0.0), source)
-        engine = PrintedEngine(self.plan, self.problem, vault, tolerance=0.0, generator=None)  # type: ignore[arg-type]
+        engine = PrintedEngine(self.plan, self.problem, vault, tolerance=0.0, generator=None)
         engine.open()
         return engine
 
