@@ -186,6 +186,11 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
     return summarise(results).round(3).to_string(index=False)
 
 
+def rounded_down(bound: float, digits: int) -> str:
+    """A lower bound in decimal digits that is still one."""
+    return f"{math.floor(bound * 10**digits) / 10**digits:.{digits}f}" if math.isfinite(bound) else "-"
+
+
 def table(results: pd.DataFrame) -> str:
     """The audits as a table for the page, without those that were repeated."""
     if results.empty:
@@ -193,9 +198,9 @@ def table(results: pd.DataFrame) -> str:
     lines = ["| attack | engine | groups | runs | certificate | proven, Gaussian | proven, binomial | right guesses |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for _, row in summarise(results).query("attack != 'repeated'").iterrows():
-        gaussian = "-" if math.isnan(row["gaussian"]) else f"{row['gaussian']:.3f}"
+        gaussian, binomial = (rounded_down(row[name], 3) for name in ("gaussian", "binomial"))
         parts = [row["attack"], row["method"], row["groups"], f"{int(row['runs']):,}", f"{row['certificate']:.2f}"]
-        parts += [gaussian, f"{row['binomial']:.3f}", f"{int(row['right']):,} of {int(row['guesses']):,}"]
+        parts += [gaussian, binomial, f"{int(row['right']):,} of {int(row['guesses']):,}"]
         lines.append(f"| {' | '.join(map(str, parts))} |")
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.audit import DELTA, MEASURES, numbers
+from experiments.audit import DELTA, MEASURES, numbers, rounded_down
 from experiments.experiment import Claim, Experiment
 from experiments.folds import dataset
 from experiments.measure import SIMULATED
@@ -108,7 +108,7 @@ def table(results: pd.DataFrame) -> str:
     for _, row in summarise(results).iterrows():
         attack = seen[row["attack"]]
         parts = [NAMES[row["dataset"]], attack, row["method"], f"{int(row['runs']):,}", f"{row['certificate']:.2f}"]
-        parts += [f"{row['lower']:.2f}", f"{int(row['right']):,} of {int(row['guesses']):,}"]
+        parts += [rounded_down(row["lower"], 2), f"{int(row['right']):,} of {int(row['guesses']):,}"]
         lines.append(f"| {' | '.join(parts)} |")
     return "\n".join(lines)
 
@@ -120,7 +120,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     for _, row in summary[summary["method"] == "printed"].iterrows():
         seen = "every noised step" if row["attack"] == "mechanism" else "what fit returns"
         sentence = f"The printed epsilon bounds an attacker who sees {seen} ({NAMES[row['dataset']]})."
-        numbers_found = f"{row['lower']:.2f} is proven at 95%, corrected for {len(summary)} audits"
+        numbers_found = f"{rounded_down(row['lower'], 2)} is proven at 95%, corrected for {len(summary)} audits"
         found.append(Claim(sentence, not row["exceeded"], f"{numbers_found}, beside {row['certificate']:.2f}"))
     repaired = summary[summary["method"] != "printed"]
     refuted = int(repaired["exceeded"].sum())
