@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,19 +31,17 @@ def _each(work: Work, tasks: Sequence[range], jobs: int) -> Iterator[NDArray[np.
         yield from map(work, tasks)
         return
     # Spawned, not forked: a fork copies torch's threads in whatever state they are. The work is sent once to each.
-    parcel = (pickle.dumps(work),)
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start, initargs=parcel) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start, initargs=(work,)) as pool:
         yield from pool.map(_do, tasks)
 
 
-_WORK: list[Any] = []
+_WORK: list[Work] = []
 
 
-def _start(parcel: bytes) -> None:
+def _start(work: Work) -> None:
     torch.set_num_threads(1)
-    _WORK.append(pickle.loads(parcel))  # noqa: S301 - written a moment ago by the parent
+    _WORK.append(work)
 
 
 def _do(task: range) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = _WORK[0](task)
-    return found
+    return _WORK[0](task)
