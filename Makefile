@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit docs pictures crash-test bench lock clean
+.PHONY: setup browser demo test check unit docs pictures crash-test audit bench lock clean
 
 setup: $(STAMP)
 
@@ -42,6 +42,10 @@ pictures: setup        ## run the tutorials and keep their pictures and output f
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py
+
+audit: setup           ## attack mechanism and whole fits, and the printed engine: results/audit.csv, results/trial.csv
+	$(BIN)/python -m experiments audit --jobs 2
+	$(BIN)/python -m experiments trial --jobs 2
 
 reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
 	$(BIN)/python -m experiments $* --jobs 2

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from experiments.audit import AUDIT
 from experiments.census import CENSUS
 from experiments.choose import CHOOSE
 from experiments.clipping_figures import C_D, C_P
@@ -30,16 +31,20 @@ from experiments.runner import Cell, pending, read_results, run
 from experiments.table2 import TABLE2
 from experiments.theorems import THEOREMS_6_AND_7
 from experiments.tradeoffs import TRADEOFFS
+from experiments.trial import TRIAL
 from justitia.datasets import DatasetUnavailable
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 #: Quick results are for a look: they never mix with the committed ones.
 QUICK = ROOT / "out" / "quick"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md", ROOT / "docs" / "moments.md")
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("evaluation", "moments", "audit", "printed-engine")),
+)
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-BEYOND_IT = (CHOOSE, RULES, INSIDE, FRONTIER, PRICE, CENSUS, MEASURE)
+BEYOND_IT = (CHOOSE, RULES, INSIDE, FRONTIER, PRICE, CENSUS, MEASURE, AUDIT, TRIAL)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

@@ -8,9 +8,12 @@ further apart than the ledger says.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,13 +118,33 @@ def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: A
         asked.append(weights)
         return weighted_sum(vault, values, weights, **rest)
 
-    with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        pytest.MonkeyPatch.context() as patch,
+        printed_lines() as printed,
+    ):
         warnings.simplefilter("always")
         patch.setattr("justitia.estimator.SystemNoise", lambda: source)
         patch.setattr(SensitiveVault, "weighted_sum", watched)
         model.fit(people.X, people.y, sensitive_features=list(people.labels))
-    public = _public(model, people, [str(one.message) for one in caught])
+    public = _public(model, people, [str(one.message) for one in caught]) | {"printed lines": printed.getvalue()}
     return Outcome(model.ledger_.releases, tuple(source.exact), tuple(source.noisy), public, asked[-1], model)
+
+
+@contextlib.contextmanager
+def printed_lines() -> Iterator[io.StringIO]:
+    """Everything logged at any level or written to the terminal's output."""
+    text = io.StringIO()
+    handler, root = logging.StreamHandler(text), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        with contextlib.redirect_stdout(text):
+            yield text
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
 
 
 def _public(model: LagrangianDualClassifier, people: People, sentences: list[str]) -> dict[str, Any]:

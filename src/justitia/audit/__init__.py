@@ -1,0 +1,164 @@
+"""Attribute-flip audits: attack one person's attribute and hold what that proves against the certificate.
+
+The attacker knows X, Y, everybody's attribute but one person's, and sees everything that ``fit`` releases; an attack on
+the mechanism also sees every noised answer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from justitia._validate import check_choice, check_fraction, check_int
+from justitia.audit.attacks import Randomness, fit_statistics, mechanism_statistics, most_unusual, one_run
+from justitia.audit.printed import printed_statistics
+from justitia.audit.replay import Canary, Recording, most_exposed, record, worst_canary
+from justitia.audit.result import AuditResult
+from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
+from justitia.estimator import LagrangianDualClassifier
+
+ATTACKS = ("mechanism", "trajectory", "weights", "predictions", "one run")
+#: People whose attributes the attack in one run guesses, at most.
+CANARIES = 200
+
+__all__ = ["ATTACKS", "AuditResult", "Evidence", "audit"]
+
+
+def audit(
+    model: LagrangianDualClassifier,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    runs: int = 1000,
+    attack: str = "mechanism",
+    canary: int | Literal["worst"] = "worst",
+    confidence: float = 0.95,
+    audits: int = 1,
+    seed: int | None = None,
+    copies: int = 1,
+    jobs: int = 1,
+    progress: bool | None = None,
+) -> AuditResult:
+    """Attack one person's attribute with your own data and settings.
+
+    The result is **not private**: the audit reads the attribute exactly. Run it on public or synthetic people, or keep
+    it inside the boundary.
+
+    Parameters
+    ----------
+    model : LagrangianDualClassifier
+        Settings to audit; it is neither fitted nor changed. ``groups`` have to be given.
+    X, y, sensitive_features
+        As for ``fit``.
+    runs : int
+        Runs of each of the two neighbours, at least 8; half of them or more test what was chosen on the others.
+    attack : {"mechanism", "trajectory", "weights", "predictions", "one run"}
+        "mechanism" records the questions of one fit and replays the vault's own releases, which is cheap; the
+        questions no longer depend on earlier answers. The others fit the whole model in every run: "trajectory" sees
+        every noised answer to that run's own questions, "weights" reads weights, multipliers and history,
+        "predictions" the scores of the canary and the people most like it. "one run" guesses the attributes of many
+        people from one replay.
+    canary : int or "worst"
+        The person attacked; the worst is who moves the answers most, by public numbers.
+    confidence : float
+        Of all bounds together.
+    audits : int
+        Number of audits that are looked at together; each is then held to a stricter level.
+    seed : int, optional
+        Makes the audit repeatable: it seeds the noise of the runs, and the public randomness if the model leaves it
+        open. By default noise comes from the operating system, as in ``fit``; a ``noise_seed`` of the model is kept,
+        and found.
+    copies : int
+        Replays that share one vault in the attack "mechanism", as copies of the people with columns of their own: much
+        cheaper for a few people. Noise that repeats from run to run, or is shared by columns, is found with 1 only.
+    jobs : int
+        Worker processes; with more than one, everything in ``model`` has to be picklable.
+    progress : bool, optional
+        Show a progress bar; by default only in a terminal.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    ValueError, TypeError
+        For settings that cannot be audited, before anything is fitted.
+    """
+    _check(model, attack)
+    check_int("runs", runs, at_least=8)
+    check_int("jobs", jobs, at_least=1)
+    check_int("copies", copies, at_least=1)
+    alpha = (1 - check_fraction("confidence", confidence, example=0.95)) / check_int("audits", audits, at_least=1)
+    recording = record(model, X, y, sensitive_features, seed=seed)
+    target = _target(recording, X, canary)
+    random = Randomness(model.noise_seed, seed)
+    common: dict[str, Any] = {
+        "attack": attack,
+        "engine": model.engine,
+        "groups": (recording.names[target.here], recording.names[target.there]),
+        "confidence": float(confidence),
+        "audits": int(audits),
+        "epsilon": recording.epsilon,
+        "delta": float(model.delta),
+    }
+    if attack == "one run":
+        people = most_exposed(recording, target, CANARIES)
+        guesses, right = one_run(recording, target, people, random, seed=seed)
+        lower = one_run_epsilon(len(people), guesses, right, alpha=alpha, delta=model.delta)
+        return AuditResult(**common, canary=None, runs=1, binomial=lower, gaussian=None, guesses=guesses, right=right)
+    how: dict[str, Any] = {"jobs": jobs, "progress": progress}
+    if attack != "mechanism":
+        runs_of_both = fit_statistics(recording, target, X, y, runs, random, attack=attack, **how)
+    elif model.engine == "printed":
+        runs_of_both = printed_statistics(recording, target, X, y, runs, random, seed=seed, **how)
+    else:
+        runs_of_both = mechanism_statistics(recording, target, runs, random, copies=copies, **how)
+    found = evidence(*runs_of_both, alpha=alpha, delta=model.delta, known=_known(attack, runs_of_both[0].shape[1]))
+    return AuditResult(
+        **common,
+        canary=target.person,
+        runs=runs,
+        binomial=found.binomial(model.delta),
+        gaussian=found.gaussian(model.delta) if recording.full_rate else None,
+        evidence=found,
+    )
+
+
+def _known(attack: str, width: int) -> Floats | None:
+    """Weights of the best score: a sum of log likelihood ratios, where the statistics are such."""
+    if attack == "trajectory":
+        return np.array([1.0, 0.0])
+    return np.ones(width) if attack == "mechanism" else None
+
+
+def _check(model: Any, attack: str) -> None:
+    if not isinstance(model, LagrangianDualClassifier):
+        raise TypeError(
+            f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass one with your settings."
+        )
+    check_choice("attack", attack, ATTACKS)
+    if model.groups is None:
+        raise ValueError("expected a model with its public list of groups, got groups=None; give the list.")
+    if not math.isfinite(model.epsilon):
+        raise ValueError(f"expected a private model to audit, got epsilon={model.epsilon!r}; choose a finite epsilon.")
+    if model.engine == "printed" and attack in {"trajectory", "one run"}:
+        raise ValueError(
+            f"expected an engine that asks the vault, got 'printed' for the attack {attack!r}; "
+            "use attack='mechanism', 'weights' or 'predictions'."
+        )
+
+
+def _target(recording: Recording, X: Any, canary: Any) -> Canary:
+    n_groups = len(recording.names) - 1
+    if canary != "worst" and not 0 <= check_int("canary", canary, at_least=0) < len(recording.codes):
+        raise ValueError(
+            f"expected a canary below {len(recording.codes)}, got {canary!r}; pass a row of X, or 'worst'."
+        )
+    person = None if canary == "worst" else int(canary)
+    if not recording.questions:  # nothing is known of what is asked: the most unusual public features
+        return Canary(most_unusual(recording.model, X) if person is None else person, 0, 1)
+    return worst_canary(recording.questions, n_groups, person)

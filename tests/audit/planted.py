@@ -1,0 +1,109 @@
+"""A switchboard of defects: each breaks vault or engine in one way, for the audits to find."""
+
+import logging
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import justitia.privacy.vault as vault_module
+from justitia.dual.engines import GradientsEngine
+from justitia.privacy.mechanisms import SeededNoise, SystemNoise
+from justitia.privacy.vault import SensitiveVault
+
+Patch = pytest.MonkeyPatch
+
+
+def codes_of(engine: GradientsEngine) -> Tensor:
+    codes: Tensor = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+    return codes
+
+
+def exact_gap(engine: GradientsEngine, scores: Tensor) -> Tensor:
+    """(G,) rate of positive decisions of each group less everybody's, without noise."""
+    chosen, codes = (scores > 0).double(), codes_of(engine)
+    rates = [chosen[codes == a].sum() / max(int((codes == a).sum()), 1) for a in range(engine.vault.n_groups)]
+    return torch.stack(rates) - chosen.mean()
+
+
+def without_root_of_two(patch: Patch) -> None:
+    broken = types.SimpleNamespace(sqrt=lambda _: 1.0, isfinite=math.isfinite, inf=math.inf)
+    patch.setattr(vault_module, "math", broken)
+
+
+def noise_of_another_clip(patch: Patch) -> None:
+    patch.setattr(vault_module, "_check_bound", lambda bound: bound / 3)
+
+
+def fixed_noise_seed(patch: Patch) -> None:
+    patch.setattr(SystemNoise, "words", lambda _, size, **names: SeededNoise(0).words(size, **names))
+
+
+def shared_batch(patch: Patch) -> None:
+    def first_rows(vault: SensitiveVault, rate: float, release: int) -> Tensor:
+        return torch.arange(max(1, int(rate * len(vault))))
+
+    patch.setattr(SensitiveVault, "_poisson_sample", first_rows)
+
+
+def exact_sign(patch: Patch) -> None:
+    sound = GradientsEngine.gap
+
+    def gap(engine: GradientsEngine, scores: Tensor, *rest: Any) -> Tensor | None:
+        noisy = sound(engine, scores, *rest)
+        return None if noisy is None else noisy.abs() * exact_gap(engine, scores).sign()[:, None]
+
+    patch.setattr(GradientsEngine, "gap", gap)
+
+
+def exact_sizes(patch: Patch) -> None:
+    sound = GradientsEngine.open
+
+    def open_exactly(engine: GradientsEngine) -> None:
+        sound(engine)
+        engine._sizes = torch.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1, None].double()
+
+    patch.setattr(GradientsEngine, "open", open_exactly)
+
+
+def skipped_batch(patch: Patch) -> None:
+    sound = GradientsEngine.gap
+
+    def gap(engine: GradientsEngine, scores: Tensor, *rest: Any) -> Tensor | None:
+        batch = codes_of(engine)[:4]
+        if any(not bool((batch == a).any()) for a in range(engine.vault.n_groups)):
+            return None
+        return sound(engine, scores, *rest)
+
+    patch.setattr(GradientsEngine, "gap", gap)
+    # Plan = ledger stops such an engine as well; without that guard the audit still has to find it.
+    patch.setattr("justitia.estimator._finite_part", lambda _: {})
+
+
+def log_line_by_group(patch: Patch) -> None:
+    sound = GradientsEngine.gap
+
+    def gap(engine: GradientsEngine, scores: Tensor, *rest: Any) -> Tensor | None:
+        logging.getLogger("justitia").info("rates by group: %s", exact_gap(engine, scores).tolist())
+        return sound(engine, scores, *rest)
+
+    patch.setattr(GradientsEngine, "gap", gap)
+
+
+#: Found by attacking replayed releases, and so is the shared batch.
+IN_THE_VAULT: dict[str, Callable[[Patch], None]] = {
+    "missing factor sqrt(2)": without_root_of_two,
+    "noise scaled to another clip": noise_of_another_clip,
+    "fixed noise seed": fixed_noise_seed,
+}
+#: Found by record and play.
+IN_THE_ENGINE: dict[str, Callable[[Patch], None]] = {
+    "exact sign of the violation": exact_sign,
+    "mean with the exact group size": exact_sizes,
+    "batch skipped when a group is empty": skipped_batch,
+    "log line by group": log_line_by_group,
+}
