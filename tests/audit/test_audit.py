@@ -254,10 +254,11 @@ def test_audit_in_one_run_guesses_half_of_the_people() -> None:
     assert not found.exceeded
 
 
-def test_audit_in_one_run_with_hardly_any_noise_guesses_everybody_right() -> None:
+def test_audit_in_one_run_with_hardly_any_noise_guesses_most_people_right() -> None:
+    """Not everybody: there are fewer numbers than people."""
     found = attacked(2, "moments", epsilon=1e4, audit_options={"attack": "one run", "seed": 1})
-    assert found.right == found.guesses
-    assert found.lower > 1.0
+    assert found.right > 0.75 * found.guesses
+    assert found.lower > 0.5
 
 
 def test_audit_repeated_with_its_seed_is_the_same_and_its_json_tells_the_verdict() -> None:
