@@ -333,15 +333,6 @@ def test_reproduce_without_a_checkout_says_that_it_needs_one(
     refused(run, here, ("reproduce", "table2"), "needs a checkout of justitia")
 
 
-@pytest.mark.parametrize("name", ["report", "audit"])
-def test_part_that_is_not_installed_is_told_in_a_sentence(
-    run: Run, here: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, f"justitia.{name}", None)
-    words = ("report", "model") if name == "report" else ("audit", "income.csv", *TRAIN)
-    refused(run, here, words, f"this version of justitia has no {name}")
-
-
 def test_unexpected_error_shows_its_type_and_not_its_text(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

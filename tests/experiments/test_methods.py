@@ -66,11 +66,23 @@ def test_cells_of_an_experiment_have_keys_of_their_own(name: str, quick: bool) -
     assert all(cell.recipe for cell in cells)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+#: Their quick form asks for fewer runs of the same kind.
+FEWER_RUNS = ("audit", "trial")
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in FEWER_RUNS])
 def test_quick_form_is_a_small_part_of_the_full_one(name: str) -> None:
     full, quick = ({cell.key for cell in EXPERIMENTS[name].cells(quick=flag)} for flag in (False, True))
     assert quick < full
     assert len(quick) <= len(full) / 4
+
+
+@pytest.mark.parametrize("name", FEWER_RUNS)
+def test_quick_form_of_audits_has_a_tenth_of_the_runs_and_no_cell_of_the_full_one(name: str) -> None:
+    full, quick = (EXPERIMENTS[name].cells(quick=flag) for flag in (False, True))
+    assert not {cell.key for cell in quick} & {cell.key for cell in full}
+    counts = [sum(cell.settings["runs"] for cell in cells) for cells in (quick, full)]
+    assert counts[0] <= counts[1] / 10
 
 
 def test_table2_has_every_method_in_all_cells_it_applies_to() -> None:
