@@ -57,7 +57,7 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
 
         def watch(scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
             believed = ask(scores, k, seen)
-            if believed is not None:
+            if believed is not None and k > 0:  # 0 compares averages, which is no round
                 rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events).double()
                 truth = (exact.double().T @ rows) / exact.sum(0)[:, None]
                 rounds.append([k, largest_gap(believed), largest_gap(truth), k in engine.plan.check_rounds])
