@@ -167,7 +167,7 @@ def _objects(entries: list[Any]) -> Values:
 
 def _distinct(values: Values, name: str) -> tuple[NDArray[np.int64], list[Any]]:
     """Codes (-1 for missing) and distinct values of a column, refusing what is neither number nor text."""
-    if any(isinstance(value, _NESTED) for value in values):
+    if any(issubclass(kind, _NESTED) for kind in set(map(type, values))):
         raise TypeError(
             f"expected single values in column {name!r}, got nested ones; spread them over several columns."
         )

@@ -507,7 +507,7 @@ def test_people_who_did_not_give_theirs_weigh_nothing_in_the_gaps() -> None:
     lam = torch.ones(2, 1, dtype=torch.float64)
     weights = some.engine.row_weights(lam, silent)
     assert weights is not None
-    assert torch.allclose(weights, torch.full((len(silent),), -2 / 60, dtype=torch.float64))
+    assert torch.allclose(weights.double(), torch.full((len(silent),), -2 / 60, dtype=torch.float64))
 
 
 class Own(nn.Module):
@@ -1019,9 +1019,18 @@ def test_decisions_that_are_all_alike_are_asked_about_with_no_sensitivity_and_ch
 
 
 def test_penalty_falls_with_the_root_of_the_rows_and_gives_way_to_the_users() -> None:
-    assert MomentsPlan().options_at(10_000) == {"weight_decay": pytest.approx(0.005)}
-    assert MomentsPlan(optimizer_options={"weight_decay": 0.1}).options_at(10_000) == {"weight_decay": 0.1}
+    assert MomentsPlan().options_at(10_000)["weight_decay"] == pytest.approx(0.005)
+    assert MomentsPlan(optimizer_options={"weight_decay": 0.1}).options_at(10_000)["weight_decay"] == 0.1
     assert MomentsPlan(optimizer="Rprop").options_at(10_000) == {}  # knows no penalty
+
+
+def test_adam_is_fused_unless_the_users_options_rule_it_out() -> None:
+    assert MomentsPlan().options_at(100)["fused"] is True
+    for options in ({"foreach": True}, {"fused": False}, {"differentiable": True}):
+        made = MomentsPlan(optimizer_options=options)
+        assert made.options_at(100).get("fused", False) is False
+        made.make_optimizer([torch.nn.Parameter(torch.zeros(2))], n=100)
+    assert "fused" not in MomentsPlan(optimizer="RMSprop").options_at(100)
 
 
 @pytest.mark.parametrize(("tolerance", "factor"), [(None, 1.0), (0.0, 4.0), (0.015, 2.5), (0.03, 1.0), (0.5, 1.0)])

@@ -22,6 +22,7 @@ from justitia.dual.lagrangian import row_bound
 from justitia.dual.moments import gap_spread, noise_spread, outlook_of
 from justitia.dual.plan import TrainingPlan
 from justitia.dual.plans import DEFAULT_PLANS, GradientsPlan, MomentsPlan
+from justitia.measuring.bounds import marginal_quantile
 from justitia.measuring.confusion import make_rows, notion_rates
 from justitia.notions import FairnessNotion, get_notion
 from justitia.opening import check_budget
@@ -167,7 +168,8 @@ def _measured_within(size: int, crowd: Crowd, notion: FairnessNotion, epsilon: f
     shares = np.array([size, *[others] * (crowd.groups - 1)]) / crowd.rows
     variance = 0.0 if math.isinf(epsilon) else 2 / gaussian_mu(epsilon, delta) ** 2
     expected = (shares[:, None] * rows.totals) @ rows.vectors
-    return float(rows.read(expected, variance).largest("between_groups", 0.95)[2])
+    _, low, high = rows.read(expected, variance).differences(marginal_quantile(0.95))
+    return 1.0 if np.isnan(low).any() else float(np.maximum(-low, high).max())
 
 
 def _outlook(crowd: Crowd, made: TrainingPlan, notion: FairnessNotion, tolerance: float) -> list[str]:

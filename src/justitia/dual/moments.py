@@ -36,7 +36,7 @@ FIT_ROWS = 200_000
 #: How often the sample's solution is then corrected by a pass over everybody.
 CORRECTIONS = 1
 #: Rows that a dual step looks at, a public sample where there are more.
-WATCHED = 100_000
+WATCHED = 50_000
 #: Noise in a group's rate that is worth a sentence, whatever the tolerance.
 LOUD = 0.05
 
@@ -106,10 +106,10 @@ class MomentsEngine(Engine):
         spreads = torch.tensor(self._spreads, dtype=torch.float64).repeat_interleave(torch.tensor(widths))
         fresh = sum(widths) - (0 if self._weights is None else self._weights.shape[1])
         start = None if self._weights is None else nn.functional.pad(self._weights, (0, fresh))
-        self._weights = self._fit(torch.cat(self._sums, dim=1), self.plan.ridge * spreads**2, start)
-        self._use(torch.cat([memberships(self._weights, part) for part in self._parts()]))
+        self._weights, q = self._fit(torch.cat(self._sums, dim=1), self.plan.ridge * spreads**2, start)
+        self._use(q)
 
-    def _fit(self, sums: Tensor, ridge: Tensor, start: Tensor | None) -> Tensor:
+    def _fit(self, sums: Tensor, ridge: Tensor, start: Tensor | None) -> tuple[Tensor, Tensor]:
         """Memberships that agree with the sums over everybody, fitted on the sample where there are too many rows.
 
         What everybody's sums are at the sample's solution is computed once more, and the sample is asked for the
@@ -118,7 +118,8 @@ class MomentsEngine(Engine):
         seen = self._columns(self._sample)
         share = len(seen) / len(self.problem)
         if share == 1:
-            return fit_memberships(seen, sums, ridge=ridge, start=start)
+            weights = fit_memberships(seen, sums, ridge=ridge, start=start)
+            return weights, memberships(weights, seen)
         sizes = sums[:, 0].clamp_min(0.0)
         equal = (sizes / sizes.sum().clamp_min(1e-12))[:, None]
         target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=torch.float64)
@@ -126,7 +127,8 @@ class MomentsEngine(Engine):
             start = fit_memberships(seen, target, ridge=share * ridge, start=start)
             everybody = torch.stack([expected_sums(start, part) for part in self._parts()]).sum(0)
             target = share * (sums - everybody) + expected_sums(start, seen)
-        return fit_memberships(seen, target, ridge=share * ridge, start=start)
+        weights = fit_memberships(seen, target, ridge=share * ridge, start=start)
+        return weights, torch.cat([memberships(weights, part) for part in self._parts()])
 
     def _columns(self, index: Tensor) -> Tensor:
         """(m, d): the public rows of the moments and of every check so far."""
@@ -154,9 +156,9 @@ class MomentsEngine(Engine):
         if self._last is not None:
             push = self.plan.damping * shrink(self._last[1], self._allowed())
             lam = (lam + push).clamp(-self.plan.lambda_max, self.plan.lambda_max)
-        events = self.problem.events[batch].double()
-        inside = ((self._q[batch].double() @ (lam / self._sizes)) * events).sum(1)
-        return inside - events @ (lam.sum(0) / self.problem.event_sizes.clamp_min(1e-12))
+        events, q = self.problem.events.index_select(0, batch), self._q.index_select(0, batch)
+        everybody = lam.sum(0) / self.problem.event_sizes.clamp_min(1e-12)
+        return (events * (q @ (lam / self._sizes).to(q.dtype) - everybody.to(q.dtype))).sum(1)
 
     def watched(self, k: int) -> Tensor | slice:
         """Everybody at a check or if they are not too many; otherwise a public sample, drawn anew."""

@@ -28,10 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, studentized_range
 
+from justitia.measuring.reach import upper_quantile
+
 Array = NDArray[np.float64]
 
 #: A noisy count below this many standard deviations of its noise says nothing: an empty group gets past it once in 740.
 EVIDENCE = 3.0
+#: How often the upper bound of a largest difference is drawn nearer.
+REACHES = 6
 
 
 def marginal_quantile(confidence: float) -> float:
@@ -106,7 +110,7 @@ class NoisyRates:
     def _noise(self, p: Array) -> Array:
         return self.var_sum - 2 * p * self.cov + p**2 * self.var_count
 
-    def interval(self, quantile: float) -> tuple[Array, Array]:
+    def interval(self, quantile: float | Array) -> tuple[Array, Array]:
         """Lower and upper bound of each rate, (..., G, K); 0 and 1 without enough evidence."""
         n, square = self.known_counts, quantile**2
         s = np.clip(self.sums, 0, n)  # a sum outside counts as the nearest possible one: wider, and never empty
@@ -143,7 +147,7 @@ class NoisyRates:
         p, q = self.rates, other.rates
         return self.var_sum - (p + q) * self.cov + p * q * self.var_count
 
-    def differences(self, quantile: float) -> tuple[Array, Array, Array]:
+    def differences(self, quantile: float | Array) -> tuple[Array, Array, Array]:
         """Rate of a minus rate of b for all pairs a < b, with bounds, (..., pairs, K); NaN without enough evidence."""
         first, second = (
             replace(self, counts=self.counts[..., side, :], sums=self.sums[..., side, :])
@@ -160,6 +164,7 @@ class NoisyRates:
         attains the maximum only, so it needs no correction for their number. The lower bound is the largest
         distance from 0 of the *simultaneous* bounds. The upper bound can fail only where the maximum is beyond its
         own reach of 0, and there the lower bound can fail on one side only; so at most ``1 - confidence`` in all.
+        The upper bound of differences between groups is then drawn nearer (:mod:`justitia.measuring.reach`).
 
         Parameters
         ----------
@@ -169,12 +174,37 @@ class NoisyRates:
         bounds = self.differences if compared == "between_groups" else self.gaps
         value, low, high = bounds(alone)
         _, low_all, high_all = bounds(together)
-        distance = np.maximum(np.maximum(low_all, -high_all), 0)
-        return (
-            _most(np.abs(value), np.nan),
-            _most(distance, 0.0),
-            _most(np.maximum(np.abs(low), np.abs(high)), 1.0),
-        )
+        lower, upper = _most(np.maximum(np.maximum(low_all, -high_all), 0), 0.0), _reach(low, high)
+        if compared == "between_groups":
+            # Lower bounds of other rates may fail as well, each with its share.
+            wrong = (1 - confidence) / self.counts.shape[-1]
+            upper = self._nearer(wrong=wrong, most=alone, below=together)
+        return _most(np.abs(value), np.nan), lower, upper
+
+    def largest_at_most(self, confidence: float) -> Array:
+        """One-sided upper bound of the largest difference between groups."""
+        return self._nearer(wrong=1 - confidence, most=marginal_quantile(2 * confidence - 1))
+
+    def _nearer(self, *, most: float, **shared: float) -> Array:
+        """Upper bound of the largest difference: of each rate, round by round, with the last bound for the truth."""
+        found = []
+        for one in (self.only([k]) for k in range(self.counts.shape[-1])):
+            quantile: Array = np.full(self.counts.shape[:-2], most)
+            for _ in range(REACHES):
+                upper = _reach(*one.differences(quantile[..., None, None])[1:])
+                z = upper_quantile(upper.ravel(), one._covariance(), most=most, **shared)
+                quantile = np.minimum(quantile, z.reshape(quantile.shape))
+            found.append(_reach(*one.differences(quantile[..., None, None])[1:]))
+        bound: Array = np.max(found, axis=0)
+        return bound
+
+    def _covariance(self) -> Array:
+        """(N, G, G): of the errors of one rate of every group; NaN on the diagonal without enough evidence."""
+        noise = (np.sqrt(np.maximum(self._noise(self.rates), 0)) / self.known_counts)[..., 0]
+        between: Array = self.cross * noise[..., :, None] * noise[..., None, :]
+        own = np.arange(noise.shape[-1])
+        between[..., own, own] = self.variance[..., 0]
+        return between.reshape(-1, *between.shape[-2:])
 
     def quantiles(self, compared: str, confidence: float) -> tuple[float, float]:
         """Quantile of one gap or difference, and of all of them at once."""
@@ -195,7 +225,7 @@ class _Side:
     count: Array
 
     @classmethod
-    def of(cls, noisy: NoisyRates, quantile: float) -> _Side:
+    def of(cls, noisy: NoisyRates, quantile: float | Array) -> _Side:
         return cls(noisy.rates, *noisy.interval(quantile), noisy.variance, noisy.known_counts)
 
 
@@ -219,6 +249,11 @@ def _added(first: Array, second: Array, r: Array | float = 0.0) -> Array:
 def _wider(value: Array, bound: Array, by: Array) -> Array:
     """The bound, moved away from the value by one more independent error."""
     return value + np.copysign(_added(bound - value, by), bound - value)
+
+
+def _reach(low: Array, high: Array) -> Array:
+    """Largest absolute number in an interval over the last two axes."""
+    return _most(np.maximum(np.abs(low), np.abs(high)), 1.0)
 
 
 def _most(values: Array, unknown: float) -> Array:

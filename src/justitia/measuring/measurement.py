@@ -218,7 +218,7 @@ class Measurement:
         noisy = self.noisy.only(self.questions[name])
         lower = float(noisy.largest("between_groups", self.confidence)[1])
         # One-sided: only one of the two mistakes is possible at a time.
-        upper = float(noisy.largest("between_groups", 2 * self.confidence - 1)[2])
+        upper = float(noisy.largest_at_most(self.confidence))
         if lower > threshold:
             answer = "above"
         elif upper < threshold and bool(noisy.enough.all()):
