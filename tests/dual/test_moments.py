@@ -1091,6 +1091,35 @@ def test_last_gaps_beyond_the_tolerance_are_added_to_the_multipliers_of_primal_s
     assert torch.allclose(found, expected)
 
 
+@pytest.mark.parametrize(("first", "pace"), [(0.4, 1.0), (0.1, 1.0), (0.05, 2.0), (0.001, 5.0), (0.0, 5.0)])
+def test_small_first_gaps_set_a_faster_pace_for_steps_and_damping(first: float, pace: float) -> None:
+    some = setting(plan=replace(PLAN, damping=0.5), tolerance=0.0)
+    engine, everybody, zero = some.engine, torch.arange(60), torch.zeros(2, 1, dtype=torch.float64)
+    engine.prepare(some.module, zero, 1)
+    gap = torch.tensor([[first], [-first / 2]], dtype=torch.float64)
+    assert torch.allclose(engine.ascend(zero, gap, 1), pace * PLAN.dual_step_at(1) * gap)
+    assert torch.allclose(engine.ascend(zero, 4 * gap, 2), pace * PLAN.dual_step_at(2) * 4 * gap)  # the first decides
+    pushed = engine.row_weights(zero, everybody)
+    engine._last = None
+    expected = engine.row_weights(pace * 0.5 * 4 * gap, everybody)
+    assert pushed is not None
+    assert expected is not None
+    assert torch.allclose(pushed, expected)
+
+
+def test_a_resumed_engine_and_the_points_of_a_curve_keep_the_pace() -> None:
+    some = setting(tolerance=0.0)
+    engine, zero = some.engine, torch.zeros(2, 1, dtype=torch.float64)
+    engine.prepare(some.module, zero, 1)
+    small = torch.tensor([[0.05], [-0.05]], dtype=torch.float64)
+    engine.ascend(zero, small, 1)
+    other = setting(tolerance=0.0)
+    other.engine.restore(engine.state(), lost=0)
+    other.engine._use(torch.nn.functional.pad(engine._q, (0, 1)))
+    for one in (engine.at(0.0), other.engine):
+        assert torch.allclose(one.ascend(zero, 4 * small, 2), 2 * PLAN.dual_step_at(2) * 4 * small)
+
+
 def test_damped_multipliers_stay_within_their_limit() -> None:
     some = setting(plan=replace(PLAN, damping=100.0, lambda_max=0.3))
     engine, everybody = some.engine, torch.arange(60)

@@ -37,6 +37,8 @@ FIT_ROWS = 200_000
 CORRECTIONS = 1
 #: Rows that a dual step looks at, a public sample where there are more.
 WATCHED = 50_000
+#: The largest first gap for which the dual step and the damping are made; where it is smaller, both grow with it.
+USUAL_GAP, FASTEST = 0.1, 5.0
 #: Noise in a group's rate that is worth a sentence, whatever the tolerance.
 LOUD = 0.05
 
@@ -63,6 +65,7 @@ class MomentsEngine(Engine):
         self._q: Tensor | None = None
         self._asks = self.private
         self._last: tuple[Tensor, Tensor] | None = None  # multipliers and noised gaps of the last dual step
+        self._pace = 0.0  # of the multipliers; 0 before the first gap
         self._people: Tensor | None = None  # (G,) noised sizes of the groups
         self._lost = 0
         self._saved: dict[str, Tensor] = {}
@@ -154,7 +157,7 @@ class MomentsEngine(Engine):
         if self._q is None:
             return None
         if self._last is not None:
-            push = self.plan.damping * shrink(self._last[1], self._allowed())
+            push = self._pace * self.plan.damping * shrink(self._last[1], self._allowed())
             lam = (lam + push).clamp(-self.plan.lambda_max, self.plan.lambda_max)
         events, q = self.problem.events.index_select(0, batch), self._q.index_select(0, batch)
         everybody = lam.sum(0) / self.problem.event_sizes.clamp_min(1e-12)
@@ -185,9 +188,15 @@ class MomentsEngine(Engine):
         self._learn(TensorRows(rows.double()), row_bound(rows), self.plan.noise_checks, "decisions")
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
-        """Signed ascent on gaps beyond the tolerance or, if none was given, beyond the dead zone."""
+        """Signed ascent on gaps beyond the tolerance or, if none was given, beyond the dead zone.
+
+        Small gaps would move multipliers slowly, and let them overshoot for as long: the first ones set the pace.
+        """
         plan, allowed = self.plan, self._allowed()
-        self._last = (ascend(lam, gap, step=plan.dual_step_at(k), tolerance=allowed, limit=plan.lambda_max), gap)
+        if self._pace == 0:
+            self._pace = min(max(1.0, USUAL_GAP / max(float(gap.abs().max()), 1e-12)), FASTEST)
+        step = self._pace * plan.dual_step_at(k)
+        self._last = (ascend(lam, gap, step=step, tolerance=allowed, limit=plan.lambda_max), gap)
         return self._last[0]
 
     def _allowed(self) -> Tensor:
@@ -248,7 +257,8 @@ class MomentsEngine(Engine):
 
     def state(self) -> dict[str, Tensor]:
         """Noised sums, public decisions and the public network of the first release; not the memberships."""
-        saved = {} if self._last is None else {"lam": self._last[0], "gap": self._last[1]}
+        pace = torch.tensor(self._pace, dtype=torch.float64)
+        saved = {} if self._last is None else {"lam": self._last[0], "gap": self._last[1], "pace": pace}
         if self._rows is None or self._weights is None:
             return saved
         saved |= {f"network.{name}": value for name, value in self._rows.network.module.state_dict().items()}
@@ -271,7 +281,7 @@ class MomentsEngine(Engine):
         if "people" in state:
             self._people, self._sizes = state["people"], state["sizes"]
         if "gap" in state:
-            self._last = (state["lam"], state["gap"])
+            self._last, self._pace = (state["lam"], state["gap"]), float(state["pace"])
 
 
 def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:
