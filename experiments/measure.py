@@ -220,7 +220,7 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
     table = summarise(results)
     style = styles(SIZES)
     kinds = [(groups, rate) for groups in (2, 5) for rate in dict.fromkeys(table["rate"])]
-    figure, axes = panels(2, len(kinds), width=1.9)
+    figure, axes = panels(2, len(kinds), width=2.15)
     with mpl.rc_context(STYLE):
         for j, (groups, rate) in enumerate(kinds):
             part = table[(table["groups"] == groups) & (table["rate"] == rate)]
