@@ -102,7 +102,7 @@ def test_audit_of_a_shared_batch_refutes_its_certificate(monkeypatch: pytest.Mon
 
 
 def test_audit_with_noise_of_the_operating_system_is_not_refuted() -> None:
-    assert not attacked(2, "moments", audit_options={"runs": 100, "audits": 10}).exceeded
+    assert not attacked(2, "moments", audit_options={"runs": 100, "audits": 1000}).exceeded
 
 
 @pytest.mark.parametrize("name", list(IN_THE_VAULT))

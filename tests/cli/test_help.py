@@ -11,7 +11,7 @@ import pytest
 from running import Run, invoke
 
 from justitia.cli import cli
-from justitia.cli.errors import EXIT_CODES
+from justitia.cli.errors import EXIT_CODES, NOT_SHOWN, OK
 
 
 def commands(group: click.Group = cli, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -24,6 +24,8 @@ def commands(group: click.Group = cli, words: tuple[str, ...] = ()) -> Iterator[
 
 COMMANDS = list(commands())
 GROUPS = [(), ("budget",), ("datasets",)]
+#: Their verdict hangs on noise of the operating system: now and then a true claim is not shown.
+JUDGED_BY_NOISE = [("audit",), ("evaluate",)]
 
 
 def examples(help_text: str) -> list[list[str]]:
@@ -47,7 +49,7 @@ def test_example_of_every_help_runs(words: tuple[str, ...], run: Run) -> None:
         if out is not None and out.is_dir():
             shutil.rmtree(out)
         result = run(*example)
-        allowed = {0, 4} if words == ("audit",) else {0}  # a bound at 95% fails now and then
+        allowed = {OK, NOT_SHOWN} if words in JUDGED_BY_NOISE else {OK}
         assert result.exit_code in allowed, result.output
         assert out is None or out.exists()
 

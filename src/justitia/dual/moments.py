@@ -38,7 +38,7 @@ CORRECTIONS = 1
 #: Rows that a dual step looks at, a public sample where there are more.
 WATCHED = 50_000
 #: The largest first gap for which the dual step and the damping are made; where it is smaller, both grow with it.
-USUAL_GAP, FASTEST = 0.1, 5.0
+USUAL_GAP, FASTEST = 0.05, 5.0
 #: Noise in a group's rate that is worth a sentence, whatever the tolerance.
 LOUD = 0.05
 
