@@ -26,7 +26,10 @@ from justitia.metrics import violation
 
 METHOD = "PF-LD moments"
 #: Points of a private curve, the first of them the default, which is also trained without privacy.
-TOLERANCES = (None, 0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.12, 0.15, 0.2, 0.3)
+TOLERANCES = (
+    *(None, 0.0, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03),
+    *(0.04, 0.05, 0.07, 0.09, 0.1, 0.11, 0.12, 0.15, 0.2, 0.3),
+)
 #: What the default point is to reach, at least this accuracy and at most this violation.
 TARGETS = {
     ("income", "demographic_parity"): (0.82, 0.015),

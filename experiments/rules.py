@@ -18,8 +18,8 @@ METHOD = "PF-LD moments"
 #: Where it is tried, and on how many inner folds: large and small cells, every notion.
 PLACES = (
     ("bank", "demographic_parity", 2),
-    ("bank", "equalized_odds", 3),
-    ("compas", "demographic_parity", 2),
+    ("bank", "equalized_odds", 4),
+    ("compas", "demographic_parity", 4),
     ("compas", "equalized_odds", 3),
     ("income", "equalized_odds", 1),
 )
@@ -27,7 +27,7 @@ PLACES = (
 CANDIDATES: tuple[dict[str, Any], ...] = (
     {},
     *({"penalty": value} for value in (0.0, 1.0, 2.0)),
-    *({"dead_zone": value} for value in (0.0, 1.0, 3.0)),
+    *({"dead_zone": value} for value in (0.0, 1.0, 2.0, 4.0)),
     *({"ridge": value} for value in (0.01, 1.0)),
     *({"share_moments": value} for value in (0.25, 0.75)),
     *({"checks": value} for value in (0, 8)),

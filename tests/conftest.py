@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from justitia import GradientsPlan, LagrangianDualClassifier
+from justitia.privacy.mechanisms import SeededNoise
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before anything imports it: no test talks to a network
 
@@ -46,3 +47,17 @@ def make(plan: GradientsPlan) -> Callable[..., LagrangianDualClassifier]:
         return LagrangianDualClassifier(**usual | {"random_state": 0, "noise_seed": 0} | changes)
 
     return build
+
+
+@pytest.fixture
+def noise_numbers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Release numbers that noise was drawn for, in order."""
+    numbers: list[int] = []
+    original = SeededNoise.words
+
+    def record(self: Any, size: int, *, release: int, stream: str = "noise") -> Any:
+        numbers.extend([release] if stream != "more bits" else [])
+        return original(self, size, release=release, stream=stream)
+
+    monkeypatch.setattr(SeededNoise, "words", record)
+    return numbers

@@ -9,75 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dying import Killed, fit_and_die, fit_and_die_after_save
 from justitia import DurableLedger, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
-from justitia.dual.checkpoint import Checkpoint
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.ledger import BudgetExceeded, Release
-from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault
 
 # One run of the small plan: group sizes; then three times a violation and a group gradient.
 RELEASES = ["group sizes", *(["violation", "group gradient"] * 3)]
 
 
-class Killed(BaseException):
-    """Stands for a process that dies."""
-
-
-@pytest.fixture
-def noise_numbers(monkeypatch: Any) -> list[int]:
-    """Release numbers that noise was drawn for, in order."""
-    numbers: list[int] = []
-    original = SeededNoise.words
-
-    def record(self: Any, size: int, *, release: int, stream: str = "noise") -> Any:
-        numbers.extend([release] if stream != "more bits" else [])
-        return original(self, size, release=release, stream=stream)
-
-    monkeypatch.setattr(SeededNoise, "words", record)
-    return numbers
-
-
 def fit(model: LagrangianDualClassifier, people: Any, folder: Path | None) -> LagrangianDualClassifier:
     return model.fit(people.X, people.y, sensitive_features=people.a, checkpoint=folder)
-
-
-def fit_and_die(model: Any, people: Any, folder: Path, *, at: int, answered: bool) -> None:
-    """Die at the at-th question of the vault: before its debit, or when it is paid for and the answer is on its way."""
-    asked = 0
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("group_sums", "weighted_sum"):
-            original = getattr(SensitiveVault, name)
-
-            def ask(self: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
-                nonlocal asked
-                asked += 1
-                if asked < at:
-                    return _original(self, *args, **kwargs)
-                if answered:
-                    _original(self, *args, **kwargs)
-                raise Killed
-
-            patch.setattr(SensitiveVault, name, ask)
-        with pytest.raises(Killed):
-            fit(model, people, folder)
-
-
-def fit_and_die_after_save(model: Any, people: Any, folder: Path, *, saves: int) -> None:
-    done = 0
-    original = Checkpoint.save
-
-    def save(self: Any, *args: Any) -> None:
-        nonlocal done
-        original(self, *args)
-        done += 1
-        if done == saves:
-            raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Checkpoint, "save", save)
-        with pytest.raises(Killed):
-            fit(model, people, folder)
 
 
 def journal(folder: Path, model: Any) -> list[str]:

@@ -53,7 +53,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
     tolerance : float, optional
         Largest allowed difference between a group's rate and the population's. None asks for as little as can be told
-        from the known noise: two standard deviations of it in engine "moments" (``plan.dead_zone``), otherwise 0.
+        from the known noise: three standard deviations of it in engine "moments" (``plan.dead_zone``), otherwise 0.
     groups : sequence, mapping or None
         The public list of group labels. If None it is read off the data; the list itself is then not protected.
     engine : {"moments", "gradients", "printed"}

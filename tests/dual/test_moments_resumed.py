@@ -12,13 +12,10 @@ import pandas as pd
 import pytest
 import torch
 from moments_setting import PLAN, RELEASES, Own, fit, seeded, with_dropout
-from torch import Tensor
 
+from dying import fit_and_die, fit_and_die_after_save
 from justitia import LagrangianDualClassifier
-from justitia.dual.checkpoint import Checkpoint
 from justitia.privacy.ledger import BudgetExceeded
-from justitia.privacy.mechanisms import SeededNoise
-from justitia.privacy.vault import SensitiveVault
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 
@@ -26,48 +23,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, la
 # Interrupted and resumed
 
 
-class Killed(BaseException):
-    """Stands for a process that dies."""
-
-
 def moments_model(make: Any, **changes: Any) -> LagrangianDualClassifier:
     model: LagrangianDualClassifier = make(**{"engine": "moments", "plan": PLAN, "module": (4,)} | changes)
     return model
-
-
-def die_after_save(model: Any, people: Any, folder: Path, *, saves: int) -> None:
-    done, original = 0, Checkpoint.save
-
-    def save(self: Any, *args: Any) -> None:
-        nonlocal done
-        original(self, *args)
-        done += 1
-        if done == saves:
-            raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Checkpoint, "save", save)
-        with pytest.raises(Killed):
-            fit(model, people, folder)
-
-
-def die_at_question(model: Any, people: Any, folder: Path, *, at: int, answered: bool) -> None:
-    """Die at the at-th question of this run: before its debit, or when it is paid for and the answer is on its way."""
-    asked, original = 0, SensitiveVault.group_sums
-
-    def ask(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        nonlocal asked
-        asked += 1
-        if asked < at:
-            return original(self, *args, **kwargs)
-        if answered:
-            original(self, *args, **kwargs)
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SensitiveVault, "group_sums", ask)
-        with pytest.raises(Killed):
-            fit(model, people, folder)
 
 
 def journal(folder: Path) -> list[str]:
@@ -83,25 +41,11 @@ def assert_same(one: Any, other: Any, people: Any) -> None:
     assert one.certificate_ == other.certificate_
 
 
-@pytest.fixture
-def noise_numbers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Release numbers that noise was drawn for, in order."""
-    numbers: list[int] = []
-    original = SeededNoise.words
-
-    def record(self: Any, size: int, *, release: int, stream: str = "noise") -> Any:
-        numbers.extend([release] if stream != "more bits" else [])
-        return original(self, size, release=release, stream=stream)
-
-    monkeypatch.setattr(SeededNoise, "words", record)
-    return numbers
-
-
 @pytest.mark.parametrize("saves", range(1, 9))
 def test_resume_between_any_two_rounds_gives_the_model_of_the_whole_run(
     people: Any, make: Any, tmp_path: Path, noise_numbers: list[int], saves: int
 ) -> None:
-    die_after_save(moments_model(make), people, tmp_path / "run", saves=saves)
+    fit_and_die_after_save(moments_model(make), people, tmp_path / "run", saves=saves)
     resumed = fit(moments_model(make), people, tmp_path / "run")
     assert noise_numbers == [0, 1, 2]
     assert journal(tmp_path / "run") == RELEASES
@@ -122,7 +66,7 @@ def test_resume_between_any_two_rounds_gives_the_model_of_the_whole_run(
 def test_resume_of_other_settings_gives_the_model_of_the_whole_run(
     people: Any, make: Any, tmp_path: Path, changes: dict[str, Any], saves: int
 ) -> None:
-    die_after_save(moments_model(make, **changes), people, tmp_path / "run", saves=saves)
+    fit_and_die_after_save(moments_model(make, **changes), people, tmp_path / "run", saves=saves)
     resumed = fit(moments_model(make, **changes), people, tmp_path / "run")
     assert_same(resumed, fit(moments_model(make, **changes), people), people)
 
@@ -132,7 +76,7 @@ def test_resume_without_privacy_gives_the_model_of_the_whole_run(
     people: Any, make: Any, tmp_path: Path, saves: int
 ) -> None:
     usual = {"epsilon": math.inf, "noise_seed": None}
-    die_after_save(moments_model(make, **usual), people, tmp_path / "run", saves=saves)
+    fit_and_die_after_save(moments_model(make, **usual), people, tmp_path / "run", saves=saves)
     resumed = fit(moments_model(make, **usual), people, tmp_path / "run")
     whole = fit(moments_model(make, **usual), people)
     assert np.array_equal(resumed.decision_function(people.X), whole.decision_function(people.X))
@@ -143,7 +87,7 @@ def test_check_that_was_paid_for_and_lost_is_not_asked_again(
     people: Any, make: Any, tmp_path: Path, noise_numbers: list[int], at: int
 ) -> None:
     model, folder = moments_model(make), tmp_path / "run"
-    die_at_question(model, people, folder, at=at, answered=True)
+    fit_and_die(model, people, folder, at=at, answered=True)
     assert journal(folder) == RELEASES[:at]
     assert not hasattr(model, "module_")
     fit(model, people, folder)
@@ -157,8 +101,8 @@ def test_two_checks_lost_one_after_the_other_are_not_asked_again(
     people: Any, make: Any, tmp_path: Path, noise_numbers: list[int]
 ) -> None:
     model, folder = moments_model(make), tmp_path / "run"
-    die_at_question(model, people, folder, at=2, answered=True)
-    die_at_question(model, people, folder, at=1, answered=True)
+    fit_and_die(model, people, folder, at=2, answered=True)
+    fit_and_die(model, people, folder, at=1, answered=True)
     assert journal(folder) == RELEASES
     fit(model, people, folder)
     assert journal(folder) == RELEASES
@@ -170,8 +114,8 @@ def test_lost_check_and_another_death_later_ask_nothing_twice(
     people: Any, make: Any, tmp_path: Path, noise_numbers: list[int]
 ) -> None:
     model, folder = moments_model(make), tmp_path / "run"
-    die_at_question(model, people, folder, at=2, answered=True)
-    die_after_save(model, people, folder, saves=1)
+    fit_and_die(model, people, folder, at=2, answered=True)
+    fit_and_die_after_save(model, people, folder, saves=1)
     fit(model, people, folder)
     assert journal(folder) == RELEASES
     assert noise_numbers == [0, 1, 2]
@@ -182,7 +126,7 @@ def test_resume_after_dying_before_a_debit_gives_the_model_of_the_whole_run(
     people: Any, make: Any, tmp_path: Path, noise_numbers: list[int], at: int
 ) -> None:
     model, folder = moments_model(make), tmp_path / "run"
-    die_at_question(model, people, folder, at=at, answered=False)
+    fit_and_die(model, people, folder, at=at, answered=False)
     fit(model, people, folder)
     assert noise_numbers == [0, 1, 2]
     assert_same(model, fit(moments_model(make), people), people)
@@ -193,7 +137,7 @@ def test_resume_after_the_moments_were_lost_is_refused_in_one_sentence(
     people: Any, make: Any, tmp_path: Path, warmup_steps: int
 ) -> None:
     model, folder = moments_model(make, plan=replace(PLAN, warmup_steps=warmup_steps)), tmp_path / "run"
-    die_at_question(model, people, folder, at=1, answered=True)
+    fit_and_die(model, people, folder, at=1, answered=True)
     for _ in range(2):
         with pytest.raises(BudgetExceeded) as caught:
             fit(model, people, folder)
@@ -207,7 +151,7 @@ def test_resume_after_the_moments_were_lost_is_refused_in_one_sentence(
 
 def test_resume_after_the_last_check_needs_the_attribute_no_more(people: Any, make: Any, tmp_path: Path) -> None:
     """What is left of A in the folder is its noised answers: with everybody silent the run ends the same."""
-    die_after_save(moments_model(make), people, tmp_path / "run", saves=7)
+    fit_and_die_after_save(moments_model(make), people, tmp_path / "run", saves=7)
     resumed = moments_model(make)
     resumed.fit(people.X, people.y, sensitive_features=[None] * len(people.y), checkpoint=tmp_path / "run")
     assert_same(resumed, fit(moments_model(make), people), people)
@@ -223,7 +167,7 @@ def test_resume_of_a_finished_run_asks_nothing_and_gives_the_same_model(
 
 
 def test_resume_of_a_folder_of_another_plan_or_engine_is_refused(people: Any, make: Any, tmp_path: Path) -> None:
-    die_after_save(moments_model(make), people, tmp_path / "run", saves=3)
+    fit_and_die_after_save(moments_model(make), people, tmp_path / "run", saves=3)
     for changes in ({"plan": replace(PLAN, ridge=0.5)}, {"engine": "gradients", "plan": None}):
         with pytest.raises(ValueError, match="belongs to a run with other data or settings"):
             fit(moments_model(make, **changes), people, tmp_path / "run")

@@ -148,7 +148,7 @@ class MomentsPlan(TrainingPlan):
     checks: int = 4
     share_moments: float = 0.5
     ridge: float = 0.05
-    dead_zone: float = 2.0
+    dead_zone: float = 3.0
     penalty: float = 0.5
     damping: float = 1.0
     candidates: int = 50
