@@ -437,6 +437,13 @@ def test_class_labels_of_the_user_are_named() -> None:
 # --- writing, and wrong input
 
 
+def test_history_of_the_card_is_the_last_round_with_its_number(two: Case) -> None:
+    text = sections(full(two).markdown())["Training history"]
+    last = two.model.history_.iloc[-1]
+    assert f"| round | {last['round']:.0f} |" in text
+    assert f"| accuracy | {number(last['accuracy'], 4)} |" in text
+
+
 def test_write_to_a_folder_makes_page_and_card(two: Case, tmp_path: Path) -> None:
     report = full(two)
     assert report.write(tmp_path / "new") == tmp_path / "new" / "report.html"
