@@ -124,6 +124,7 @@ def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: A
         printed_lines() as printed,
     ):
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of earlier tests, collected meanwhile
         patch.setattr("justitia.estimator.SystemNoise", lambda: source)
         patch.setattr(SensitiveVault, "weighted_sum", watched)
         model.fit(people.X, people.y, sensitive_features=list(people.labels))
