@@ -32,7 +32,7 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
     *({"share_moments": value} for value in (0.25, 0.75)),
     *({"checks": value} for value in (0, 8)),
     *({"rounds": value} for value in (100, 400)),
-    *({"module": value} for value in ([8, 6], [40, 30])),
+    *({"module": value} for value in ([8, 6], [16, 12], [40, 30])),
     {"dual_step": 0.2, "dual_decay": 0.0},
     *({"damping": value} for value in (0.0, 3.0)),
     {"candidates": 0},

@@ -16,6 +16,7 @@ LEVELS = {
     "privacy": 0,
     "notions": 1,
     "encoding": 1,
+    "multilayer": 1,
     "datasets": 1,
     "dual": 2,
     "metrics": 2,
@@ -224,7 +225,15 @@ def test_vault_is_opened_by_training_private_measurement_and_audits_alone() -> N
 
 
 def test_prediction_and_saving_never_name_the_attribute() -> None:
-    for name in ("persistence.py", "network.py", "encoding.py", "onnx_graph.py", "export.py", "tracking.py"):
+    for name in (
+        "persistence.py",
+        "network.py",
+        "multilayer.py",
+        "encoding.py",
+        "onnx_graph.py",
+        "export.py",
+        "tracking.py",
+    ):
         words = identifiers(FILES[name])
         assert not words & {"sensitive_features", "SensitiveVault", "sensitive"}
 
@@ -239,7 +248,7 @@ def test_metrics_take_no_part_in_training() -> None:
 
 #: What a report may be made from: released numbers, public facts, and the words for them. No vault, no metrics.
 REPORT_IMPORTS = {
-    *("estimator", "measuring.measurement", "network", "notions", "tradeoff"),
+    *("estimator", "measuring.measurement", "multilayer", "notions", "tradeoff"),
     *("privacy.accounting", "privacy.ledger"),
 }
 

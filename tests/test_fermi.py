@@ -14,7 +14,7 @@ from justitia.baselines.descent import DescentPlan, soft_decisions
 from justitia.baselines.fermi import FermiClassifier, FermiEngine, ascend_matrix, psi, slopes
 from justitia.datasets import make_synthetic
 from justitia.dual.lagrangian import Problem
-from justitia.network import multilayer
+from justitia.multilayer import multilayer
 from justitia.privacy.vault import SensitiveVault
 
 # P(group, decision) of three groups: decision 0, decision 1.

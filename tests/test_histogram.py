@@ -14,7 +14,7 @@ from justitia.baselines.descent import DescentPlan, soft_decisions
 from justitia.baselines.histogram import HistogramClassifier, HistogramEngine, ascend_multipliers, contrasts
 from justitia.datasets import make_synthetic
 from justitia.dual.lagrangian import Problem
-from justitia.network import multilayer
+from justitia.multilayer import multilayer
 from justitia.privacy.vault import SensitiveVault
 
 

@@ -1,38 +1,13 @@
 """The default network and what users may pass instead."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from justitia import GradientsPlan
-from justitia.network import default_widths, evaluate, make_module, multilayer, rehearse, widths_of
-
-
-@pytest.mark.parametrize(("n", "widths"), [(1, (8, 6)), (11_162, (21, 16)), (1_000_000, (40, 30))])
-def test_default_widths_grow_with_the_rows(n: int, widths: tuple[int, int]) -> None:
-    assert default_widths(n) == widths
-
-
-def test_multilayer_without_hidden_layers_is_linear() -> None:
-    assert str(multilayer(3, [])) == str(nn.Sequential(nn.Linear(3, 1)))
-
-
-@pytest.mark.parametrize(
-    ("module", "widths"),
-    [
-        (multilayer(3, [4, 2]), [3, 4, 2, 1]),
-        (multilayer(3, []), [3, 1]),
-        (nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), None),
-        (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.1), nn.Linear(4, 1)), None),
-        (nn.Linear(3, 1), None),
-        (nn.Sequential(), None),
-    ],
-)
-def test_widths_of_tells_the_default_kind_from_others(module: nn.Module, widths: Any) -> None:
-    assert widths_of(module) == widths
+from justitia.multilayer import PiecewiseNetwork, multilayer
+from justitia.network import evaluate, make_module, rehearse
 
 
 def test_make_module_same_seed_same_weights_and_global_state_untouched() -> None:
@@ -53,6 +28,13 @@ def test_make_module_own_module_is_copied() -> None:
 def test_make_module_function_is_given_the_number_of_inputs() -> None:
     made = make_module(lambda inputs: nn.Linear(inputs, 1), inputs=7, n=10, seed=0)
     assert made.in_features == 7
+
+
+def test_make_module_cuts_numbers_only_where_no_module_is_asked_for() -> None:
+    X = torch.randn(50, 3)
+    assert isinstance(make_module(None, inputs=3, n=50, seed=0, pieces_of=X), PiecewiseNetwork)
+    assert str(make_module([4], inputs=3, n=50, seed=0, pieces_of=X)) == str(multilayer(3, [4]))
+    assert str(make_module(None, inputs=3, n=50, seed=0)) == str(multilayer(3, [8, 6]))
 
 
 def test_evaluate_score_does_not_depend_on_the_other_rows() -> None:

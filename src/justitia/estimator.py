@@ -26,6 +26,7 @@ from justitia.dual.engines import make_engine
 from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import Trained, train
 from justitia.dual.plan import TrainingPlan
+from justitia.multilayer import ordinary
 from justitia.network import make_module, rehearse
 from justitia.notions import FairnessNotion
 from justitia.opening import check_parameters, open_checkpoint, open_ledger, warn_large_delta
@@ -61,8 +62,8 @@ class LagrangianDualClassifier(NetworkClassifier):
         "gradients" is the repaired PF-LD; "printed" is the paper's algorithm as published, whose guarantee is not
         established (see ``docs/privacy.md``).
     module : None, sequence of int, torch.nn.Module or callable
-        The network: default widths, hidden widths, a module of your own with one score per row (it is copied), or a
-        function that makes one from the number of inputs.
+        The network: the default one (by the rules in ``docs/moments.md``), hidden widths, a module of your own with one
+        score per row (it is copied), or a function that makes one from the number of inputs.
     plan : TrainingPlan, optional
         Public numbers of the training run; the engine's default if None.
     random_state : int, RandomState or None
@@ -209,9 +210,11 @@ class LagrangianDualClassifier(NetworkClassifier):
         check_same_length(X=features, y=target)
         problem = Problem(features, target, read_weight(sample_weight, target), notion)
         seed = public_seed(self.random_state)
-        module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
+        n, inputs = len(target), features.shape[-1]
+        pieces_of = problem.X if plan.cuts_numbers(notion, n=n, inputs=inputs) else None
+        module = make_module(self.module, inputs=inputs, n=n, seed=seed, pieces_of=pieces_of)
         rehearse(module, problem.X, problem.y, plan)
-        plan = plan.at_tolerance(self.tolerance).calibrate(float(self.epsilon), float(self.delta), n=len(target))
+        plan = plan.at_tolerance(self.tolerance).calibrate(float(self.epsilon), float(self.delta), n=n)
         ledger = open_ledger(self, plan, ledger, checkpoint)
         vault = self._vault(sensitive_features, ledger, n=len(target))
         before: Counter[Cost] = Counter()
@@ -267,7 +270,7 @@ class LagrangianDualClassifier(NetworkClassifier):
 
     def _keep(self, session: Session, trained: Trained) -> None:
         groups, events = list(session.vault.group_names), list(session.problem.notion.event_names)
-        self.module_ = session.module
+        self.module_ = ordinary(session.module)
         self.plan_ = session.plan
         self.ledger_ = session.ledger
         certificate = session.vault.certificate(claim=getattr(session.plan, "claim", None))

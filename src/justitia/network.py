@@ -1,11 +1,10 @@
-"""The default network (two hidden ReLU layers, as in the paper, sized by public numbers) and users' own."""
+"""A network for one ``fit``, the default or a user's own: made, tried before any budget is spent, evaluated."""
 
 from __future__ import annotations
 
 import copy
 import numbers
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from torch.nn import functional as F
 from justitia.dual.gradients import score_rows
 from justitia.dual.modules import as_scores, check_module, trainable
 from justitia.dual.plan import TrainingPlan
+from justitia.multilayer import PiecewiseNetwork, default_widths, multilayer, widths_of
 
 #: Public rows that a module is tried on before training.
 TRIAL_ROWS = 16
@@ -24,35 +24,10 @@ TRIAL_ROWS = 16
 CHUNK_ROWS = 65536
 
 
-def default_widths(n: int) -> tuple[int, int]:
-    """Hidden widths for n rows: small networks on small data, since noise grows with the number of weights."""
-    first = min(40, max(8, round(n**0.5 / 5)))
-    return first, max(6, round(0.75 * first))
-
-
-def multilayer(inputs: int, widths: Sequence[int]) -> nn.Sequential:
-    """ReLU network with the given hidden widths and one score."""
-    sizes = [inputs, *widths]
-    layers: list[nn.Module] = []
-    for before, after in pairwise(sizes):
-        layers += [nn.Linear(before, after), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
-
-
-def widths_of(module: nn.Module) -> list[int] | None:
-    """Layer sizes if the network is of the default kind, which can be rebuilt from them; None for any other."""
-    if type(module) is not nn.Sequential:
-        return None
-    linear = [layer for layer in module if isinstance(layer, nn.Linear)]
-    sizes = [linear[0].in_features, *(layer.out_features for layer in linear)] if linear else [1]
-    rebuilt = multilayer(sizes[0], sizes[1:-1])
-    return sizes if str(rebuilt) == str(module) else None
-
-
 def evaluate(module: nn.Module, X: Tensor) -> NDArray[np.float64]:
     """(n,) scores for prediction.
 
-    The default network is evaluated in double precision, so that a row's score does not depend on how many rows are
+    A multilayer network is evaluated in double precision, so that a row's score does not depend on how many rows are
     scored together; any other module in its own precision.
     """
     exact = widths_of(module) is not None
@@ -64,14 +39,17 @@ def evaluate(module: nn.Module, X: Tensor) -> NDArray[np.float64]:
     return scores
 
 
-def make_module(module: Any, *, inputs: int, n: int, seed: int) -> nn.Module:
+def make_module(module: Any, *, inputs: int, n: int, seed: int, pieces_of: Tensor | None = None) -> nn.Module:
     """A fresh network for one ``fit``.
 
-    ``module`` may be None (default widths), hidden widths, a module (copied, never changed), or a function of the
-    number of inputs. The global random state of torch is left as it was.
+    ``module`` may be None (default widths; a piecewise network where the public rows are given whose numbers it is to
+    cut), hidden widths, a module (copied, never changed), or a function of the number of inputs. The global random
+    state of torch is left as it was.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        if module is None and pieces_of is not None:
+            return PiecewiseNetwork(pieces_of, default_widths(n))
         if module is None:
             return multilayer(inputs, default_widths(n))
         if isinstance(module, nn.Module):

@@ -33,10 +33,13 @@ class FairnessNotion(ABC):
         How tables and reports call the notion.
     event_names : tuple of str
         One name per event, in the order of the columns of :meth:`events`.
+    reads_labels : bool
+        Whether events or h look at the label; the default network for few people depends on it.
     """
 
     name: str
     event_names: tuple[str, ...]
+    reads_labels = True
 
     @abstractmethod
     def events(self, y: Tensor) -> Tensor:
@@ -102,6 +105,7 @@ class DemographicParity(FairnessNotion):
 
     name = "demographic_parity"
     event_names = ("all",)
+    reads_labels = False
 
     def events(self, y: Tensor) -> Tensor:
         """Every row."""

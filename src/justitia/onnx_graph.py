@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from justitia.dual.modules import as_scores
 from justitia.encoding import CategoryColumn, NumberColumn, TabularEncoder
-from justitia.network import widths_of
+from justitia.multilayer import widths_of
 
 #: Versions that runtimes of the last years read.
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 10

@@ -26,7 +26,7 @@ from torch import nn
 from justitia.dual.plan import TrainingPlan
 from justitia.dual.plans import DEFAULT_PLANS
 from justitia.encoding import TabularEncoder
-from justitia.network import multilayer, widths_of
+from justitia.multilayer import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
 from justitia.privacy.mechanisms import Gaussian, Unprotected
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from justitia.estimator import LagrangianDualClassifier
 from justitia.measuring.measurement import Measurement
-from justitia.network import widths_of
+from justitia.multilayer import widths_of
 
 #: Constructor arguments that are noted. Not the noise seed: whoever knows it can subtract the noise.
 PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "engine", "preprocess", "random_state")

@@ -14,7 +14,7 @@ from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
 from justitia.dual.engines import make_engine
 from justitia.dual.lagrangian import Problem
 from justitia.dual.moments import MomentsEngine
-from justitia.network import multilayer
+from justitia.multilayer import multilayer
 from justitia.notions import NOTIONS, FairnessNotion
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault

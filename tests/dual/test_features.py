@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import justitia.dual.features as module
 from justitia.dual.features import FrozenNetwork, PublicRows
-from justitia.network import multilayer
+from justitia.multilayer import multilayer
 from justitia.privacy.rows import index_chunks
 
 

@@ -7,9 +7,10 @@ import torch
 from moments_setting import PLAN, multipliers, setting
 from torch import nn
 
-from justitia import LagrangianDualClassifier, MomentsPlan
+from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.dual.loop import Run, train
 from justitia.dual.moments import MomentsEngine
+from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 
@@ -164,3 +165,27 @@ def test_excess_is_the_largest_gap_beyond_tolerance_and_known_noise() -> None:
     assert float(beyond) > 0
     assert some.engine.excess(scores) == pytest.approx(float(beyond))
     assert some.engine.excess(torch.full_like(scores, 3.0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("n", "inputs", "cut"), [(1, 1, True), (20_000, 128, True), (20_001, 10, False), (100, 129, False)]
+)
+def test_numbers_are_cut_for_few_people_not_too_many_features_and_constraints_that_read_labels(
+    n: int, inputs: int, cut: bool
+) -> None:
+    for name in NOTIONS:
+        notion = get_notion(name)
+        expected = cut and name != "demographic_parity"
+        assert MomentsPlan().cuts_numbers(notion, n=n, inputs=inputs) is expected
+        assert not GradientsPlan().cuts_numbers(notion, n=n, inputs=inputs)
+        assert not PrintedPlan().cuts_numbers(notion, n=n, inputs=inputs)
+
+
+def test_notion_of_the_users_own_reads_labels_unless_it_says_otherwise() -> None:
+    class Mine(FairnessNotion):
+        name, event_names = "mine", ("all",)
+        events = DemographicParity.events
+        h = DemographicParity.h
+        h_exact = DemographicParity.h_exact
+
+    assert MomentsPlan().cuts_numbers(Mine(), n=100, inputs=3)

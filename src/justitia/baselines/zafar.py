@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from justitia._validate import check_choice, check_int, check_nonnegative, check_positive, check_same_length
 from justitia.baselines.covariance import Solution, error_constraint, linear_constraint, logistic_loss
 from justitia.baselines.plain import ledger_or_new
-from justitia.network import multilayer
+from justitia.multilayer import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
 from justitia.prediction import NetworkClassifier, all_or_nothing
 from justitia.privacy.ledger import PrivacyLedger

@@ -22,6 +22,7 @@ from justitia._validate import (
     check_positive,
     check_rate,
 )
+from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import Cost, epsilon_spent
 from justitia.privacy.mechanisms import Noise
 
@@ -144,6 +145,11 @@ class TrainingPlan(ABC):
         """The plan for a tolerance that was given; the same, unless said otherwise."""
         del tolerance
         return self
+
+    def cuts_numbers(self, notion: FairnessNotion, *, n: int, inputs: int) -> bool:
+        """Whether the default network for n rows is a piecewise one; not, unless said otherwise."""
+        del notion, n, inputs
+        return False
 
     def options_at(self, n: int) -> dict[str, Any]:
         """Its keyword arguments for n rows."""

@@ -12,12 +12,15 @@ import torch
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_positive, check_rate
 from justitia.dual.plan import PlannedRelease, Round, TrainingPlan, rounds_of
+from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import calibrate
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.renyi import printed_epsilon, printed_noise
 
 #: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
 STRICT_BELOW, STRICT = 0.03, 3.0
+#: Rows that are few for a constraint that compares people of one label, and inputs beyond which no number is cut.
+FEW, MOST_CUT = 20_000, 128
 #: Optimizers whose step is several times faster as one operation, and options that rule it out.
 FUSED, EXCLUSIVE = {"Adam", "AdamW"}, {"fused", "foreach", "differentiable"}
 
@@ -184,6 +187,10 @@ class MomentsPlan(TrainingPlan):
         """
         strict = 0.0 if tolerance is None else max(0.0, 1 - tolerance / STRICT_BELOW)
         return replace(self, penalty=self.penalty * (1 + STRICT * strict))
+
+    def cuts_numbers(self, notion: FairnessNotion, *, n: int, inputs: int) -> bool:
+        """Where people are few and the constraint reads their labels; what many teach, any network learns."""
+        return notion.reads_labels and n <= FEW and inputs <= MOST_CUT
 
     def second_half(self) -> Self:
         """The second half of the rounds, with the step sizes they have in the whole plan."""

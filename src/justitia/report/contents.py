@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from justitia.estimator import LagrangianDualClassifier
-from justitia.network import widths_of
+from justitia.multilayer import widths_of
 from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
