@@ -85,6 +85,15 @@ def test_merged_network_is_the_same_function_and_a_multilayer_one(widths: tuple[
     np.testing.assert_allclose(evaluate(whole, new), expected.numpy(), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("value", [0.0, -3.0, 1e9])
+def test_feature_that_is_constant_changes_no_score(value: float) -> None:
+    X = torch.cat([table(50)[:, :1], torch.full((50, 1), value)], dim=1)
+    network = trained(X)
+    pieces = network._below(X)[:, network.column == 1]
+    assert torch.equal(pieces, torch.zeros(50, 1))
+    assert torch.isfinite(network(X)).all()
+
+
 def test_ordinary_leaves_other_modules_and_the_random_state_alone() -> None:
     mine, network = nn.Linear(3, 1), trained(table())
     before = torch.get_rng_state()

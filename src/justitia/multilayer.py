@@ -120,7 +120,7 @@ def ordinary(module: nn.Module) -> nn.Module:
 def _ends(feature: Tensor) -> list[tuple[float, float]]:
     """Low and high end of each piece of a feature; a constant one has a piece that nothing enters."""
     ends = feature.quantile(torch.linspace(0, 1, PIECES + 1, dtype=feature.dtype)).unique().tolist()
-    return list(pairwise(ends)) or [(ends[0], ends[0] + 1.0)]
+    return list(pairwise(ends)) or [(ends[0], ends[0] + max(1.0, abs(ends[0])))]
 
 
 def _linear_layers(module: nn.Module) -> list[nn.Linear]:
