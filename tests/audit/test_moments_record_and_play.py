@@ -25,6 +25,7 @@ from justitia.dual.features import PublicRows
 from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import train
 from justitia.dual.moments import MomentsEngine
+from justitia.multilayer import default_widths
 from justitia.notions import NOTIONS, DemographicParity
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 from justitia.privacy.vault import SensitiveVault
@@ -84,6 +85,17 @@ def test_fit_of_other_plans_with_one_label_changed_stays_within_the_ledger(plan:
     assert len(first.releases) == 1 + plan.checks
     for person, label in changes(people):
         second = run(people.with_label(person, label), answers=first.noisy, plan=plan, tolerance=0.05)
+        assert problems(first, second) == []
+
+
+@pytest.mark.parametrize("notion", ["equalized_odds", "accuracy_parity"])
+def test_fit_of_the_default_network_for_few_people_with_one_label_changed_stays_within_the_ledger(notion: str) -> None:
+    """Its pieces end at quartiles of public features."""
+    people = make_people(5, missing=True)
+    first = run(people, notion=notion, module=None)
+    assert first.model.module_[0].out_features > default_widths(len(people.y))[0]  # the pieces are there
+    for person, label in changes(people):
+        second = run(people.with_label(person, label), answers=first.noisy, notion=notion, module=None)
         assert problems(first, second) == []
 
 
