@@ -6,8 +6,10 @@ import torch
 from torch import nn
 
 from justitia import GradientsPlan
-from justitia.multilayer import PiecewiseNetwork, multilayer
+from justitia.crossfit import CrossFittedNetwork
+from justitia.multilayer import multilayer
 from justitia.network import evaluate, make_module, rehearse
+from justitia.pieces import PiecewiseNetwork
 
 
 def test_make_module_same_seed_same_weights_and_global_state_untouched() -> None:
@@ -30,10 +32,11 @@ def test_make_module_function_is_given_the_number_of_inputs() -> None:
     assert made.in_features == 7
 
 
-def test_make_module_cuts_numbers_only_where_no_module_is_asked_for() -> None:
+def test_make_module_takes_the_default_network_only_where_no_module_is_asked_for() -> None:
     X = torch.randn(50, 3)
-    assert isinstance(make_module(None, inputs=3, n=50, seed=0, pieces_of=X), PiecewiseNetwork)
-    assert str(make_module([4], inputs=3, n=50, seed=0, pieces_of=X)) == str(multilayer(3, [4]))
+    assert isinstance(make_module(None, inputs=3, n=50, seed=0, default="piecewise", X=X), PiecewiseNetwork)
+    assert isinstance(make_module(None, inputs=3, n=50, seed=0, default="cross-fitted", X=X), CrossFittedNetwork)
+    assert str(make_module([4], inputs=3, n=50, seed=0, default="piecewise", X=X)) == str(multilayer(3, [4]))
     assert str(make_module(None, inputs=3, n=50, seed=0)) == str(multilayer(3, [8, 6]))
 
 

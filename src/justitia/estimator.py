@@ -20,14 +20,14 @@ from tqdm.auto import tqdm
 
 from justitia import persistence
 from justitia._validate import check_same_length
+from justitia.crossfit import CrossFittedNetwork
 from justitia.dual.checkpoint import Checkpoint
 from justitia.dual.engine import Engine
 from justitia.dual.engines import make_engine
 from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import Trained, train
 from justitia.dual.plan import TrainingPlan
-from justitia.multilayer import ordinary
-from justitia.network import make_module, rehearse
+from justitia.network import make_module, ordinary, rehearse
 from justitia.notions import FairnessNotion
 from justitia.opening import check_parameters, open_checkpoint, open_ledger, warn_large_delta
 from justitia.prediction import NetworkClassifier, public_seed, unchanged_on_error
@@ -211,8 +211,8 @@ class LagrangianDualClassifier(NetworkClassifier):
         problem = Problem(features, target, read_weight(sample_weight, target), notion)
         seed = public_seed(self.random_state)
         n, inputs = len(target), features.shape[-1]
-        pieces_of = problem.X if plan.cuts_numbers(notion, n=n, inputs=inputs) else None
-        module = make_module(self.module, inputs=inputs, n=n, seed=seed, pieces_of=pieces_of)
+        default = plan.network(notion, n=n, inputs=inputs)
+        module = make_module(self.module, inputs=inputs, n=n, seed=seed, default=default, X=problem.X)
         rehearse(module, problem.X, problem.y, plan)
         plan = plan.at_tolerance(self.tolerance).calibrate(float(self.epsilon), float(self.delta), n=n)
         ledger = open_ledger(self, plan, ledger, checkpoint)
@@ -226,6 +226,10 @@ class LagrangianDualClassifier(NetworkClassifier):
             saved = open_checkpoint(self, checkpoint, problem, plan, module, vault.group_names, ledger)
             if isinstance(ledger, DurableLedger):
                 ledger.check(plan.costs() - ledger.own_costs())
+        if isinstance(module, CrossFittedNetwork):  # public, and last: it takes time, and wrong input is told by now
+            with self._bar(plan.warmup_steps, "networks") as bar:
+                seen = problem.X, problem.y, problem.weight
+                problem = replace(problem, X=module.learn(*seen, steps=plan.warmup_steps, progress=bar.update))
         generator = torch.Generator().manual_seed(seed)
         engine = make_engine(plan, problem, vault, tolerance=self.tolerance, generator=generator)
         return Session(module, problem, plan, ledger, vault, engine, seed, saved, before)
@@ -252,11 +256,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         """Algorithm 1; a run that follows another one starts from its multipliers."""
         plan, problem = session.plan, session.problem
         total = sum(one.steps for one in plan.schedule(len(problem)))
-        shown = sys.stderr is not None and sys.stderr.isatty() if self.progress is None else self.progress
-        with (
-            torch.random.fork_rng(devices=[]),
-            tqdm(total=total, disable=not shown, unit="step", desc="fit") as bar,
-        ):
+        with torch.random.fork_rng(devices=[]), self._bar(total, "fit") as bar:
             torch.manual_seed(session.seed)
             return train(
                 session.module,
@@ -267,6 +267,10 @@ class LagrangianDualClassifier(NetworkClassifier):
                 checkpoint=session.saved,
                 progress=bar.update,
             )
+
+    def _bar(self, total: int, name: str) -> tqdm[Any]:
+        shown = sys.stderr is not None and sys.stderr.isatty() if self.progress is None else self.progress
+        return tqdm(total=total, disable=not shown, unit="step", desc=name)
 
     def _keep(self, session: Session, trained: Trained) -> None:
         groups, events = list(session.vault.group_names), list(session.problem.notion.event_names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from justitia.crossfit import CrossFittedNetwork
 from justitia.dual.gradients import score_rows
 from justitia.dual.modules import as_scores, check_module, trainable
 from justitia.dual.plan import TrainingPlan
-from justitia.multilayer import PiecewiseNetwork, default_widths, multilayer, widths_of
+from justitia.multilayer import default_widths, multilayer, widths_of
+from justitia.pieces import FewPeopleNetwork, PiecewiseNetwork
 
+#: Default networks by name, made of public rows and hidden widths.
+NETWORKS: dict[str, Callable[[Tensor, Sequence[int]], nn.Module]] = {
+    "multilayer": lambda X, widths: multilayer(X.shape[-1], widths),
+    "piecewise": PiecewiseNetwork,
+    "cross-fitted": CrossFittedNetwork,
+}
 #: Public rows that a module is tried on before training.
 TRIAL_ROWS = 16
 #: Rows scored at once; bounds memory.
@@ -39,19 +47,20 @@ def evaluate(module: nn.Module, X: Tensor) -> NDArray[np.float64]:
     return scores
 
 
-def make_module(module: Any, *, inputs: int, n: int, seed: int, pieces_of: Tensor | None = None) -> nn.Module:
+def make_module(
+    module: Any, *, inputs: int, n: int, seed: int, default: str = "multilayer", X: Tensor | None = None
+) -> nn.Module:
     """A fresh network for one ``fit``.
 
-    ``module`` may be None (default widths; a piecewise network where the public rows are given whose numbers it is to
-    cut), hidden widths, a module (copied, never changed), or a function of the number of inputs. The global random
+    ``module`` may be None (default widths; the default network has a name of :data:`NETWORKS`, and may cut the numbers
+    of X), hidden widths, a module (copied, never changed), or a function of the number of inputs. The global random
     state of torch is left as it was.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if module is None and pieces_of is not None:
-            return PiecewiseNetwork(pieces_of, default_widths(n))
         if module is None:
-            return multilayer(inputs, default_widths(n))
+            rows = torch.empty(0, inputs) if X is None else X
+            return NETWORKS[default](rows, default_widths(n))
         if isinstance(module, nn.Module):
             return copy.deepcopy(module)
         if isinstance(module, Sequence) and all(isinstance(w, numbers.Integral) and int(w) > 0 for w in module):
@@ -63,6 +72,11 @@ def make_module(module: Any, *, inputs: int, n: int, seed: int, pieces_of: Tenso
             f"the number of inputs and returns a torch.nn.Module; got {type(module).__name__}."
         )
     return made
+
+
+def ordinary(module: nn.Module) -> nn.Module:
+    """The network as it is kept: one for few people as the multilayer one that it is, any other as it is."""
+    return module.merged() if isinstance(module, FewPeopleNetwork) else module
 
 
 def rehearse(module: nn.Module, X: Tensor, y: Tensor, plan: TrainingPlan) -> None:

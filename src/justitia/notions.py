@@ -33,13 +33,14 @@ class FairnessNotion(ABC):
         How tables and reports call the notion.
     event_names : tuple of str
         One name per event, in the order of the columns of :meth:`events`.
-    reads_labels : bool
-        Whether events or h look at the label; the default network for few people depends on it.
+    reads_labels_in : {"nothing", "events", "h"}
+        Where labels enter: nowhere, in the choice of rows, or in what is averaged, as errors do. The default network
+        for few people depends on it.
     """
 
     name: str
     event_names: tuple[str, ...]
-    reads_labels = True
+    reads_labels_in: Literal["nothing", "events", "h"] = "events"
 
     @abstractmethod
     def events(self, y: Tensor) -> Tensor:
@@ -105,7 +106,7 @@ class DemographicParity(FairnessNotion):
 
     name = "demographic_parity"
     event_names = ("all",)
-    reads_labels = False
+    reads_labels_in = "nothing"
 
     def events(self, y: Tensor) -> Tensor:
         """Every row."""
@@ -203,6 +204,7 @@ class AccuracyParity(FairnessNotion):
 
     name = "accuracy_parity"
     event_names = ("all",)
+    reads_labels_in = "h"
 
     def __post_init__(self) -> None:
         check_choice("surrogate", self.surrogate, ("loss", "error"))

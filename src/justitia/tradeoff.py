@@ -148,7 +148,7 @@ def _sibling(
 def measured(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
     """Public accuracy and noised violation on the training rows."""
     problem = session.problem
-    scores = torch.from_numpy(evaluate(model.module_, problem.X)).to(problem.y.dtype)
+    scores = torch.from_numpy(evaluate(session.module, problem.X)).to(problem.y.dtype)
     gap = session.engine.gap(scores)
     correct = ((scores > 0) == (problem.y > 0.5)).to(problem.y.dtype) * problem.weight
     return {

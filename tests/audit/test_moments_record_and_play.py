@@ -90,7 +90,7 @@ def test_fit_of_other_plans_with_one_label_changed_stays_within_the_ledger(plan:
 
 @pytest.mark.parametrize("notion", ["equalized_odds", "accuracy_parity"])
 def test_fit_of_the_default_network_for_few_people_with_one_label_changed_stays_within_the_ledger(notion: str) -> None:
-    """Its pieces end at quartiles of public features."""
+    """Its pieces end at quartiles of public features, and its networks learn from features and labels."""
     people = make_people(5, missing=True)
     first = run(people, notion=notion, module=None)
     assert first.model.module_[0].out_features > default_widths(len(people.y))[0]  # the pieces are there

@@ -10,6 +10,8 @@ from torch import nn
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.dual.loop import Run, train
 from justitia.dual.moments import MomentsEngine
+from justitia.dual.plans import FEW_PEOPLE
+from justitia.network import NETWORKS
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
@@ -168,24 +170,29 @@ def test_excess_is_the_largest_gap_beyond_tolerance_and_known_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "inputs", "cut"), [(1, 1, True), (20_000, 128, True), (20_001, 10, False), (100, 129, False)]
+    ("n", "inputs", "few"), [(1, 1, True), (20_000, 128, True), (20_001, 10, False), (100, 129, False)]
 )
-def test_numbers_are_cut_for_few_people_not_too_many_features_and_constraints_that_read_labels(
-    n: int, inputs: int, cut: bool
+def test_default_network_of_few_people_follows_where_the_constraint_reads_labels(
+    n: int, inputs: int, few: bool
 ) -> None:
+    special = {"demographic_parity": "multilayer", "accuracy_parity": "cross-fitted"}
     for name in NOTIONS:
         notion = get_notion(name)
-        expected = cut and name != "demographic_parity"
-        assert MomentsPlan().cuts_numbers(notion, n=n, inputs=inputs) is expected
-        assert not GradientsPlan().cuts_numbers(notion, n=n, inputs=inputs)
-        assert not PrintedPlan().cuts_numbers(notion, n=n, inputs=inputs)
+        expected = special.get(name, "piecewise") if few else "multilayer"
+        assert MomentsPlan().network(notion, n=n, inputs=inputs) == expected
+        assert GradientsPlan().network(notion, n=n, inputs=inputs) == "multilayer"
+        assert PrintedPlan().network(notion, n=n, inputs=inputs) == "multilayer"
 
 
-def test_notion_of_the_users_own_reads_labels_unless_it_says_otherwise() -> None:
+def test_every_default_network_that_a_plan_names_exists() -> None:
+    assert set(FEW_PEOPLE.values()) == set(NETWORKS)
+
+
+def test_notion_of_the_users_own_gets_a_piecewise_network_unless_it_says_otherwise() -> None:
     class Mine(FairnessNotion):
         name, event_names = "mine", ("all",)
         events = DemographicParity.events
         h = DemographicParity.h
         h_exact = DemographicParity.h_exact
 
-    assert MomentsPlan().cuts_numbers(Mine(), n=100, inputs=3)
+    assert MomentsPlan().network(Mine(), n=100, inputs=3) == "piecewise"

@@ -146,10 +146,10 @@ class TrainingPlan(ABC):
         del tolerance
         return self
 
-    def cuts_numbers(self, notion: FairnessNotion, *, n: int, inputs: int) -> bool:
-        """Whether the default network for n rows is a piecewise one; not, unless said otherwise."""
+    def network(self, notion: FairnessNotion, *, n: int, inputs: int) -> str:
+        """Which of :data:`justitia.network.NETWORKS` is the default one; a multilayer one, unless said otherwise."""
         del notion, n, inputs
-        return False
+        return "multilayer"
 
     def options_at(self, n: int) -> dict[str, Any]:
         """Its keyword arguments for n rows."""

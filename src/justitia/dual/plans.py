@@ -19,8 +19,9 @@ from justitia.privacy.renyi import printed_epsilon, printed_noise
 
 #: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
 STRICT_BELOW, STRICT = 0.03, 3.0
-#: Rows that are few for a constraint that compares people of one label, and inputs beyond which no number is cut.
-FEW, MOST_CUT = 20_000, 128
+#: Rows that are few for a constraint that reads labels, inputs beyond which no network has pieces, and which have them.
+FEW, MOST_INPUTS = 20_000, 128
+FEW_PEOPLE = {"nothing": "multilayer", "events": "piecewise", "h": "cross-fitted"}
 #: Optimizers whose step is several times faster as one operation, and options that rule it out.
 FUSED, EXCLUSIVE = {"Adam", "AdamW"}, {"fused", "foreach", "differentiable"}
 
@@ -188,9 +189,10 @@ class MomentsPlan(TrainingPlan):
         strict = 0.0 if tolerance is None else max(0.0, 1 - tolerance / STRICT_BELOW)
         return replace(self, penalty=self.penalty * (1 + STRICT * strict))
 
-    def cuts_numbers(self, notion: FairnessNotion, *, n: int, inputs: int) -> bool:
-        """Where people are few and the constraint reads their labels; what many teach, any network learns."""
-        return notion.reads_labels and n <= FEW and inputs <= MOST_CUT
+    def network(self, notion: FairnessNotion, *, n: int, inputs: int) -> str:
+        """Where people are few it depends on where the constraint reads labels; what many teach, any network learns."""
+        few = n <= FEW and inputs <= MOST_INPUTS
+        return FEW_PEOPLE[notion.reads_labels_in] if few else super().network(notion, n=n, inputs=inputs)
 
     def second_half(self) -> Self:
         """The second half of the rounds, with the step sizes they have in the whole plan."""
