@@ -34,7 +34,8 @@ class Tradeoff:
     models : tuple of LagrangianDualClassifier
         In the order of their tolerances, strictest first.
     table : DataFrame
-        One row per model: tolerance, public accuracy on the training rows, and the noised violation there.
+        One row per model: tolerance, public accuracy on the training rows, and the noised violation there. Where the
+        network is a cross-fitted one (``docs/moments.md``), each row is scored by networks that have not seen it.
     certificate : Certificate
         Of all models together.
 
