@@ -19,6 +19,7 @@ METHOD = "PF-LD moments"
 PLACES = (
     ("bank", "demographic_parity", 2),
     ("bank", "equalized_odds", 4),
+    ("m_bank3", "accuracy_parity", 4),
     ("compas", "demographic_parity", 4),
     ("compas", "equalized_odds", 3),
     ("income", "equalized_odds", 1),
