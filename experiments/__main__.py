@@ -26,6 +26,7 @@ from experiments.page import fill
 from experiments.pareto import PARETO
 from experiments.price import PRICE
 from experiments.records import add_record
+from experiments.repeats import REPEATS
 from experiments.rules import RULES
 from experiments.runner import Cell, pending, read_results, run
 from experiments.table2 import TABLE2
@@ -44,7 +45,7 @@ PAGES = (
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-BEYOND_IT = (CHOOSE, RULES, INSIDE, FRONTIER, PRICE, CENSUS, MEASURE, AUDIT, TRIAL)
+BEYOND_IT = (CHOOSE, RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, AUDIT, TRIAL)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

@@ -6,6 +6,7 @@ import json
 import math
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from experiments.summaries import lookup, mean_and_sd
 from experiments.table2 import summarise as summarise_table2
 from justitia import tradeoff
 from justitia.metrics import violation
+
+#: Accuracy and violation of rivals by name.
+Points = dict[str, tuple[float, float]]
 
 METHOD = "PF-LD moments"
 #: Points of a private curve, the first of them the default.
@@ -112,19 +116,29 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
     return table.iloc[np.lexsort([table["tolerance"].fillna(-1), *reversed(order)])].reset_index(drop=True)
 
 
-def rivals(dataset: str, notion: str) -> dict[str, tuple[float, float]]:
-    """Printed points, and our reruns on the same folds where their results are at hand."""
+def printed_points(dataset: str, notion: str) -> Points:
+    """Accuracy and violation of rivals as printed in the paper."""
+    found = {column: printed(dataset, notion, column) for column in ("PF-LD", "M", "A")}
+    return {f"{name}, printed": (one.accuracy, one.violation) for name, one in found.items() if one is not None}
+
+
+def rerun_points(means: pd.DataFrame, dataset: str, notion: str, methods: Sequence[str]) -> Points:
+    """Accuracy and violation of rivals from means over the same folds."""
     found = {}
-    for column in ("PF-LD", "M", "A"):
-        paper = printed(dataset, notion, column)
-        if paper is not None:
-            found[f"{column}, printed"] = (paper.accuracy, paper.violation)
-    rerun = summarise_table2(read_results(TABLE2)) if TABLE2.exists() else None
-    for method in ("M", "A", "DP-FERMI", "RaCO-DP") if rerun is not None else ():
+    for method in methods:
         where = {"dataset": dataset, "notion": notion, "method": method}
-        accuracy, violated = (lookup(rerun, f"{name}_mean", **where) for name in ("accuracy", "violation"))
+        accuracy, violated = (lookup(means, f"{name}_mean", **where) for name in ("accuracy", "violation"))
         if accuracy is not None and violated is not None:
             found[f"{method}, rerun"] = (accuracy, violated)
+    return found
+
+
+def rivals(dataset: str, notion: str) -> Points:
+    """Printed points, and our reruns on the same folds where their results are at hand."""
+    found = printed_points(dataset, notion)
+    if TABLE2.exists():
+        means = summarise_table2(read_results(TABLE2))
+        found |= rerun_points(means, dataset, notion, ("M", "A", "DP-FERMI", "RaCO-DP"))
     return found
 
 
@@ -205,21 +219,26 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     """In how many cells the private curve has a point that is at least as good as each rival; the price of privacy."""
     table = summarise(results)
     private = table[table["epsilon"] == 1.0]
+    return [*matched(private, rivals), *_default_points(private), *_price(table)]
+
+
+def matched(private: pd.DataFrame, rivals_of: Callable[[str, str], Points]) -> list[Claim]:
+    """For each rival, in how many cells a point of the private curve is at least as good."""
     won: dict[str, list[str]] = {}
     lost: dict[str, list[str]] = {}
     for (one, notion), curve in private.groupby(["dataset", "notion"], sort=False):
-        for label, (accuracy, violated) in rivals(str(one), str(notion)).items():
+        for label, (accuracy, violated) in rivals_of(str(one), str(notion)).items():
             side = won if dominates(curve, accuracy, violated) else lost
             side.setdefault(label, []).append(f"{name_of(str(one))} {name_of(str(notion))}")
     found = []
     for label in dict.fromkeys([*won, *lost]):
         wins, losses = won.get(label, []), lost.get(label, [])
         total = len(wins) + len(losses)
-        asked = MATCHED.get(label, total)
+        asked = min(MATCHED.get(label, total), total)
         where = "" if asked == total else f", in at least {asked} cells"
         sentence = f"A point of the private curve is at least as good as {label}{where}."
         found.append(Claim(sentence, len(wins) >= asked, _counted(total, losses)))
-    return [*found, *_default_points(private), *_price(table)]
+    return found
 
 
 def _default_points(private: pd.DataFrame) -> list[Claim]:
