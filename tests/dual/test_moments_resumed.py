@@ -60,8 +60,10 @@ def test_resume_between_any_two_rounds_gives_the_model_of_the_whole_run(
         {"module": seeded(Own)},
         {"notion": "equalized_odds", "tolerance": 0.02},
         {"plan": replace(PLAN, micro_batch=32, averaging=1.0, dead_zone=0.5)},
+        {"notion": "equalized_odds", "module": None},
+        {"notion": "accuracy_parity", "module": None},
     ],
-    ids=["dropout", "own module", "equalized odds", "small chunks"],
+    ids=["dropout", "own module", "equalized odds", "small chunks", "piecewise network", "cross-fitted network"],
 )
 def test_resume_of_other_settings_gives_the_model_of_the_whole_run(
     people: Any, make: Any, tmp_path: Path, changes: dict[str, Any], saves: int
