@@ -101,7 +101,8 @@ class CrossFittedNetwork(FewPeopleNetwork):
         Its first layer holds the ends of all pieces, the others hold the networks side by side; what the pieces add to
         s goes along as relu(v) and relu(-v).
         """
-        of_pieces, share = self.linear.weight[:, :-1], (1 + float(self.linear.weight[0, -1])) / PARTS
+        of_linear = self.linear.weight.detach()
+        of_pieces, share = of_linear[:, :-1], (1 + float(of_linear[0, -1])) / PARTS
         (first, start), *inner, (last, end) = [
             (weight.transpose(1, 2), bias.flatten()) for weight, bias in zip(self.weights, self.biases, strict=True)
         ]
