@@ -147,7 +147,7 @@ class TrainingPlan(ABC):
         return self
 
     def network(self, notion: FairnessNotion, *, n: int, inputs: int) -> str:
-        """Which of :data:`justitia.network.NETWORKS` is the default one; a multilayer one, unless said otherwise."""
+        """Name of the default network (``justitia.network.NETWORKS``); a multilayer one, unless said otherwise."""
         del notion, n, inputs
         return "multilayer"
 
