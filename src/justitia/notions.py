@@ -295,6 +295,8 @@ def _check_names(notion: FairnessNotion) -> None:
     _require(notion, isinstance(name, str) and name != "", "name has to be a non-empty string; set it")
     named = isinstance(events, tuple) and len(events) > 0 and all(isinstance(event, str) for event in events)
     _require(notion, named, "event_names has to be a tuple with one string per event; set it")
+    placed = notion.reads_labels_in in {"nothing", "events", "h"}
+    _require(notion, placed, "reads_labels_in has to be 'nothing', 'events' or 'h'; set it, or leave it out")
 
 
 def _check_events(notion: FairnessNotion, y: Tensor) -> None:

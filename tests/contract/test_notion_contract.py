@@ -86,6 +86,7 @@ BAD: dict[str, tuple[Callable[[], FairnessNotion], str]] = {
     "no name": (lambda: broken(name=""), "name has to be a non-empty string"),
     "event names in a list": (lambda: broken(event_names=["y=1"]), "event_names has to be a tuple"),
     "no event": (lambda: broken(event_names=()), "event_names has to be a tuple"),
+    "labels read elsewhere": (lambda: broken(reads_labels_in="labels"), "reads_labels_in has to be"),
     "one event too many": (
         lambda: broken(event_names=("y=0", "y=1")),
         r"events has to return shape \(6, 2\), not \(6, 1\)",

@@ -196,7 +196,3 @@ def test_notion_of_the_users_own_gets_a_piecewise_network_unless_it_says_otherwi
         h_exact = DemographicParity.h_exact
 
     assert MomentsPlan().network(Mine(), n=100, inputs=3) == "piecewise"
-    mine = Mine()
-    mine.reads_labels_in = "labels"  # type: ignore[assignment]
-    with pytest.raises(ValueError, match=r"^no reads_labels_in 'labels'; choose one of"):
-        MomentsPlan().network(mine, n=100, inputs=3)

@@ -191,7 +191,6 @@ class MomentsPlan(TrainingPlan):
 
     def network(self, notion: FairnessNotion, *, n: int, inputs: int) -> str:
         """Where people are few it depends on where the constraint reads labels; what many teach, any network learns."""
-        check_choice("reads_labels_in", notion.reads_labels_in, tuple(FEW_PEOPLE))
         few = n <= FEW and inputs <= MOST_INPUTS
         return FEW_PEOPLE[notion.reads_labels_in] if few else super().network(notion, n=n, inputs=inputs)
 
