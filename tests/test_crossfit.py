@@ -247,3 +247,22 @@ def test_curve_of_few_people_has_multilayer_networks() -> None:
     assert sizes[0] is not None
     assert sizes[0] == sizes[1]
     assert curve.table[["accuracy", "noisy_violation"]].notna().all(axis=None)
+
+
+def test_curve_of_piecewise_networks_agrees_with_its_table() -> None:
+    data = make_synthetic(400, random_state=0)
+    model = LagrangianDualClassifier("equalized_odds", groups=data.groups, plan=SHORT, random_state=0, noise_seed=0)
+    curve = tradeoff(model, data.X, data.y, sensitive_features=data.sensitive, tolerances=[0.0, 0.1])
+    for one, accuracy in zip(curve.models, curve.table["accuracy"], strict=True):
+        assert accuracy == pytest.approx(float(np.mean(one.predict(data.X) == data.y)))
+
+
+def test_curve_of_cross_fitted_networks_shows_the_accuracy_on_scores_of_people_not_seen() -> None:
+    """Labels are coins: what networks learn of people they have seen is no use for the others."""
+    data = make_synthetic(400, random_state=0)
+    coins = np.random.default_rng(0).integers(0, 2, 400)
+    plan = MomentsPlan(warmup_steps=300, rounds=6, public_steps=3, checks=2)
+    model = LagrangianDualClassifier("accuracy_parity", groups=data.groups, plan=plan, random_state=0, noise_seed=0)
+    curve = tradeoff(model, data.X, coins, sensitive_features=data.sensitive, tolerances=[None])
+    by_heart = float(np.mean(curve.models[0].predict(data.X) == coins))
+    assert curve.table["accuracy"][0] < 0.6 < by_heart

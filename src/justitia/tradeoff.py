@@ -35,7 +35,8 @@ class Tradeoff:
         In the order of their tolerances, strictest first.
     table : DataFrame
         One row per model: tolerance, public accuracy on the training rows, and the noised violation there. Where the
-        network is a cross-fitted one (``docs/moments.md``), each row is scored by networks that have not seen it.
+        network is a cross-fitted one (``docs/moments.md``), the score that is corrected comes from a
+        network that has not seen the row.
     certificate : Certificate
         Of all models together.
 
