@@ -20,7 +20,7 @@ from experiments.folds import FOLDS, MEASURES, prepared, with_recipes
 from experiments.methods import make
 from experiments.paper import DATASETS, NOTIONS, printed
 from experiments.runner import Cell, read_results
-from experiments.summaries import lookup, mean_and_sd
+from experiments.summaries import dominated, lookup, mean_and_sd
 from experiments.table2 import summarise as summarise_table2
 from justitia import tradeoff
 from justitia.metrics import violation
@@ -29,12 +29,12 @@ from justitia.metrics import violation
 Points = dict[str, tuple[float, float]]
 
 METHOD = "PF-LD moments"
-#: Points of a private curve, the first of them the default.
+#: Points of a curve, the first of them the default; without privacy that is a tolerance of 0.
 TOLERANCES = (
     *(None, 0.0, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03),
     *(0.04, 0.05, 0.07, 0.09, 0.1, 0.11, 0.12, 0.15, 0.2, 0.3),
 )
-#: Points without privacy: the default, which is then a tolerance of 0, and two that the private curve has as well.
+#: Tolerances at which points with and without privacy are held against each other.
 SHARED = (0.02, 0.05)
 #: What the default point is to reach, at least this accuracy and at most this violation.
 TARGETS = {
@@ -66,7 +66,6 @@ def cells(*, quick: bool) -> list[Cell]:
 def measure_curve(cell: Cell) -> dict[str, Any]:
     """Accuracy and exact violation on the test fold of every point of the curve; the first is the default model."""
     data, train, test = prepared(cell)
-    tolerances = (None, *SHARED) if math.isinf(cell.epsilon) else TOLERANCES
     model, start = make(cell, data.groups), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -75,7 +74,7 @@ def measure_curve(cell: Cell) -> dict[str, Any]:
             data.X.iloc[train],
             data.y.iloc[train],
             sensitive_features=data.sensitive.iloc[train],
-            tolerances=tolerances,
+            tolerances=TOLERANCES,
         )
     seconds = time.perf_counter() - start
     truth, groups = data.y.iloc[test].to_numpy(), data.sensitive.iloc[test].to_numpy()
@@ -86,7 +85,7 @@ def measure_curve(cell: Cell) -> dict[str, Any]:
     decided = [one.predict(data.X.iloc[test]) for one in curve.models]
     points = [
         [tolerance, float(np.mean(one == truth)), measured(one, groups)]
-        for tolerance, one in zip(tolerances, decided, strict=True)
+        for tolerance, one in zip(TOLERANCES, decided, strict=True)
     ]
     shuffled = np.random.default_rng(cell.fold)
     floor = np.mean([measured(decided[0], shuffled.permutation(groups)) for _ in range(PERMUTATIONS)])
@@ -142,10 +141,16 @@ def rivals(dataset: str, notion: str) -> Points:
     return found
 
 
-def dominates(curve: pd.DataFrame, accuracy: float, violated: float) -> bool:
-    """Whether a point of the curve is no less accurate and violates no more; at the floor of chance counts as none."""
+def shortfall(curve: pd.DataFrame, accuracy: float, violated: float) -> float:
+    """How many of its standard errors the nearest point of the curve is behind a rival, in accuracy or violation.
+
+    It is 0 where a point is no less accurate and violates no more; at the floor of chance counts as none.
+    """
     allowed = np.maximum(violated, curve["floor_mean"])
-    return bool(((curve["accuracy_mean"] >= accuracy) & (curve["violation_mean"] <= allowed)).any())
+    behind = np.maximum(0.0, [accuracy - curve["accuracy_mean"], curve["violation_mean"] - allowed])
+    errors = [curve[f"{name}_sd"] / np.sqrt(curve["fits"]) for name in ("accuracy", "violation")]
+    ratio = np.divide(behind, errors, out=np.full_like(behind, math.inf), where=np.asarray(errors) > 0)
+    return float(np.where(behind > 0, ratio, 0.0).max(0).min())
 
 
 def markdown(results: pd.DataFrame) -> str:
@@ -162,14 +167,15 @@ def markdown(results: pd.DataFrame) -> str:
     default = table[table["tolerance"].isna()]
     for (one, notion), part in default.groupby(["dataset", "notion"], sort=False):
         others = rivals(str(one), str(notion))
-        ours = [_spread(part[part["epsilon"] == epsilon]) for epsilon in (1.0, math.inf)]
+        ours = [spread(part[part["epsilon"] == epsilon]) for epsilon in (1.0, math.inf)]
         theirs = [f"{others[name][0]:.3f} / {others[name][1]:.3f}" if name in others else "-" for name in columns]
         entries = [f"{name_of(str(one))}, {name_of(str(notion))}", *ours, *theirs, f"{part['floor_mean'].mean():.3f}"]
         lines.append(f"| {' | '.join(entries)} |")
     return "\n".join(lines)
 
 
-def _spread(row: pd.DataFrame) -> str:
+def spread(row: pd.DataFrame) -> str:
+    """Accuracy / violation of the only row, each with its standard deviation; a dash if there is none."""
     found = [
         f"{one.accuracy_mean:.3f} ({one.accuracy_sd:.3f}) / {one.violation_mean:.3f} ({one.violation_sd:.3f})"
         for one in row.itertuples()
@@ -216,28 +222,36 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """In how many cells the private curve has a point that is at least as good as each rival; the price of privacy."""
+    """In how many cells the curves have a point that is at least as good as each rival; the price of privacy."""
     table = summarise(results)
-    private = table[table["epsilon"] == 1.0]
-    return [*matched(private, rivals), *_default_points(private), *_price(table)]
+    private, without = table[table["epsilon"] == 1.0], table[np.isinf(table["epsilon"])]
+    return [
+        *matched(private, rivals),
+        *_default_points(private),
+        *_price(table),
+        *_along(private, without),
+        *matched(without, rivals, whose="curve without privacy"),
+    ]
 
 
-def matched(private: pd.DataFrame, rivals_of: Callable[[str, str], Points]) -> list[Claim]:
-    """For each rival, in how many cells a point of the private curve is at least as good."""
-    won: dict[str, list[str]] = {}
-    lost: dict[str, list[str]] = {}
-    for (one, notion), curve in private.groupby(["dataset", "notion"], sort=False):
-        for label, (accuracy, violated) in rivals_of(str(one), str(notion)).items():
-            side = won if dominates(curve, accuracy, violated) else lost
-            side.setdefault(label, []).append(f"{name_of(str(one))} {name_of(str(notion))}")
+def behind(curves: pd.DataFrame, rivals_of: Callable[[str, str], Points]) -> dict[str, dict[str, float]]:
+    """For each rival and cell, how far the curve is behind: 0 where it has a point that is at least as good."""
+    found: dict[str, dict[str, float]] = {}
+    for (one, notion), curve in curves.groupby(["dataset", "notion"], sort=False):
+        for label, rival in rivals_of(str(one), str(notion)).items():
+            found.setdefault(label, {})[f"{name_of(str(one))} {name_of(str(notion))}"] = shortfall(curve, *rival)
+    return found
+
+
+def matched(curves: pd.DataFrame, rivals_of: Callable[[str, str], Points], whose: str = "private curve") -> list[Claim]:
+    """For each rival, in how many cells a point of the curve is at least as good, and how far it is in the others."""
     found = []
-    for label in dict.fromkeys([*won, *lost]):
-        wins, losses = won.get(label, []), lost.get(label, [])
-        total = len(wins) + len(losses)
-        asked = min(MATCHED.get(label, total), total)
-        where = "" if asked == total else f", in at least {asked} cells"
-        sentence = f"A point of the private curve is at least as good as {label}{where}."
-        found.append(Claim(sentence, len(wins) >= asked, _counted(total, losses)))
+    for label, missing in behind(curves, rivals_of).items():
+        losses = [f"{name} by {by:.1f}" if by < math.inf else name for name, by in missing.items() if by > 0]
+        asked = min(MATCHED.get(label, len(missing)), len(missing))
+        where = "" if asked == len(missing) else f", in at least {asked} cells"
+        sentence = f"A point of the {whose} is at least as good as {label}{where}."
+        found.append(Claim(sentence, len(missing) - len(losses) >= asked, _counted(len(missing), losses)))
     return found
 
 
@@ -292,6 +306,47 @@ def _apart(points: pd.DataFrame, where: str) -> list[Claim]:
         Claim(sentence.format(where, how, of), len(apart) - len(far) >= FREE, _counted(len(apart), far))
         for how, of, far in (("within", "of", either), ("no more than", "worse than", worse))
     ]
+
+
+def _along(private: pd.DataFrame, without: pd.DataFrame) -> list[Claim]:
+    """Whole curves: what of the one without privacy the private one reaches, and what it gives up where both go."""
+    far, lost = [], {}
+    theirs = {where: pareto(curve) for where, curve in without.groupby(["dataset", "notion"], sort=False)}
+    for where, curve in private.groupby(["dataset", "notion"], sort=False):
+        if where not in theirs:
+            continue
+        one, name = theirs[where], " ".join(name_of(str(part)) for part in where)
+        if not all(_nearly(curve, point) for _, point in one.iterrows()):
+            far.append(name)
+        ours = pareto(curve)
+        both = one[one["violation_mean"] >= ours["violation_mean"].min()]
+        reached = np.interp(both["violation_mean"], ours["violation_mean"], ours["accuracy_mean"])
+        lost[name] = float((both["accuracy_mean"] - reached).mean())
+    if not lost:
+        return []
+    reach = (
+        "Each point of the curve without privacy that no other one beats has a private point no more than one "
+        f"standard deviation worse in accuracy and violation, in at least {FREE} cells."
+    )
+    price = "At the same violation the private curve is, on average over a cell's curve, at most 0.01 less accurate."
+    dear = [f"{name} ({value:.3f})" for name, value in lost.items() if value > 0.01]
+    values = sorted(lost.values())
+    numbers = f"from {values[0]:.3f} to {values[-1]:.3f}, median {np.median(values):.3f}; {_counted(len(lost), dear)}"
+    return [Claim(reach, len(lost) - len(far) >= FREE, _counted(len(lost), far)), Claim(price, not dear, numbers)]
+
+
+def pareto(curve: pd.DataFrame) -> pd.DataFrame:
+    """Points that no other point of the curve beats, in the order of their violations and of their accuracies."""
+    beaten = dominated(curve["accuracy_mean"].tolist(), curve["violation_mean"].tolist())
+    return curve[~np.asarray(beaten)].sort_values("violation_mean")
+
+
+def _nearly(curve: pd.DataFrame, point: pd.Series) -> bool:
+    less, more = (
+        (curve[f"{name}_mean"] - point[f"{name}_mean"]) / np.maximum(curve[f"{name}_sd"], point[f"{name}_sd"])
+        for name in ("accuracy", "violation")
+    )
+    return bool(((less >= -1) & (more <= 1)).any())
 
 
 def _counted(total: int, far: list[str]) -> str:

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
 
 from experiments.draw import STYLE, legend, name_of, panels, save, styles
@@ -14,7 +13,7 @@ from experiments.experiment import Claim, Experiment
 from experiments.folds import FOLDS, with_recipes
 from experiments.methods import METHODS, applies
 from experiments.runner import Cell
-from experiments.summaries import mean_and_sd
+from experiments.summaries import dominated, mean_and_sd
 
 SWEPT = ("CLF", "Z", "A", "A-net", "M", "F-LD", "PF-LD printed", "PF-LD repaired")
 #: A reduction over networks fits dozens of them: on one small dataset only.
@@ -66,14 +65,6 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
         shaded = dominated(part["accuracy_mean"].tolist(), part["violation_mean"].tolist())
         table.loc[part.index, "dominated"] = shaded
     return table
-
-
-def dominated(accuracy: list[float], violation: list[float]) -> list[bool]:
-    """Whether some other point has no less accuracy and no more violation, and not the same of both."""
-    a, v = np.asarray(accuracy), np.asarray(violation)
-    no_worse = (a[None, :] >= a[:, None]) & (v[None, :] <= v[:, None])
-    better = (a[None, :] > a[:, None]) | (v[None, :] < v[:, None])
-    return [bool(row.any()) for row in no_worse & better]
 
 
 def publish(results: pd.DataFrame, folder: Path) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 
@@ -42,6 +43,14 @@ def clearly_less(table: pd.DataFrame, column: str, low: Mapping[str, Any], high:
         for where in (low, high)
     )
     return second[0] - first[0] > math.sqrt(first[1] ** 2 / max(first[2], 1) + second[1] ** 2 / max(second[2], 1))
+
+
+def dominated(accuracy: list[float], violation: list[float]) -> list[bool]:
+    """Whether some other point has no less accuracy and no more violation, and not the same of both."""
+    a, v = np.asarray(accuracy), np.asarray(violation)
+    no_worse = (a[None, :] >= a[:, None]) & (v[None, :] <= v[:, None])
+    better = (a[None, :] > a[:, None]) | (v[None, :] < v[:, None])
+    return [bool(row.any()) for row in no_worse & better]
 
 
 def listed(values: Sequence[float]) -> str:

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of training, in a process of its own."""
+"""Ctrl-C, or a scheduler's SIGTERM, in the middle of training, in a process of its own."""
 
 import os
 import signal
@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from justitia import DurableLedger
 from justitia.cli.teaching import STOPPED
@@ -25,7 +27,8 @@ def start(words: list[str]) -> "subprocess.Popen[str]":
     )
 
 
-def test_interrupted_training_leaves_its_debits_and_no_half_written_model(here: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_training_leaves_its_debits_and_no_half_written_model(here: Path, sent: signal.Signals) -> None:
     (here / "long.toml").write_text(LONG)
     words = ["train", "income.csv", "--target", "income", "--sensitive", "sex", "--groups", "Female,Male"]
     words += ["--plan", "long.toml", "--ledger", "people.ledger", "--out", "late"]
@@ -37,7 +40,7 @@ def test_interrupted_training_leaves_its_debits_and_no_half_written_model(here: 
             time.sleep(0.2)
         assert process.poll() is None, process.communicate()
         assert any(one.name.startswith(".late.") for one in here.iterdir())
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         stdout, stderr = process.communicate(timeout=120)
     finally:
         process.kill()

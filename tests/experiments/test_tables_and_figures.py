@@ -12,9 +12,9 @@ from experiments.__main__ import EXPERIMENTS, PAGES
 from experiments.experiment import Claim
 from experiments.page import fill
 from experiments.runner import Cell, read_results, run
-from experiments.summaries import clearly_less, lookup, mean_and_sd
+from experiments.summaries import clearly_less, dominated, lookup, mean_and_sd
 
-from experiments import choose, clipping_figures, missing, pareto, table2, theorems, tradeoffs
+from experiments import choose, clipping_figures, missing, pareto, rules, table2, theorems, tradeoffs
 
 NAN, INF = math.nan, math.inf
 
@@ -174,9 +174,15 @@ def test_choose_marks_the_candidate_with_the_largest_accuracy_minus_violation() 
     assert [claim.confirmed for claim in choose.claims(rows)] == [False]  # Z runs with its first candidate
 
 
+def test_rules_leave_out_candidates_that_are_no_longer_listed() -> None:
+    settings = ['{"penalty": 1.0}', '{"gone": 3}', "{}"]
+    fits = pd.DataFrame({"settings": settings}).assign(dataset="bank", notion="x", accuracy=0.8, violation=0.1)
+    assert rules.summarise(fits)["settings"].tolist() == ["{}", '{"penalty": 1.0}']
+
+
 def test_dominated_points_are_those_another_point_beats() -> None:
     accuracy, violation = [0.8, 0.7, 0.8, 0.8, 0.9], [0.1, 0.1, 0.1, 0.2, 0.3]
-    assert pareto.dominated(accuracy, violation) == [False, True, False, True, False]
+    assert dominated(accuracy, violation) == [False, True, False, True, False]
 
 
 def test_pareto_compares_private_methods_among_themselves() -> None:

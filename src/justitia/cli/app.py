@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import click
 
 from justitia.cli.audit import audit
@@ -51,5 +53,6 @@ for _command in COMMANDS:
 
 
 def main() -> None:
-    """Entry point of the command line."""
+    """Entry point of the command line; whoever ends the process politely is answered as Ctrl-C is."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     cli.main(prog_name="justitia")

@@ -28,7 +28,7 @@ EXIT_CODES = {
     BAD_INPUT: "wrong usage, or input or output that cannot be used",
     BUDGET: "the privacy ledger refused: no answer was given",
     NOT_SHOWN: "a claim was not shown (evaluate --below), or refuted (audit)",
-    INTERRUPTED: "stopped by Ctrl-C; debits stand, nothing half-written is left",
+    INTERRUPTED: "stopped by Ctrl-C or SIGTERM; debits stand, nothing half-written is left",
 }
 #: Set to see where an unexpected error comes from; its text may then hold private values.
 TRACEBACK = "JUSTITIA_TRACEBACK"
