@@ -147,10 +147,10 @@ def shortfall(curve: pd.DataFrame, accuracy: float, violated: float) -> float:
     It is 0 where a point is no less accurate and violates no more; at the floor of chance counts as none.
     """
     allowed = np.maximum(violated, curve["floor_mean"])
-    behind = np.maximum(0.0, [accuracy - curve["accuracy_mean"], curve["violation_mean"] - allowed])
+    lacking = np.maximum(0.0, [accuracy - curve["accuracy_mean"], curve["violation_mean"] - allowed])
     errors = [curve[f"{name}_sd"] / np.sqrt(curve["fits"]) for name in ("accuracy", "violation")]
-    ratio = np.divide(behind, errors, out=np.full_like(behind, math.inf), where=np.asarray(errors) > 0)
-    return float(np.where(behind > 0, ratio, 0.0).max(0).min())
+    ratio = np.divide(lacking, errors, out=np.full_like(lacking, math.inf), where=np.asarray(errors) > 0)
+    return float(np.where(lacking > 0, ratio, 0.0).max(0).min())
 
 
 def markdown(results: pd.DataFrame) -> str:
