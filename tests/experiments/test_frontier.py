@@ -46,6 +46,8 @@ def test_shortfall_is_in_standard_errors_of_the_nearest_point() -> None:
     assert shortfall(curve, 0.81, 0.05) == pytest.approx(0.01 / error)
     assert shortfall(curve, 0.80, 0.02) == pytest.approx(0.03 / error)  # 0.03 too much beats 0.1 too little
     assert shortfall(curve, 0.72, 0.001) == pytest.approx(0.02 / error)  # below chance: held against chance, 0.02
+    found = matched(curve, lambda _dataset, _notion: {"near": (0.81, 0.05)})
+    assert found[0].numbers == "0 of 1 cells, not Bank demographic parity by 0.7 SE"
 
 
 def test_matched_counts_cells_and_names_the_others() -> None:
