@@ -29,12 +29,12 @@ from justitia.dual.loop import Trained, train
 from justitia.dual.plan import TrainingPlan
 from justitia.network import make_module, ordinary, rehearse
 from justitia.notions import FairnessNotion
-from justitia.opening import check_parameters, open_checkpoint, open_ledger, warn_large_delta
+from justitia.opening import check_parameters, open_checkpoint, open_ledger, open_vault, warn_large_delta
 from justitia.prediction import NetworkClassifier, public_seed, unchanged_on_error
 from justitia.privacy.accounting import Cost, UnboundedCost
+from justitia.privacy.attribute import Attribute
 from justitia.privacy.durable import DurableLedger
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import SeededNoise, SystemNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.tables import history_table, read_target, read_weight
 
@@ -55,8 +55,9 @@ class LagrangianDualClassifier(NetworkClassifier):
     tolerance : float, optional
         Largest allowed difference between a group's rate and the population's. None asks for as little as can be told
         from the known noise: three standard deviations of it in engine "moments" (``plan.dead_zone``), otherwise 0.
-    groups : sequence, mapping or None
-        The public list of group labels. If None it is read off the data; the list itself is then not protected.
+    groups : sequence, mapping or "infer"
+        The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
+        the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
     engine : {"moments", "gradients", "printed"}
         "moments" asks for a handful of noised sums and learns the rest from what is public (``docs/moments.md``);
         "gradients" is the repaired PF-LD; "printed" is the paper's algorithm as published, whose guarantee is not
@@ -110,7 +111,7 @@ class LagrangianDualClassifier(NetworkClassifier):
     """
 
     # sensitive_features is routed to fit by default; scikit-learn's other methods never see it.
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True, "person": True}
 
     def __init__(
         self,
@@ -150,6 +151,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         *,
         sensitive_features: Any,
         sample_weight: Any = None,
+        person: Any = None,
         ledger: PrivacyLedger | None = None,
         checkpoint: Path | str | None = None,
     ) -> Self:
@@ -167,6 +169,9 @@ class LagrangianDualClassifier(NetworkClassifier):
             "not given".
         sample_weight : array-like (n,), optional
             How often a row counts, in the loss and in every group mean; public.
+        person : array-like (n,), optional
+            Public ids that say which rows are one person's. The promise is then about a person with all their rows;
+            without ids it is about one row (``docs/privacy.md``, section 1.1).
         ledger : PrivacyLedger, optional
             A budget shared with other releases about the same people; a :class:`~justitia.DurableLedger` is
             shared with other processes and later days.
@@ -181,8 +186,17 @@ class LagrangianDualClassifier(NetworkClassifier):
         BudgetExceeded
             If the ledger cannot pay for the plan, before anything is asked.
         """
+        sensitive_features = Attribute.of(sensitive_features)
         with unchanged_on_error(self):
-            session = self._begin(X, y, sensitive_features, sample_weight, ledger, checkpoint)
+            session = self._begin(
+                X,
+                y,
+                sensitive_features,
+                sample_weight=sample_weight,
+                person=person,
+                ledger=ledger,
+                checkpoint=checkpoint,
+            )
             warn_large_delta(self, len(session.problem))
             for sentence in session.engine.outlook():
                 warnings.warn(sentence, stacklevel=2)
@@ -198,10 +212,12 @@ class LagrangianDualClassifier(NetworkClassifier):
         self,
         X: Any,
         y: Any,
-        sensitive_features: Any,
-        sample_weight: Any,
-        ledger: PrivacyLedger | None,
-        checkpoint: Path | str | None,
+        sensitive_features: Attribute,
+        *,
+        sample_weight: Any = None,
+        person: Any = None,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: Path | str | None = None,
     ) -> Session:
         """Check everything that can be checked without the attribute, and open ledger, vault and engine."""
         notion, plan = check_parameters(self)
@@ -216,7 +232,17 @@ class LagrangianDualClassifier(NetworkClassifier):
         rehearse(module, problem.X, problem.y, plan)
         plan = plan.at_tolerance(self.tolerance).calibrate(float(self.epsilon), float(self.delta), n=n)
         ledger = open_ledger(self, plan, ledger, checkpoint)
-        vault = self._vault(sensitive_features, ledger, n=len(target))
+        vault = open_vault(
+            sensitive_features,
+            groups=self.groups,
+            epsilon=float(self.epsilon),
+            ledger=ledger,
+            n=n,
+            person=person,
+            features=getattr(self, "feature_names_in_", ()),
+            noise_seed=self.noise_seed,
+            missing_marker=self.missing_marker,
+        )
         before: Counter[Cost] = Counter()
         saved = None
         if checkpoint is None:
@@ -233,24 +259,6 @@ class LagrangianDualClassifier(NetworkClassifier):
         generator = torch.Generator().manual_seed(seed)
         engine = make_engine(plan, problem, vault, tolerance=self.tolerance, generator=generator)
         return Session(module, problem, plan, ledger, vault, engine, seed, saved, before)
-
-    def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
-        """A ends here."""
-        vault = SensitiveVault(
-            sensitive_features,
-            groups=self.groups,
-            ledger=ledger,
-            noise_source=SystemNoise() if self.noise_seed is None else SeededNoise(int(self.noise_seed)),
-            missing_marker=self.missing_marker,
-        )
-        check_same_length(X=range(n), sensitive_features=range(len(vault)))
-        shared = set(vault.column_names) & set(getattr(self, "feature_names_in_", ()))
-        if shared:
-            raise ValueError(
-                f"the column {min(shared)!r} is both a feature and a sensitive attribute; drop it from X, "
-                "so that it is not an input at prediction time."
-            )
-        return vault
 
     def _train(self, session: Session, start: Tensor | None = None) -> Trained:
         """Algorithm 1; a run that follows another one starts from its multipliers."""
@@ -277,7 +285,8 @@ class LagrangianDualClassifier(NetworkClassifier):
         self.module_ = ordinary(session.module)
         self.plan_ = session.plan
         self.ledger_ = session.ledger
-        certificate = session.vault.certificate(claim=getattr(session.plan, "claim", None))
+        planned = sum(session.plan.costs().values())
+        certificate = session.vault.certificate(planned=planned, claim=getattr(session.plan, "claim", None))
         self.certificate_ = replace(certificate, remarks=tuple(session.engine.remarks()))
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
         self.history_ = history_table(trained.history, groups, events)

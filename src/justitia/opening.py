@@ -1,6 +1,6 @@
-"""What ``fit`` settles before it asks anything: parameters, the ledger, and the folder to resume from.
+"""What ``fit`` settles before it asks anything: parameters, the ledger, the folder to resume from, and the vault.
 
-All of it is public; nothing here sees the sensitive attribute.
+Only :func:`open_vault` is handed the sensitive attribute; it passes it on, unread. All else is public.
 """
 
 from __future__ import annotations
@@ -8,20 +8,27 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
+from collections.abc import Hashable, Iterable
 from pathlib import Path
+from typing import Any
 
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative
+from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_same_length
 from justitia.dual.checkpoint import RUN_FILE, Checkpoint, run_name
 from justitia.dual.lagrangian import Problem
 from justitia.dual.plan import TrainingPlan
 from justitia.dual.plans import DEFAULT_PLANS
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import UnboundedCost
+from justitia.privacy.attribute import Attribute
 from justitia.privacy.durable import DurableLedger
+from justitia.privacy.grid import check_deliverable
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
+from justitia.privacy.persons import Persons
+from justitia.privacy.vault import INFER, SensitiveVault
 
 
 def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan]:
@@ -36,6 +43,7 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan
             "pass a plan of that kind, or none."
         )
     check_budget(model.epsilon, model.delta)
+    named_groups(model.groups, float(model.epsilon))
     if model.tolerance is not None:
         check_nonnegative("tolerance", model.tolerance)
     if model.preprocess is not None:
@@ -47,12 +55,76 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan
     return notion, plan
 
 
+def named_groups(groups: Any, epsilon: float) -> Any:
+    """The public list of groups, which a finite epsilon needs: one read off the data tells about the attribute."""
+    if groups is not None:
+        return groups
+    if math.isinf(epsilon):
+        return INFER
+    raise ValueError(
+        "expected the public list of groups, got None; name them, such as groups=['f', 'm'], or pass groups='infer' to "
+        "read the list off the data, which does not protect it."
+    )
+
+
 def check_budget(epsilon: float, delta: float) -> None:
     """Refuse a budget that no Gaussian release fits into."""
     if check_nonnegative("epsilon", epsilon, allow_inf=True) == 0:
         raise ValueError("epsilon=0 allows no question about groups at all; use a positive epsilon.")
     if check_fraction("delta", delta, example=1e-5) == 0 and not math.isinf(epsilon):
         raise ValueError("delta=0 rules out Gaussian noise; use a small positive delta such as 1e-5.")
+    check_deliverable(float(epsilon), float(delta))
+
+
+def open_vault(
+    sensitive_features: Any,
+    *,
+    groups: Any,
+    epsilon: float,
+    ledger: PrivacyLedger,
+    n: int,
+    person: Any = None,
+    features: Iterable[str] = (),
+    noise_seed: int | None = None,
+    missing_marker: Hashable = None,
+) -> SensitiveVault:
+    """A ends here: the one way of the attribute into a vault.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of what is about to be asked; a finite one needs named groups.
+    n : int
+        Number of public rows.
+    person : array-like (n,), optional
+        Public ids: everything is then promised to persons instead of rows.
+    features : iterable of str
+        Names of public columns, which the attribute must not be among.
+    """
+    attribute = Attribute.of(sensitive_features)
+    check_same_length(X=range(n), sensitive_features=range(len(attribute)))
+    people = None if person is None else Persons.of(person)
+    if people is not None:
+        people.check_rows(n)
+    shared = sorted({name for name in attribute.names if name is not None} & {str(name) for name in features})
+    if shared:
+        raise ValueError(
+            f"the column {shared[0]!r} is both a feature and a sensitive attribute; drop it from X, "
+            "so that it is not an input at prediction time."
+        )
+    return SensitiveVault(
+        attribute,
+        groups=named_groups(groups, epsilon),
+        ledger=ledger,
+        people=people,
+        noise_source=noise_from(noise_seed),
+        missing_marker=missing_marker,
+    )
+
+
+def noise_from(seed: int | None) -> NoiseSource:
+    """The operating system's generator, or noise that can be drawn again."""
+    return SystemNoise() if seed is None else SeededNoise(check_int("noise_seed", seed, at_least=0))
 
 
 def warn_large_delta(model: BaseEstimator, n: int) -> None:

@@ -14,11 +14,12 @@ from sklearn.base import clone
 from justitia._validate import check_nonnegative, check_positive
 from justitia.dual.moments import MomentsEngine
 from justitia.estimator import LagrangianDualClassifier, Session
-from justitia.opening import check_parameters, warn_large_delta
+from justitia.opening import check_parameters, noise_from, warn_large_delta
 from justitia.prediction import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
+from justitia.privacy.attribute import Attribute
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
-from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
+from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.selection import calibrate_selection, draw_trials
 from justitia.tradeoff import measured, tradeoff
 
@@ -68,6 +69,7 @@ def private_search(
     violation: float = 0.0,
     penalty: float = 1.0,
     sample_weight: Any = None,
+    person: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> SearchResult:
     """Fit the best of several candidates at the total price of ``model.epsilon``.
@@ -88,7 +90,7 @@ def private_search(
         Of the law of that number: 1 is geometric, 0 is logarithmic (cheaper, and one trial is more often all there is).
     violation, penalty : float
         A noised violation beyond ``violation`` lowers the score by ``penalty`` times the excess.
-    X, y, sensitive_features, sample_weight, ledger
+    X, y, sensitive_features, sample_weight, person, ledger
         As in :meth:`LagrangianDualClassifier.fit`.
 
     Raises
@@ -105,11 +107,13 @@ def private_search(
     * Scores are made of public and noised numbers. Warnings and errors of trials that lose are not shown: they would be
       a second answer. Whoever can watch the running time learns about the number of trials; that is not covered.
     """
+    attribute = Attribute.of(sensitive_features)
+    del sensitive_features
     if not isinstance(model, LagrangianDualClassifier):
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
     aim = _Aim(check_nonnegative("violation", violation), check_nonnegative("penalty", penalty))
     listed = _check_candidates(model, candidates)
-    data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    data = {"X": X, "y": y, "sensitive_features": attribute, "sample_weight": sample_weight, "person": person}
     if model.engine == "moments" and all(set(one) <= {"tolerance"} for one in listed):
         return _shared(model, listed, data, aim, ledger)
     if not -1 < shape < math.inf:
@@ -188,8 +192,9 @@ def _repeated(
     ledger = PrivacyLedger(epsilon=model.epsilon, delta=model.delta) if ledger is None else ledger
     if not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
-    number = ledger.debit(Release("search over candidates", cost, 1.0))
-    source: NoiseSource = SystemNoise() if model.noise_seed is None else SeededNoise(int(model.noise_seed))
+    unit = "row" if data["person"] is None else "person"
+    number = ledger.debit(Release("search over candidates", cost, 1.0, unit))
+    source = noise_from(model.noise_seed).about(repr((ledger.identity, cost, candidates)).encode())
     best: _Outcome | None = None
     for pick, seed in _draws(source, number, cost, len(candidates), seeded=model.noise_seed is not None):
         outcome = _trial(clone(unfitted[pick]).set_params(noise_seed=seed), pick, data, aim)
@@ -213,8 +218,7 @@ def _rehearsed_mu(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> 
 def _begin(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> Session:
     """The opening of one fit on a ledger of its own: the search has paid."""
     ledger = PrivacyLedger(epsilon=candidate.epsilon, delta=candidate.delta)
-    X, y, people, weight = (data[name] for name in ("X", "y", "sensitive_features", "sample_weight"))
-    return candidate._begin(X, y, people, weight, ledger, None)
+    return candidate._begin(**data, ledger=ledger)
 
 
 def _draws(
@@ -273,6 +277,9 @@ def _shown(
     own = winner.certificate_
     winner.ledger_ = ledger
     winner.certificate_ = replace(
-        ledger.certificate(groups=own.groups, groups_source=own.groups_source, noise=own.noise), remarks=own.remarks
+        ledger.certificate(
+            groups=own.groups, groups_source=own.groups_source, noise=own.noise, reproduction=own.reproduction
+        ),
+        remarks=own.remarks,
     )
     return SearchResult(winner, candidates[best.pick], best.score, winner.certificate_)

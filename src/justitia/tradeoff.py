@@ -22,6 +22,7 @@ from justitia.dual.plans import STRICT_BELOW, MomentsPlan
 from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.network import evaluate
 from justitia.opening import warn_large_delta
+from justitia.privacy.attribute import Attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 
 
@@ -65,6 +66,7 @@ def tradeoff(
     sensitive_features: Any,
     tolerances: Sequence[float | None] = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2),
     sample_weight: Any = None,
+    person: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> Tradeoff:
     """Train along a grid of tolerances on one budget.
@@ -78,7 +80,7 @@ def tradeoff(
         What to train, with engine "moments"; it is not changed, and its own tolerance is not used.
     tolerances : sequence of float, None among them if wanted
         The grid; None, which comes first, is the tolerance of a model that was given none.
-    X, y, sensitive_features, sample_weight, ledger
+    X, y, sensitive_features, sample_weight, person, ledger
         As in :meth:`LagrangianDualClassifier.fit`.
 
     Raises
@@ -88,6 +90,7 @@ def tradeoff(
     BudgetExceeded
         If the ledger cannot pay for one model, before anything is asked.
     """
+    sensitive_features = Attribute.of(sensitive_features)
     if not isinstance(model, LagrangianDualClassifier):
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
     if model.engine != "moments":
@@ -99,7 +102,7 @@ def tradeoff(
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: LagrangianDualClassifier = clone(model).set_params(tolerance=grid[0])
-    session = first._begin(X, y, sensitive_features, sample_weight, ledger, None)
+    session = first._begin(X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger)
     warn_large_delta(first, len(session.problem))
     for sentence in session.engine.outlook():
         warnings.warn(sentence, stacklevel=2)

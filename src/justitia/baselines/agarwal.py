@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, Self
@@ -28,9 +27,9 @@ from justitia.notions import (
     PredictiveEquality,
     get_notion,
 )
+from justitia.opening import open_vault
 from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.vault import SensitiveVault
 from justitia.tables import read_target
 
@@ -214,20 +213,6 @@ class MixtureClassifier(NetworkClassifier):
         check_same_length(X=rows, y=target)
         return rows, classes, target.numpy().astype(np.int64)
 
-    def _vault(
-        self, sensitive_features: Any, *, groups: Any, ledger: PrivacyLedger, n: int, source: NoiseSource | None = None
-    ) -> SensitiveVault:
-        """A ends here."""
-        vault = SensitiveVault(sensitive_features, groups=groups, ledger=ledger, noise_source=source)
-        check_same_length(X=range(n), sensitive_features=range(len(vault)))
-        shared: Sequence[str] = sorted(set(vault.column_names) & set(getattr(self, "feature_names_in_", ())))
-        if shared:
-            raise ValueError(
-                f"the column {shared[0]!r} is both a feature and a sensitive attribute; drop it from X, "
-                "so that it is not an input at prediction time."
-            )
-        return vault
-
     def _keep(self, mixture: Mixture, classes: NDArray[Any], seed: int, vault: SensitiveVault) -> None:
         self.classes_ = classes
         self.mixture_ = mixture.without_zeros()
@@ -316,7 +301,14 @@ class AgarwalClassifier(MixtureClassifier):
         import_reductions()
         rows, classes, target = self._read(X, y)
         ledger = ledger_or_new(ledger, epsilon=math.inf)
-        vault = self._vault(sensitive_features, groups=self.groups, ledger=ledger, n=len(rows))
+        vault = open_vault(
+            sensitive_features,
+            groups=self.groups,
+            epsilon=math.inf,
+            ledger=ledger,
+            n=len(rows),
+            features=getattr(self, "feature_names_in_", ()),
+        )
         codes = vault.reveal(purpose="exact attribute for the reduction")
         self._keep(reduction.run(rows, target, codes, n_groups=vault.n_groups), classes, seed, vault)
         self.ledger_ = ledger

@@ -20,7 +20,7 @@ import torch
 from sklearn.utils import Tags
 from torch import Tensor
 
-from justitia._validate import check_choice, check_fraction, check_int, check_positive, check_same_length
+from justitia._validate import check_choice, check_int, check_positive, check_same_length
 from justitia.dual.engine import EVERYBODY, calibrated
 from justitia.dual.engines import GradientsEngine
 from justitia.dual.lagrangian import Problem, population_means, row_bound, usable_sizes
@@ -29,10 +29,9 @@ from justitia.dual.plan import PlannedRelease
 from justitia.dual.plans import GradientsPlan
 from justitia.network import make_module, rehearse
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
-from justitia.opening import open_ledger, warn_large_delta
+from justitia.opening import check_budget, named_groups, open_ledger, open_vault, warn_large_delta
 from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import SeededNoise, SystemNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.tables import history_table, read_target, read_weight
 
@@ -212,7 +211,15 @@ class DescentClassifier(NetworkClassifier):
         rehearse(module, problem.X, problem.y, plan)
         plan = plan.calibrate(float(self.epsilon), float(self.delta), n=n)
         ledger = open_ledger(self, plan, ledger, None)
-        vault = self._vault(sensitive_features, ledger, n=n)
+        vault = open_vault(
+            sensitive_features,
+            groups=self.groups,
+            epsilon=float(self.epsilon),
+            ledger=ledger,
+            n=n,
+            features=getattr(self, "feature_names_in_", ()),
+            noise_seed=self.noise_seed,
+        )
         before = ledger.own_costs()
         ledger.check(plan.costs())
         warn_large_delta(self, n)
@@ -225,23 +232,10 @@ class DescentClassifier(NetworkClassifier):
             raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
         groups, events = list(vault.group_names), list(notion.event_names)
         self.module_, self.plan_, self.ledger_ = module, plan, ledger
-        self.certificate_ = vault.certificate()
+        self.certificate_ = vault.certificate(planned=sum(plan.costs().values()))
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
         self.history_ = history_table(trained.history, groups, events)
         return self
-
-    def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
-        """A ends here."""
-        source = SystemNoise() if self.noise_seed is None else SeededNoise(int(self.noise_seed))
-        vault = SensitiveVault(sensitive_features, groups=self.groups, ledger=ledger, noise_source=source)
-        check_same_length(X=range(n), sensitive_features=range(len(vault)))
-        shared = set(vault.column_names) & set(getattr(self, "feature_names_in_", ()))
-        if shared:
-            raise ValueError(
-                f"the column {min(shared)!r} is both a feature and a sensitive attribute; drop it from X, "
-                "so that it is not an input at prediction time."
-            )
-        return vault
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -251,9 +245,9 @@ class DescentClassifier(NetworkClassifier):
 
 
 def _check_shared(model: DescentClassifier) -> None:
-    epsilon = check_positive("epsilon", model.epsilon, allow_inf=True)
-    if check_fraction("delta", model.delta, example=1e-5) == 0 and not math.isinf(epsilon):
-        raise ValueError("delta=0 rules out Gaussian noise; use a small positive delta such as 1e-5.")
+    check_positive("epsilon", model.epsilon, allow_inf=True)
+    check_budget(model.epsilon, model.delta)
+    named_groups(model.groups, float(model.epsilon))
     if model.preprocess is not None:
         check_choice("preprocess", model.preprocess, ("auto",))
     if model.noise_seed is not None:

@@ -14,13 +14,14 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 
-from justitia._validate import check_int, check_nonnegative, check_positive
+from justitia._validate import check_nonnegative, check_positive
 from justitia.baselines.agarwal import Mixture, MixtureClassifier, Predictor, check_reduction, import_reductions
 from justitia.baselines.plain import ledger_or_new
 from justitia.notions import FairnessNotion
+from justitia.opening import named_groups, noise_from, open_vault
 from justitia.prediction import all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import RandomizedResponse, SeededNoise
+from justitia.privacy.mechanisms import RandomizedResponse
 
 #: Weights below this are the solver's round-off.
 ROUND_OFF = 1e-9
@@ -365,13 +366,22 @@ class MozannarClassifier(MixtureClassifier):
         slack = check_nonnegative("noise_slack", self.noise_slack)
         not_given = bool(self.not_given)
         correction = Correction(reduction.notion, epsilon, reduction.difference_bound, slack, not_given)
-        source = None if self.noise_seed is None else SeededNoise(check_int("noise_seed", self.noise_seed, at_least=0))
+        noise_from(self.noise_seed)
+        named_groups(self.groups, epsilon)
         import_reductions()
         rows, classes, target = self._read(X, y)
         everyone = np.arange(len(target))
         learn, adjust = split_halves(target, seed) if self.correct and self.halves else (everyone, everyone)
         ledger = ledger_or_new(ledger, epsilon=epsilon)
-        vault = self._vault(sensitive_features, groups=self.groups, ledger=ledger, n=len(rows), source=source)
+        vault = open_vault(
+            sensitive_features,
+            groups=self.groups,
+            epsilon=epsilon,
+            ledger=ledger,
+            n=len(rows),
+            features=getattr(self, "feature_names_in_", ()),
+            noise_seed=self.noise_seed,
+        )
         response = RandomizedResponse(epsilon)
         answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given).numpy()
         if self.correct:

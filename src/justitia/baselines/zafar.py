@@ -17,6 +17,7 @@ from justitia.baselines.covariance import Solution, error_constraint, linear_con
 from justitia.baselines.plain import ledger_or_new
 from justitia.multilayer import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
+from justitia.opening import open_vault
 from justitia.prediction import NetworkClassifier, all_or_nothing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
@@ -146,18 +147,18 @@ class ZafarClassifier(NetworkClassifier):
 
     def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
         """A ends here."""
-        vault = SensitiveVault(sensitive_features, groups=self.groups, ledger=ledger)
-        check_same_length(X=range(n), sensitive_features=range(len(vault)))
+        vault = open_vault(
+            sensitive_features,
+            groups=self.groups,
+            epsilon=math.inf,
+            ledger=ledger,
+            n=n,
+            features=getattr(self, "feature_names_in_", ()),
+        )
         if vault.n_groups != 2:
             raise ValueError(
                 f"expected two groups, because a covariance constraint compares exactly two, got {vault.n_groups}; "
                 "merge groups, or use a method for several."
-            )
-        shared = sorted(set(vault.column_names) & set(getattr(self, "feature_names_in_", ())))
-        if shared:
-            raise ValueError(
-                f"the column {shared[0]!r} is both a feature and a sensitive attribute; drop it from X, "
-                "so that it is not an input at prediction time."
             )
         return vault
 

@@ -86,7 +86,8 @@ class GradientsEngine(Engine):
         noise, blocks = calibrated(self.plan.noise_sizes), self.vault.n_groups + 1
         if isinstance(noise, Unprotected):
             return 0.0
-        return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / blocks)) * row_bound(self.problem.events)
+        spread = noise.noise_multiplier * math.sqrt(2 * (1 - 1 / blocks)) * row_bound(self.problem.events)
+        return spread * self.vault.rows_per_person
 
     def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:
         """One noised constraint gradient, averaged with the earlier ones; in round 0 all multipliers are 0: none."""
@@ -137,7 +138,7 @@ class GradientsEngine(Engine):
             return UNCLIPPED
         # In expectation over the noised sizes, row i carries sum_k e_ik sum_a |lambda_ak| / |D_P_k|.
         carried = population_weights(lam.abs(), self.problem.events)[sample] * (len(self.problem) / len(sample))
-        spread = float((omega.max(1).values - omega.min(1).values).max())
+        spread = float((omega.max(1).values - omega.min(1).values).max()) * self.vault.rows_per_person
         averaged = math.sqrt((1 - self.plan.memory) / (1 + self.plan.memory)) / self.plan.sample_rate
         slope = math.sqrt(width) * noise.noise_multiplier * averaged * spread
         return max(minimise_error_bound(norms, carried, slope), float(norms.quantile(LEAST_UNCLIPPED)), 1e-6)

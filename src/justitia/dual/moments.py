@@ -104,7 +104,7 @@ class MomentsEngine(Engine):
         answer = self.vault.group_sums(rows, bound=bound, noise=calibrated(noise), purpose=purpose)
         total = torch.stack([part.double().sum(0) for _, part in rows.dense()]).sum(0)
         self._sums.append(torch.cat([answer, (total - answer.sum(0))[None]]))
-        self._spreads.append(noise_spread(calibrated(noise), bound, self.vault.n_groups))
+        self._spreads.append(noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups))
         widths = [part.shape[1] for part in self._sums]
         spreads = torch.tensor(self._spreads, dtype=torch.float64).repeat_interleave(torch.tensor(widths))
         fresh = sum(widths) - (0 if self._weights is None else self._weights.shape[1])
@@ -216,9 +216,14 @@ class MomentsEngine(Engine):
         """Known standard deviation of the gaps of groups of these sizes, at most: all releases taken together."""
         return self._sum_noise / sizes
 
+    @property
+    def _each(self) -> float:
+        """One person moves a sum by as many rows; 1 where a row is what is protected."""
+        return float(self.vault.rows_per_person)
+
     @cached_property
     def _sum_noise(self) -> float:
-        return gap_spread(self.plan, row_bound(self.problem.events), self.vault.n_groups)
+        return gap_spread(self.plan, row_bound(self.problem.events) * self._each, self.vault.n_groups)
 
     def outlook(self) -> list[str]:
         """Says so if even groups of equal sizes are too small for the noise."""
@@ -231,7 +236,7 @@ class MomentsEngine(Engine):
             return []
         found = []
         noise = self._gap_noise(self._sizes)
-        few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), 1.0, self.vault.n_groups))
+        few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
         for a, name in enumerate(self.vault.group_names):
             size, worst = float(self._people[a]), float(noise[a].max())
             if self.private and size <= few:

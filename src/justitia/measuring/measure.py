@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_same_length
+from justitia._validate import check_choice, check_fraction, check_nonnegative
 from justitia.measuring.confusion import METRICS, Rate, make_rows, notion_rates
 from justitia.measuring.measurement import Interval, Measurement, Verdict
 from justitia.metrics import as_binary
 from justitia.notions import FairnessNotion, get_notion
-from justitia.opening import check_budget, warn_large_delta
+from justitia.opening import check_budget, open_vault, warn_large_delta
 from justitia.privacy.accounting import gaussian_mu
+from justitia.privacy.attribute import Attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger, rounded_up
-from justitia.privacy.mechanisms import Gaussian, Noise, SeededNoise, SystemNoise, Unprotected
+from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
@@ -38,6 +39,7 @@ def measure(
     threshold: float | None = None,
     pos_label: Any = None,
     missing_marker: Any = None,
+    person: Any = None,
     ledger: PrivacyLedger | None = None,
     noise_seed: int | None = None,
     disjoint_from: Certificate | None = None,
@@ -69,6 +71,8 @@ def measure(
         Whether each violation is below it is then part of the result.
     pos_label : label
         The positive class; by default, the second of the sorted labels.
+    person : array-like (n,), optional
+        Public ids that say which rows are one person's; without them the promise is about one row.
     ledger : PrivacyLedger, optional
         A budget shared with other releases about the same people.
     noise_seed : int, optional
@@ -86,10 +90,12 @@ def measure(
 
     Guarantee
     ---------
-    * One release: changing one person's attribute moves the exact answer by at most ``sqrt(2)``. Everything else is
-      computed from the noisy answer and public numbers.
+    * One release: changing the attribute of one row moves the exact answer by at most ``sqrt(2)``, and that of one
+      person by as many times as much as rows of one person are asked about. Everything else is computed from the noisy
+      answer and public numbers.
     * The ledger is debited first.
     """
+    sensitive_features = Attribute.of(sensitive_features)
     questions = _questions(notion, metrics)
     budget = _check_budget(epsilon, delta)
     if check_fraction("confidence", confidence, example=0.95) < 0.5:
@@ -106,16 +112,16 @@ def measure(
     rates = list(dict.fromkeys(rate for asked in questions.values() for rate in asked))
     _check_occupied(rates, totals)
     rows = make_rows(rates, totals)
-    vault = SensitiveVault(
+    vault = open_vault(
         sensitive_features,
         groups=groups,
+        epsilon=budget.epsilon,
         ledger=_open_ledger(ledger, budget),
-        noise_source=SystemNoise()
-        if noise_seed is None
-        else SeededNoise(check_int("noise_seed", noise_seed, at_least=0)),
+        n=n,
+        person=person,
+        noise_seed=noise_seed,
         missing_marker=missing_marker,
     )
-    check_same_length(y_true=range(n), sensitive_features=range(len(vault)))
     warn_large_delta(budget, n)
     table = np.vstack(
         [rows.vectors, np.zeros(len(rows.vectors))]
@@ -129,7 +135,7 @@ def measure(
         groups=vault.group_names,
         rate_names=tuple(rate.name for rate in rates),
         questions=places,
-        noisy=rows.read(answer.numpy(), budget.variance()),
+        noisy=rows.read(answer.numpy(), budget.variance() * vault.rows_per_person**2),
         confidence=float(confidence),
         certificate=_certificate(vault, disjoint_from),
         threshold=None if threshold is None else float(threshold),

@@ -11,6 +11,8 @@ from typing import Any
 
 from scipy import special
 
+from justitia.privacy.grid import check_deliverable
+
 
 @dataclass(frozen=True)
 class GaussianCost:
@@ -36,6 +38,7 @@ class RandomizedResponseCost:
     def __post_init__(self) -> None:
         if not 0.0 < self.epsilon < math.inf:
             raise ValueError(f"epsilon of randomized response must be positive and finite, got {self.epsilon!r}.")
+        check_deliverable(self.epsilon, 0.0)
         if self.categories < 2:
             raise ValueError(f"categories must be at least 2, got {self.categories!r}.")
 

@@ -62,6 +62,27 @@ def sampler_delta(coordinates: int, epsilon: float) -> float:
     return (1.0 + math.exp(epsilon)) * coordinates * SAMPLER_TV
 
 
+def largest_epsilon(delta: float) -> float:
+    """Largest finite epsilon that noise as it is drawn can keep at this delta; at most 50.
+
+    Noise has no mass beyond 16 standard deviations and a coin has 128 bits, which a large epsilon would notice. Up to
+    here 2^30 released numbers add less than a thousandth of ``delta`` (:func:`sampler_delta`).
+    """
+    if delta == 0:  # randomised response only, which is right to a few parts in 2^51 up to here
+        return 50.0
+    return min(50.0, math.log(delta) - math.log(1000.0) + 119 * math.log(2.0))
+
+
+def check_deliverable(epsilon: float, delta: float) -> None:
+    """Refuse a finite epsilon that noise as it is drawn cannot keep."""
+    largest = largest_epsilon(delta)
+    if largest < epsilon < math.inf:
+        raise ValueError(
+            f"expected epsilon to be at most {max(largest, 0.0):.4g} at delta={delta:g}, or infinite, got {epsilon!r}; "
+            "noise as it is drawn cannot keep a larger one, so ask for less, or for no privacy with epsilon=inf."
+        )
+
+
 def rounded_gaussian(words: Words, size: int, s: float) -> NDArray[np.float64]:
     """Independent draws of N, whole numbers.
 
@@ -135,8 +156,10 @@ def noised_on_grid(exact: Tensor, std: float, words: Words) -> Tensor:
 __all__ = [
     "SAMPLER_TV",
     "STEPS_PER_STD",
+    "check_deliverable",
     "exact_sum_step",
     "grid_step",
+    "largest_epsilon",
     "noised_on_grid",
     "rounded_gaussian",
     "sampler_delta",

@@ -46,6 +46,8 @@ def read_columns(sensitive_features: Any) -> tuple[tuple[str | None, ...], list[
     ValueError
         If it has no column, more than two dimensions, or columns of different lengths.
     """
+    if type(sensitive_features).__name__ == "Attribute":
+        return sensitive_features.names, sensitive_features._c
     if isinstance(sensitive_features, Mapping):
         named = {str(name): _one_column(column) for name, column in sensitive_features.items()}
         columns = list(named.values())

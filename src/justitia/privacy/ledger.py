@@ -14,11 +14,17 @@ from typing import Any
 
 from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_left, epsilon_spent
 from justitia.privacy.costs import COST_KINDS, kind_of
+from justitia.privacy.grid import check_deliverable, largest_epsilon
 
-ADJACENCY = (
-    "two datasets that differ in one person's sensitive attribute (to any other group, or to 'not given'); "
-    "features, labels, the list of group names and all hyper-parameters are public"
+_PUBLIC = (
+    "(to any other group, or to 'not given'); features, labels, the list of group names and all hyper-parameters are "
+    "public"
 )
+#: What one neighbour changes, by the unit that releases protect.
+ADJACENCY = {
+    "row": f"two datasets that differ in the sensitive attribute of one row {_PUBLIC}",
+    "person": f"two datasets that differ in the sensitive attribute of one person, in all their rows {_PUBLIC}",
+}
 NOT_COVERED = (
     "features X and labels Y are treated as public",
     "what features and labels themselves tell about the attribute",
@@ -27,6 +33,8 @@ NOT_COVERED = (
 )
 #: Said only where it applies: docs/privacy.md, section 2.7.
 NOT_COVERED_SAMPLED = "last bits of gradients that depend on who else is in a sample"
+#: Where a list of groups came from that nobody named.
+INFERRED = "read off the data, the list is not protected"
 #: A sum of costs may exceed the budget by this much, relative, and still count as equal to it: float round-off only.
 ROUND_OFF = 1e-9
 
@@ -46,6 +54,7 @@ class Release:
     purpose: str
     cost: Cost
     sensitivity: float
+    unit: str = "row"
 
     @property
     def mechanism(self) -> str:
@@ -55,6 +64,7 @@ class Release:
     def to_json(self) -> str:
         """One line of the journal."""
         record = {"purpose": self.purpose, "mechanism": self.mechanism, "sensitivity": self.sensitivity}
+        record |= {"unit": self.unit}
         return json.dumps(record | {"cost": asdict(self.cost)})
 
     @staticmethod
@@ -62,29 +72,34 @@ class Release:
         """Inverse of :meth:`to_json`."""
         record = json.loads(line)
         cost = COST_KINDS[record["mechanism"]](**record["cost"])
-        return Release(record["purpose"], cost, record["sensitivity"])
+        return Release(record["purpose"], cost, record["sensitivity"], record["unit"])
 
 
 @dataclass(frozen=True)
 class Certificate:
     """What can be said about the privacy of one training run.
 
-    ``epsilon`` is what the ledger recorded, an upper bound; ``claim`` holds, for mechanisms whose published analysis
-    does not establish the guarantee, what that analysis says; ``remarks`` are sentences about the training run, made
-    from public and noised numbers.
+    ``epsilon`` is what holds: what was spent if all of it was fixed in advance, otherwise the budget of the ledger
+    (``docs/privacy.md``, section 2.6). ``spent_epsilon`` is what the ledger recorded, an upper bound. ``reproduction``
+    is true where the noise was seeded, so that nothing is promised. ``claim`` holds, for mechanisms whose published
+    analysis does not establish the guarantee, what that analysis says; ``remarks`` are sentences about the training
+    run, made from public and noised numbers.
     """
 
     epsilon: float
     delta: float
     budget_epsilon: float
+    spent_epsilon: float
     statement: str
     accountant: str
     releases: tuple[Mapping[str, Any], ...]
     noise: str
     groups: tuple[str, ...]
     groups_source: str
+    unit: str = "row"
+    reproduction: bool = False
     claim: Mapping[str, Any] | None = None
-    adjacency: str = ADJACENCY
+    adjacency: str = ADJACENCY["row"]
     not_covered: tuple[str, ...] = field(default=NOT_COVERED)
     remarks: tuple[str, ...] = ()
 
@@ -159,6 +174,7 @@ class PrivacyLedger:
             raise ValueError(f"The budget epsilon must be a number of at least 0; got {epsilon!r}.")
         if not (0 <= delta < 1):
             raise ValueError(f"The budget delta must lie in [0, 1); got {delta!r}.")
+        check_deliverable(float(epsilon), float(delta))
         self.budget_epsilon = float(epsilon)
         self.delta = float(delta)
         self._releases: list[Release] = []
@@ -225,30 +241,60 @@ class PrivacyLedger:
         """Epsilon of the costliest single Gaussian release that the budget still allows, at this ledger's delta."""
         return epsilon_left(self.costs(), self.budget_epsilon, self.delta)
 
+    @property
+    def identity(self) -> str:
+        """What tells this ledger from others where it outlives the process; nothing for one in memory."""
+        return ""
+
     def certificate(
         self,
         *,
         groups: tuple[str, ...] = (),
         groups_source: str = "given",
         noise: str = "",
+        reproduction: bool = False,
+        planned: int = 1,
         claim: Mapping[str, Any] | None = None,
         subject: str = "Every output of training",
     ) -> Certificate:
-        """What can be said about everything recorded so far; ``subject`` is what the statement speaks of."""
+        """What can be said about everything recorded so far.
+
+        Parameters
+        ----------
+        groups, groups_source, noise, claim
+            As in :class:`Certificate`.
+        reproduction : bool
+            Whether the noise was seeded.
+        planned : int
+            How many releases were fixed in advance, before any answer was seen. If the ledger holds more than these,
+            somebody chose to go on, and may have chosen to stop, after looking: then only the budget is promised.
+        subject : str
+            What the statement speaks of.
+        """
         releases = self.releases
         counts = Counter(release.cost for release in releases)
         spent = epsilon_spent(counts, self.delta)
+        fixed = len(releases) <= planned
+        epsilon = spent if fixed else max(spent, self.budget_epsilon)
+        epsilon = epsilon if epsilon <= largest_epsilon(self.delta) * (1 + ROUND_OFF) else math.inf
+        unit = "row" if any(release.unit == "row" for release in releases) else "person"
+        unit = unit if releases else "row"
+        promise = _Promise(epsilon, self.delta, spent, fixed=fixed, unit=unit, subject=subject)
         return Certificate(
-            epsilon=spent,
+            epsilon=epsilon,
             delta=self.delta,
             budget_epsilon=self.budget_epsilon,
-            statement=_statement(spent, self.delta, claim, subject),
+            spent_epsilon=spent,
+            statement=promise.statement(claim, reproduction=reproduction, groups_given=groups_source != INFERRED),
             accountant=accountant(counts),
             releases=summary(releases),
             noise=noise,
             groups=groups,
             groups_source=groups_source,
+            unit=unit,
+            reproduction=reproduction,
             claim=claim,
+            adjacency=ADJACENCY[unit],
             not_covered=(*NOT_COVERED, NOT_COVERED_SAMPLED) if _sampled(self._counts) else NOT_COVERED,
         )
 
@@ -282,12 +328,52 @@ def _append_line(path: Path, line: str) -> None:
         os.close(folder)
 
 
-def _statement(epsilon: float, delta: float, claim: Mapping[str, Any] | None, subject: str) -> str:
-    if math.isinf(epsilon):
-        reason = " The printed analysis does not establish a guarantee." if claim else ""
-        return "No privacy guarantee: epsilon is infinite." + reason
-    shown = rounded_up(epsilon)
-    return f"{subject} is ({shown}, {delta:.4g})-differentially private in the sensitive attribute."
+@dataclass(frozen=True)
+class _Promise:
+    """What is promised, to whom, about what; its sentences are the first lines of a certificate."""
+
+    epsilon: float
+    delta: float
+    spent: float
+    fixed: bool
+    unit: str
+    subject: str
+
+    def statement(self, claim: Mapping[str, Any] | None, *, reproduction: bool, groups_given: bool) -> str:
+        """The promise; whatever takes away from it comes first."""
+        if math.isinf(self.epsilon):
+            return f"No privacy guarantee: {self._reason()}.{_PRINTED if claim else ''}"
+        if reproduction:
+            held = f"With secret noise {_lower(self.subject)} would be {self._private()}."
+            return f"For reproduction only: the noise was seeded, so nothing is promised. {held}"
+        if not groups_given:
+            rest = f"Apart from that list, {_lower(self.subject)} is {self._private()}."
+            return f"Not protected: the list of groups, which was read off the data. {rest}"
+        return f"{self.subject} is {self._private()}."
+
+    def _reason(self) -> str:
+        if math.isinf(self.spent):
+            return "epsilon is infinite"
+        if self.fixed:
+            return f"epsilon {self.spent:.4g} is more than noise as it is drawn can keep"
+        return "several runs share a ledger that has no finite budget"
+
+    def _private(self) -> str:
+        shown = f"({rounded_up(self.epsilon)}, {self.delta:.4g})-differentially private"
+        which = f"{shown} in the sensitive attribute of any one {self.unit}"
+        if self.fixed:
+            return which
+        return (
+            f"{which}, together with all else on its ledger: that is the ledger's budget, of which "
+            f"{rounded_up(self.spent)} is spent; only the budget is promised where runs follow one another"
+        )
+
+
+_PRINTED = " The printed analysis does not establish a guarantee."
+
+
+def _lower(subject: str) -> str:
+    return subject[:1].lower() + subject[1:]
 
 
 def rounded_up(epsilon: float) -> str:

@@ -6,9 +6,13 @@ rounded to a public grid (:mod:`justitia.privacy.grid`), so that no bit of an an
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import math
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -28,6 +32,13 @@ class NoiseSource(ABC):
 
     #: How the certificate describes this source.
     description: str
+    #: Whether the noise can be drawn again, so that a certificate promises nothing.
+    seeded: bool = False
+
+    def about(self, question: bytes) -> Self:
+        """The source for one question, of which ``question`` is a digest: itself, unless the noise is seeded."""
+        del question
+        return self
 
     @abstractmethod
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
@@ -59,18 +70,32 @@ class SystemNoise(NoiseSource):
 
 
 class SeededNoise(NoiseSource):
-    """Noise that can be drawn again, for reproducing tables. Whoever knows the seed can subtract the noise."""
+    """Noise that can be drawn again, for reproducing tables. Whoever knows the seed can subtract the noise.
+
+    The noise of a release depends on the seed, on the number of the release and on the question itself
+    (:meth:`about`): two questions that differ in anything public never share noise, which their difference would
+    cancel. The same question about other attributes does share it, so even a secret seed promises nothing.
+    """
+
+    seeded = True
 
     def __init__(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise ValueError(f"Expected a noise seed that is a whole number of at least 0; got {seed!r}.")
         self._seed = int(seed)
+        self._question = b""
         self.description = "fixed noise seed: reproducible, and void for whoever knows the seed"
 
+    def about(self, question: bytes) -> Self:
+        """The same seed for one question."""
+        asked = copy.copy(self)
+        asked._question = question
+        return asked
+
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
-        """Independent words, the same for the same seed, release and stream."""
-        generator = np.random.Generator(np.random.PCG64DXSM([self._seed, release, *stream.encode()]))
-        return generator.integers(0, 2**64, size=size, dtype=np.uint64)
+        """Independent words, the same for the same seed, question, release and stream."""
+        named = f"{self._seed}/{release}/{stream}/".encode()
+        return np.frombuffer(hashlib.shake_256(named + self._question).digest(8 * size), dtype=np.uint64)
 
 
 def _open_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -79,6 +104,12 @@ def _open_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     draws += 0.5
     draws *= 2.0**-52
     return draws
+
+
+def _fine_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Numbers in (0, 1] of 128 bits, two words each: small ones have as many digits as large ones."""
+    high, low = words[::2].astype(np.float64), words[1::2].astype(np.float64)
+    return high * 2.0**-64 + (low + 0.5) * 2.0**-128
 
 
 @dataclass(frozen=True)
@@ -144,10 +175,11 @@ class RandomizedResponse:
 
     def randomize(self, codes: Tensor, *, categories: int, source: NoiseSource, release: int) -> Tensor:
         """Randomised copy of ``codes`` (0 .. categories - 1); the code ``categories`` answers with any of them."""
-        first, second = torch.from_numpy(source.uniform(2 * len(codes), release=release)).chunk(2)
-        tell_truth = 1.0 / (1.0 + (categories - 1) * np.exp(-self.epsilon))
+        coin = torch.from_numpy(_fine_uniform(source.words(2 * len(codes), release=release, stream="coins")))
+        second = torch.from_numpy(source.uniform(len(codes), release=release))
+        rare = (categories - 1) * math.exp(-self.epsilon)
         other = (codes + 1 + (second * (categories - 1)).long()) % categories
-        told = torch.where(first < tell_truth, codes, other)
+        told = torch.where(coin < rare / (1.0 + rare), other, codes)
         return torch.where(codes < categories, told, (second * categories).long())
 
 

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from justitia.privacy.grid import exact_sum_step, toward_zero
 from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
-from justitia.privacy.ledger import Certificate, PrivacyLedger, Release
+from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
+from justitia.privacy.persons import Persons
+from justitia.privacy.questions import Question
 from justitia.privacy.rows import (
     CANCELLATION,
     SUM_ERROR,
@@ -26,6 +28,10 @@ from justitia.privacy.rows import (
     round_off,
 )
 
+#: Asks for the list of groups to be read off the data.
+INFER = "infer"
+#: The list that is read off data in which nobody has given the attribute: a group that nobody is in.
+NONE_FOUND = ("no group found",)
 #: The square of a longer row is infinite in float64, so it counts as zero.
 _LONGEST = 2.0**512
 #: What the underflow of a factor, at most 2^-1074 each, may add to one row that long.
@@ -43,11 +49,14 @@ class SensitiveVault:
     labels : array-like, Series or DataFrame
         Each person's attribute; several columns are crossed. None, NaN, ``missing_marker`` and any label that is not
         in ``groups`` mean "not given", which is one more category with the same protection.
-    groups : sequence, mapping or None
-        The public list of group labels. If None it is read off the labels, and the certificate says that the list
-        itself is not protected.
+    groups : sequence, mapping or "infer"
+        The public list of group labels; "infer" reads it off the labels, and then the certificate begins with saying
+        that the list itself is not protected.
     ledger : PrivacyLedger
         Debited before any answer is computed.
+    people : Persons, optional
+        Which rows are one person's. Everything recorded and promised is then about all rows of one person at once;
+        otherwise about one row.
     noise_source : NoiseSource, optional
         The operating system's generator unless said otherwise.
 
@@ -57,27 +66,32 @@ class SensitiveVault:
     * The vault cannot be pickled or copied, and its text form shows public facts only.
     """
 
-    __slots__ = ("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_source")
+    __slots__ = ("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_people", "_source")
 
     def __init__(
         self,
         labels: Any,
         *,
-        groups: Any = None,
+        groups: Any,
         ledger: PrivacyLedger,
+        people: Persons | None = None,
         noise_source: NoiseSource | None = None,
         missing_marker: Hashable = None,
     ) -> None:
+        inferred = isinstance(groups, str) and groups == INFER
         self._columns, columns = read_columns(labels)
-        self._groups_source = "given" if groups is not None else "inferred from the data, the list is not protected"
-        listed = (
-            public_groups(groups, names=self._columns) if groups is not None else infer_groups(columns, missing_marker)
-        )
+        self._groups_source = INFERRED if inferred else "given"
+        found = infer_groups(columns, missing_marker) or NONE_FOUND if inferred else None
+        listed = public_groups(groups, names=self._columns) if found is None else found
         self._groups = listed
         self._names = group_names(listed, names=self._columns)
         self._ledger = ledger
+        self._people = people
         self._source = noise_source if noise_source is not None else SystemNoise()
         self.__codes = torch.from_numpy(encode(columns, listed, missing_marker))
+        if people is not None:
+            people.check_rows(len(self.__codes))
+            self.__codes[~people.counted] = len(listed)  # rows beyond a person's share count as "not given"
 
     def __len__(self) -> int:
         return len(self.__codes)
@@ -96,6 +110,11 @@ class SensitiveVault:
     def n_groups(self) -> int:
         """G, the number of named groups."""
         return len(self._groups)
+
+    @property
+    def rows_per_person(self) -> int:
+        """How many rows of one person are asked about at most; 1 where a row is what is protected."""
+        return 1 if self._people is None else self._people.rows_each
 
     @property
     def noise_source(self) -> NoiseSource:
@@ -123,17 +142,19 @@ class SensitiveVault:
 
         Guarantee
         ---------
-        * Changing one person's group moves the answer under the noise by at most ``sqrt(2) * bound``, but for the
-          rounding of a row's norm, which the recorded sensitivity includes. Each row is rounded toward zero to a
-          public grid on which sums are exact.
+        * Changing one row's group moves the answer under the noise by at most ``sqrt(2) * bound``, but for the
+          rounding of a row's norm, which the recorded sensitivity includes; changing those of all rows of one person,
+          by :attr:`rows_per_person` times as much. Each row is rounded toward zero to a public grid on which sums are
+          exact.
         * The ledger is debited first; if the budget does not allow it, nothing is computed.
         * A row that is not finite counts as zero, so no person can change whether the call fails.
         """
         source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
         if len(source) != len(self):
             raise ValueError(f"Expected one public row per person ({len(self)}); got {len(source)}.")
-        sensitivity = math.sqrt(2) * _with_norm_rounding(_check_bound(bound), source.width)
-        release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity))
+        sensitivity = math.sqrt(2) * _with_norm_rounding(_check_bound(bound), source.width) * self.rows_per_person
+        release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
+        question = self._question(purpose, source.width, bound, noise)
         step = noise.step(sensitivity)
         step = max(step, exact_sum_step(2.0 * len(self) * min(bound, _LONGEST))) if step else 0.0
         exact = torch.zeros(self.n_groups + 1, source.width, dtype=torch.float64)
@@ -144,9 +165,11 @@ class SensitiveVault:
                 raise ValueError("Expected a source that gives everybody's row once and in order; got another order.")
             done += len(rows)
             bounded = _bounded(rows.detach().double(), bound)
+            question.hear(bounded)
             exact.index_add_(0, self.__codes[index], toward_zero(bounded, step) if step else bounded)
             total += bounded.sum(0)
-        noisy = noise.add_noise(exact, sensitivity=sensitivity, source=self._source, release=release)
+        drawn = self._source.about(question.digest())
+        noisy = noise.add_noise(exact, sensitivity=sensitivity, source=drawn, release=release)
         noisy = noisy + (total - noisy.sum(0)) / len(noisy)
         return noisy[: self.n_groups]
 
@@ -223,9 +246,12 @@ class SensitiveVault:
         ---------
         * The ledger is debited ``mechanism.epsilon`` before anything is drawn.
         """
+        if self._people is not None:
+            raise ValueError("expected rows that are one person's each, got persons; randomise one answer per person.")
         categories = self.n_groups + not_given
         release = self._ledger.debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
-        return mechanism.randomize(self.__codes, categories=categories, source=self._source, release=release)
+        drawn = self._source.about(self._question(purpose, categories).digest())
+        return mechanism.randomize(self.__codes, categories=categories, source=drawn, release=release)
 
     def reveal(self, *, purpose: str) -> NDArray[np.int64]:
         """Everybody's true group code, for methods that are not private: debits infinity, visibly."""
@@ -234,16 +260,27 @@ class SensitiveVault:
         return codes
 
     def certificate(
-        self, *, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
+        self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
     ) -> Certificate:
-        """What the ledger can say about everything asked so far; ``subject`` is what its statement speaks of."""
+        """What the ledger can say about everything asked so far, as :meth:`PrivacyLedger.certificate` has it."""
         return self._ledger.certificate(
             groups=self._names,
             groups_source=self._groups_source,
             noise=self._source.description,
+            reproduction=self._source.seeded,
+            planned=planned,
             claim=claim,
             subject=subject,
         )
+
+    @property
+    def _unit(self) -> str:
+        return "row" if self._people is None else "person"
+
+    def _question(self, purpose: str, *facts: Any) -> Question:
+        """What is public about a question; its rows are heard as they are summed."""
+        named = (self._ledger.identity, purpose, len(self), self._names, self.rows_per_person, *facts)
+        return Question(named, idle=not self._source.seeded)
 
     def _check_rows(self, values: Tensor) -> Tensor:
         rows = values.detach()
@@ -324,4 +361,4 @@ def _clipped_sum(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
     return rows.weighted_sum(selected.double() * _clip_factor(reach, bound))
 
 
-__all__: Sequence[str] = ["SensitiveVault"]
+__all__: Sequence[str] = ["INFER", "SensitiveVault"]
