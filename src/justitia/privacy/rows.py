@@ -196,18 +196,16 @@ class RowSource(Protocol):
     def width(self) -> int:
         """Number of columns."""
 
-    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
-        """Yield ``(positions, rows)`` for ``index``, or for all rows in order."""
+    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+        """Yield ``(positions, rows)`` for all rows in order."""
 
 
-def index_chunks(n: int, chunk_rows: int, index: Tensor | None = None) -> Iterator[Tensor]:
-    """Split ``index`` (all of 0..n-1 if absent) into consecutive pieces of at most ``chunk_rows``."""
+def index_chunks(n: int, chunk_rows: int) -> Iterator[Tensor]:
+    """Split 0..n-1 into consecutive pieces of at most ``chunk_rows``."""
     if chunk_rows < 1:
         raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows}; leave it at its default.")
-    total = n if index is None else len(index)
-    for start in range(0, total, chunk_rows):
-        stop = min(start + chunk_rows, total)
-        yield torch.arange(start, stop) if index is None else index[start:stop]
+    for start in range(0, n, chunk_rows):
+        yield torch.arange(start, min(start + chunk_rows, n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,9 +230,9 @@ class TensorRows:
         """Number of columns."""
         return self.values.shape[1]
 
-    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
-        """Yield ``(positions, rows)`` for ``index``, or for all rows in order."""
-        for part in index_chunks(len(self), self.chunk_rows, index):
+    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+        """Yield ``(positions, rows)`` for all rows in order."""
+        for part in index_chunks(len(self), self.chunk_rows):
             yield part, FactoredRows((DenseBlock(self.values[part]),))
 
     def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
