@@ -104,13 +104,13 @@ def test_check_nonnegative_out_of_range_is_a_value_error(value: float) -> None:
 
 @pytest.mark.parametrize("value", [1e-9, 0.5, 1])
 def test_check_rate_inside_is_returned(value: float) -> None:
-    assert check_rate("sample_rate", value) == value
+    assert check_rate("averaging", value) == value
 
 
 @pytest.mark.parametrize("value", [0, 1.001, -0.5, math.nan])
 def test_check_rate_outside_is_a_value_error(value: float) -> None:
-    with pytest.raises(ValueError, match="sample_rate"):
-        check_rate("sample_rate", value)
+    with pytest.raises(ValueError, match="averaging"):
+        check_rate("averaging", value)
 
 
 def test_check_int_of_numpy_becomes_an_int() -> None:

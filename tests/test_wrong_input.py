@@ -111,7 +111,7 @@ def test_fit_wrong_parameter_is_refused(
         ({"share_sizes": 0.5}, ValueError, "add up to 1"),
         ({"clip": -1.0}, ValueError, "expected clip to be a finite number above 0"),
         ({"learning_rate": math.nan}, ValueError, "expected learning_rate to be a number"),
-        ({"sample_rate": 1.5}, ValueError, "expected sample_rate to be above 0 and at most 1"),
+        ({"averaging": 1.5}, ValueError, "expected averaging to be above 0 and at most 1"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

@@ -26,10 +26,7 @@ from justitia.tradeoff import measured, tradeoff
 #: What a candidate may not change: the budget, the question, and who is asked.
 FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")
 
-_NOT_GAUSSIAN = (
-    "expected candidates whose releases are Gaussian and over all rows, got others; use engine 'moments' or "
-    "'gradients' with sample_rate=1."
-)
+_NOT_GAUSSIAN = "expected candidates whose releases are all Gaussian, got others; use engine 'moments' or 'gradients'."
 
 
 @dataclass(frozen=True)
@@ -207,7 +204,7 @@ def _rehearsed_mu(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> 
     """Everything that can be wrong without the attribute, and the mu of one fit of this candidate."""
     session = _begin(candidate, data)
     costs = session.plan.costs()
-    if not all(isinstance(cost, GaussianCost) and cost.sample_rate == 1 for cost in costs):
+    if not all(isinstance(cost, GaussianCost) for cost in costs):
         raise ValueError(_NOT_GAUSSIAN)
     warn_large_delta(candidate, len(session.problem))
     for sentence in session.engine.outlook():

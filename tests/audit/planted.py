@@ -13,7 +13,6 @@ from torch import Tensor
 import justitia.privacy.vault as vault_module
 from justitia.dual.engines import GradientsEngine
 from justitia.privacy.mechanisms import SeededNoise, SystemNoise
-from justitia.privacy.vault import SensitiveVault
 
 Patch = pytest.MonkeyPatch
 
@@ -41,13 +40,6 @@ def noise_of_another_clip(patch: Patch) -> None:
 
 def fixed_noise_seed(patch: Patch) -> None:
     patch.setattr(SystemNoise, "words", lambda _, size, **names: SeededNoise(0).words(size, **names))
-
-
-def shared_batch(patch: Patch) -> None:
-    def first_rows(vault: SensitiveVault, rate: float, release: int) -> Tensor:
-        return torch.arange(max(1, int(rate * len(vault))))
-
-    patch.setattr(SensitiveVault, "_poisson_sample", first_rows)
 
 
 def exact_sign(patch: Patch) -> None:

@@ -26,7 +26,6 @@ from torch import Tensor
 
 from justitia import GradientsPlan, LagrangianDualClassifier
 from justitia.datasets import make_synthetic
-from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.ledger import Release
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
@@ -171,22 +170,14 @@ def distances(first: Outcome, second: Outcome) -> list[tuple[Release, float]]:
     return [(release, float((one - other).norm())) for release, one, other in pairs]
 
 
-def problems(first: Outcome, second: Outcome, *, to_not_given: bool = False) -> list[str]:
-    """Every way in which two neighbouring runs break the promise; an empty list means that it holds.
-
-    Parameters
-    ----------
-    to_not_given : bool
-        The changed label is "not given" in one of the runs. Its weight in a group gradient is 0, so in a sampled
-        release the distance is one person's contribution, which may be half of the sensitivity at most.
-    """
+def problems(first: Outcome, second: Outcome) -> list[str]:
+    """Every way in which two neighbouring runs break the promise; an empty list means that it holds."""
     shapes = [[tuple(answer.shape) for answer in outcome.exact] for outcome in (first, second)]
     found = [f"{name} depend on A" for name, value in first.public.items() if second.public[name] != value]
     if shapes[0] != shapes[1] or len(first.exact) != len(first.releases):
         return [*found, "the number or the shapes of the answers depend on A, or an answer was given without noise"]
     for number, (release, distance) in enumerate(distances(first, second)):
-        sampled = isinstance(release.cost, GaussianCost) and release.cost.sample_rate < 1
-        allowed = release.sensitivity * (0.5 if sampled and to_not_given else 1.0)
+        allowed = release.sensitivity
         if not distance <= allowed:
             found.append(f"release {number}, {release.purpose!r}, moves by {distance:.4g}, allowed are {allowed:.4g}")
     return found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from planted import IN_THE_ENGINE, IN_THE_VAULT, shared_batch
+from planted import IN_THE_ENGINE, IN_THE_VAULT
 from recording import SMALL_PLAN, make_people, problems
 from recording import run as fit_and_record
 from scipy import stats
@@ -83,22 +83,6 @@ def test_log_ratios_of_replays_are_normal_with_the_shift_that_the_neighbours_hav
     for sign, one in zip((-1, 1), runs, strict=True):
         normal = (one.sum(1) - sign * square / 2) / math.sqrt(square)
         assert stats.kstest(normal, "norm").pvalue > 1e-3
-
-
-def attack_on_a_sample() -> AuditResult:
-    plan = replace(PLANS["gradients"], private_steps=4, sample_rate=0.1)
-    return attacked(2, "gradients", plan=plan, epsilon=1.0, audit_options={"runs": 400, "canary": 0, "seed": 1})
-
-
-def test_audit_of_a_sample_drawn_in_the_vault_is_not_refuted() -> None:
-    assert not attack_on_a_sample().exceeded
-
-
-def test_audit_of_a_shared_batch_refutes_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared_batch(monkeypatch)
-    found = attack_on_a_sample()
-    assert found.gaussian is None
-    assert found.exceeded
 
 
 def test_audit_with_noise_of_the_operating_system_is_not_refuted() -> None:

@@ -134,7 +134,9 @@ def test_seeded_noise_is_the_same_for_the_same_question_and_other_for_any_other(
 def test_seeded_fit_is_reproducible_and_its_certificate_promises_nothing_first() -> None:
     one, two = (classifier(noise_seed=3).fit(X, Y, sensitive_features=SECRET) for _ in range(2))
     assert np.array_equal(one.decision_function(X), two.decision_function(X))
-    assert one.certificate_.statement.startswith("For reproduction only: the noise was seeded, so nothing is promised. ")
+    assert one.certificate_.statement.startswith(
+        "For reproduction only: the noise was seeded, so nothing is promised. "
+    )
     assert one.certificate_.reproduction
     found = measure(Y, Y, sensitive_features=SECRET, groups=GROUPS, delta=1e-3, noise_seed=0)
     assert found.certificate.statement.startswith("For reproduction only")

@@ -405,14 +405,15 @@ def test_score_rows_source_any_chunk_size_same_answer(case: str, chunk_rows: int
     )
 
 
-def test_score_rows_source_with_index_follows_the_weights_of_the_moment() -> None:
+def test_score_rows_source_follows_the_weights_of_the_moment() -> None:
     module, X = build(mlp)
     source = ScoreRows(module, X)
     with torch.no_grad():
         module.get_parameter("3.weight").mul_(2)
-    ((index, rows),) = source.chunks(torch.tensor([4, 1]))
-    assert index.tolist() == [4, 1]
-    assert_same_rows(rows, one_at_a_time(module, X[[4, 1]]))
+    ((index, rows),) = source.chunks()
+    assert index.tolist() == list(range(len(X)))
+    assert_same_rows(rows, one_at_a_time(module, X))
+    assert_same_rows(source.take(torch.tensor([4, 1])), one_at_a_time(module, X[[4, 1]]))
 
 
 @pytest.mark.parametrize("case", ["plain network", "in-place relu", "custom"])
@@ -420,8 +421,8 @@ def test_score_rows_source_in_inference_mode_same_rows(case: str) -> None:
     module, X = build(*CASES[case])
     source = ScoreRows(module, X)
     with torch.inference_mode():
-        ((_, rows),) = source.chunks(torch.tensor([4, 1]))
-    assert_same_rows(rows, one_at_a_time(module, X[[4, 1]]))
+        ((_, rows),) = source.chunks()
+    assert_same_rows(rows, one_at_a_time(module, X))
 
 
 def test_score_rows_source_without_rows_yields_nothing() -> None:

@@ -28,16 +28,6 @@ REPLACE_ONE = dp_accounting.NeighboringRelation.REPLACE_ONE
 few = settings(derandomize=True, deadline=None, max_examples=15)
 
 
-def mixture(x, q, sigma, c):
-    return (1 - q) * stats.norm.pdf(x, 0, sigma) + q * stats.norm.pdf(x, c, sigma)
-
-
-def hockey_stick(q, sigma, epsilon, c=0.5, c_other=-0.5):
-    x = np.linspace(-12 * sigma - 1, 12 * sigma + 1, 40001)
-    gap = mixture(x, q, sigma, c) - math.exp(epsilon) * mixture(x, q, sigma, c_other)
-    return float(np.trapezoid(np.maximum(gap, 0.0), x))
-
-
 # --- costs
 
 
@@ -45,12 +35,6 @@ def hockey_stick(q, sigma, epsilon, c=0.5, c_other=-0.5):
 def test_gaussian_cost_multiplier_not_positive_finite_raises(multiplier):
     with pytest.raises(ValueError, match="noise_multiplier must be positive and finite"):
         GaussianCost(multiplier)
-
-
-@pytest.mark.parametrize("rate", [0.0, 1.5, math.nan])
-def test_gaussian_cost_rate_outside_unit_interval_raises(rate):
-    with pytest.raises(ValueError, match="sample_rate must lie in"):
-        GaussianCost(1.0, rate)
 
 
 def test_randomized_response_cost_bad_arguments_raises():
@@ -61,7 +45,7 @@ def test_randomized_response_cost_bad_arguments_raises():
 
 
 def test_costs_equal_arguments_share_one_key():
-    assert len({GaussianCost(2.0), GaussianCost(2.0, 1.0), UnboundedCost(), UnboundedCost()}) == 2
+    assert len({GaussianCost(2.0), GaussianCost(2.0), UnboundedCost(), UnboundedCost()}) == 2
 
 
 # --- closed forms
@@ -115,7 +99,6 @@ def test_epsilon_spent_one_unbounded_release_is_infinite():
 
 def test_epsilon_spent_gaussian_at_delta_zero_is_infinite():
     assert epsilon_spent({GaussianCost(100.0): 1}, 0.0) == math.inf
-    assert epsilon_spent({GaussianCost(100.0, 0.1): 1}, 0.0) == math.inf
 
 
 def test_epsilon_spent_two_releases_of_root_two_sigma_cost_one_of_sigma():
@@ -125,59 +108,26 @@ def test_epsilon_spent_two_releases_of_root_two_sigma_cost_one_of_sigma():
     assert epsilon_spent(split, 1e-6) == pytest.approx(one, rel=1e-12)
 
 
-def test_epsilon_spent_sampled_at_nearly_one_meets_the_closed_form():
-    full = epsilon_spent({GaussianCost(10.0): 50}, 1e-5)
-    assert epsilon_spent({GaussianCost(10.0, 1 - 1e-12): 50}, 1e-5) == pytest.approx(full, rel=3e-4)
-    assert epsilon_spent({GaussianCost(10.0, 1.0): 50}, 1e-5) == full
-
-
 @pytest.mark.parametrize(
-    ("q", "sigma", "epsilon"), [(0.1, 1.0, 0.5), (0.5, 0.7, 1.0), (0.9, 2.0, 0.3), (0.01, 1.0, 0.05)]
+    ("sigma", "each", "categories", "n"), [(5.0, 0.1, 2, 40), (1.0, 0.5, 4, 3), (30.0, 0.02, 3, 400)]
 )
-def test_delta_spent_one_sampled_release_is_the_integral_from_above(q, sigma, epsilon):
-    exact = hockey_stick(q, sigma, epsilon)
-    ours = delta_spent({GaussianCost(sigma, q): 1}, epsilon)
-    assert exact * (1 - 1e-6) <= ours <= exact * (1 + 1e-3)
-
-
-@pytest.mark.parametrize(("q", "sigma", "epsilon"), [(0.2, 1.0, 0.8), (0.6, 0.9, 1.5)])
-def test_delta_spent_two_sampled_releases_is_the_double_integral_from_above(q, sigma, epsilon):
-    x = np.linspace(-9 * sigma - 0.5, 9 * sigma + 0.5, 3001)
-    p, other = mixture(x, q, sigma, 0.5), mixture(x, q, sigma, -0.5)
-    gap = np.multiply.outer(p, p) - math.exp(epsilon) * np.multiply.outer(other, other)
-    exact = float(np.maximum(gap, 0.0).sum()) * (x[1] - x[0]) ** 2
-    ours = delta_spent({GaussianCost(sigma, q): 2}, epsilon)
-    assert exact * (1 - 1e-5) <= ours <= exact * (1 + 1e-3)
-
-
-def test_delta_spent_sampled_release_covers_every_contribution_on_the_line():
-    contributions = np.linspace(-0.5, 0.5, 9)
-    for q, sigma in [(0.1, 0.4), (0.5, 1.0), (0.9, 0.3)]:
-        for epsilon in [0.0, 0.1, 0.5, 2.0]:
-            worst = delta_spent({GaussianCost(sigma, q): 1}, epsilon)
-            reached = max(hockey_stick(q, sigma, epsilon, c, d) for c in contributions for d in contributions)
-            assert reached <= worst * (1 + 1e-6) + 1e-12
-            assert reached >= worst * (1 - 2e-3)  # at (1/2, -1/2)
-
-
-@pytest.mark.parametrize(("q", "sigma", "n"), [(0.1, 1.0, 1000), (0.01, 1.0, 300), (0.5, 3.0, 64)])
-def test_epsilon_spent_many_sampled_releases_agree_with_a_second_library(q, sigma, n):
-    reference = privacy_loss_distribution.from_gaussian_mechanism(
-        sigma,
-        sensitivity=0.5,
-        sampling_prob=q,
-        neighboring_relation=REPLACE_ONE,
-        value_discretization_interval=1e-3 * math.sqrt(q),
-    ).self_compose(n)
-    ours = epsilon_spent({GaussianCost(sigma, q): n}, 1e-5)
+def test_epsilon_spent_gaussian_and_many_responses_agree_with_a_second_library(sigma, each, categories, n):
+    lie = categories / (math.exp(each) + categories - 1)  # chance that their response is drawn from all categories
+    fine = {"value_discretization_interval": 5e-4 / n}  # they round every loss up by as much
+    reference = privacy_loss_distribution.from_randomized_response(lie, categories, **fine).self_compose(n)
+    reference = reference.compose(privacy_loss_distribution.from_gaussian_mechanism(sigma, **fine))
+    ours = epsilon_spent({GaussianCost(sigma): 1, RandomizedResponseCost(each, categories): n}, 1e-5)
     assert ours == pytest.approx(reference.get_epsilon_for_delta(1e-5), rel=1e-3)
 
 
 def test_epsilon_spent_narrow_losses_stay_tight():
-    # Many weak releases behave like one Gaussian of mu = q sqrt(n) / sigma.
-    for q, sigma, n in [(0.01, 1000.0, 10_000_000), (0.001, 50.0, 1_000_000)]:
-        limit = gaussian_epsilon(q * math.sqrt(n) / sigma, 1e-5)
-        assert epsilon_spent({GaussianCost(sigma, q): n}, 1e-5) == pytest.approx(limit, rel=1e-3)
+    # Many weak responses among k behave like one Gaussian of mu = epsilon sqrt(2 n / k).
+    for each, categories, n in [(1e-3, 2, 1_000_000), (1e-4, 4, 10_000_000)]:
+        limit = gaussian_epsilon(each * math.sqrt(2 * n / categories), 1e-5)
+        responses = RandomizedResponseCost(each, categories)
+        assert epsilon_spent({responses: n}, 1e-5) == pytest.approx(limit, rel=1e-3)
+        both = gaussian_epsilon(math.hypot(each * math.sqrt(2 * n / categories), 0.2), 1e-5)
+        assert epsilon_spent({responses: n, GaussianCost(5.0): 1}, 1e-5) == pytest.approx(both, rel=1e-3)
 
 
 def test_epsilon_spent_tiny_delta_through_the_grid_stays_tight():
@@ -197,10 +147,10 @@ def loss_histogram(cost, step, reach):
         losses = np.array([cost.epsilon, -cost.epsilon, 0.0])
         masses = np.array([truth, (1 - truth) / others, (1 - truth) * (others - 1) / others])
     else:
-        sigma, q = cost.noise_multiplier, cost.sample_rate
+        sigma = cost.noise_multiplier
         x = np.linspace(-9 * sigma, 9 * sigma, 200_001)
-        masses = mixture(x, q, sigma, 0.5) * (x[1] - x[0])
-        losses = np.log(mixture(x, q, sigma, 0.5) / mixture(x, q, sigma, -0.5))
+        masses = stats.norm.pdf(x, 0.5, sigma) * (x[1] - x[0])
+        losses = x / sigma**2
     return np.bincount(np.round(losses / step).astype(int) + reach, masses, 2 * reach + 1)
 
 
@@ -214,7 +164,6 @@ def delta_by_convolution(costs, epsilon, step=5e-4, reach=12_000):
 
 EVENTS: list[Cost] = [
     GaussianCost(5.0),
-    GaussianCost(3.0, 0.2),
     RandomizedResponseCost(0.3, 2),
     RandomizedResponseCost(0.3, 4),
 ]
@@ -232,11 +181,10 @@ def test_delta_spent_five_copies_cost_what_composition_says(cost):
     "costs",
     [
         [GaussianCost(2.0), RandomizedResponseCost(0.5, 2)],
-        [GaussianCost(2.0, 0.3), GaussianCost(4.0), GaussianCost(4.0)],
-        [GaussianCost(1.5, 0.1), RandomizedResponseCost(0.4, 3), GaussianCost(5.0, 0.5)],
+        [GaussianCost(2.0), RandomizedResponseCost(0.4, 3), GaussianCost(4.0), GaussianCost(4.0)],
         [RandomizedResponseCost(0.4, 3), RandomizedResponseCost(0.25, 2)],
     ],
-    ids=["gaussian+response", "sampled+full", "all", "two responses"],
+    ids=["gaussian+response", "gaussians+response", "two responses"],
 )
 def test_delta_spent_mixture_costs_what_composition_says(costs):
     counted = {cost: costs.count(cost) for cost in costs}
@@ -295,16 +243,21 @@ def test_epsilon_spent_randomized_response_at_delta_zero_is_the_sum():
 
 @few
 @given(st.floats(0.8, 5.0), st.floats(0.02, 0.9), st.integers(1, 200), st.floats(-9, -2), st.floats(1.01, 1.5))
-def test_epsilon_spent_sampled_gaussian_is_monotone_in_every_argument(sigma, rate, n, log_delta, factor):
+def test_epsilon_spent_mixture_is_monotone_in_every_argument(sigma, each, n, log_delta, factor):
     delta = 10**log_delta
-    base = epsilon_spent({GaussianCost(sigma, rate): n}, delta)
+
+    def spent(scale=1.0, said=1.0, more=0, wider=1.0):
+        costs: dict[Cost, int] = {GaussianCost(sigma * scale): n + more, RandomizedResponseCost(each * said, 3): 2}
+        return epsilon_spent(costs, delta * wider)
+
+    base = spent()
     slack = 1 + 5e-4  # the accuracy of the grid
-    assert epsilon_spent({GaussianCost(sigma * factor, rate): n}, delta) <= base * slack
-    assert epsilon_spent({GaussianCost(sigma, rate / factor): n}, delta) <= base * slack
-    assert epsilon_spent({GaussianCost(sigma, rate): n}, delta * factor) <= base * slack
-    assert base <= epsilon_spent({GaussianCost(sigma, rate): n + 5}, delta) * slack
-    assert base <= epsilon_spent({GaussianCost(sigma, rate): n, RandomizedResponseCost(0.1, 2): 1}, delta) * slack
-    assert base <= epsilon_spent({GaussianCost(sigma): n}, delta)
+    assert spent(scale=factor) <= base * slack
+    assert spent(said=1 / factor) <= base * slack
+    assert spent(wider=factor) <= base * slack
+    assert base <= spent(more=5) * slack
+    assert epsilon_spent({GaussianCost(sigma): n}, delta) <= base * slack
+    assert base <= epsilon_spent({GaussianCost(sigma): n}, delta) + 2 * each
 
 
 @few
@@ -318,8 +271,8 @@ def test_epsilon_spent_full_gaussian_is_monotone_in_every_argument(sigma, n, log
 
 @few
 @given(st.floats(0.8, 4.0), st.floats(0.05, 0.9), st.integers(1, 100), st.floats(-8, -2))
-def test_delta_spent_at_epsilon_spent_returns_delta(sigma, rate, n, log_delta):
-    costs: dict[Cost, int] = {GaussianCost(sigma, rate): n, GaussianCost(20.0): 3}
+def test_delta_spent_at_epsilon_spent_returns_delta(sigma, each, n, log_delta):
+    costs: dict[Cost, int] = {GaussianCost(sigma): n, RandomizedResponseCost(each, 3): 3}
     epsilon = epsilon_spent(costs, 10**log_delta)
     if epsilon > 0:
         assert delta_spent(costs, epsilon) == pytest.approx(10**log_delta, rel=2e-2)
@@ -339,7 +292,6 @@ def test_spent_negative_count_or_epsilon_raises():
 
 
 def test_epsilon_spent_tiny_multipliers_fall_back_on_the_closed_form():
-    assert epsilon_spent({GaussianCost(1e-3, 0.5): 1}, 1e-5) == gaussian_epsilon(1000.0, 1e-5)
     costs = {GaussianCost(1e-3): 1, RandomizedResponseCost(2.0, 2): 1}
     assert epsilon_spent(costs, 1e-5) == gaussian_epsilon(1000.0, 1e-5) + 2.0
 
@@ -377,7 +329,6 @@ def test_calibrate_one_full_release_returns_the_closed_form():
 
 PLANS = {
     "full": lambda s: {GaussianCost(s): 30, GaussianCost(5 * s): 4},
-    "sampled": lambda s: {GaussianCost(s, 0.05): 400, GaussianCost(6 * s): 2},
     "with responses": lambda s: {GaussianCost(s): 3, RandomizedResponseCost(0.2, 3): 1},
     "responses": lambda s: {RandomizedResponseCost(1 / s, 4): 5},
 }

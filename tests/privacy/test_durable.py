@@ -25,7 +25,7 @@ from justitia.privacy.vault import SensitiveVault
 SIGMA = 3.731  # one release costs epsilon 0.9999 at delta 1e-5
 SAMPLES: list[Cost] = [
     GaussianCost(0.1 + 0.2),
-    GaussianCost(1 / 3 + 20, 1 / 7),
+    GaussianCost(1 / 3 + 20),
     RandomizedResponseCost(math.pi / 10, 3),
     SelectionCost(20 / 3, 0.1, 1 / 9),
     UnboundedCost(),
@@ -220,15 +220,15 @@ def test_export_holds_entries_and_totals_and_nothing_else_is_overwritten(tmp_pat
 def test_description_says_budget_spent_and_remaining(tmp_path: Path) -> None:
     ledger = opened(tmp_path, epsilon=2.0)
     ledger.debit(release(purpose="sizes"))
-    ledger.debit(release(GaussianCost(20.0, 0.25), purpose="gradient"))
+    ledger.debit(release(GaussianCost(20.0), purpose="gradient"))
     lines = DurableLedger.open(ledger.path).describe().splitlines()
     assert lines[0] == f"Ledger of 'people' in {ledger.path}"
     assert lines[1] == "  budget     epsilon 2 at delta 1e-05"
     assert lines[2].endswith("2 debits of 1 runs")
     assert lines[3].startswith("  remaining  epsilon 1.")
     assert lines[5:] == [
-        "       1      3.731       1  gaussian: sizes",
-        "       1         20    0.25  gaussian: gradient",
+        "       1      3.731  gaussian: sizes",
+        "       1         20  gaussian: gradient",
     ]
 
 

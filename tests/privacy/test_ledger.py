@@ -14,9 +14,9 @@ from justitia.privacy.accounting import (
 )
 from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger, Release, rounded_up
 
-# One full-rate Gaussian release with this multiplier costs epsilon 0.9999 at delta 1e-5 (mu = 0.2680).
+# One Gaussian release with this multiplier costs epsilon 0.9999 at delta 1e-5 (mu = 0.2680).
 SIGMA = 3.731
-FULL, SAMPLED = GaussianCost(SIGMA), GaussianCost(SIGMA, 0.1)
+FULL, WEAK = GaussianCost(SIGMA), GaussianCost(10 * SIGMA)
 RESPONSE, UNBOUNDED = RandomizedResponseCost(0.25, 3), UnboundedCost()
 
 
@@ -75,7 +75,7 @@ def test_debit_that_exceeds_the_budget_by_round_off_only_is_allowed() -> None:
         ledger(epsilon=exact * (1 - 5e-9)).debit(release())
 
 
-@pytest.mark.parametrize("cost", [FULL, SAMPLED, RESPONSE, UNBOUNDED, GaussianCost(1e9)])
+@pytest.mark.parametrize("cost", [FULL, WEAK, RESPONSE, UNBOUNDED, GaussianCost(1e9)])
 def test_budget_of_zero_allows_no_release_however_noisy(cost: Cost) -> None:
     book = ledger(epsilon=0.0)
     with pytest.raises(BudgetExceeded):
@@ -83,7 +83,7 @@ def test_budget_of_zero_allows_no_release_however_noisy(cost: Cost) -> None:
     assert book.releases == ()
 
 
-@pytest.mark.parametrize("cost", [FULL, SAMPLED, RESPONSE, UNBOUNDED])
+@pytest.mark.parametrize("cost", [FULL, WEAK, RESPONSE, UNBOUNDED])
 def test_infinite_budget_allows_everything(cost: Cost) -> None:
     book = ledger(epsilon=math.inf)
     for _ in range(3):
@@ -173,13 +173,6 @@ def test_copies_of_randomized_response_at_a_delta_cost_more_with_each() -> None:
     assert costs[0] < costs[1] < costs[2] <= 2.5
 
 
-def test_copies_of_a_sampled_release_cost_more_with_each_and_less_than_without_sampling() -> None:
-    costs = [spent_on(GaussianCost(1.0, 0.1), n, 1e-5) for n in (1, 10, 100)]
-    assert 0 < costs[0] < costs[1] < costs[2]
-    assert costs[2] == pytest.approx(epsilon_spent({GaussianCost(1.0, 0.1): 100}, 1e-5))
-    assert costs[2] < gaussian_epsilon(math.sqrt(100), 1e-5) / 5
-
-
 @pytest.mark.parametrize("copies", [1, 3])
 def test_copies_of_an_unprotected_release_cost_infinity(copies: int) -> None:
     assert spent_on(UNBOUNDED, copies, 1e-5) == math.inf
@@ -196,7 +189,7 @@ def test_different_releases_cost_what_their_composition_says() -> None:
     assert book.epsilon() <= gaussian_epsilon(mu, 1e-5) + 0.25
 
 
-@pytest.mark.parametrize("cost", [FULL, SAMPLED, RESPONSE, UNBOUNDED])
+@pytest.mark.parametrize("cost", [FULL, WEAK, RESPONSE, UNBOUNDED])
 @pytest.mark.parametrize("sensitivity", [0.0, math.sqrt(2) / 3, math.inf])
 def test_release_survives_its_journal_line(cost: Cost, sensitivity: float) -> None:
     entry = Release("a 'purpose'\nwith a line break, and \u00fc", cost, sensitivity)
@@ -206,7 +199,7 @@ def test_release_survives_its_journal_line(cost: Cost, sensitivity: float) -> No
 
 @pytest.mark.parametrize(
     ("cost", "name"),
-    [(FULL, "gaussian"), (SAMPLED, "gaussian"), (RESPONSE, "randomized response"), (UNBOUNDED, "unprotected")],
+    [(FULL, "gaussian"), (WEAK, "gaussian"), (RESPONSE, "randomized response"), (UNBOUNDED, "unprotected")],
 )
 def test_mechanism_of_a_release_is_named(cost: Cost, name: str) -> None:
     assert release(cost).mechanism == name
@@ -215,14 +208,14 @@ def test_mechanism_of_a_release_is_named(cost: Cost, name: str) -> None:
 def test_journal_that_is_reopened_counts(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     first = ledger(epsilon=2.0, journal=path)
-    for cost in (FULL, SAMPLED, RESPONSE):
+    for cost in (FULL, WEAK, RESPONSE):
         first.debit(release(cost))
     second = ledger(epsilon=2.0, journal=path)
     assert second.releases == first.releases
     assert second.epsilon() == first.epsilon()
     with pytest.raises(BudgetExceeded):
         second.debit(release(GaussianCost(SIGMA / 2)))
-    assert second.debit(release(SAMPLED)) == 3
+    assert second.debit(release(WEAK)) == 3
 
 
 def test_journal_holds_the_debit_before_the_ledger_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +290,7 @@ def certificate(epsilon: float = math.inf, *costs: Cost, claim: dict[str, object
     return book.certificate(groups=("F", "M"), noise="operating system entropy", claim=claim)
 
 
-@pytest.mark.parametrize("costs", [(), (FULL, FULL), (SAMPLED,), (RESPONSE, FULL), (UNBOUNDED,)])
+@pytest.mark.parametrize("costs", [(), (FULL, FULL), (WEAK,), (RESPONSE, FULL), (UNBOUNDED,)])
 def test_certificate_survives_plain_data_and_json(costs: tuple[Cost, ...]) -> None:
     for claim in (None, {"epsilon": 1.0, "delta": 1e-5, "statement": "(1, 1e-05) by Theorem 5"}):
         original = certificate(math.inf, *costs, claim=claim)
@@ -329,12 +322,6 @@ def test_certificate_of_gaussian_releases_reads_as_written_here() -> None:
     )
 
 
-def test_certificate_says_what_is_not_covered_about_samples_only_where_there_is_one() -> None:
-    full, sampled = certificate(2.0, FULL), certificate(2.0, FULL, SAMPLED)
-    assert sampled.not_covered[:-1] == full.not_covered
-    assert "who else is in a sample" in sampled.not_covered[-1]
-
-
 @pytest.mark.parametrize(
     ("epsilon", "shown"),
     [(0.0, "0"), (1.0, "1"), (0.99999, "1"), (1.0001, "1.001"), (0.123401, "0.1235")],
@@ -343,9 +330,10 @@ def test_certificate_statement_never_rounds_epsilon_down(epsilon: float, shown: 
     assert rounded_up(epsilon) == shown
 
 
-def test_certificate_of_sampled_releases_names_the_rate_and_its_accountant() -> None:
-    text = str(certificate(2.0, FULL, SAMPLED))
-    assert "1 x check round 3 (gaussian, noise multiplier 3.731, sample rate 0.1)" in " ".join(text.split())
+def test_certificate_of_mixed_releases_names_each_and_its_accountant() -> None:
+    text = str(certificate(2.0, FULL, RESPONSE))
+    assert "1 x check round 3 (gaussian, noise multiplier 3.731)" in " ".join(text.split())
+    assert "1 x check round 3 (randomized response, epsilon 0.25)" in " ".join(text.split())
     assert "  accountant:  privacy-loss distribution under substitution of one attribute\n" in text
 
 

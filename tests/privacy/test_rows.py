@@ -155,14 +155,8 @@ def test_tensor_rows_any_chunk_size_same_rows(chunk_rows: int) -> None:
     assert max(len(rows) for _, rows in source.chunks()) <= chunk_rows
 
 
-def test_tensor_rows_with_index_yields_those_rows() -> None:
-    ((index, rows),) = TensorRows(torch.tensor([[1.0], [2.0], [4.0]])).chunks(torch.tensor([2, 0]))
-    assert index.tolist() == [2, 0]
-    assert rows.norms().tolist() == [4.0, 1.0]
-
-
-def test_tensor_rows_empty_index_yields_nothing() -> None:
-    assert list(TensorRows(torch.ones(3, 1)).chunks(torch.empty(0, dtype=torch.long))) == []
+def test_tensor_rows_without_rows_yields_nothing() -> None:
+    assert list(TensorRows(torch.ones(0, 1)).chunks()) == []
 
 
 def test_tensor_rows_chunk_of_no_rows_is_refused() -> None:

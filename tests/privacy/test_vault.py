@@ -25,7 +25,7 @@ derandomized = settings(derandomize=True, deadline=None, max_examples=40, databa
 
 
 class Capture(NoiseSource):
-    """Keeps the exact answer and adds nothing; samples the same people whatever their attribute."""
+    """Keeps the exact answer and adds nothing."""
 
     description = "capture"
 
@@ -59,12 +59,10 @@ def exact_group_sums(labels: Any, groups: Any, values: Any, bound: float) -> tup
     return source.exact[0], sensitivity
 
 
-def exact_weighted_sum(
-    labels: Any, groups: Any, values: Tensor, weights: Tensor, bound: float, rate: float = 1.0
-) -> tuple[Tensor, float]:
+def exact_weighted_sum(labels: Any, groups: Any, values: Tensor, weights: Tensor, bound: float) -> tuple[Tensor, float]:
     source = Capture()
     vault, ledger = open_vault(labels, groups, source=source)
-    vault.weighted_sum(values, weights, bound=bound, noise=NOISE, purpose="test", sample_rate=rate)
+    vault.weighted_sum(values, weights, bound=bound, noise=NOISE, purpose="test")
     sensitivity = ledger.releases[0].sensitivity
     assert source.std == [2.0 * sensitivity]
     return source.exact[0], sensitivity
@@ -118,18 +116,6 @@ def test_weighted_sums_of_neighbours_differ_by_at_most_the_recorded_sensitivity(
 
 
 @derandomized
-@given(neighbours(), st.sampled_from([0.1, 0.5, 0.9]))
-def test_sampled_person_contributes_at_most_half_of_the_recorded_sensitivity(case: dict[str, Any], rate: float) -> None:
-    without = case["values"].clone()
-    without[case["person"]] = 0.0
-    for labels in case["labels"]:
-        arguments = (labels, case["groups"])
-        there, sensitivity = exact_weighted_sum(*arguments, case["values"], case["weights"], case["bound"], rate)
-        gone, _ = exact_weighted_sum(*arguments, without, case["weights"], case["bound"], rate)
-        assert float((there - gone).norm()) <= sensitivity / 2
-
-
-@derandomized
 @given(st.lists(st.tuples(st.sampled_from(["F", "M", None]), st.sampled_from(["B", "W", None])), min_size=2), st.data())
 def test_crossed_columns_of_neighbours_differ_by_at_most_the_recorded_sensitivity(
     rows: list[tuple[Any, Any]], data: st.DataObject
@@ -175,20 +161,6 @@ def test_weighted_sum_when_a_long_row_changes_its_group_reaches_the_sensitivity(
     assert float((one - other).norm()) == pytest.approx(sensitivity)
 
 
-def test_sampled_weighted_sum_when_weights_are_opposite_reaches_the_sensitivity() -> None:
-    values, omega = torch.tensor([[30.0, 40.0]] * 20), torch.tensor([[2.0, -2.0, 0.0]] * 20)
-    one, sensitivity = exact_weighted_sum(["a"] * 20, ("a", "b"), values, omega, 5.0, 0.5)
-    assert sensitivity == pytest.approx(20.0, rel=1e-6)
-    distances = []
-    for person in range(20):
-        labels = ["a"] * 20
-        labels[person] = "b"
-        distances.append(float((one - exact_weighted_sum(labels, ("a", "b"), values, omega, 5.0, 0.5)[0]).norm()))
-    in_sample = [distance for distance in distances if distance > 0]
-    assert 0 < len(in_sample) < 20
-    assert in_sample == pytest.approx([20.0] * len(in_sample))
-
-
 def test_group_sums_without_noise_are_plain_sums_in_the_order_of_the_groups() -> None:
     values = torch.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0], [4.0, 40.0]])
     vault, _ = open_vault(["b", "a", None, "b"])
@@ -216,25 +188,6 @@ def test_weighted_sum_clips_each_row_before_its_weight() -> None:
     values, omega = torch.tensor([[3.0, 4.0], [0.3, 0.4]]), torch.tensor([[10.0, 0.0, 0.0]] * 2)
     answer = vault.weighted_sum(values, omega, bound=1.0, noise=Unprotected(), purpose="test")
     assert answer.tolist() == pytest.approx([10 * (0.6 + 0.3), 10 * (0.8 + 0.4)])
-
-
-def test_sampled_weighted_sum_is_a_sum_over_the_sample_not_scaled_up() -> None:
-    vault, _ = open_vault(["a"] * 1000, source=SeededNoise(3))
-    answer = vault.weighted_sum(
-        torch.ones(1000, 1),
-        torch.tensor([[1.0, 0.0, 0.0]] * 1000),
-        bound=1.0,
-        noise=Unprotected(),
-        purpose="test",
-        sample_rate=0.2,
-    )
-    assert float(answer) == np.count_nonzero(SeededNoise(3).uniform(1000, release=0, stream="sample") < 0.2)
-    assert float(answer) == pytest.approx(200, abs=60)
-
-
-def test_sample_that_is_empty_answers_zero_plus_noise() -> None:
-    exact, sensitivity = exact_weighted_sum(["a"] * 3, ("a", "b"), torch.ones(3, 2), torch.ones(3, 3), 1.0, 1e-9)
-    assert (exact.tolist(), sensitivity) == ([0.0, 0.0], pytest.approx(2.0, rel=1e-6))
 
 
 @pytest.mark.parametrize("n_groups", [2, 5])
@@ -421,8 +374,8 @@ def test_labels_of_any_kind_give_the_same_shapes_costs_and_scales(labels: list[A
     values, omega = torch.ones(4, 3), torch.ones(4, 3)
     shapes = [
         vault.group_sums(values, bound=2.0, noise=NOISE, purpose="sums").shape,
-        vault.weighted_sum(values, omega, bound=2.0, noise=NOISE, purpose="full").shape,
-        vault.weighted_sum(values, omega, bound=2.0, noise=NOISE, purpose="sampled", sample_rate=0.5).shape,
+        vault.weighted_sum(values, omega, bound=2.0, noise=NOISE, purpose="equal weights").shape,
+        vault.weighted_sum(values, omega * torch.tensor([2.0, 1.0, 0.0]), bound=2.0, noise=NOISE, purpose="sum").shape,
         vault.randomized_labels(RandomizedResponse(1.0), purpose="labels").shape,
     ]
     assert shapes == [(2, 3), (3,), (3,), (4,)]
@@ -439,7 +392,7 @@ class Untouchable:
     def __len__(self) -> int:
         return 2
 
-    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
+    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
         raise AssertionError("rows were read before the debit")
 
     def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -454,13 +407,10 @@ class UntouchableNoise(Capture):
         raise AssertionError("an answer was computed before the debit")
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_weighted_sum_without_budget_reads_no_row(rate: float) -> None:
+def test_weighted_sum_without_budget_reads_no_row() -> None:
     vault, ledger = open_vault(["a", "b"], source=UntouchableNoise(), epsilon=0.0)
     with pytest.raises(BudgetExceeded, match="'group gradient' would bring epsilon to"):
-        vault.weighted_sum(
-            Untouchable(), torch.ones(2, 3), bound=1.0, noise=NOISE, purpose="group gradient", sample_rate=rate
-        )
+        vault.weighted_sum(Untouchable(), torch.ones(2, 3), bound=1.0, noise=NOISE, purpose="group gradient")
     assert ledger.releases == ()
 
 
@@ -481,12 +431,12 @@ def test_every_other_question_without_budget_is_refused_before_anything_is_drawn
 def test_questions_are_recorded_with_their_purpose_and_cost() -> None:
     vault, ledger = open_vault(["a", "b"])
     vault.group_sums(torch.ones(2, 1), bound=1.0, noise=NOISE, purpose="sizes")
-    vault.weighted_sum(torch.ones(2, 1), torch.ones(2, 3), bound=1.0, noise=NOISE, purpose="gradient", sample_rate=0.5)
+    vault.weighted_sum(torch.ones(2, 1), torch.ones(2, 3), bound=1.0, noise=NOISE, purpose="gradient")
     vault.randomized_labels(RandomizedResponse(0.7), purpose="labels")
     vault.reveal(purpose="reveal")
     assert [(release.purpose, release.cost) for release in ledger.releases] == [
         ("sizes", GaussianCost(2.0)),
-        ("gradient", GaussianCost(2.0, 0.5)),
+        ("gradient", GaussianCost(2.0)),
         ("labels", RandomizedResponseCost(0.7, 3)),
         ("reveal", UnboundedCost()),
     ]
@@ -522,17 +472,6 @@ def test_weights_that_are_not_finite_are_refused_before_the_debit(odd: float) ->
     vault, ledger = open_vault(["a", "b"])
     with pytest.raises(ValueError, match=r"^Expected finite weights; some are NaN or infinite\.$"):
         vault.weighted_sum(torch.ones(2, 1), torch.full((2, 3), odd), bound=1.0, noise=NOISE, purpose="test")
-    assert ledger.releases == ()
-
-
-@pytest.mark.parametrize("rate", [0.0, -0.5, 1.5, math.nan])
-def test_sample_rate_outside_zero_and_one_is_refused_before_the_debit(rate: float) -> None:
-    vault, ledger = open_vault(["a", "b"])
-    for noise in (NOISE, Unprotected()):
-        with pytest.raises(ValueError, match=r"^Expected a sample_rate above 0 and at most 1; got "):
-            vault.weighted_sum(
-                torch.ones(2, 1), torch.ones(2, 3), bound=1.0, noise=noise, purpose="test", sample_rate=rate
-            )
     assert ledger.releases == ()
 
 

@@ -123,7 +123,7 @@ def audit(
         canary=target.person,
         runs=runs,
         binomial=found.binomial(model.delta),
-        gaussian=found.gaussian(model.delta) if recording.full_rate else None,
+        gaussian=found.gaussian(model.delta) if recording.questions else None,
         evidence=found,
     )
 

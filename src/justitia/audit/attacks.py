@@ -203,7 +203,7 @@ def one_run(
     replay = replay_of(recording.questions, (base, base), n_groups, (ledger.budget_epsilon, ledger.delta))
     rows = [movement_rows(question, people, canary, n_groups) for question in recording.questions]
     # Before noise, the answer lies half of everybody's movement above the base, on average over the coins.
-    half = [question.sample_rate * row.sum(0) / 2 for question, row in zip(recording.questions, rows, strict=True)]
+    half = [row.sum(0) / 2 for row in rows]
     noised = replace(replay, neighbours=(base, mixed)).answers(1, random.source(0))
     answers = [one[0] - known - middle for one, known, middle in zip(noised, replay.known, half, strict=True)]
     scales = [noise_scale(question) for question in recording.questions]

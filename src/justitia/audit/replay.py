@@ -38,10 +38,9 @@ class KeptRows:
     def __len__(self) -> int:
         return sum(len(index) for index, _ in self.parts)
 
-    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
-        """All rows; those that are not in ``index`` as zeros, which adds the same."""
-        for part, rows in self.parts:
-            yield part, rows if index is None else rows.zeroed(~torch.isin(part, index))
+    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+        """Yield ``(positions, rows)`` for all rows in order."""
+        yield from self.parts
 
     def lengths(self) -> Tensor:
         """(n,) norms, rounded up."""
@@ -71,7 +70,6 @@ class Question:
     bound: float
     noise: Noise
     purpose: str
-    sample_rate: float = 1.0
 
     def ask(self, vault: SensitiveVault) -> Tensor:
         """The noised answer, flat."""
@@ -79,14 +77,7 @@ class Question:
             return flat(vault.group_sums(self.values, bound=self.bound, noise=self.noise, purpose=self.purpose))
         if self.weights is None:
             raise ValueError(f"expected rows or weights of {self.purpose!r}, got neither; record the run again.")
-        return vault.weighted_sum(
-            self.rows,
-            self.weights,
-            bound=self.bound,
-            noise=self.noise,
-            purpose=self.purpose,
-            sample_rate=self.sample_rate,
-        )
+        return vault.weighted_sum(self.rows, self.weights, bound=self.bound, noise=self.noise, purpose=self.purpose)
 
     def copied(self, copies: int) -> Question:
         """The same question about so many copies of the people, each of which has columns of its own."""
@@ -153,15 +144,12 @@ class WatchedVault(SensitiveVault):
         bound: float,
         noise: Noise,
         purpose: str,
-        sample_rate: float = 1.0,
     ) -> Tensor:
         """As in a vault."""
         source = TensorRows(values.detach().double()) if isinstance(values, Tensor) else values
         rows = KeptRows(source.width, tuple(source.chunks()))
-        self.questions.append(Question(rows, None, weights.clone(), bound, noise, purpose, sample_rate))
-        answer = super().weighted_sum(
-            values, weights, bound=bound, noise=noise, purpose=purpose, sample_rate=sample_rate
-        )
+        self.questions.append(Question(rows, None, weights.clone(), bound, noise, purpose))
+        answer = super().weighted_sum(values, weights, bound=bound, noise=noise, purpose=purpose)
         self.answers.append(answer)
         return answer
 
@@ -211,11 +199,6 @@ class Recording:
         one, other = self.codes.copy(), self.codes.copy()
         one[canary.person], other[canary.person] = canary.here, canary.there
         return one, other
-
-    @property
-    def full_rate(self) -> bool:
-        """Whether everybody takes part in every release, so that their composition is Gaussian."""
-        return bool(self.questions) and all(question.sample_rate == 1 for question in self.questions)
 
 
 def record(model: LagrangianDualClassifier, X: Any, y: Any, sensitive_features: Any, *, seed: int | None) -> Recording:
@@ -279,8 +262,7 @@ def noise_scale(question: Question) -> float:
     spread = math.sqrt(2)
     if question.weights is not None:
         low, high = question.weights.double().aminmax(dim=1)
-        whole = question.sample_rate == 1
-        spread = float((high - low).max()) if whole else 2 * float(torch.maximum(high, -low).max())
+        spread = float((high - low).max())
     return float(getattr(question.noise, "noise_multiplier", 0.0)) * question.bound * spread or math.inf
 
 
@@ -291,12 +273,12 @@ def movement_rows(question: Question, people: NDArray[np.int64], canary: Canary,
 
 
 class Silent(NoiseSource):
-    """No noise and everybody in the sample: for what the answer is before noise."""
+    """No noise: for what the answer is before it."""
 
     description = "none: exact answers for the auditor"
 
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
-        """Zeros, which put everybody into a sample."""
+        """Zeros, which nothing asks for."""
         del release, stream
         return np.zeros(size, dtype=np.uint64)
 
@@ -318,7 +300,7 @@ class Replay:
     towards: tuple[Tensor, ...]
 
     def log_ratios(self, answers: Sequence[Tensor]) -> Floats:
-        """(copies, questions) log likelihood ratio of each noised answer; approximate where people are sampled."""
+        """(copies, questions) log likelihood ratio of each noised answer."""
         found = zip(answers, self.known, self.towards, strict=True)
         return torch.stack([(answer - known) @ towards for answer, known, towards in found], dim=-1).numpy()
 
@@ -348,8 +330,7 @@ def replay_of(
     exact = [exact_answers(questions, codes, n_groups, budget) for codes in neighbours]
     known, towards = [], []
     for question, first, second in zip(questions, *exact, strict=True):
-        middle = first if question.sample_rate < 1 else (first + second) / 2
-        known.append(middle * question.sample_rate)
+        known.append((first + second) / 2)
         towards.append((second - first) / noise_scale(question) ** 2)
     return Replay(tuple(questions), neighbours, n_groups, budget, tuple(known), tuple(towards))
 

@@ -117,7 +117,6 @@ def _releases(made: TrainingPlan, delta: float) -> list[dict[str, Any]]:
             "purpose": one.purpose,
             "count": one.count,
             "noise_multiplier": one.noise.noise_multiplier if isinstance(one.noise, Gaussian) else 0.0,
-            "sample_rate": one.sample_rate,
             "epsilon_alone": _alone(one.cost, one.count, delta),
         }
         for one in made.releases()

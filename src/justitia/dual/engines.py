@@ -50,7 +50,7 @@ def h_slope(notion: FairnessNotion, scores: Tensor, y: Tensor) -> Tensor:
 
 
 class GradientsEngine(Engine):
-    """The repaired PF-LD: sums instead of means, signed multipliers, all rows or an independent sample.
+    """The repaired PF-LD: sums instead of means, signed multipliers, all rows in every answer.
 
     Guarantee
     ---------
@@ -122,10 +122,9 @@ class GradientsEngine(Engine):
             bound=self._clip(norms, lam, omega, noise, sample, looked_at.width),
             noise=noise,
             purpose="group gradient",
-            sample_rate=plan.sample_rate,
         )
         # What the centres took off the groups' means, less the population's means: public, and 0 for disjoint events.
-        return answer / plan.sample_rate + lam.sum(0) @ (centres - means).double()
+        return answer + lam.sum(0) @ (centres - means).double()
 
     def _slope(self, scores: Tensor, index: Tensor) -> Tensor:
         return h_slope(self.problem.notion, scores, self.problem.y[index])
@@ -139,7 +138,7 @@ class GradientsEngine(Engine):
         # In expectation over the noised sizes, row i carries sum_k e_ik sum_a |lambda_ak| / |D_P_k|.
         carried = population_weights(lam.abs(), self.problem.events)[sample] * (len(self.problem) / len(sample))
         spread = float((omega.max(1).values - omega.min(1).values).max()) * self.vault.rows_per_person
-        averaged = math.sqrt((1 - self.plan.memory) / (1 + self.plan.memory)) / self.plan.sample_rate
+        averaged = math.sqrt((1 - self.plan.memory) / (1 + self.plan.memory))
         slope = math.sqrt(width) * noise.noise_multiplier * averaged * spread
         return max(minimise_error_bound(norms, carried, slope), float(norms.quantile(LEAST_UNCLIPPED)), 1e-6)
 

@@ -276,9 +276,9 @@ class ScoreRows:
         """Number of trainable parameters."""
         return sum(p.numel() for p in trainable(self.module))
 
-    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
-        """Yield ``(positions, rows)`` for ``index``, or for all rows in order."""
-        for part in index_chunks(len(self), self.chunk_rows, index):
+    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+        """Yield ``(positions, rows)`` for all rows in order."""
+        for part in index_chunks(len(self), self.chunk_rows):
             yield part, self.take(part)
 
     def take(self, index: Tensor) -> FactoredRows:

@@ -41,12 +41,11 @@ class PlannedRelease:
     purpose: str
     noise: Noise
     count: int
-    sample_rate: float = 1.0
 
     @property
     def cost(self) -> Cost:
         """Price of one such release."""
-        return self.noise.cost(sample_rate=self.sample_rate)
+        return self.noise.cost()
 
 
 @dataclass(frozen=True)

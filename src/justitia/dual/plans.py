@@ -40,8 +40,6 @@ class GradientsPlan(TrainingPlan):
         Weight of the past in the running average of noised group gradients.
     share_sizes, share_violations, share_gradients : float
         How the budget (in mu^2) is split; they add up to 1.
-    sample_rate : float
-        Share of people in a group gradient, drawn inside the vault; 1 takes everybody.
     clip : float or "auto"
         C_p; "auto" minimises Theorem 6 for the repaired sum, with public norms and noised sizes. There is no C_d here:
         violations are sums of hard decisions less their mean, bounded by 1, and clipping those would only add bias.
@@ -55,7 +53,6 @@ class GradientsPlan(TrainingPlan):
     share_sizes: float = 0.04
     share_violations: float = 0.16
     share_gradients: float = 0.80
-    sample_rate: float = 1.0
     clip: float | Literal["auto"] = "auto"
     noise_sizes: Noise | None = None
     noise_violations: Noise | None = None
@@ -66,7 +63,6 @@ class GradientsPlan(TrainingPlan):
         for name in ("private_steps", "public_steps"):
             check_int(name, getattr(self, name), at_least=1)
         check_fraction("memory", self.memory)
-        check_rate("sample_rate", self.sample_rate)
         for name in ("share_sizes", "share_violations", "share_gradients"):
             check_rate(name, getattr(self, name))
         total = self.share_sizes + self.share_violations + self.share_gradients
@@ -87,7 +83,7 @@ class GradientsPlan(TrainingPlan):
         return (
             PlannedRelease("group sizes", self.noise_sizes, 1),
             PlannedRelease("violation", self.noise_violations, self.private_steps),
-            PlannedRelease("group gradient", self.noise_gradients, self.private_steps, self.sample_rate),
+            PlannedRelease("group gradient", self.noise_gradients, self.private_steps),
         )
 
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
@@ -101,15 +97,14 @@ class GradientsPlan(TrainingPlan):
     def _with_noise(self, scale: float | None) -> Self:
         """Each kind of release gets its share of mu^2 = 1/scale^2: count / sigma^2 = share / scale^2."""
 
-        def noise(count: int, share: float, rate: float = 1.0) -> Noise:
-            # A sampled release costs about as much as a full one with noise larger by 1 / rate.
-            return Unprotected() if scale is None else Gaussian(scale * rate * math.sqrt(count / share))
+        def noise(count: int, share: float) -> Noise:
+            return Unprotected() if scale is None else Gaussian(scale * math.sqrt(count / share))
 
         return replace(
             self,
             noise_sizes=noise(1, self.share_sizes),
             noise_violations=noise(self.private_steps, self.share_violations),
-            noise_gradients=noise(self.private_steps, self.share_gradients, self.sample_rate),
+            noise_gradients=noise(self.private_steps, self.share_gradients),
         )
 
 

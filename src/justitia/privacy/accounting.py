@@ -39,8 +39,8 @@ __all__ = [
 _SMALLEST_GRIDDED = 0.01  # a smaller multiplier costs an epsilon in the thousands: not worth a grid
 
 
-def _without_amplification(costs: Mapping[Cost, int]) -> tuple[float, float]:
-    """(mu, epsilon): what the Gaussians and the responses cost if every row always takes part."""
+def _added_up(costs: Mapping[Cost, int]) -> tuple[float, float]:
+    """(mu, epsilon): what the Gaussians cost together, and the sum of the responses."""
     square = sum(n / cost.noise_multiplier**2 for cost, n in costs.items() if isinstance(cost, GaussianCost))
     pure = sum(n * cost.epsilon for cost, n in costs.items() if isinstance(cost, RandomizedResponseCost))
     return math.sqrt(square), pure
@@ -51,11 +51,11 @@ def _is_one_selection(costs: Mapping[Cost, int]) -> bool:
 
 
 def _epsilon_bound(costs: Mapping[Cost, int], delta: float) -> float:
-    """Closed form: exact for full-rate Gaussians and for one selection, too large or infinite for mixtures."""
+    """Closed form: exact for Gaussians and for one selection, too large or infinite for mixtures."""
     for cost in costs:
         if isinstance(cost, SelectionCost):
             return selection_epsilon(cost, delta) if _is_one_selection(costs) else math.inf
-    mu, pure = _without_amplification(costs)
+    mu, pure = _added_up(costs)
     return gaussian_epsilon(mu, delta) + pure
 
 
@@ -64,22 +64,22 @@ def _delta_bound(costs: Mapping[Cost, int], epsilon: float) -> float:
     for cost in costs:
         if isinstance(cost, SelectionCost):
             return selection_delta(cost, epsilon) if _is_one_selection(costs) else 1.0
-    mu, pure = _without_amplification(costs)
+    mu, pure = _added_up(costs)
     return gaussian_delta(mu, epsilon - pure) if epsilon >= pure else 1.0
 
 
 def _gridded(costs: Mapping[Cost, int]) -> frozenset[tuple[Bounded, int]]:
-    """Pick what a grid has to compose: full-rate Gaussians become one; nothing if the closed form does."""
+    """Pick what a grid has to compose: all Gaussians become one; nothing if the closed form does."""
     rest: dict[Bounded, int] = {}
-    full: dict[Cost, int] = {}
+    gaussians: dict[Cost, int] = {}
     if _is_one_selection(costs):
         return frozenset()
     for cost, count in costs.items():
-        if isinstance(cost, UnboundedCost) or (isinstance(cost, GaussianCost) and cost.sample_rate == 1):
-            full[cost] = count
+        if isinstance(cost, GaussianCost | UnboundedCost):
+            gaussians[cost] = count
         else:
             rest[cost] = count
-    mu, _ = _without_amplification(full)
+    mu, _ = _added_up(gaussians)
     if rest and mu > 0.0:
         rest[GaussianCost(1 / mu)] = 1
     if any(getattr(cost, "noise_multiplier", math.inf) < _SMALLEST_GRIDDED for cost in rest):
@@ -99,7 +99,7 @@ def epsilon_spent(costs: Mapping[Cost, int], delta: float) -> float:
 
     Guarantee
     ---------
-    * Never below the true value: closed form for full-rate Gaussians, otherwise an upper bound that exceeds
+    * Never below the true value: closed form for Gaussians, otherwise an upper bound that exceeds
       the exact composition of the dominating pairs by about one part in ten thousand.
     * No releases cost 0; one unbounded release costs infinity.
 
@@ -146,7 +146,7 @@ def epsilon_left(costs: Mapping[Cost, int], epsilon: float, delta: float) -> flo
         return epsilon if epsilon == math.inf else 0.0
     if delta == 0.0:
         return epsilon - spent
-    mu, _ = _without_amplification(costs)
+    mu, _ = _added_up(costs)
     top = gaussian_mu(epsilon, delta)
     if not _gridded(costs) and not _is_one_selection(costs):
         return gaussian_epsilon(math.sqrt(max(0.0, top**2 - mu**2)), delta)

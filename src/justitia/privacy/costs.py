@@ -1,4 +1,4 @@
-"""What one release costs, and the closed forms for Gaussian releases over all rows (mu-GDP).
+"""What one release costs, and the closed forms for Gaussian releases (mu-GDP).
 
 ``noise_multiplier`` means one thing everywhere: the standard deviation of the noise over the sensitivity, and
 the sensitivity is the largest L2 distance the un-noised answer moves when one person's A is substituted.
@@ -16,16 +16,13 @@ from justitia.privacy.grid import check_deliverable
 
 @dataclass(frozen=True)
 class GaussianCost:
-    """One Gaussian release; each row takes part independently with probability ``sample_rate``."""
+    """One Gaussian release over all rows."""
 
     noise_multiplier: float
-    sample_rate: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.noise_multiplier < math.inf:
             raise ValueError(f"noise_multiplier must be positive and finite, got {self.noise_multiplier!r}.")
-        if not 0.0 < self.sample_rate <= 1.0:
-            raise ValueError(f"sample_rate must lie in (0, 1], got {self.sample_rate!r}.")
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class SelectionCost:
     Parameters
     ----------
     noise_multiplier : float
-        Of one trial: its releases together cost what one full-rate Gaussian release with this multiplier costs.
+        Of one trial: its releases together cost what one Gaussian release with this multiplier costs.
     stop : float
         gamma in (0, 1] of the truncated negative binomial law of K; 1 means one trial.
     shape : float

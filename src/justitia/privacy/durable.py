@@ -247,12 +247,11 @@ class DurableLedger(PrivacyLedger):
             f"  remaining  epsilon {self.remaining():.4g} for one more Gaussian release",
         ]
         if releases:
-            lines.append(f"  {'count':>6}  {'noise':>9}  {'rate':>6}  mechanism: purpose")
+            lines.append(f"  {'count':>6}  {'noise':>9}  mechanism: purpose")
         for entry in summary(releases):
             noise = entry["noise_multiplier"] or entry["epsilon"]
             shown = "none" if noise is None else f"{noise:.4g}"
-            rate, mechanism = entry["sample_rate"], entry["mechanism"]
-            lines.append(f"  {entry['count']:>6}  {shown:>9}  {rate:>6.3g}  {mechanism}: {entry['purpose']}")
+            lines.append(f"  {entry['count']:>6}  {shown:>9}  {entry['mechanism']}: {entry['purpose']}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:

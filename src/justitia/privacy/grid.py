@@ -146,11 +146,12 @@ def noised_on_grid(exact: Tensor, std: float, words: Words) -> Tensor:
     Guarantee
     ---------
     * The answer is a function of a whole number of steps plus N, whatever ``exact`` is: floating-point addition gives
-      the number nearest to that sum.
+      the number nearest to that sum, and zero has no sign.
     """
     step = grid_step(std)
     noise = torch.from_numpy(rounded_gaussian(words, exact.numel(), std / step))
-    return to_nearest(exact.double(), step).add_(noise.view(exact.shape)).mul_(step)
+    steps = to_nearest(exact.double(), step).add_(noise.view(exact.shape))
+    return steps.mul_(step).add_(0.0)  # -0.0, the sum of two zeros below 0, becomes 0.0
 
 
 __all__ = [

@@ -8,7 +8,7 @@ import os
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ NOT_COVERED = (
     "running time and memory access of the machine that trains",
     "choices made by looking at other runs on the same people, unless those runs share this ledger",
 )
-#: Said only where it applies: docs/privacy.md, section 2.7.
-NOT_COVERED_SAMPLED = "last bits of gradients that depend on who else is in a sample"
+#: Said where rows are not grouped by person: docs/privacy.md, section 1.1.
+SEVERAL_ROWS = "a person with several rows, whose rows are each protected and together less; ids (person=) change that"
 #: Where a list of groups came from that nobody named.
 INFERRED = "read off the data, the list is not protected"
 #: A sum of costs may exceed the budget by this much, relative, and still count as equal to it: float round-off only.
@@ -100,7 +100,7 @@ class Certificate:
     reproduction: bool = False
     claim: Mapping[str, Any] | None = None
     adjacency: str = ADJACENCY["row"]
-    not_covered: tuple[str, ...] = field(default=NOT_COVERED)
+    not_covered: tuple[str, ...] = (*NOT_COVERED, SEVERAL_ROWS)
     remarks: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,10 +134,9 @@ class Certificate:
 
 
 def _release_text(entry: Mapping[str, Any]) -> str:
-    count, multiplier, epsilon, rate = (entry[k] for k in ("count", "noise_multiplier", "epsilon", "sample_rate"))
+    count, multiplier, epsilon = (entry[k] for k in ("count", "noise_multiplier", "epsilon"))
     scale = f", noise multiplier {multiplier:.4g}" if multiplier else f", epsilon {epsilon:.4g}" if epsilon else ""
-    sampled = f", sample rate {rate:.4g}" if rate < 1 else ""
-    return f"{count} x {entry['purpose']} ({entry['mechanism']}{scale}{sampled})"
+    return f"{count} x {entry['purpose']} ({entry['mechanism']}{scale})"
 
 
 def _paragraph(name: str, text: str) -> str:
@@ -200,7 +199,7 @@ class PrivacyLedger:
         if self.budget_epsilon == 0 or math.isinf(self.budget_epsilon):
             return self.budget_epsilon > 0
         limit = self.budget_epsilon * (1 + ROUND_OFF)
-        if _all_full_gaussian(counts):  # one evaluation of the closed form, where epsilon would take a search
+        if _all_gaussian(counts):  # one evaluation of the closed form, where epsilon would take a search
             return delta_spent(counts, limit) <= self.delta * (1 + ROUND_OFF)
         return epsilon_spent(counts, self.delta) <= limit
 
@@ -295,7 +294,7 @@ class PrivacyLedger:
             reproduction=reproduction,
             claim=claim,
             adjacency=ADJACENCY[unit],
-            not_covered=(*NOT_COVERED, NOT_COVERED_SAMPLED) if _sampled(self._counts) else NOT_COVERED,
+            not_covered=NOT_COVERED if unit == "person" else (*NOT_COVERED, SEVERAL_ROWS),
         )
 
 
@@ -384,12 +383,8 @@ def rounded_up(epsilon: float) -> str:
     return f"{math.ceil(epsilon / unit * (1 - ROUND_OFF)) * unit:.4g}"
 
 
-def _sampled(counts: Mapping[Cost, int]) -> bool:
-    return any(isinstance(cost, GaussianCost) and cost.sample_rate < 1 for cost in counts)
-
-
-def _all_full_gaussian(counts: Mapping[Cost, int]) -> bool:
-    return all(isinstance(cost, GaussianCost) and cost.sample_rate == 1 for cost in counts)
+def _all_gaussian(counts: Mapping[Cost, int]) -> bool:
+    return all(isinstance(cost, GaussianCost) for cost in counts)
 
 
 def accountant(counts: Mapping[Cost, int]) -> str:
@@ -398,7 +393,7 @@ def accountant(counts: Mapping[Cost, int]) -> str:
         return "none needed: nothing was asked"
     if any(isinstance(cost, UnboundedCost) for cost in counts):
         return "none: an answer was given without noise"
-    if _all_full_gaussian(counts):
+    if _all_gaussian(counts):
         return "exact composition of Gaussian releases over all rows (mu-GDP)"
     return "privacy-loss distribution under substitution of one attribute"
 
@@ -413,7 +408,6 @@ def summary(releases: Sequence[Release]) -> tuple[dict[str, Any], ...]:
             "count": count,
             "noise_multiplier": getattr(cost, "noise_multiplier", None),
             "epsilon": getattr(cost, "epsilon", None),
-            "sample_rate": getattr(cost, "sample_rate", 1.0),
         }
         for (purpose, mechanism, cost), count in counts.items()
     )

@@ -1,22 +1,9 @@
-r"""Distributions of the privacy loss on a grid: how sampled and mixed releases compose.
+r"""Distributions of the privacy loss on a grid: how mixed releases compose.
 
-Full-rate Gaussian releases compose in closed form (``costs``). Everything else goes through the distribution of the
+Gaussian releases compose in closed form (``costs``). Everything else goes through the distribution of the
 privacy loss ``log P/Q`` of a pair (P, Q) that dominates the release, on a grid. A loss between two grid
 points is split over both so that its mass under P *and* under Q stays: that can only raise every
 hockey-stick divergence H, so the answer is an upper bound.
-
-The pair of a sampled release, in units of the sensitivity: a person contributes along one line, at most 1/2
-in norm, and takes part with probability q, so the answers follow P_c = (1-q) N(0, s^2) + q N(c, s^2). Of all
-(P_c, P_c') with |c|, |c'| <= 1/2 the pair (P_{1/2}, P_{-1/2}) has the largest H_g at every order g >= 1:
-
-* Advanced joint convexity (Balle, Barthe, Gaboardi 2018, Theorem 2) with g = 1 + q(h-1) and b = g/h gives
-  H_g(P_c || P_c') = q H_h(N_c || (1-b) N_0 + b N_c').
-* c >= 0 >= c' or 0 <= c' <= c: P_c exceeds g P_c' exactly on a half line x > t, where P_c(x > t) grows with c
-  and P_c'(x > t) falls with c'; so moving to (1/2, -1/2) only adds.
-* 0 < c < c': H_h is convex in its second argument and depends on distances only, so the value is at most the
-  larger of q H_h(N_0 || N_c) and q H_h(N_0 || N_{c'-c}), hence at most q H_h(N_{1/2} || N_0), which is the
-  value of (1/2, 0); the case before covers it.
-* The other signs are mirror images, and an order below 1 is one above 1 with P and Q exchanged.
 """
 
 import math
@@ -59,59 +46,32 @@ def _spread(losses: Floats, masses: Floats, step: float, infinite: float) -> _Gr
     return _Grid(low, spread, infinite)
 
 
-def _log_mixture(q: float, exponent: Floats) -> Floats:
-    """log(1 - q + q e^exponent), with full relative precision where it is small."""
-    wide = np.logaddexp(math.log1p(-q) if q < 1.0 else -math.inf, math.log(q) + exponent)
-    if q > 0.5:
-        return np.asarray(wide)
-    return np.where(exponent > 30.0, wide, np.log1p(q * np.expm1(np.minimum(exponent, 30.0))))
+def _normal_masses(centre: float, mu: float, low: float, last: float, step: float) -> tuple[Floats, Floats]:
+    """Losses centre + mu z from ``low`` to z = ``last``, and the standard normal masses of their z.
 
-
-def _gaussian_loss(cost: GaussianCost, x: Floats) -> Floats:
-    """Loss log P_{1/2}(x) / P_{-1/2}(x), with x in units of the sensitivity."""
-    twice_variance = 2 * cost.noise_multiplier**2
-    q = cost.sample_rate
-    return _log_mixture(q, (x - 0.25) / twice_variance) - _log_mixture(q, (-x - 0.25) / twice_variance)
-
-
-def _where_gaussian_loss(cost: GaussianCost, losses: Floats) -> Floats:
-    """Solve loss(x) = ``losses`` for positive losses; the inverse is an arcsinh."""
-    q, variance = cost.sample_rate, cost.noise_multiplier**2
-    odds = math.log1p(-q) - math.log(q) if q < 1.0 else -math.inf
-    log_sinh = losses / 2 + np.log(-np.expm1(-losses)) - math.log(2)
-    exponent = odds + 1 / (8 * variance) + log_sinh
-    asinh = np.arcsinh(np.exp(np.minimum(exponent, 30.0))) + np.maximum(exponent - 30.0, 0.0)
-    return np.asarray(2 * variance * (losses / 2 + asinh))
-
-
-def _gaussian_density(cost: GaussianCost, x: Floats) -> Floats:
-    sigma, q = cost.noise_multiplier, cost.sample_rate
-    bells = (1 - q) * np.exp(-0.5 * (x / sigma) ** 2) + q * np.exp(-0.5 * ((x - 0.5) / sigma) ** 2)
-    return np.asarray(bells / (sigma * math.sqrt(2 * math.pi)))
-
-
-def _gaussian_reach(cost: GaussianCost, tail: float) -> float:
-    """Return an x beyond which P has at most mass ``tail``."""
-    return 0.5 - cost.noise_multiplier * float(special.ndtri(tail))
+    Panels of the quadrature end where the loss crosses a grid point.
+    """
+    first = (low - centre) / mu
+    crossings = (step * np.arange(math.ceil(low / step), (centre + mu * last) / step) - centre) / mu
+    edges = np.union1d(
+        np.append(crossings[(crossings > first) & (crossings < last)], last), np.arange(first, last, 0.125)
+    )
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
+    z = (middle[:, None] + half[:, None] * nodes).ravel()
+    return centre + mu * z, np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) * (half[:, None] * weights).ravel()
 
 
 @lru_cache(maxsize=64)
 def _gaussian_grid(cost: GaussianCost, step: float, tail: float) -> _Grid:
-    """Losses of one Gaussian release; panels of the quadrature end where the loss crosses a grid point."""
-    reach, sigma, q = _gaussian_reach(cost, tail), cost.noise_multiplier, cost.sample_rate
-    top = math.ceil(float(_gaussian_loss(cost, np.array([reach]))[0]) / step)
-    crossings = _where_gaussian_loss(cost, step * np.arange(1.0, top + 1.0, dtype=np.float64))
-    crossings = crossings[crossings < reach]
-    positive = np.union1d(np.append(crossings, reach), np.arange(0.0, reach, sigma / 8))
-    edges = np.concatenate((-positive[:0:-1], positive))
-    nodes, weights = np.polynomial.legendre.leggauss(6)
-    middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
-    x = (middle[:, None] + half[:, None] * nodes).ravel()
-    masses = _gaussian_density(cost, x) * (half[:, None] * weights).ravel()
-    infinite = (1 - q) * special.ndtr(-reach / sigma) + q * special.ndtr((0.5 - reach) / sigma)
-    # What lies beyond -reach is given the loss at -reach: rounding up.
-    masses[0] += max(0.0, 1.0 - float(infinite) - float(masses.sum()))
-    return _spread(_gaussian_loss(cost, x), masses, step, float(infinite))
+    """Losses of one Gaussian release: mu^2 / 2 + mu z under P."""
+    mu, last = 1 / cost.noise_multiplier, -float(special.ndtri(tail))
+    centre = mu**2 / 2
+    losses, masses = _normal_masses(centre, mu, -centre - mu * last, last, step)
+    infinite = float(special.ndtr(-last))
+    # What lies below the smallest loss is given that loss: rounding up.
+    masses[0] += max(0.0, 1.0 - infinite - float(masses.sum()))
+    return _spread(losses, masses, step, infinite)
 
 
 def _response_law(cost: RandomizedResponseCost) -> tuple[Floats, Floats]:
@@ -141,20 +101,12 @@ def _selection_start(cost: SelectionCost) -> float:
 
 @lru_cache(maxsize=64)
 def _selection_grid(cost: SelectionCost, step: float, tail: float) -> _Grid:
-    """Losses of the best of several trials; panels of the quadrature end where the loss crosses a grid point."""
+    """Losses of the best of several trials."""
     mu, m, start = 1 / cost.noise_multiplier, mean_trials(cost.stop, cost.shape), _selection_start(cost)
     centre = selection_shift(cost) + mu**2 / 2  # of the loss under P: centre + mu z with z normal
-    first, last = (start - centre) / mu, -float(special.ndtri(tail / m))
-    last = max(last, first + 1.0)
-    crossings = (step * np.arange(math.ceil(start / step), (centre + mu * last) / step) - centre) / mu
-    edges = np.union1d(
-        np.append(crossings[(crossings > first) & (crossings < last)], last), np.arange(first, last, 0.125)
-    )
-    nodes, weights = np.polynomial.legendre.leggauss(6)
-    middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
-    z = (middle[:, None] + half[:, None] * nodes).ravel()
-    masses = m * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) * (half[:, None] * weights).ravel()
-    losses, infinite = centre + mu * z, m * float(special.ndtr(-last))
+    last = max(-float(special.ndtri(tail / m)), (start - centre) / mu + 1.0)
+    losses, masses = _normal_masses(centre, mu, start, last, step)
+    masses, infinite = m * masses, m * float(special.ndtr(-last))
     mirrored = masses * np.exp(-losses)
     missing = max(0.0, 1.0 - infinite - float(masses.sum() + mirrored.sum()))
     return _spread(
@@ -276,12 +228,9 @@ def delta_on_grid(releases: _Releases, epsilon: float) -> float:
 @lru_cache(maxsize=1024)
 def _mean_square(cost: Bounded) -> float:
     """Mean square of the loss of one release."""
-    if isinstance(cost, GaussianCost):
-        reach = _gaussian_reach(cost, 1e-30)
-        x = np.arange(-reach, reach, cost.noise_multiplier / 16)
-        return float(_gaussian_density(cost, x) @ _gaussian_loss(cost, x) ** 2) * cost.noise_multiplier / 16
-    if isinstance(cost, SelectionCost):
-        return (selection_shift(cost) + cost.noise_multiplier**-2 / 2) ** 2 + cost.noise_multiplier**-2
+    if not isinstance(cost, RandomizedResponseCost):
+        shift = selection_shift(cost) if isinstance(cost, SelectionCost) else 0.0
+        return (shift + cost.noise_multiplier**-2 / 2) ** 2 + cost.noise_multiplier**-2
     losses, masses = _response_law(cost)
     return float(masses @ losses**2)
 

@@ -118,15 +118,15 @@ class Gaussian:
 
     Guarantee
     ---------
-    * With all rows taking part, one release is mu-GDP with mu = 1 / noise_multiplier, if ``sensitivity`` bounds what
-      one person moves after the entries were rounded to the grid.
+    * One release is mu-GDP with mu = 1 / noise_multiplier, if ``sensitivity`` bounds what one person moves after the
+      entries were rounded to the grid.
     """
 
     noise_multiplier: float
 
-    def cost(self, *, sample_rate: float = 1.0) -> Cost:
+    def cost(self) -> Cost:
         """What the ledger charges for one release."""
-        return GaussianCost(self.noise_multiplier, sample_rate)
+        return GaussianCost(self.noise_multiplier)
 
     def step(self, sensitivity: float) -> float:
         """Step of the grid that an answer of this sensitivity is released on; 0 if it needs no noise."""
@@ -142,9 +142,8 @@ class Gaussian:
 class Unprotected:
     """No noise and an infinite price: for comparisons with training that is not private."""
 
-    def cost(self, *, sample_rate: float = 1.0) -> Cost:
-        """Infinite, whatever the sampling."""
-        del sample_rate
+    def cost(self) -> Cost:
+        """Infinite."""
         return UnboundedCost()
 
     def step(self, sensitivity: float) -> float:

@@ -19,13 +19,11 @@ class Question:
     def __init__(self, facts: Iterable[Any], *, idle: bool) -> None:
         self._sum = None if idle else hashlib.sha256(repr(tuple(facts)).encode())
 
-    def hear(self, *rows: Tensor | None) -> None:
+    def hear(self, *rows: Tensor) -> None:
         """Public rows or weights, to the last bit."""
-        if self._sum is None:
-            return
-        for part in rows:
-            if part is not None:
-                self._sum.update(part.detach().contiguous().numpy())
+        if self._sum is not None:
+            for part in rows:
+                self._sum.update(memoryview(part.detach().contiguous().numpy()))
 
     def digest(self) -> bytes:
         """What was heard so far."""

@@ -28,7 +28,9 @@ def renyi_sampled_gaussian(sample_rate: float, noise_multiplier: float, order: i
     The theorem prints both directions; this one is never the smaller (Mironov, Talwar, Zhang 2019, Theorem
     5). The paper's definition of the divergence prints 1/(1 - alpha) where 1/(alpha - 1) is meant.
     """
-    GaussianCost(noise_multiplier, sample_rate)
+    GaussianCost(noise_multiplier)
+    if not 0.0 < sample_rate <= 1.0:
+        raise ValueError(f"sample_rate must lie in (0, 1], got {sample_rate!r}.")
     if order < 2 or order != int(order):
         raise ValueError(f"order must be an integer of at least 2, got {order!r}.")
     if sample_rate == 1.0:

@@ -64,6 +64,11 @@ class FactoredRows:
         """Number of columns."""
         return sum(block.width for block in self.blocks)
 
+    def factors(self) -> Iterator[Tensor]:
+        """Every tensor that the rows are made of."""
+        parts = [part for block in self.blocks for part in vars(block).values()]
+        yield from (part for part in (*parts, self.scale, self.member, self.centres) if isinstance(part, Tensor))
+
     @torch.no_grad()
     def norms(self) -> Tensor:
         """Euclidean norm of each row, shape (m,); not finite for every row that is not finite."""
@@ -196,18 +201,16 @@ class RowSource(Protocol):
     def width(self) -> int:
         """Number of columns."""
 
-    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
-        """Yield ``(positions, rows)`` for ``index``, or for all rows in order."""
+    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+        """Yield ``(positions, rows)`` for all rows in order."""
 
 
-def index_chunks(n: int, chunk_rows: int, index: Tensor | None = None) -> Iterator[Tensor]:
-    """Split ``index`` (all of 0..n-1 if absent) into consecutive pieces of at most ``chunk_rows``."""
+def index_chunks(n: int, chunk_rows: int) -> Iterator[Tensor]:
+    """Split 0..n-1 into consecutive pieces of at most ``chunk_rows``."""
     if chunk_rows < 1:
         raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows}; leave it at its default.")
-    total = n if index is None else len(index)
-    for start in range(0, total, chunk_rows):
-        stop = min(start + chunk_rows, total)
-        yield torch.arange(start, stop) if index is None else index[start:stop]
+    for start in range(0, n, chunk_rows):
+        yield torch.arange(start, min(start + chunk_rows, n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,9 +235,9 @@ class TensorRows:
         """Number of columns."""
         return self.values.shape[1]
 
-    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
-        """Yield ``(positions, rows)`` for ``index``, or for all rows in order."""
-        for part in index_chunks(len(self), self.chunk_rows, index):
+    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+        """Yield ``(positions, rows)`` for all rows in order."""
+        for part in index_chunks(len(self), self.chunk_rows):
             yield part, FactoredRows((DenseBlock(self.values[part]),))
 
     def dense(self) -> Iterator[tuple[Tensor, Tensor]]:

@@ -181,7 +181,6 @@ class SensitiveVault:
         bound: float,
         noise: Noise,
         purpose: str,
-        sample_rate: float = 1.0,
     ) -> Tensor:
         r"""Noised sum of public rows, each clipped and weighted by its person's group.
 
@@ -195,9 +194,6 @@ class SensitiveVault:
             Public weights, the last column for "not given".
         bound : float
             B.
-        sample_rate : float
-            Each person takes part with this probability, drawn in here and independently of everything outside.
-            The answer is then a sum over the sample, not scaled up.
 
         Returns
         -------
@@ -205,10 +201,9 @@ class SensitiveVault:
 
         Guarantee
         ---------
-        * With all rows, changing one person's group moves the answer under the noise by at most
-          ``bound * max_i (max_a w[i, a] - min_a w[i, a])``, and by the rounding of the sum and of its step to the grid.
-        * With a sample, that person contributes at most half of ``2 * bound * max |w|``, rounding apart, before and
-          after the change; the accountant for sampled releases builds on this.
+        * Changing one row's group moves the answer under the noise by at most
+          ``bound * max_i (max_a w[i, a] - min_a w[i, a])``, those of all rows of one person by :attr:`rows_per_person`
+          times as much, and by the rounding of the sum and of its step to the grid.
         * The recorded sensitivity includes the rounding.
         * The ledger is debited first; a row that is not finite counts as zero.
         """
@@ -218,24 +213,21 @@ class SensitiveVault:
                 f"Expected {len(self)} rows and weights of shape {(len(self), self.n_groups + 1)}; "
                 f"got {len(source)} rows and weights of shape {tuple(weights.shape)}."
             )
-        if not (0 < sample_rate <= 1):
-            raise ValueError(f"Expected a sample_rate above 0 and at most 1; got {sample_rate!r}.")
         weights = weights.double()
-        sensitivity = _check_bound(bound) * _weight_range(weights, sampled=sample_rate < 1)
-        sensitivity = _with_rounding(sensitivity, weights, bound, source.width, noise, sampled=sample_rate < 1)
-        release = self._ledger.debit(Release(purpose, noise.cost(sample_rate=sample_rate), sensitivity))
-        index = None if sample_rate == 1 else self._poisson_sample(sample_rate, release)
+        sensitivity = _check_bound(bound) * _weight_range(weights) * self.rows_per_person
+        sensitivity = _with_rounding(sensitivity, weights, bound, source.width, noise)
+        release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
+        question = self._question(purpose, source.width, bound, noise)
+        question.hear(weights)
         selected = weights.gather(1, self.__codes[:, None])[:, 0]
         exact = LongSum(source.width)
-        for chunk, rows in source.chunks(index):
+        for chunk, rows in source.chunks():
             c = selected[chunk]
+            question.hear(*rows.factors())
             for part, piece in rows.pieces():
                 exact.add(_clipped_sum(piece, c[part], bound))
-        return noise.add_noise(exact.value(), sensitivity=sensitivity, source=self._source, release=release)
-
-    def _poisson_sample(self, rate: float, release: int) -> Tensor:
-        draws = self._source.uniform(len(self), release=release, stream="sample")
-        return torch.from_numpy(np.flatnonzero(draws < rate))
+        drawn = self._source.about(question.digest())
+        return noise.add_noise(exact.value(), sensitivity=sensitivity, source=drawn, release=release)
 
     def randomized_labels(self, mechanism: RandomizedResponse, *, purpose: str, not_given: bool = True) -> Tensor:
         """Everybody's randomised group code: 0 .. G - 1 and, if ``not_given``, G for people who did not give theirs.
@@ -320,9 +312,9 @@ def _clip_factor(norms: Tensor, bound: float) -> Tensor:
     return (bound / (norms if bound > smallest else norms.clamp_min(smallest))).clamp_max(1.0)
 
 
-def _weight_range(weights: Tensor, *, sampled: bool) -> float:
+def _weight_range(weights: Tensor) -> float:
     low, high = weights.aminmax(dim=1)
-    spread = 2 * float(torch.maximum(high, -low).max()) if sampled else float((high - low).max())
+    spread = float((high - low).max())
     if not math.isfinite(spread):
         raise ValueError("Expected finite weights; some are NaN or infinite.")
     return spread
@@ -333,9 +325,7 @@ def _with_norm_rounding(bound: float, width: int) -> float:
     return bound * (1 + round_off(width)) + _UNDERFLOW if bound > 0 else 0.0
 
 
-def _with_rounding(
-    sensitivity: float, weights: Tensor, bound: float, width: int, noise: Noise, *, sampled: bool
-) -> float:
+def _with_rounding(sensitivity: float, weights: Tensor, bound: float, width: int, noise: Noise) -> float:
     """Sensitivity of the computed weighted sum: both neighbours' sums may be off, and both are rounded to the grid.
 
     Where the exact sensitivity is 0 the same numbers are added in the same order, and so is that of the computed sum.
@@ -343,11 +333,10 @@ def _with_rounding(
     if sensitivity == 0:
         return 0.0
     error = SUM_ERROR * CANCELLATION * bound * float(weights.abs().amax(1).sum()) + len(weights) * _UNDERFLOW
-    sides = 2 if sampled else 1  # a sampled person is compared with not taking part, before and after the change
-    computed = sensitivity * (1 + round_off(width)) + sides * 2 * error
+    computed = sensitivity * (1 + round_off(width)) + 2 * error
     total, rounded = 0.0, computed
     while rounded > total:  # the step grows with the noise, which grows with what is rounded to the step
-        total, rounded = rounded, computed + sides * 1.01 * math.sqrt(width) * noise.step(rounded)
+        total, rounded = rounded, computed + 1.01 * math.sqrt(width) * noise.step(rounded)
     return total
 
 

@@ -40,7 +40,6 @@ class Spending:
     mechanism: str
     count: int
     noise_multiplier: float | None
-    sample_rate: float
     alone: float | None
     share: float | None
 
@@ -170,7 +169,7 @@ def _last_gaps(history: pd.DataFrame) -> tuple[tuple[str, float], ...]:
 
 
 def spending(certificate: Certificate) -> tuple[Spending, ...]:
-    """Where the budget went; shares of mu^2 if all of it went into Gaussian releases over all rows.
+    """Where the budget went; shares of mu^2 if all of it went into Gaussian releases.
 
     For those the costs 1/sigma^2 add up to mu^2, so shares are exact; other costs do not add up, and have none.
     """
@@ -184,7 +183,6 @@ def spending(certificate: Certificate) -> tuple[Spending, ...]:
             mechanism=str(entry["mechanism"]),
             count=int(entry["count"]),
             noise_multiplier=entry["noise_multiplier"],
-            sample_rate=float(entry["sample_rate"]),
             alone=_alone(entry, certificate.delta),
             share=share,
         )
@@ -193,7 +191,7 @@ def spending(certificate: Certificate) -> tuple[Spending, ...]:
 
 
 def _square(entry: Mapping[str, Any]) -> float | None:
-    if entry["mechanism"] != "gaussian" or entry["sample_rate"] < 1:
+    if entry["mechanism"] != "gaussian":
         return None
     return float(entry["count"] / entry["noise_multiplier"] ** 2)
 
@@ -201,7 +199,7 @@ def _square(entry: Mapping[str, Any]) -> float | None:
 def _alone(entry: Mapping[str, Any], delta: float) -> float | None:
     """Epsilon of these releases without the others; None where the certificate does not hold enough to tell."""
     if entry["mechanism"] == "gaussian":
-        return epsilon_spent({GaussianCost(entry["noise_multiplier"], entry["sample_rate"]): entry["count"]}, delta)
+        return epsilon_spent({GaussianCost(entry["noise_multiplier"]): entry["count"]}, delta)
     if entry["mechanism"] == "randomized response":
         return float(entry["epsilon"] * entry["count"])
     return math.inf if entry["mechanism"] == "unprotected" else None
