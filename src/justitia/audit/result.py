@@ -24,7 +24,7 @@ class AuditResult:
     binomial : float
         Bound that assumes nothing about the mechanism.
     gaussian : float or None
-        Bound for releases that compose to a Gaussian; None where some release samples people or nothing is noised so.
+        Bound for releases that compose to a Gaussian; None in "one run", and where the vault was asked nothing.
     epsilon : float
         Of the certificate or, where a published analysis claims one in its place, of that claim.
     evidence : Evidence or None
