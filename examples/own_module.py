@@ -39,7 +39,7 @@ X_new, y_new, sex_new = data.X.iloc[test], data.y.iloc[test], data.sensitive.ilo
 
 # `module` takes hidden widths, a module, or a function of the number of inputs (known after encoding).
 networks = {"default": None, "Residual": Residual}
-rows, histories = {}, {}
+rows, models = {}, {}
 for name, module in networks.items():
     model = LagrangianDualClassifier("equal_opportunity", epsilon=1.0, groups=data.groups, module=module)
     model.set_params(random_state=0).fit(X, y, sensitive_features=sex)
@@ -51,7 +51,7 @@ for name, module in networks.items():
             y_new, decided, sensitive_features=sex_new, groups=data.groups, notion="equal_opportunity"
         ),
     }
-    histories[name] = model.history_
+    models[name] = model
 
 # A module that mixes rows is refused before any budget is spent.
 try:
@@ -63,11 +63,12 @@ print("Equal opportunity at epsilon 1; accuracy and exact violation on 1,230 new
 print(pd.DataFrame.from_dict(rows, orient="index").to_string(float_format="{:.3f}".format))
 
 figure, (left, right) = panels(2)
-for look, (name, history) in enumerate(histories.items()):
+for look, (name, model) in enumerate(models.items()):
+    history = model.history_
     line = LOOKS[look] | {"marker": ""}
     left.plot(history["round"], history["accuracy"], label=name, **line)
-    multipliers = [column for column in history if column.startswith("multiplier[Female")]
-    right.plot(history["round"], history[multipliers[0]], label=name, **line)
+    women = next(one for one in model.history_columns_ if one.kind == "multiplier" and one.group == "Female")
+    right.plot(history["round"], history[women.name], label=name, **line)
 left.set(title="training accuracy (public)", xlabel="round")
 right.set(title="multiplier of women (noised)", xlabel="round")
 right.axhline(0, color="#777777", linewidth=0.8)

@@ -27,6 +27,7 @@ from experiments.runner import Cell
 from justitia.dual.engine import EVERYBODY
 from justitia.dual.lagrangian import centred_rows, largest_gap
 from justitia.metrics import violation
+from justitia.privacy.attribute import Attribute
 
 
 def cells(*, quick: bool) -> list[Cell]:
@@ -51,7 +52,7 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
     functions: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        session = model._begin(data.X.iloc[train], data.y.iloc[train], groups, None, None, None)
+        session = model._begin(data.X.iloc[train], data.y.iloc[train], Attribute.of(groups))
         engine, problem = session.engine, session.problem
         ask = engine.gap
 

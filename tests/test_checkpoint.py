@@ -135,7 +135,6 @@ def test_resume_without_noise_equals_the_whole_run(people: Any, make: Any, tmp_p
         {"notion": "equalized_odds"},
         {"groups": ["m", "f"]},
         {"module": [3]},
-        {"noise_seed": 1},
         {"noise_seed": None},
         {"missing_marker": "?"},
         {"engine": "printed", "plan": PrintedPlan(epochs=1)},

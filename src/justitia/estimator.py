@@ -28,6 +28,7 @@ from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import Trained, train
 from justitia.dual.plan import TrainingPlan
 from justitia.network import make_module, ordinary, rehearse
+from justitia.noise_seed import SecretNoiseSeed
 from justitia.notions import FairnessNotion
 from justitia.opening import check_parameters, open_checkpoint, open_ledger, open_vault, warn_large_delta
 from justitia.prediction import NetworkClassifier, public_seed, unchanged_on_error
@@ -39,7 +40,7 @@ from justitia.privacy.vault import SensitiveVault
 from justitia.tables import history_table, read_target, read_weight
 
 
-class LagrangianDualClassifier(NetworkClassifier):
+class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
     r"""Neural classifier trained to treat groups alike, private in the sensitive attribute.
 
     Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_P)| \le tolerance` for every group by a Lagrangian dual
@@ -77,7 +78,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         A label that means "not given", besides None and NaN.
     noise_seed : int, optional
         Makes the noise reproducible for tables; the certificate then says that the guarantee is void for whoever
-        knows the seed.
+        knows the seed. It is not printed, and neither a file nor a pickle of the fitted model holds it.
     progress : bool, optional
         Show a progress bar; by default only in a terminal.
 
@@ -90,7 +91,9 @@ class LagrangianDualClassifier(NetworkClassifier):
     plan_ : TrainingPlan
         The calibrated plan that was carried out.
     history_ : DataFrame
-        Public or noised numbers, one row per round.
+        Public or noised numbers, one row per round; without privacy those by group are exact.
+    history_columns_ : tuple of Column
+        What each column of the history is, of which group, and whether it is public, noised or exact.
     dual_ : DataFrame (G, K)
         Final multipliers by group and event.
 
@@ -232,17 +235,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         rehearse(module, problem.X, problem.y, plan)
         plan = plan.at_tolerance(self.tolerance).calibrate(float(self.epsilon), float(self.delta), n=n)
         ledger = open_ledger(self, plan, ledger, checkpoint)
-        vault = open_vault(
-            sensitive_features,
-            groups=self.groups,
-            epsilon=float(self.epsilon),
-            ledger=ledger,
-            n=n,
-            person=person,
-            features=getattr(self, "feature_names_in_", ()),
-            noise_seed=self.noise_seed,
-            missing_marker=self.missing_marker,
-        )
+        vault = self._vault(sensitive_features, ledger, n=n, person=person)
         before: Counter[Cost] = Counter()
         saved = None
         if checkpoint is None:
@@ -259,6 +252,19 @@ class LagrangianDualClassifier(NetworkClassifier):
         generator = torch.Generator().manual_seed(seed)
         engine = make_engine(plan, problem, vault, tolerance=self.tolerance, generator=generator)
         return Session(module, problem, plan, ledger, vault, engine, seed, saved, before)
+
+    def _vault(self, attribute: Attribute, ledger: PrivacyLedger, *, n: int, person: Any) -> SensitiveVault:
+        return open_vault(
+            attribute,
+            groups=self.groups,
+            epsilon=float(self.epsilon),
+            ledger=ledger,
+            n=n,
+            person=person,
+            features=getattr(self, "feature_names_in_", ()),
+            noise_seed=self.noise_seed,
+            missing_marker=self.missing_marker,
+        )
 
     def _train(self, session: Session, start: Tensor | None = None) -> Trained:
         """Algorithm 1; a run that follows another one starts from its multipliers."""
@@ -289,7 +295,8 @@ class LagrangianDualClassifier(NetworkClassifier):
         certificate = session.vault.certificate(planned=planned, claim=getattr(session.plan, "claim", None))
         self.certificate_ = replace(certificate, remarks=tuple(session.engine.remarks()))
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
-        self.history_ = history_table(trained.history, groups, events)
+        private = math.isfinite(certificate.epsilon)
+        self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
 
     def save(self, folder: Path | str) -> Path:
         """Write the fitted model to ``folder`` as safetensors and JSON; see :func:`justitia.persistence.save`."""

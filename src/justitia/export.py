@@ -136,7 +136,8 @@ def _facts(model: NetworkClassifier, encoder: TabularEncoder | None, inputs: lis
         kept["justitia.notion"] = notion if isinstance(notion, str) else notion.name
     certificate = getattr(model, "certificate_", None)
     if isinstance(certificate, Certificate):
-        kept |= {"justitia.certificate": certificate.to_json(), "justitia.statement": certificate.statement}
+        shown = certificate.without_exact_remarks()
+        kept |= {"justitia.certificate": shown.to_json(), "justitia.statement": shown.statement}
     return kept
 
 

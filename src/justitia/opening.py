@@ -189,7 +189,8 @@ def open_checkpoint(
     notion = (problem.notion.name, problem.notion.event_names)
     tolerance = None if model.tolerance is None else float(model.tolerance)
     budget = (float(model.epsilon), float(model.delta), tolerance)
-    # The noise seed is part of the run: a certificate cannot speak of two sources of noise.
-    public = (plan, notion, budget, groups, model.missing_marker, model.noise_seed, shapes)
+    # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
+    # all the rest is public, so whoever has the hash could try one seed after another.
+    public = (plan, notion, budget, groups, model.missing_marker, model.noise_seed is not None, shapes)
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)

@@ -12,7 +12,7 @@ import math
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -29,10 +29,11 @@ from justitia.encoding import TabularEncoder
 from justitia.multilayer import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
 from justitia.privacy.mechanisms import Gaussian, Unprotected
+from justitia.tables import Column
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save(model: BaseEstimator, folder: Path | str) -> Path:
@@ -82,7 +83,6 @@ def _swap(fresh: Path, target: Path) -> None:
 def _facts(model: BaseEstimator) -> dict[str, Any]:
     encoder = getattr(model, "encoder_", None)
     names = getattr(model, "feature_names_in_", None)
-    history = model.history_
     return {
         "format": FORMAT,
         "classes": {"dtype": model.classes_.dtype.str, "labels": [_plain(label) for label in model.classes_]},
@@ -98,7 +98,10 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
             "events": list(model.dual_),
             "values": model.dual_.to_numpy().tolist(),
         },
-        "history": {name: [_written(value) for value in history[name].tolist()] for name in history},
+        "history": [
+            asdict(column) | {"values": [_written(value) for value in model.history_[column.name].tolist()]}
+            for column in model.history_columns_
+        ],
     }
 
 
@@ -109,14 +112,16 @@ def _plan_facts(plan: TrainingPlan) -> dict[str, Any]:
 
 
 def _parameters(model: BaseEstimator) -> dict[str, Any]:
-    """Constructor arguments that can be written down; others (a module, a generator) start from their default."""
+    """Constructor arguments that can be written down; others (a module, a generator) start from their default.
+
+    So does the noise seed: with the file and the seed, whoever has the file could subtract the noise.
+    """
     chosen = model.get_params(deep=False)
     notion, groups = chosen["notion"], chosen["groups"]
     kept = {name: chosen[name] for name in ("engine", "preprocess", "progress")}
     kept |= {name: float(chosen[name]) for name in ("epsilon", "delta")}
     kept["tolerance"] = None if chosen["tolerance"] is None else float(chosen["tolerance"])
     kept["notion"] = notion if isinstance(notion, str) else notion.name
-    kept["noise_seed"] = None if chosen["noise_seed"] is None else int(chosen["noise_seed"])
     kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
     kept["missing_marker"] = chosen["missing_marker"]
     kept["groups"] = groups if groups is None or isinstance(groups, Mapping) else list(groups)
@@ -155,9 +160,11 @@ def load(folder: Path | str, *, module: nn.Module | None, kind: type[Model]) -> 
     model.certificate_ = Certificate.from_dict(facts["certificate"])
     dual = facts["dual"]
     shape = (len(dual["groups"]), len(dual["events"]))
-    values = np.array(dual["values"], dtype=np.float64).reshape(shape)
-    model.dual_ = pd.DataFrame(values, index=pd.Index(dual["groups"], name="group"), columns=dual["events"])
-    model.history_ = pd.DataFrame({name: [_read(v) for v in column] for name, column in facts["history"].items()})
+    multipliers = np.array(dual["values"], dtype=np.float64).reshape(shape)
+    model.dual_ = pd.DataFrame(multipliers, index=pd.Index(dual["groups"], name="group"), columns=dual["events"])
+    values = {column["name"]: [_read(value) for value in column.pop("values")] for column in facts["history"]}
+    model.history_ = pd.DataFrame(values)
+    model.history_columns_ = tuple(Column(**column) for column in facts["history"])
     return model
 
 

@@ -21,6 +21,7 @@ from justitia.privacy.attribute import Attribute
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.selection import calibrate_selection, draw_trials
+from justitia.tables import names_of
 from justitia.tradeoff import measured, tradeoff
 
 #: What a candidate may not change: the budget, the question, and who is asked.
@@ -257,7 +258,7 @@ def _score(model: LagrangianDualClassifier, session: Session, aim: _Aim) -> floa
         row = measured(model, session)
         return aim.score(row["accuracy"], row["noisy_violation"])
     history = model.history_
-    gaps = history[[name for name in history.columns if name.startswith("noisy_gap")]].dropna()
+    gaps = history[names_of(model.history_columns_, "noisy_gap")].dropna()
     settled = gaps.tail(math.ceil(len(gaps) / 5)).mean().abs().max()
     return aim.score(float(history["accuracy"].iloc[-1]), float(settled))
 

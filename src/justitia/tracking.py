@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from importlib import metadata
@@ -13,12 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from justitia.estimator import LagrangianDualClassifier
 from justitia.measuring.measurement import Measurement
 from justitia.multilayer import widths_of
+from justitia.tables import Column
 
 #: Constructor arguments that are noted. Not the noise seed: whoever knows it can subtract the noise.
 PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "engine", "preprocess", "random_state")
@@ -43,6 +43,10 @@ def log_to_mlflow(
     artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``
     ========== =========================================================================================
 
+    Of a model whose certificate has no finite epsilon, numbers by group are exact: the history is noted without them
+    and the certificate without its remarks, and ``save_model`` is refused, since the folder holds history and
+    multipliers. A ``measurement`` without a finite epsilon is refused too.
+
     Where runs are kept is MLflow's business (``mlflow.set_tracking_uri``, ``mlflow.set_experiment``).
 
     Parameters
@@ -52,7 +56,7 @@ def log_to_mlflow(
     measurement : Measurement, optional
         What :func:`justitia.measure` found on evaluation people.
     report : path, optional
-        A file, such as the HTML report.
+        A file, such as the HTML report (which leaves out exact numbers by itself); it is noted as it is.
     run_name : str, optional
         Of a new run.
     save_model : bool
@@ -69,20 +73,23 @@ def log_to_mlflow(
         If the extra is not installed.
     NotFittedError, TypeError, FileNotFoundError
         If an argument is not what it should be; then nothing is noted.
+    ValueError
+        If the measurement, or the model whose folder was asked for, has no finite epsilon; then nothing is noted.
 
     Guarantee
     ---------
-    * Everything noted is public, or was released by ``fit`` or ``measure`` and is on their ledgers: no attribute, no
-      exact number by group, no noise seed.
+    * Everything noted, but for the file ``report``, is public, or was released with noise by ``fit`` or ``measure`` and
+      is on their ledgers: no attribute, no exact number by group, no noise seed.
     """
     _check(model, measurement, report)
+    _check_private(model, measurement, save_model=save_model)
     mlflow = _import_mlflow()
     with tempfile.TemporaryDirectory() as folder, _run(mlflow, run_name) as run_id:
         client = mlflow.MlflowClient()
         mlflow.log_params(_parameters(model))
         mlflow.set_tags(_tags(model))
         mlflow.log_metrics(_spent(model) | ({} if measurement is None else _measured(measurement)))
-        for batch in _history(mlflow, _released(model)):
+        for batch in _history(mlflow, model):
             client.log_batch(run_id, metrics=batch)
         mlflow.log_artifacts(str(_files(model, measurement, Path(folder), save_model=save_model)))
         if report is not None:
@@ -102,6 +109,20 @@ def _check(model: Any, measurement: Any, report: Any) -> None:
         raise TypeError(f"expected report to be the path of a file, got {type(report).__name__!r}; write it first.")
     if report is not None and not Path(report).is_file():
         raise FileNotFoundError(f"expected report to be a file, but there is none at {str(report)!r}; write it first.")
+
+
+def _check_private(model: LagrangianDualClassifier, measurement: Measurement | None, *, save_model: bool) -> None:
+    """Refuse what is made of exact numbers by group."""
+    if save_model and math.isinf(model.certificate_.epsilon):
+        raise ValueError(
+            "expected a model with a finite epsilon for save_model=True, got one whose history and multipliers are "
+            "exact; pass save_model=False."
+        )
+    if measurement is not None and math.isinf(measurement.certificate.epsilon):
+        raise ValueError(
+            "expected a measurement with a finite epsilon, got one whose numbers by group are exact; leave it out, or "
+            "measure with a finite epsilon."
+        )
 
 
 def _import_mlflow() -> ModuleType:
@@ -163,38 +184,40 @@ def _measured(measurement: Measurement) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
-def _released(model: LagrangianDualClassifier) -> pd.DataFrame:
-    """The history; of training without privacy its public columns alone, since gaps by group are exact there."""
-    private = math.isfinite(model.certificate_.epsilon)
-    return model.history_[[name for name in model.history_ if private or "[" not in str(name)]]
-
-
-def _history(mlflow: ModuleType, history: pd.DataFrame) -> Iterator[list[Any]]:
+def _history(mlflow: ModuleType, model: LagrangianDualClassifier) -> Iterator[list[Any]]:
     """Public and noised numbers by round, under names that MLflow accepts, in batches."""
-    renamed = {str(name): _accepted(str(name)) for name in history if name != "round"}
-    now = int(1000 * time.time())
+    history, now = model.history_, int(1000 * time.time())
+    columns = [column for column in model.history_columns_ if column.released and column.kind != "round"]
     noted = [
-        mlflow.entities.Metric(renamed[name], float(value), now, int(step))
-        for name in renamed
-        for step, value in zip(history["round"], history[name], strict=True)
+        mlflow.entities.Metric(name, float(value), now, int(step))
+        for column, name in zip(columns, _accepted(columns), strict=True)
+        for step, value in zip(history["round"], history[column.name], strict=True)
         if math.isfinite(value)
     ]
     for start in range(0, len(noted), BATCH):
         yield noted[start : start + BATCH]
 
 
-def _accepted(name: str) -> str:
-    """``noisy_gap[f]`` as ``noisy_gap/f``, with underscores for whatever MLflow refuses in a name."""
-    kind, _, rest = name.rstrip("]").partition("[")
-    cleaned = "".join(letter if letter.isalnum() or letter in "_-. " else "_" for letter in rest)
-    return f"{kind}/{cleaned}" if rest else kind
+def _accepted(columns: Sequence[Column]) -> list[str]:
+    """Names such as ``noisy_gap/f``, with underscores for what MLflow refuses; a number keeps equal ones apart."""
+    several = len({column.event for column in columns if column.event is not None}) > 1
+    names: list[str] = []
+    for column in columns:
+        parts = [column.event if several else None, column.group]
+        inner = ", ".join(part for part in parts if part is not None)
+        cleaned = "".join(letter if letter.isalnum() or letter in "_- " else "_" for letter in inner)
+        name = column.kind if column.group is None else f"{column.kind}/{cleaned or '_'}"
+        tries = (name, *(f"{name}_{number}" for number in range(2, len(columns) + 2)))
+        names.append(next(one for one in tries if one not in names))
+    return names
 
 
 def _files(model: LagrangianDualClassifier, measurement: Measurement | None, folder: Path, *, save_model: bool) -> Path:
     target = folder / "artifacts"
     target.mkdir()
-    (target / "certificate.json").write_text(model.certificate_.to_json(), encoding="utf-8")
-    (target / "certificate.txt").write_text(f"{model.certificate_}\n", encoding="utf-8")
+    certificate = model.certificate_.without_exact_remarks()
+    (target / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")
+    (target / "certificate.txt").write_text(f"{certificate}\n", encoding="utf-8")
     if measurement is not None:
         (target / "measurement.json").write_text(measurement.to_json(), encoding="utf-8")
     if save_model:

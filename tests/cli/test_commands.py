@@ -107,9 +107,11 @@ def test_warnings_of_the_library_are_told_once_on_the_standard_error(run: Run) -
     assert_narrow(result.stderr)
 
 
-def test_train_without_privacy_says_so(run: Run) -> None:
+def test_train_without_privacy_says_so_and_tells_no_exact_violation(run: Run, here: Path) -> None:
     result = run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "m")
     assert "No privacy guarantee: epsilon is infinite." in result.stdout
+    assert "noised answers" not in result.stdout
+    assert json.loads((here / "m" / "training.json").read_text())["noisy_violation"] is None
     assert (
         parsed(run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "n", "--json"))["certificate"]["epsilon"]
         == "infinity"

@@ -13,7 +13,7 @@ import mlflow
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from justitia import GradientsPlan, LagrangianDualClassifier, measure
+from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan, measure
 from justitia.datasets import make_synthetic
 from justitia.tracking import log_to_mlflow
 
@@ -53,6 +53,12 @@ def fitted() -> Any:
     return model, found
 
 
+def everything_below(folder: Path) -> bytes:
+    files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    assert files
+    return b"\n".join(files)
+
+
 def artifacts(run: str) -> Path:
     return Path(mlflow.artifacts.download_artifacts(run_id=run))
 
@@ -77,7 +83,7 @@ def test_history_is_noted_by_round_under_names_that_mlflow_accepts(fitted: Any) 
     model, _ = fitted
     run = log_to_mlflow(model)
     client = mlflow.MlflowClient()
-    for name, noted in (("accuracy", "accuracy"), ("noisy_gap[f [x]]", "noisy_gap/f _x"), ("multiplier[m]", None)):
+    for name, noted in (("accuracy", "accuracy"), ("noisy_gap[f [x]]", "noisy_gap/f _x_"), ("multiplier[m]", None)):
         shown = model.history_.dropna(subset=[name])
         points = client.get_metric_history(run, noted or "multiplier/m")
         assert [(one.step, one.value) for one in points] == list(zip(shown["round"], shown[name], strict=True))
@@ -104,25 +110,76 @@ def test_measurement_report_and_model_are_noted_in_the_active_run(fitted: Any, t
 
 def test_only_released_and_public_numbers_are_noted_and_never_the_noise_seed(fitted: Any, store: Path) -> None:
     model, found = fitted
-    run = log_to_mlflow(model, measurement=found)
+    run = log_to_mlflow(model, measurement=found, save_model=True)
     data = mlflow.get_run(run).data
     released = {float(value) for name in model.history_ for value in model.history_[name]}
     released |= {model.certificate_.epsilon, model.certificate_.delta, found.certificate.epsilon, float(found.people)}
     released |= {end for one in found.violations.values() for end in (one.estimate, one.lower, one.upper)}
     assert set(data.metrics.values()) <= released
     assert "noise_seed" not in data.params
-    written = [path.read_text() for path in store.rglob("*") if path.is_file()]
-    assert written
-    assert not [text for text in written if "987654321987" in text]
+    assert "model.json" in {path.name for path in store.rglob("*")}
+    assert b"987654321987" not in everything_below(store)
 
 
-def test_infinite_epsilon_is_a_statement_and_not_a_number(fitted: Any) -> None:
+def test_names_that_become_equal_are_kept_apart_by_a_number(fitted: Any) -> None:
     model = copy.copy(fitted[0])
-    model.certificate_ = dataclasses.replace(model.certificate_, epsilon=math.inf, statement="No privacy guarantee.")
+    odd = {GROUPS[0]: "a+b", GROUPS[1]: "a*b"}
+    model.history_columns_ = tuple(
+        one if one.group is None else dataclasses.replace(one, group=odd[one.group]) for one in model.history_columns_
+    )
     data = mlflow.get_run(log_to_mlflow(model)).data
-    assert "epsilon_spent" not in data.metrics
-    assert data.tags["justitia.statement"] == "No privacy guarantee."
-    assert not [name for name in data.metrics if "/" in name]  # gaps by group are exact without privacy
+    by_group = {"noisy_gap/a_b", "noisy_gap/a_b_2", "multiplier/a_b", "multiplier/a_b_2"}
+    assert set(data.metrics) == {"epsilon_spent", "delta", "loss", "accuracy"} | by_group
+
+
+@pytest.fixture(scope="module", params=[("gradients", math.inf), ("printed", 8.0)], ids=["infinite", "printed"])
+def uncertified(request: pytest.FixtureRequest) -> LagrangianDualClassifier:
+    """Without privacy, or by the printed analysis, for which the certificate has no finite epsilon either."""
+    engine, epsilon = request.param
+    plans = {
+        "gradients": GradientsPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64),
+        "printed": PrintedPlan(epochs=2, batch_size=64),
+    }
+    data = make_synthetic(400, random_state=0)
+    settings: dict[str, Any] = {"groups": data.groups, "engine": engine, "plan": plans[engine], "random_state": 0}
+    model = LagrangianDualClassifier(epsilon=epsilon, noise_seed=987654321987, **settings)
+    model.fit(data.X, data.y, sensitive_features=data.sensitive)
+    model.certificate_ = dataclasses.replace(model.certificate_, remarks=("group 'a' has 123454321 people",))
+    return model
+
+
+def test_model_without_finite_epsilon_leaves_no_number_by_group(
+    uncertified: LagrangianDualClassifier, store: Path
+) -> None:
+    run = log_to_mlflow(uncertified)
+    data = mlflow.get_run(run).data
+    assert set(data.metrics) == {"delta", "loss", "accuracy"}  # an infinite epsilon is a statement
+    assert data.tags["justitia.statement"].startswith("No privacy guarantee")
+    written = everything_below(store)
+    exact = [one for one in uncertified.history_columns_ if one.status == "exact"]
+    assert len(exact) == 2 * len(uncertified.certificate_.groups)
+    numbers = [*uncertified.history_[[one.name for one in exact]].to_numpy().ravel(), *uncertified.dual_.stack()]
+    shown = [value for value in numbers if math.isfinite(value) and value != 0]
+    assert shown
+    assert not [value for value in shown if repr(float(value)).encode() in written]
+    assert b"123454321" not in written
+
+
+def test_folder_of_a_model_without_finite_epsilon_is_refused_and_leaves_no_run(
+    uncertified: LagrangianDualClassifier,
+) -> None:
+    with pytest.raises(ValueError, match="expected a model with a finite epsilon for save_model=True") as caught:
+        log_to_mlflow(uncertified, save_model=True)
+    assert "\n" not in str(caught.value)
+    assert mlflow.search_runs(output_format="list") == []
+
+
+def test_measurement_without_finite_epsilon_is_refused_and_leaves_no_run(fitted: Any) -> None:
+    data = make_synthetic(400, random_state=0)
+    exact = measure(data.y, data.y, sensitive_features=data.sensitive, groups=data.groups, epsilon=math.inf)
+    with pytest.raises(ValueError, match="expected a measurement with a finite epsilon, got one whose numbers"):
+        log_to_mlflow(fitted[0], measurement=exact)
+    assert mlflow.search_runs(output_format="list") == []
 
 
 def test_wrong_input_is_one_sentence_and_leaves_no_run(fitted: Any, tmp_path: Path) -> None:

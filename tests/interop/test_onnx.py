@@ -1,8 +1,10 @@
 """A fitted classifier in ONNX Runtime answers as it does in Python."""
 
+import copy
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +246,12 @@ def test_metadata_hold_certificate_and_inputs(model: Any, tmp_path: Path) -> Non
     inputs = json.loads(facts["justitia.inputs"])
     assert inputs[0] == {"input": "balance", "column": "balance", "kind": "number", "missing": "NaN"}
     assert inputs[-1] == {"input": "plan", "column": "plan", "kind": "text", "missing": "?"}
+
+
+def test_metadata_of_a_model_without_privacy_hold_no_remark_about_groups(model: Any, tmp_path: Path) -> None:
+    model = copy.copy(model)
+    model.certificate_ = replace(model.certificate_, epsilon=math.inf, remarks=("group 'f' has 123454321 people",))
+    assert b"123454321" not in to_onnx(model, tmp_path / "model.onnx").read_bytes()
 
 
 def test_loaded_model_and_baseline_are_exported_too(model: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from justitia.report.contents import MOST_ROUNDS, spending
 from justitia.report.markdown import escaped, fenced
 from justitia.report.svg import Scale, element, shortened, spread, ticks
 from justitia.report.words import number, odds_sentence, verdict
+from justitia.tables import names_of
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -333,7 +335,9 @@ def test_report_of_a_loaded_model_is_the_same_to_the_letter(case: Case, tmp_path
 
 def test_report_of_a_model_without_privacy_has_no_number_by_group(open_book: Case) -> None:
     model = open_book.model
-    exact = [*model.dual_.to_numpy().ravel(), *model.history_.filter(like="[").to_numpy().ravel()]
+    by_group = [one.name for one in model.history_columns_ if one.status == "exact"]
+    assert len(by_group) == 4
+    exact = [*model.dual_.to_numpy().ravel(), *model.history_[by_group].to_numpy().ravel()]
     curve = {"points": [{"tolerance": 0.1, "accuracy": 0.5, "noisy_violation": 0.123456}], "chosen": 0}
     report = build_report(model, curve=curve, facts={"noisy_violation": 0.123456, "rows": 1200})
     page = page_of(report)
@@ -347,6 +351,27 @@ def test_report_of_a_model_without_privacy_has_no_number_by_group(open_book: Cas
             assert not {number(value, 3), number(value, 4)} & shown
     assert "0.123" not in report.html()
     assert "[a]" not in report.html()
+
+
+def test_history_is_shown_by_the_status_of_its_columns_and_not_by_their_names(two: Case) -> None:
+    model = copy.copy(two.model)
+    kept = [replace(one, status="exact") if one.kind == "noisy_gap" else one for one in model.history_columns_]
+    renamed = [replace(one, name=f"{one.kind} of {one.group}") if one.group else one for one in kept]
+    model.history_ = model.history_.set_axis([one.name for one in renamed], axis=1).assign(mine=0.123456)
+    model.history_columns_ = tuple(renamed)
+    page = page_of(build_report(model))
+    shown = ["round", "loss", "accuracy", "multiplier of women", "multiplier of men"]
+    assert page.tables["One line per round"][0] == shown
+    assert "Noised gaps on the training rows, without bounds" not in page.tables
+    titles = {name for name in page.ids if name.startswith("history-") and name.endswith("-title")}
+    assert titles == {"history-loss-title", "history-accuracy-title", "history-multiplier-0-title"}
+
+
+def test_curve_without_privacy_is_left_out_of_the_report_of_a_private_model(two: Case) -> None:
+    assert two.curve is not None
+    exact = replace(two.curve, certificate=replace(two.curve.certificate, epsilon=math.inf))
+    assert build_report(two.model, curve=exact).contents.curve is None
+    assert build_report(two.model, curve=two.curve).contents.curve is not None
 
 
 def test_remarks_about_groups_are_left_out_without_privacy(open_book: Case) -> None:
@@ -379,7 +404,7 @@ def test_sections_without_data_say_what_gives_them(two: Case, empty: Mapping[str
         assert command in card
     assert page.says("on the rows of the last training round")
     gaps = page.tables["Noised gaps on the training rows, without bounds"][1:]
-    last = two.model.history_.filter(like="noisy_gap").dropna().iloc[-1]
+    last = two.model.history_[names_of(two.model.history_columns_, "noisy_gap")].dropna().iloc[-1]
     assert [row[1] for row in gaps] == [number(value) for value in last]
 
 

@@ -19,6 +19,7 @@ from justitia.audit.attacks import Randomness, both_neighbours
 from justitia.audit.replay import Canary, Codes, Floats, Recording, Silent, labels, neutral, open_vault
 from justitia.dual.engines import PrintedEngine
 from justitia.estimator import LagrangianDualClassifier, Session
+from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource
 
 #: Steps that are attacked, at most; more would only take longer.
@@ -53,8 +54,8 @@ class WatchedEngine(PrintedEngine):
 class WatchedPrintedClassifier(LagrangianDualClassifier):
     """The estimator with an engine that keeps the steps of the person ``watched_``."""
 
-    def _begin(self, *args: Any) -> Session:
-        session = super()._begin(*args)
+    def _begin(self, X: Any, y: Any, sensitive_features: Attribute, **given: Any) -> Session:
+        session = super()._begin(X, y, sensitive_features, **given)
         engine = _engine(WatchedEngine, session, session.vault)
         engine.watch(self.watched_)
         self.session_ = replace(session, engine=engine)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from justitia.estimator import LagrangianDualClassifier
+from justitia.privacy.attribute import Attribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Noise, NoiseSource
 from justitia.privacy.rows import DenseSource, FactoredRows, RowSource, TensorRows
@@ -157,10 +158,10 @@ class WatchedVault(SensitiveVault):
 class WatchedClassifier(LagrangianDualClassifier):
     """The estimator with a vault that keeps questions and answers."""
 
-    def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
-        plain = super()._vault(sensitive_features, ledger, n=n)
+    def _vault(self, attribute: Attribute, ledger: PrivacyLedger, *, n: int, person: Any) -> SensitiveVault:
+        plain = super()._vault(attribute, ledger, n=n, person=person)
         self.watched_ = WatchedVault(
-            sensitive_features,
+            attribute,
             groups=self.groups,
             ledger=ledger,
             noise_source=plain.noise_source,

@@ -28,6 +28,7 @@ from justitia.dual.loop import train
 from justitia.dual.plan import PlannedRelease
 from justitia.dual.plans import GradientsPlan
 from justitia.network import make_module, rehearse
+from justitia.noise_seed import SecretNoiseSeed
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.opening import check_budget, named_groups, open_ledger, open_vault, warn_large_delta
 from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed
@@ -169,7 +170,7 @@ class DescentEngine(GradientsEngine):
         return table_gaps(table, self.population, self.sizes)
 
 
-class DescentClassifier(NetworkClassifier):
+class DescentClassifier(SecretNoiseSeed, NetworkClassifier):
     """Base of the two methods: what ``fit`` does with a plan and an engine."""
 
     epsilon: float
@@ -177,7 +178,6 @@ class DescentClassifier(NetworkClassifier):
     groups: Any
     module: Any
     random_state: Any
-    noise_seed: int | None
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
 
@@ -234,7 +234,8 @@ class DescentClassifier(NetworkClassifier):
         self.module_, self.plan_, self.ledger_ = module, plan, ledger
         self.certificate_ = vault.certificate(planned=sum(plan.costs().values()))
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
-        self.history_ = history_table(trained.history, groups, events)
+        private = math.isfinite(self.certificate_.epsilon)
+        self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
         return self
 
     def __sklearn_tags__(self) -> Tags:

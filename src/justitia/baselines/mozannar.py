@@ -17,6 +17,7 @@ from sklearn.utils import Tags, check_random_state
 from justitia._validate import check_nonnegative, check_positive
 from justitia.baselines.agarwal import Mixture, MixtureClassifier, Predictor, check_reduction, import_reductions
 from justitia.baselines.plain import ledger_or_new
+from justitia.noise_seed import SecretNoiseSeed
 from justitia.notions import FairnessNotion
 from justitia.opening import named_groups, noise_from, open_vault
 from justitia.prediction import all_or_nothing, public_seed
@@ -244,7 +245,7 @@ def split_halves(y: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], ND
     return by_label[::2], by_label[1::2]
 
 
-class MozannarClassifier(MixtureClassifier):
+class MozannarClassifier(SecretNoiseSeed, MixtureClassifier):
     r"""Reduction on randomised groups, corrected for the randomisation; private in the attribute.
 
     Everybody's attribute is sent through randomised response once (the only release); all else is computed from the

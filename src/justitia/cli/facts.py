@@ -73,15 +73,16 @@ def training_accuracy(model: LagrangianDualClassifier, people: People) -> float:
 
 
 def noisy_violation(model: LagrangianDualClassifier) -> float | None:
-    """Largest difference between two groups in the noised gaps of the last round that has any."""
-    groups, events = list(model.dual_.index), list(model.dual_)
-    names = [[group if len(events) == 1 else f"{event}, {group}" for group in groups] for event in events]
-    known = model.history_[[f"noisy_gap[{name}]" for of_event in names for name in of_event]].dropna()
-    if not len(known):
+    """Largest difference between two groups in the noised gaps of the last round that has any; None without noise."""
+    gaps = [column for column in model.history_columns_ if column.kind == "noisy_gap" and column.status == "noised"]
+    known = model.history_[[column.name for column in gaps]].dropna()
+    if not gaps or not len(known):
         return None
     last = known.iloc[-1]
-    spreads = [np.ptp([float(last[f"noisy_gap[{name}]"]) for name in of_event]) for of_event in names]
-    return float(max(spreads))
+    return max(
+        float(np.ptp([float(last[column.name]) for column in gaps if column.event == event]))
+        for event in {column.event for column in gaps}
+    )
 
 
 def groups_of(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups | None:

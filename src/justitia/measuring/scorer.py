@@ -10,6 +10,7 @@ import sklearn
 from sklearn.metrics import make_scorer
 
 from justitia.measuring.measure import measure
+from justitia.noise_seed import hidden
 from justitia.notions import FairnessNotion, get_notion
 from justitia.opening import check_budget
 from justitia.privacy.durable import DurableLedger
@@ -70,7 +71,7 @@ def private_scorer(
     delta = ledger.delta if delta is None else delta
     check_budget(epsilon, delta)
     settings = {"groups": groups, "epsilon": epsilon, "delta": delta, "pos_label": pos_label}
-    settings |= {"missing_marker": missing_marker, "noise_seed": noise_seed}
+    settings |= {"missing_marker": missing_marker, "noise_seed": hidden(noise_seed)}
     asked = NoisyViolation(get_notion(notion), ledger, settings)
     with sklearn.config_context(enable_metadata_routing=True):  # to be allowed to say what is asked for
         return make_scorer(asked, greater_is_better=False).set_score_request(sensitive_features=True)

@@ -8,7 +8,7 @@ import os
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,10 @@ class Certificate:
         for name in ("releases", "groups", "not_covered", "remarks"):
             kept[name] = tuple(kept.get(name, ()))
         return Certificate(**kept)
+
+    def without_exact_remarks(self) -> Certificate:
+        """For files that others read: without a finite epsilon remarks are made of exact numbers, and left out."""
+        return self if math.isfinite(self.epsilon) else replace(self, remarks=())
 
     def to_json(self) -> str:
         """The certificate as JSON text."""

@@ -160,7 +160,7 @@ def _pictures(contents: Contents) -> dict[str, Any]:
         if measured is None
         else charts.violation_chart(measured, contents.notion, contents.tolerance),
         "curve": None if contents.curve is None else charts.curve_chart(contents.curve),
-        "history": charts.history_charts(contents.history, contents.events),
+        "history": charts.history_charts(contents.history, contents.columns),
         "multipliers": None if contents.multipliers is None else charts.multipliers_chart(contents.multipliers),
         "spending": charts.spending_chart(contents.spending),
     }

@@ -14,6 +14,7 @@ from justitia.report.contents import Spending
 from justitia.report.inputs import Curve, Largest, Measured, Point, Rate
 from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
 from justitia.report.words import bounds, known, number, plain_name
+from justitia.tables import Column
 
 #: Height of one row of a chart with rows, the room for its names at the left, and for numbers at the right.
 ROW, NAMES, RIGHT = 30.0, 136.0, 18.0
@@ -201,7 +202,7 @@ class Series:
     numbers: Sequence[float]
 
 
-def history_charts(history: pd.DataFrame, events: Sequence[str]) -> list[Chart]:
+def history_charts(history: pd.DataFrame, columns: Sequence[Column]) -> list[Chart]:
     """Public loss and accuracy, then noised gaps and multipliers by group, one chart per event."""
     rounds = [float(one) for one in history["round"]] if "round" in history else []
     if len(rounds) < 2:
@@ -212,7 +213,7 @@ def history_charts(history: pd.DataFrame, events: Sequence[str]) -> list[Chart]:
         if name in history
     ]
     for kind, title in (("noisy_gap", "Noised gap of a group to everybody"), ("multiplier", "Multiplier")):
-        for place, (event, series) in enumerate(_by_event(history, kind, events).items()):
+        for place, (event, series) in enumerate(_by_event(history, columns, kind).items()):
             told = f"{title}, {event}, by round" if event else f"{title} by round"
             charts += [_rounds_chart(f"history-{plain_id(kind)}-{place}", told, series, rounds)]
     return [chart for chart in charts if chart is not None]
@@ -223,15 +224,14 @@ def plain_id(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _by_event(history: pd.DataFrame, kind: str, events: Sequence[str]) -> dict[str, list[Series]]:
-    """Columns ``kind[group]``, or ``kind[event, group]`` if there are several events, as series by event."""
+def _by_event(history: pd.DataFrame, columns: Sequence[Column], kind: str) -> dict[str, list[Series]]:
+    """Columns of one kind as series by event; a single event needs no name."""
+    of_kind = [column for column in columns if column.kind == kind]
+    several = len({column.event for column in of_kind}) > 1
     found: dict[str, list[Series]] = {}
-    for column in map(str, history):
-        if column.startswith(f"{kind}[") and column.endswith("]"):
-            inner = column[len(kind) + 1 : -1]
-            event = next((one for one in events if len(events) > 1 and inner.startswith(f"{one}, ")), "")
-            name = inner.removeprefix(f"{event}, ") if event else inner
-            found.setdefault(event, []).append(Series(name, history[column].tolist()))
+    for column in of_kind:
+        series = Series(str(column.group), history[column.name].tolist())
+        found.setdefault(str(column.event) if several else "", []).append(series)
     return found
 
 

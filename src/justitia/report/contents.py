@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import Any
 
@@ -17,11 +17,12 @@ from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
 from justitia.report.inputs import Curve, Measured
 from justitia.report.words import ENGINES, NOTIONS, bounds, listed, number, plain_name, short, tolerance_sentence
+from justitia.tables import Column, names_of
 
 #: Most rounds that a chart and its table show; a longer history is thinned evenly.
 MOST_ROUNDS = 100
-#: Facts that the model itself tells; and how names of numbers begin that are exact if there is no noise.
-TOLD, NOISY = frozenset({"groups", "classes", "positive"}), "noisy"
+#: Facts that the model itself tells; and those that are exact if there is no noise.
+TOLD, NOISED = frozenset({"groups", "classes", "positive"}), frozenset({"noisy_violation"})
 #: Facts with a place of their own on the page, by the names they may come under.
 KNOWN = {
     "title": ("title",),
@@ -52,7 +53,8 @@ class Contents:
     ---------
     * Made of what ``fit`` and ``measure`` released and of public facts: no function here takes an attribute.
     * If the certificate has no finite epsilon, numbers by group of training people are exact, and none is kept:
-      ``history`` has its public columns only; ``multipliers``, ``curve``, remarks and noisy facts are left out.
+      ``multipliers``, ``curve``, remarks and the noisy violation are left out.
+    * ``history`` and ``columns`` have what is public or noised, by the status of each column.
     """
 
     title: str
@@ -67,6 +69,7 @@ class Contents:
     accuracy: float | None
     accuracy_source: str
     history: pd.DataFrame
+    columns: tuple[Column, ...]
     rounds: int
     last_gaps: tuple[tuple[str, float], ...]
     multipliers: pd.DataFrame | None
@@ -96,7 +99,8 @@ def read_contents(
     """What a report on this model says."""
     own, others = _sorted_facts(facts)
     private = math.isfinite(model.certificate_.epsilon)
-    certificate = model.certificate_ if private else replace(model.certificate_, remarks=())
+    certificate = model.certificate_.without_exact_remarks()
+    columns = tuple(column for column in model.history_columns_ if column.released)
     name = notion_name(model)
     accuracy, accuracy_source = _accuracy(own.get("accuracy"), model.history_)
     return Contents(
@@ -111,15 +115,16 @@ def read_contents(
         certificate=certificate,
         accuracy=accuracy,
         accuracy_source=accuracy_source,
-        history=_history(model.history_, private=private),
+        history=_thinned(model.history_[names_of(columns)]),
+        columns=columns,
         rounds=len(model.history_),
-        last_gaps=_last_gaps(model.history_) if private else (),
+        last_gaps=_last_gaps(model.history_, columns),
         multipliers=model.dual_ if private else None,
         spending=spending(certificate),
         measured=measured if measured is None or measured.private else None,
         measured_exact=measured is not None and not measured.private,
         curve=curve if private else None,
-        about=_about(model, {n: v for n, v in others.items() if private or not n.startswith(NOISY)}),
+        about=_about(model, {n: v for n, v in others.items() if private or n not in NOISED}),
         settings=_settings(model),
         snippet=_snippet(model, name),
         command=None if own.get("command") is None else short(own["command"]),
@@ -153,19 +158,23 @@ def _accuracy(given: Any, history: pd.DataFrame) -> tuple[float | None, str]:
     return None, "not recorded"
 
 
-def _history(history: pd.DataFrame, *, private: bool) -> pd.DataFrame:
-    """At most MOST_ROUNDS rows, first and last among them; only what is public if there is no guarantee."""
-    kept = history if private else history[[name for name in history if "[" not in str(name)]]
-    most, last = MOST_ROUNDS - 1, len(kept) - 1
-    return kept if last <= most else kept.iloc[[round(k * last / most) for k in range(MOST_ROUNDS)]]
+def _thinned(history: pd.DataFrame) -> pd.DataFrame:
+    """At most MOST_ROUNDS rows, first and last among them."""
+    most, last = MOST_ROUNDS - 1, len(history) - 1
+    return history if last <= most else history.iloc[[round(k * last / most) for k in range(MOST_ROUNDS)]]
 
 
-def _last_gaps(history: pd.DataFrame) -> tuple[tuple[str, float], ...]:
-    """Noised gaps of the last round that has them, by group (and event)."""
-    gaps = history[[name for name in history if str(name).startswith("noisy_gap[")]].dropna(how="all")
-    if gaps.empty:
+def _last_gaps(history: pd.DataFrame, columns: Sequence[Column]) -> tuple[tuple[str, float], ...]:
+    """Noised gaps of the last round that has them, by group (and event, if there are several)."""
+    of_groups = [column for column in columns if column.kind == "noisy_gap"]
+    known = history[[column.name for column in of_groups]].dropna(how="all")
+    if known.empty:
         return ()
-    return tuple((str(name)[len("noisy_gap[") : -1], float(gaps[name].iloc[-1])) for name in gaps)
+    several = len({column.event for column in of_groups}) > 1
+    return tuple(
+        (f"{one.event}, {one.group}" if several else str(one.group), float(known[one.name].iloc[-1]))
+        for one in of_groups
+    )
 
 
 def spending(certificate: Certificate) -> tuple[Spending, ...]:

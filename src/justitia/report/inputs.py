@@ -131,12 +131,15 @@ def _largest(facts: Mapping[str, Any]) -> tuple[Largest, ...]:
 def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Curve | None:
     """A curve from its plain data, or from a :class:`~justitia.Tradeoff` of which ``model`` may be one.
 
+    None if there is none, or if its certificate has no finite epsilon: its violations are exact then. Plain data have
+    no certificate; they are those of the model's own training.
+
     Raises
     ------
     ValueError, TypeError
         If it is neither.
     """
-    if source is None:
+    if source is None or (isinstance(source, Tradeoff) and math.isinf(source.certificate.epsilon)):
         return None
     facts: Any = _curve_facts(source, model) if isinstance(source, Tradeoff) else source
     if not isinstance(facts, Mapping):
