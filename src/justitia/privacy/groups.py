@@ -8,29 +8,32 @@ Guarantee
 * No function here raises, warns or changes shape because of a *value* of A: errors speak of the container,
   the number of rows and columns, and the public list of groups only.
 * A value that is missing, unknown or odd gets the code of "not given", which is one more group.
+* The code of a row depends on that row's own entries and on public things.
 
 :func:`infer_groups` is the exception by purpose: the list it returns tells which values occur, so a training
 run that is to be private names its groups instead.
 """
 
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-Column: TypeAlias = NDArray[np.object_]
+from justitia.privacy.attribute import Attribute
+from justitia.privacy.columns import INTERRUPTS, Column, Names
+
 Groups: TypeAlias = tuple[Hashable, ...]
 
 
-def read_columns(sensitive_features: Any) -> tuple[tuple[str | None, ...], list[Column]]:
+def read_columns(sensitive_features: Any) -> tuple[Names, list[Column]]:
     """Read one or several columns of labels, whatever they are stored in.
 
     Parameters
     ----------
-    sensitive_features : Series, DataFrame, array, list, or dict of columns
+    sensitive_features : Attribute, Series, DataFrame, array, list, or dict of columns
         A list is always one column; an entry that is itself a list or tuple is one label with several parts.
 
     Returns
@@ -46,81 +49,7 @@ def read_columns(sensitive_features: Any) -> tuple[tuple[str | None, ...], list[
     ValueError
         If it has no column, more than two dimensions, or columns of different lengths.
     """
-    if type(sensitive_features).__name__ == "Attribute":
-        return sensitive_features.names, sensitive_features._c
-    if isinstance(sensitive_features, Mapping):
-        named = {str(name): _one_column(column) for name, column in sensitive_features.items()}
-        columns = list(named.values())
-        if len({len(column) for column in columns}) > 1:
-            rows = ", ".join(f"{name!r} has {len(column)}" for name, column in named.items())
-            raise ValueError(f"expected columns of the same length, but {rows}; pass one entry per row.")
-        return _nonempty(tuple(named), columns)
-    native = nw.from_native(sensitive_features, pass_through=True, allow_series=True)
-    if isinstance(native, nw.DataFrame):
-        series = list(native.iter_columns())
-        return _nonempty(tuple(str(one.name) for one in series), [_from_series(one) for one in series])
-    if isinstance(native, nw.Series):
-        return (str(native.name) if native.name not in (None, "") else None,), [_from_series(native)]
-    columns = _unnamed_columns(sensitive_features)
-    return _nonempty((None,) * len(columns), columns)
-
-
-def _nonempty(names: tuple[str | None, ...], columns: list[Column]) -> tuple[tuple[str | None, ...], list[Column]]:
-    if not columns:
-        raise ValueError("expected sensitive_features to have at least one column, got none; pass the labels.")
-    return names, columns
-
-
-def _one_column(values: Any) -> Column:
-    _, columns = read_columns(values)
-    if len(columns) != 1:
-        raise ValueError(
-            f"expected each entry of sensitive_features to be one column, got {len(columns)}; "
-            "pass a dict with one column per key."
-        )
-    return columns[0]
-
-
-def _unnamed_columns(values: Any) -> list[Column]:
-    if isinstance(values, list | tuple):
-        return [np.fromiter(values, dtype=object, count=len(values))]
-    if hasattr(values, "to_pylist"):
-        return [_from_list(values.to_pylist, values)]
-    if not hasattr(values, "__array__") or isinstance(values, np.generic):
-        raise TypeError(
-            "expected sensitive_features to be a Series, DataFrame, array, list or dict of columns, got "
-            f"{type(values).__name__!r}; pass one label per row."
-        )
-    array = values if isinstance(values, np.ndarray) else np.asarray(values)
-    if array.ndim not in (1, 2):
-        raise ValueError(
-            f"expected sensitive_features to have 1 or 2 dimensions, got {array.ndim}; pass one column each."
-        )
-    table = array.astype(object)
-    if isinstance(table, np.ma.MaskedArray):
-        table = np.where(np.ma.getmaskarray(table), np.array(None), table.data)
-    return [table] if table.ndim == 1 else list(table.T)
-
-
-def _from_series(series: "nw.Series[Any]") -> Column:
-    return _from_list(series.to_list, series)
-
-
-def _from_list(to_list: Any, values: Any) -> Column:
-    """Convert a whole column; a column with one value that Python cannot hold is converted entry by entry."""
-    try:
-        entries = to_list()
-    except Exception:  # noqa: BLE001 - an error here would tell that an odd value exists
-        entries = [_entry(values, i) for i in range(len(values))]
-    return np.fromiter(entries, dtype=object, count=len(entries))
-
-
-def _entry(values: Any, i: int) -> Any:
-    try:
-        entry = values[i]
-        return entry.as_py() if hasattr(entry, "as_py") else entry
-    except Exception:  # noqa: BLE001 - as above: an odd value is "not given"
-        return None
+    return Attribute.of(sensitive_features).unsealed()
 
 
 def public_groups(groups: Any, *, names: Sequence[str | None] = ()) -> Groups:
@@ -187,11 +116,13 @@ def _label(value: Any) -> Hashable | None:
             parts = tuple(_label(part) for part in value)
             return None if None in parts or not parts else parts if len(parts) > 1 else parts[0]
         # Only NaN, NaT and their like differ from themselves; pandas.NA raises when asked.
-        if value is None or bool(value != value):  # noqa: PLR0124
+        if value is None or bool(value != value) or not bool(value == value):  # noqa: PLR0124
             return None
         hash(value)
         label: Hashable = value
-    except Exception:  # noqa: BLE001 - whatever is wrong with a value, it means "not given"
+    except INTERRUPTS:
+        raise
+    except BaseException:  # noqa: BLE001 - whatever is wrong with a value, it means "not given"
         return None
     return label
 
@@ -222,8 +153,10 @@ def encode(columns: Sequence[Column], groups: Groups, missing_marker: Any = None
     """
     _check_parts(groups, len(columns), missing_marker)
     lookup = {group: code for code, group in enumerate(groups)}
-    codes = (_code(label, lookup) for label in _row_labels(columns))
-    return np.fromiter(codes, dtype=np.int64, count=len(columns[0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a comparison that warns would tell of a value
+        codes = (_code(label, lookup) for label in _row_labels(columns))
+        return np.fromiter(codes, dtype=np.int64, count=len(columns[0]))
 
 
 def _check_parts(groups: Groups, k: int, marker: Any) -> None:
@@ -243,7 +176,9 @@ def _code(value: Any, lookup: dict[Hashable, int]) -> int:
     try:
         label = _label(value)
         return unknown if label is None else lookup.get(label, unknown)
-    except Exception:  # noqa: BLE001 - an equality test that fails means "not given", too
+    except INTERRUPTS:
+        raise
+    except BaseException:  # noqa: BLE001 - an equality test that fails means "not given", too
         return unknown
 
 
@@ -253,17 +188,32 @@ def infer_groups(columns: Sequence[Column], missing_marker: Any = None) -> Group
     This list is a fact about A and is not private. It is for evaluation and for runs without a privacy
     promise.
     """
-    marker = _label(missing_marker)
-    seen = [{_label(value) for value in column} - {None, marker} for column in columns]
-    levels = [_in_sorted_order(labels) for labels in seen]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as in encode
+        levels = [_in_sorted_order(_distinct(column, _label(missing_marker))) for column in columns]
     return tuple(levels[0]) if len(levels) == 1 else tuple(itertools.product(*levels))
 
 
-def _in_sorted_order(labels: Iterable[Any]) -> list[Hashable]:
+def _distinct(column: Column, marker: Hashable | None) -> list[Hashable]:
+    seen: dict[Hashable, None] = {}
+    for label in map(_label, column):
+        try:
+            if label is not None and label != marker:
+                seen.setdefault(label)
+        except INTERRUPTS:
+            raise
+        except BaseException:  # noqa: BLE001, PERF203 - a label that cannot be told from the others is none
+            continue
+    return list(seen)
+
+
+def _in_sorted_order(labels: list[Any]) -> list[Hashable]:
     try:
         return sorted(labels)
-    except TypeError:
-        return sorted(labels, key=lambda label: (type(label).__name__, str(label)))
+    except INTERRUPTS:
+        raise
+    except BaseException:  # noqa: BLE001 - labels of several types, mostly
+        return sorted(labels, key=lambda label: (type(label).__name__, _shown(label, str)))
 
 
 def group_names(groups: Groups, *, names: Sequence[str | None] = ()) -> tuple[str, ...]:
@@ -275,9 +225,18 @@ def group_names(groups: Groups, *, names: Sequence[str | None] = ()) -> tuple[st
     return printed if len(set(printed)) == len(printed) else tuple(_printed(g, names, repr) for g in groups)
 
 
-def _printed(group: Hashable, names: Sequence[str | None], show: Any) -> str:
+def _printed(group: Hashable, names: Sequence[str | None], show: Callable[[Any], str]) -> str:
     if not isinstance(group, tuple):
-        return str(show(group))
+        return _shown(group, show)
     if len(names) != len(group) or None in names:
-        return " & ".join(show(part) for part in group)
-    return " & ".join(f"{name}={show(part)}" for name, part in zip(names, group, strict=True))
+        return " & ".join(_shown(part, show) for part in group)
+    return " & ".join(f"{name}={_shown(part, show)}" for name, part in zip(names, group, strict=True))
+
+
+def _shown(label: Any, show: Callable[[Any], str]) -> str:
+    try:
+        return str(show(label))
+    except INTERRUPTS:
+        raise
+    except BaseException:  # noqa: BLE001 - a label that cannot be printed is named by its type
+        return f"<{type(label).__name__}>"
