@@ -1,5 +1,6 @@
 import math
 import os
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -28,11 +29,13 @@ class Fixed(NoiseSource):
 
     description = "fixed"
 
-    def __init__(self, *parts: NDArray[np.float64]) -> None:
-        self._uniform = np.concatenate(parts)
+    def __init__(self, coins: NDArray[np.float64], uniform: NDArray[np.float64]) -> None:
+        self._coins, self._uniform = coins, uniform
 
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
-        raise AssertionError("only uniform numbers are asked for")
+        assert (stream, size) == ("coins", 2 * len(self._coins))
+        pairs = [divmod(int(Fraction(coin) * 2**128), 2**64) for coin in self._coins.tolist()]
+        return np.array(pairs, dtype=np.uint64).ravel()
 
     def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
         assert size == len(self._uniform)
@@ -150,21 +153,24 @@ def answers(k: int, epsilon: float, code: int, first: NDArray[np.float64], secon
     return told
 
 
+@pytest.mark.parametrize("epsilon", [0.01, 1.2, 20.0, 37.0, 50.0])
 @pytest.mark.parametrize("k", [2, 5])
-def test_randomized_response_is_truthful_exactly_e_to_epsilon_times_as_often_as_any_other(k: int) -> None:
-    epsilon, low, high = 1.2, 0.0, 1.0
-    for _ in range(50):  # bisect to the largest first draw that still tells the truth: its probability
+def test_randomized_response_is_truthful_exactly_e_to_epsilon_times_as_often_as_any_other(
+    k: int, epsilon: float
+) -> None:
+    low, high = 0.0, 1.0
+    for _ in range(60):  # bisect to the largest coin that still lies: its probability
         middle = (low + high) / 2
         told = answers(k, epsilon, 1, np.array([middle]), np.array([0.5]))
-        low, high = (middle, high) if told == [1] else (low, middle)
-    assert low / ((1 - low) / (k - 1)) == pytest.approx(math.exp(epsilon), rel=1e-12)
+        low, high = (low, middle) if told == [1] else (middle, high)
+    assert (1 - low) / (low / (k - 1)) == pytest.approx(math.exp(epsilon), rel=1e-12)
 
 
 @pytest.mark.parametrize("k", [2, 5])
 def test_randomized_response_that_lies_names_each_other_category_equally_often(k: int) -> None:
     grid = (np.arange(60 * (k - 1)) + 0.5) / (60 * (k - 1))
     for code in range(k):
-        told = answers(k, 1.2, code, np.full(len(grid), 1 - 1e-9), grid)
+        told = answers(k, 1.2, code, np.full(len(grid), 1e-9), grid)
         assert np.bincount(told, minlength=k).tolist() == [0 if other == code else 60 for other in range(k)]
 
 
@@ -182,7 +188,7 @@ def test_randomized_response_frequencies_over_many_people_are_those_of_its_law(k
 @pytest.mark.parametrize("k", [2, 5])
 def test_randomized_response_of_no_category_is_any_of_them_equally_often(k: int) -> None:
     grid = (np.arange(60 * k) + 0.5) / (60 * k)
-    for first in (0.0, 1 - 1e-9):
+    for first in (1e-9, 1 - 1e-9):
         told = answers(k, 1.2, k, np.full(len(grid), first), grid)
         assert np.bincount(told).tolist() == [60] * k
 

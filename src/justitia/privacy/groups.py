@@ -202,7 +202,7 @@ def _distinct(column: Column, marker: Hashable | None) -> list[Hashable]:
                 seen.setdefault(label)
         except INTERRUPTS:
             raise
-        except BaseException:  # noqa: BLE001, PERF203 - a label that cannot be told from the others is none
+        except BaseException:  # noqa: BLE001 - a label that cannot be told from the others is none
             continue
     return list(seen)
 

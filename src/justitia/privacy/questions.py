@@ -23,7 +23,7 @@ class Question:
         """Public rows or weights, to the last bit."""
         if self._sum is not None:
             for part in rows:
-                self._sum.update(memoryview(part.detach().contiguous().numpy()))
+                self._sum.update(part.detach().contiguous().numpy().data)
 
     def digest(self) -> bytes:
         """What was heard so far."""
