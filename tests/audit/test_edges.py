@@ -120,7 +120,7 @@ def asked(**changes: Any) -> torch.Tensor:
     if facts["identity"]:
         ledger = type("Named", (PrivacyLedger,), {"identity": facts["identity"]})(epsilon=1.0, delta=1e-3)
     vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=SeededNoise(7))
-    weights = facts["weight"] * torch.eye(3)[torch.arange(N) % 3]
+    weights = facts["weight"] * torch.eye(3, dtype=torch.float64)[torch.arange(N) % 3]
     how: dict[str, Any] = {"bound": facts["bound"], "noise": Gaussian(40.0), "purpose": facts["purpose"]}
     sums = vault.group_sums(facts["rows"], **how).flatten()
     return torch.cat([sums, vault.weighted_sum(facts["rows"], weights, **how)])
@@ -159,7 +159,7 @@ def test_certificate_after_several_runs_states_the_budget_and_says_so() -> None:
     assert 8.0 < second.spent_epsilon == ledger.epsilon() < 20.0
     assert second.epsilon == 20.0
     assert "is (20, 0.001)-differentially private" in second.statement
-    assert "that is the ledger's budget, of which" in second.statement
+    assert "That is the ledger's budget, of which" in second.statement
 
 
 def test_certificate_of_several_runs_without_a_budget_promises_nothing() -> None:

@@ -159,7 +159,7 @@ def test_randomized_response_is_truthful_exactly_e_to_epsilon_times_as_often_as_
     k: int, epsilon: float
 ) -> None:
     low, high = 0.0, 1.0
-    for _ in range(60):  # bisect to the largest coin that still lies: its probability
+    for _ in range(150):  # bisect to the largest coin that still lies: its probability
         middle = (low + high) / 2
         told = answers(k, epsilon, 1, np.array([middle]), np.array([0.5]))
         low, high = (low, middle) if told == [1] else (middle, high)

@@ -61,11 +61,17 @@ def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: b
         opened = ledger.open(settings["delta"]) or PrivacyLedger(epsilon=settings["epsilon"], delta=settings["delta"])
         budget = {"epsilon": each, "delta": settings["delta"], "ledger": opened}
         rows = [_row(model, one, chosen, budget) for model, one in judged.items()]
-    statements = [opened.certificate(subject="This table, with whatever else is on its ledger,").statement]
+    statements = [opened.certificate(planned=len(judged), subject="This table").statement]
     if training.releases:
-        statements.append(training.certificate(subject="All that methods learned of the people of --train").statement)
+        statements.append(_methods_statement(training))
     facts = {"data": data, "notion": chosen, "models": rows, "statements": statements, "warnings": warnings}
     tell(facts, _text(facts), as_json=as_json)
+
+
+def _methods_statement(training: PrivacyLedger) -> str:
+    """What the methods cost together; which ones are trained is fixed before the first, so what they spend holds."""
+    subject = "All that methods learned of the people of --train"
+    return training.certificate(planned=len(training.releases), subject=subject).statement
 
 
 def _trained(

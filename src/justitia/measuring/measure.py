@@ -206,7 +206,7 @@ def _open_ledger(ledger: Any, budget: _Budget) -> PrivacyLedger:
 
 
 def _certificate(vault: SensitiveVault, other: Certificate | None) -> Certificate:
-    own = vault.certificate(subject="This measurement, with whatever else is on its ledger,")
+    own = vault.certificate(subject="This measurement")
     return own if other is None else replace(own, remarks=(*own.remarks, _joint(own, other)))
 
 

@@ -134,7 +134,8 @@ class Certificate:
             "not covered": "; ".join(self.not_covered),
             "remarks": "; ".join(self.remarks),
         }
-        return "\n".join([self.statement, *(_paragraph(name, text) for name, text in facts.items() if text)])
+        first = textwrap.fill(self.statement, 96, break_on_hyphens=False)
+        return "\n".join([first, *(_paragraph(name, text) for name, text in facts.items() if text)])
 
 
 def _release_text(entry: Mapping[str, Any]) -> str:
@@ -346,13 +347,15 @@ class _Promise:
         """The promise; whatever takes away from it comes first."""
         if math.isinf(self.epsilon):
             return f"No privacy guarantee: {self._reason()}.{_PRINTED if claim else ''}"
+        shown = f"({rounded_up(self.epsilon)}, {self.delta:.4g})-differentially private"
+        private = f"{shown} in the sensitive attribute of any one {self.unit}.{self._budget()}"
+        subject = self.subject if self.fixed else f"{self.subject}, with all else on its ledger,"
+        later = subject[:1].lower() + subject[1:]
         if reproduction:
-            held = f"With secret noise {_lower(self.subject)} would be {self._private()}."
-            return f"For reproduction only: the noise was seeded, so nothing is promised. {held}"
+            return f"{_SEEDED} With secret noise {later} would be {private}"
         if not groups_given:
-            rest = f"Apart from that list, {_lower(self.subject)} is {self._private()}."
-            return f"Not protected: the list of groups, which was read off the data. {rest}"
-        return f"{self.subject} is {self._private()}."
+            return f"{_LIST} Apart from that list, {later} is {private}"
+        return f"{subject} is {private}"
 
     def _reason(self) -> str:
         if math.isinf(self.spent):
@@ -361,22 +364,18 @@ class _Promise:
             return f"epsilon {self.spent:.4g} is more than noise as it is drawn can keep"
         return "several runs share a ledger that has no finite budget"
 
-    def _private(self) -> str:
-        shown = f"({rounded_up(self.epsilon)}, {self.delta:.4g})-differentially private"
-        which = f"{shown} in the sensitive attribute of any one {self.unit}"
+    def _budget(self) -> str:
         if self.fixed:
-            return which
+            return ""
         return (
-            f"{which}, together with all else on its ledger: that is the ledger's budget, of which "
-            f"{rounded_up(self.spent)} is spent; only the budget is promised where runs follow one another"
+            f" That is the ledger's budget, of which {rounded_up(self.spent)} is spent: where runs follow one another, "
+            "only the budget is promised."
         )
 
 
 _PRINTED = " The printed analysis does not establish a guarantee."
-
-
-def _lower(subject: str) -> str:
-    return subject[:1].lower() + subject[1:]
+_SEEDED = "For reproduction only: the noise was seeded, so nothing is promised."
+_LIST = "Not protected: the list of groups, which was read off the data."
 
 
 def rounded_up(epsilon: float) -> str:
