@@ -134,9 +134,27 @@ def test_history_one_event_has_a_row_per_round_and_a_column_per_group(people: An
 
 def test_history_two_events_name_event_and_group(people: Any, make: Any) -> None:
     model = fitted(make(notion="equalized_odds"), people)
-    gaps = [name for name in model.history_ if name.startswith("noisy_gap")]
-    assert gaps == [f"noisy_gap[{event}, {group}]" for group in "fm" for event in model.dual_.columns]
+    gaps = [one for one in model.history_columns_ if one.kind == "noisy_gap"]
+    cells = [(event, group) for group in "fm" for event in model.dual_.columns]
+    assert [(one.event, one.group) for one in gaps] == cells
+    assert [one.name for one in gaps] == [f"noisy_gap[{event}, {group}]" for event, group in cells]
     assert model.dual_.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("engine", "epsilon", "status"),
+    [("gradients", 8.0, "noised"), ("gradients", math.inf, "exact"), ("printed", 8.0, "exact")],
+)
+def test_history_columns_by_group_are_noised_only_if_a_finite_epsilon_vouches_for_them(
+    people: Any, make: Any, engine: str, epsilon: float, status: str
+) -> None:
+    plan = PrintedPlan(epochs=1) if engine == "printed" else make().plan
+    model = fitted(make(engine=engine, epsilon=epsilon, plan=plan), people)
+    assert [one.name for one in model.history_columns_] == list(model.history_)
+    found = {one.kind: one.status for one in model.history_columns_}
+    public = {"round": "public", "loss": "public", "accuracy": "public"}
+    assert found == public | {"noisy_gap": status, "multiplier": status}
+    assert all(one.released == (one.status != "exact") for one in model.history_columns_)
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])

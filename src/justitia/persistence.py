@@ -1,7 +1,8 @@
 """Save and load a fitted classifier as safetensors plus JSON: no pickle, no code executed on load.
 
 A saved model is a folder: ``weights.safetensors`` and ``model.json``. Both hold what ``fit`` released and public facts;
-the sensitive attribute, and everything computed from it without noise, is long gone by then.
+the sensitive attribute is long gone by then, and a noise seed is not written. Of a model without a finite epsilon,
+history and multipliers are exact; each column of the history says so.
 """
 
 from __future__ import annotations

@@ -395,7 +395,7 @@ def test_fit_for_every_notion_and_number_of_groups(notion: str, n_groups: int) -
     assert np.isfinite(model.dual_.to_numpy()).all()
     assert np.abs(model.dual_.to_numpy()).max() <= PLAN.lambda_max
     assert np.isfinite(model.decision_function(X)).all()
-    gaps = model.history_.filter(like="noisy_gap").iloc[1:-1].to_numpy()
+    gaps = model.history_[[one.name for one in model.history_columns_ if one.kind == "noisy_gap"]].iloc[1:-1].to_numpy()
     assert np.isfinite(gaps).all()
     assert np.abs(gaps).max() <= 1.0 + 1e-9
     assert model.certificate_.epsilon == pytest.approx(1.0, rel=1e-4)

@@ -27,7 +27,6 @@ from justitia.report.contents import MOST_ROUNDS, spending
 from justitia.report.markdown import escaped, fenced
 from justitia.report.svg import Scale, element, shortened, spread, ticks
 from justitia.report.words import number, odds_sentence, verdict
-from justitia.tables import names_of
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -404,7 +403,8 @@ def test_sections_without_data_say_what_gives_them(two: Case, empty: Mapping[str
         assert command in card
     assert page.says("on the rows of the last training round")
     gaps = page.tables["Noised gaps on the training rows, without bounds"][1:]
-    last = two.model.history_[names_of(two.model.history_columns_, "noisy_gap")].dropna().iloc[-1]
+    names = [one.name for one in two.model.history_columns_ if one.kind == "noisy_gap"]
+    last = two.model.history_[names].dropna().iloc[-1]
     assert [row[1] for row in gaps] == [number(value) for value in last]
 
 
