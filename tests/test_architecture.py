@@ -81,6 +81,8 @@ MAY_NAME = {
     "encode": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
     "infer_groups": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
     "read_columns": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
+    "unsealed": {"privacy/attribute.py", "privacy/groups.py"},
+    "columns_of": {"privacy/columns.py", "privacy/attribute.py", "cli/reading.py"},
     "__codes": {"privacy/vault.py"},
     "_SensitiveVault__codes": set(),
 }
@@ -354,6 +356,7 @@ def test_library_echoes_nothing_but_from_the_command_line() -> None:
 def test_command_line_reads_the_attribute_in_one_file() -> None:
     reading = {name for name, tree in FILES.items() if calls(tree, "read_attribute")}
     assert reading == {"cli/people.py"}
+    assert {name for name, tree in FILES.items() if calls(tree, "private")} == {"cli/secret.py"}
     defining = {name for name, tree in FILES.items() if "_joined_by_key" in identifiers(tree)}
     assert defining == {"cli/secret.py"}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from justitia.cli.errors import Refusal
+from justitia.privacy.columns import read_each
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Bins:
         labels = self.labels
         return [
             None if number is None else labels[bisect.bisect_right(self.cuts, number)]
-            for number in map(_number, values)
+            for number in read_each(_number, values)
         ]
 
     def __str__(self) -> str:

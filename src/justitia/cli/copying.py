@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from justitia.cli.reading import Table
+from justitia.cli.reading import KEPT_BYTES, Table
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Rows:
         if not self.table.is_parquet:
             encoding = "utf-8" if self.table.encoding == "utf-8-sig" else self.table.encoding
             rows = self.content.iloc[list(chosen)]
-            rows.to_csv(file, index=False, sep=self.table.separator, encoding=encoding)
+            rows.to_csv(file, index=False, sep=self.table.separator, encoding=encoding, errors=KEPT_BYTES)
         elif hasattr(self.content, "write_parquet"):
             self.content[list(chosen)].write_parquet(file)
         else:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.reading import Table, open_table
-from justitia.cli.secret import Attribute, Where, find_attribute, read_attribute
+from justitia.cli.secret import AttributeFacts, Where, find_attribute, read_attribute
+from justitia.privacy.attribute import Attribute
 
 Label = str | int | float | bool
 
@@ -31,18 +32,18 @@ class People:
         Public target; 1 is the positive answer.
     classes : tuple
         What 0 and 1 are called in the file.
-    attribute : Attribute
+    attribute : AttributeFacts
         Public facts about the attribute.
-    labels : DataFrame
-        The attribute itself, on its way to the vault.
+    labels : Attribute
+        The attribute itself, closed, on its way to the vault.
     """
 
     table: Table
     X: pd.DataFrame = field(repr=False)
     y: NDArray[np.int64] = field(repr=False)
     classes: tuple[Label, Label]
-    attribute: Attribute
-    labels: pd.DataFrame = field(repr=False)
+    attribute: AttributeFacts
+    labels: Attribute = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.y)

@@ -2,15 +2,26 @@
 
 Public columns are typed by what they hold. Columns of text (keys, and the sensitive attribute) are read entry by entry
 as they are written, so that no person's value changes how another one's is read.
+
+A CSV is split into fields once, by Python's own reader, and only the fields of public columns go on to be typed. What
+stands in a sensitive column is thus never decoded strictly, measured against a limit, or parsed into anything.
+
+Guarantee
+---------
+* Whether a table can be read depends on its first line, on how many fields its rows have, and on its public columns.
+* :meth:`Table.private` makes each text from one entry and the type of its column; what cannot be read is None.
 """
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import csv
 import gzip
 import importlib.util
-import warnings
-from collections.abc import Iterable, Sequence
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +29,15 @@ from typing import Any
 import pandas as pd
 
 from justitia.cli.errors import Refusal, no_such, shown_path
+from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
 
 PARQUET = (".parquet", ".pq")
 _OTHER_FORMATS = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".sav", ".dta")
+#: Handler for bytes that are no text in the encoding of a file: they are kept as halves of surrogate pairs, which text
+#: cannot hold, and written back as they were.
+KEPT_BYTES = "justitia-kept-bytes"
+#: The longest field that Python's reader accepts on every system.
+_LONGEST_FIELD = 2**31 - 1
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "space": " "}
 
 
@@ -46,16 +63,34 @@ class Table:
 
     def public(self, names: Sequence[str]) -> pd.DataFrame:
         """These columns, typed, in this order; no other column is parsed into anything."""
-        return _read(self, list(names))
+        unique = list(dict.fromkeys(names))
+        frame = _public_parquet(self.path, unique) if self.is_parquet else _typed(self, unique)
+        return frame[list(names)]
 
     def raw(self, names: Sequence[str]) -> pd.DataFrame:
-        """These columns as they are written."""
-        return _read(self, list(names), dtype=str, keep_default_na=False)
+        """These columns of a CSV as they are written; bytes that are no text are kept (:data:`KEPT_BYTES`)."""
+        return pd.DataFrame({name: pd.Series(one, dtype=object) for name, one in _fields(self, names).items()})
 
     def text(self, names: Sequence[str]) -> pd.DataFrame:
-        """These columns as text without surrounding space; None where nothing is written."""
-        frame = self.raw(names)
-        return pd.DataFrame({name: pd.Series([_as_text(v) for v in frame[name]], dtype=object) for name in names})
+        """These public columns as text without surrounding space; None where nothing is written."""
+        return pd.DataFrame({name: pd.Series(one, dtype=object) for name, one in self._texts(names).items()})
+
+    def private(self, names: Sequence[str]) -> dict[str, list[str | None]]:
+        """The same of private columns: None, too, for whatever cannot be read.
+
+        Raises
+        ------
+        Refusal
+            For a Parquet file where there is no pyarrow: polars refuses the whole column for one entry that is no text.
+        """
+        if self.is_parquet and not _has_pyarrow():
+            raise Refusal(f"reading the attribute in {shown_path(self.path)} needs pyarrow; run pip install pyarrow.")
+        return self._texts(names)
+
+    def _texts(self, names: Sequence[str]) -> dict[str, list[str | None]]:
+        if not self.is_parquet:
+            return {name: read_each(_as_text, one) for name, one in _fields(self, names).items()}
+        return {name: read_each(_as_text, _parquet_entries(self.path, name)) for name in names}
 
 
 def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") -> Table:
@@ -73,12 +108,13 @@ def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") 
         raise Refusal(f"expected a CSV or Parquet file, got {shown_path(file)}; export it as CSV first.")
     plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
     table = Table(file, (), mark, "utf-8-sig" if plain else encoding)
-    names = _parquet_names(file) if table.is_parquet else [str(name) for name in _read(table, None, nrows=0)]
-    if not table.is_parquet:
-        if len(names) == 1:
-            _check_separator(file, names[0], mark)
-        _check_fields(table, len(names))
-    return Table(file, tuple(names), table.separator, table.encoding)
+    if table.is_parquet:
+        return Table(file, tuple(_parquet_names(file)))
+    head = _fields_at(table, [])[0]
+    names = _names(table, head)
+    if len(names) == 1:
+        _check_separator(file, names[0], mark)
+    return Table(file, names, table.separator, table.encoding)
 
 
 def _check_separator(file: Path, header: str, separator: str) -> None:
@@ -90,17 +126,87 @@ def _check_separator(file: Path, header: str, separator: str) -> None:
             )
 
 
-def _check_fields(table: Table, width: int) -> None:
-    """Every row has the fields of the first line; pandas would drop what is too much and make up what is missing."""
-    unlike = _unlike_its_head(table.path)
+def _kept_bytes(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeDecodeError):
+        return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
+    if isinstance(error, UnicodeEncodeError):
+        codes = [ord(one) - 0xDC00 for one in error.object[error.start : error.end]]
+        if all(0 <= code < 256 for code in codes):
+            return bytes(codes), error.end
+    raise error
+
+
+codecs.register_error(KEPT_BYTES, _kept_bytes)
+
+
+@contextlib.contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let fields be of any length; by default a single long one stops Python's reader."""
+    before = csv.field_size_limit(_LONGEST_FIELD)
     try:
-        opened = gzip.open if table.path.suffix.lower() == ".gz" else open
-        with opened(table.path, "rt", encoding=table.encoding, newline="") as lines:
-            if any(len(row) != width for row in csv.reader(lines, delimiter=table.separator) if row):
-                raise unlike
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _fields_at(table: Table, places: Sequence[int]) -> tuple[list[str], list[list[str]]]:
+    """The first line of a CSV, and the columns at these places.
+
+    Raises
+    ------
+    Refusal
+        If some row has more or fewer fields than the first line.
+    """
+    opened = gzip.open if table.path.suffix.lower() == ".gz" else open
+    columns: list[list[str]] = [[] for _ in places]
+    head: list[str] = []
+    try:
+        with (
+            _long_fields(),
+            opened(table.path, "rt", encoding=table.encoding, errors=KEPT_BYTES, newline="") as lines,
+        ):
+            rows = (row for row in csv.reader(lines, delimiter=table.separator) if row)
+            head = next(rows, [])
+            for row in rows:
+                if len(row) != len(head):
+                    raise _unlike_its_head(table.path)
+                for column, place in zip(columns, places, strict=True):
+                    column.append(row[place])
     except csv.Error:
-        raise unlike from None
-    except UnicodeDecodeError:
+        raise _unlike_its_head(table.path) from None
+    except (UnicodeError, LookupError):
+        raise _not_text(table.path) from None
+    if not head:
+        raise Refusal(f"{shown_path(table.path)} is empty; expected a line of column names and rows below it.")
+    return head, columns
+
+
+def _fields(table: Table, names: Sequence[str]) -> dict[str, list[str]]:
+    places = [table.columns.index(name) for name in names]
+    return dict(zip(names, _fields_at(table, places)[1], strict=True))
+
+
+def _names(table: Table, head: list[str]) -> tuple[str, ...]:
+    """Names of the columns; pandas gives one to those without, and keeps those apart that repeat."""
+    return tuple(str(name) for name in pd.read_csv(_as_bytes(table, [head]), nrows=0, index_col=False))
+
+
+def _typed(table: Table, names: Sequence[str]) -> pd.DataFrame:
+    rows = zip(*_fields(table, names).values(), strict=True)
+    content = _as_bytes(table, itertools.chain([names], rows))
+    try:
+        return pd.read_csv(content, index_col=False, low_memory=False, skip_blank_lines=False)
+    except ValueError:
+        raise _unlike_its_head(table.path) from None
+
+
+def _as_bytes(table: Table, rows: Iterable[Sequence[str]]) -> io.BytesIO:
+    """Public fields as a CSV for pandas to type; they have to be text."""
+    content = io.StringIO(newline="")
+    csv.writer(content, lineterminator="\r\n").writerows(rows)
+    try:
+        return io.BytesIO(content.getvalue().encode("utf-8"))
+    except UnicodeEncodeError:
         raise _not_text(table.path) from None
 
 
@@ -116,29 +222,14 @@ def _not_text(path: Path) -> Refusal:
     return Refusal(f"{shown_path(path)} is not text in the encoding asked for; pass --encoding latin-1, say.")
 
 
-def _read(table: Table, names: list[str] | None, **options: Any) -> pd.DataFrame:
-    if table.is_parquet:
-        return _read_parquet(table.path, names or [])
-    options |= {"sep": table.separator, "encoding": table.encoding, "index_col": False, "low_memory": False}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame: pd.DataFrame = pd.read_csv(table.path, usecols=names, **options)
-    except (UnicodeDecodeError, LookupError):
-        raise _not_text(table.path) from None
-    except pd.errors.EmptyDataError:
-        raise Refusal(
-            f"{shown_path(table.path)} is empty; expected a line of column names and rows below it."
-        ) from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError):
-        raise _unlike_its_head(table.path) from None
-    return frame if names is None else frame[names]
+def _has_pyarrow() -> bool:
+    return importlib.util.find_spec("pyarrow") is not None
 
 
 def _parquet_names(file: Path) -> list[str]:
     file.open("rb").close()  # the operating system's own words for a file that cannot be read
     try:
-        if importlib.util.find_spec("pyarrow") is not None:
+        if _has_pyarrow():
             from pyarrow import parquet  # noqa: PLC0415 - optional
 
             return [str(name) for name in parquet.read_schema(file).names]
@@ -151,24 +242,43 @@ def _parquet_names(file: Path) -> list[str]:
         raise Refusal(f"{shown_path(file)} is not a Parquet file that can be read; write it again.") from None
 
 
-def _read_parquet(file: Path, names: list[str]) -> pd.DataFrame:
+def _parquet_column(file: Path, name: str) -> Any:
+    """A column of a Parquet file as pyarrow or polars holds it: nothing of it is converted yet."""
     try:
-        if importlib.util.find_spec("pyarrow") is not None:
+        if _has_pyarrow():
             from pyarrow import parquet  # noqa: PLC0415 - optional
 
-            columns = {name: parquet.read_table(file, columns=[name]).column(0).to_pylist() for name in names}
-        else:
-            import polars as pl  # noqa: PLC0415 - optional
+            return parquet.read_table(file, columns=[name]).column(0)
+        import polars as pl  # noqa: PLC0415 - optional
 
-            columns = pl.read_parquet(file, columns=names).to_dict(as_series=False)
+        return pl.read_parquet(file, columns=[name]).to_series()
     except Exception:  # noqa: BLE001 - as above
         raise Refusal(f"{shown_path(file)} is not a Parquet file that can be read; write it again.") from None
-    return pd.DataFrame({name: columns[name] for name in names})
+
+
+def _parquet_entries(file: Path, name: str) -> Iterable[Any]:
+    return columns_of(_parquet_column(file, name))[1][0]
+
+
+def _public_parquet(file: Path, names: Sequence[str]) -> pd.DataFrame:
+    stored = {name: _parquet_column(file, name) for name in names}
+    try:
+        return pd.DataFrame(
+            {name: one.to_pylist() if hasattr(one, "to_pylist") else one.to_list() for name, one in stored.items()}
+        )
+    except INTERRUPTS:
+        raise
+    except BaseException:  # noqa: BLE001 - a date that Python has no room for, say; a panic is no Exception
+        raise Refusal(f"{shown_path(file)} has public values that cannot be read; write it again.") from None
 
 
 def _as_text(value: Any) -> str | None:
-    """What is written in a cell: "1" for 1 and 1.0 alike; None for nothing."""
+    """What is written in a cell: "1" for 1 and 1.0 alike; None for nothing. What is no text raises."""
     if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
         return None
+    if isinstance(value, bytes):
+        value = value.decode("utf-8")
     whole = isinstance(value, float) and value.is_integer()
-    return (str(int(value)) if whole else str(value)).strip() or None
+    text = (str(int(value)) if whole else str(value)).strip()
+    text.encode("utf-8")  # fails for bytes that were kept
+    return text or None

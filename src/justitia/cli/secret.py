@@ -1,17 +1,18 @@
 """Where the sensitive attribute is, and the one place of the command line that reads it.
 
-What is public here: the names of the sensitive columns, their cut points, the list of groups if it is given, the key
-column of both files, and so how many rows and keys they have. What is private: every value of a sensitive column, in
-whichever file it is.
+What is public here: the names of the columns of both files, the cut points, the list of groups if it is given, and the
+key column of the data file, in which every row has a key of its own. What is private: every value of a sensitive
+column, in whichever file it is, and all rows of the second file: how many there are, and which keys they have.
 
-Someone without a row in the secret file is "not given", like someone whose entry is empty, and nothing is said about
-how many they are: whether a person told their attribute is part of it. Only a secret file that shares no key at all
-with the data is refused, since it is the wrong file. Keys that repeat are refused in both files: the guarantee is about
-one row per person. To say so looks at keys alone.
+Whether a person told their attribute is part of it. So someone without a row in the second file is "not given", like
+someone whose entry is empty; a second file that shares no key with the data makes everybody "not given", and nothing is
+said about it. Of several rows with one key the first counts, so that a person's rows are about that person alone.
 
 Guarantee
 ---------
-* No value of a sensitive column changes whether anything here fails, what it says, or the shape of what it returns.
+* Nothing in the rows of the second file and no value of a sensitive column changes whether anything here fails, what it
+  says, or the shape of what it returns. (A row that breaks the table, such as one with an unquoted separator, does: see
+  "Limits" in docs/cli.md.)
 * Each person's label is made from that person's own entry.
 """
 
@@ -19,21 +20,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import pandas as pd
 
 from justitia.cli.bins import Bins, read_bins
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.reading import Table, open_table
+from justitia.privacy.attribute import Attribute
 
 Groups = dict[str, list[str]]
+_WHOLE = re.compile(r"^([+-]?[0-9]+)\.0+$")
 
 
 @dataclass(frozen=True)
-class Attribute:
+class AttributeFacts:
     """Public facts about the sensitive attribute: its columns, its file, its groups.
 
     Attributes
@@ -78,7 +80,7 @@ class Where:
     encoding: str = field(default="utf-8")
 
 
-def find_attribute(where: Where, data: Table) -> Attribute:
+def find_attribute(where: Where, data: Table) -> AttributeFacts:
     """Check the names of columns, cut points and groups against the first lines of the files.
 
     Raises
@@ -101,7 +103,7 @@ def find_attribute(where: Where, data: Table) -> Attribute:
         if one.column not in columns:
             raise no_such("sensitive column", one.column, columns, place="--bins")
     groups = read_groups(where.groups, columns, bins)
-    return Attribute(columns, file, where.key, bins, groups, where.missing)
+    return AttributeFacts(columns, file, where.key, bins, groups, where.missing)
 
 
 def _secret_table(path: Path, where: Where, data: Table) -> Table:
@@ -151,62 +153,58 @@ def _joined(labels: Sequence[str]) -> str:
     return line.getvalue()
 
 
-def read_attribute(attribute: Attribute, data: Table) -> pd.DataFrame:
+def read_attribute(facts: AttributeFacts, data: Table) -> Attribute:
     """Each row's attribute as text, one column per sensitive column, in the order of the data; None is "not given".
 
     Raises
     ------
     Refusal
-        For keys that repeat, are missing, or do not join; never for a value of the attribute.
+        For keys of the data that repeat or are missing; never for a value of the attribute or a row of its file.
     """
-    if attribute.file is None or attribute.key is None:
-        found = data.text(attribute.columns)
-    else:
-        found = _joined_by_key(attribute, attribute.file, attribute.key, data)
-    bins = {one.column: one for one in attribute.bins}
-    labels = {
-        name: bins[name].assign(found[name]) if name in bins else _without(found[name], attribute.missing)
-        for name in attribute.columns
+    if facts.file is None or facts.key is None:
+        return Attribute.of(_labels(facts, data.private(facts.columns)))
+    keys = person_keys(data.text([facts.key])[facts.key])
+    check_keys(keys, facts.key, data)
+    return Attribute.of(_labels(facts, _joined_by_key(facts, facts.file, facts.key, keys)))
+
+
+def _labels(facts: AttributeFacts, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:
+    bins = {one.column: one for one in facts.bins}
+    return {
+        name: bins[name].assign(values) if name in bins else [None if one == facts.missing else one for one in values]
+        for name, values in found.items()
     }
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in labels.items()})
 
 
-def _without(values: pd.Series, marker: str | None) -> list[str | None]:
-    return [None if value is None or value == marker else value for value in values]
+def _joined_by_key(
+    facts: AttributeFacts, file: Table, key: str, people: Sequence[str | None]
+) -> dict[str, list[str | None]]:
+    """Each person's entries; None for whoever has no row."""
+    theirs = person_keys(file.private([key])[key])
+    place = {one: row for row, one in reversed(list(enumerate(theirs))) if one is not None}
+    rows = [place.get(one) if one is not None else None for one in people]
+    return {
+        name: [None if row is None else column[row] for row in rows]
+        for name, column in file.private(facts.columns).items()
+    }
 
 
-def _joined_by_key(attribute: Attribute, file: Table, key: str, data: Table) -> pd.DataFrame:
-    ours, theirs = data.text([key])[key], file.text([key])[key]
-    check_keys(ours, key, data)
-    _check_repeated(theirs.dropna(), key, file)
-    place = {name: row for row, name in enumerate(theirs) if name is not None}
-    rows = [place.get(name) for name in ours]
-    if all(row is None for row in rows):
-        raise Refusal(
-            f"no {key!r} of {shown_path(data.path)} is found in {shown_path(file.path)}; check that both files name "
-            "people alike."
-        )
-    values = {name: file.text([name])[name].tolist() for name in attribute.columns}
-    return pd.DataFrame(
-        {
-            name: pd.Series([None if row is None else column[row] for row in rows], dtype=object)
-            for name, column in values.items()
-        }
-    )
+def person_keys(texts: Iterable[str | None]) -> list[str | None]:
+    """Keys as they are compared: a whole number is the same with and without ".0", each key by itself.
+
+    Tools write the numbers of a column with a gap as 1.0 and 2.0.
+    """
+    return [None if text is None else _WHOLE.sub(r"\1", text) for text in texts]
 
 
-def check_keys(keys: pd.Series, key: str, data: Table) -> None:
-    """Refuse public keys that are missing or repeat."""
-    absent = int(keys.isna().sum())
+def check_keys(keys: Sequence[str | None], key: str, data: Table) -> None:
+    """Refuse keys of the data, which are public, if they are missing or repeat."""
+    absent = sum(one is None for one in keys)
     if absent:
         raise Refusal(f"{absent} rows of {shown_path(data.path)} have no {key!r}; give every row its key.")
-    _check_repeated(keys, key, data)
-
-
-def _check_repeated(keys: pd.Series, key: str, table: Table) -> None:
-    repeated = int(keys.duplicated().sum())
+    repeated = len(keys) - len(set(keys))
     if repeated:
         raise Refusal(
-            f"{repeated} rows of {shown_path(table.path)} repeat a {key!r} of an earlier row; expected one row per "
+            f"{repeated} rows of {shown_path(data.path)} repeat a {key!r} of an earlier row; expected one row per "
             "person, which is what the guarantee counts."
         )

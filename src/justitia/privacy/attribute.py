@@ -21,7 +21,7 @@ class Attribute:
       :func:`justitia.privacy.groups.read_columns`.
     """
 
-    __slots__ = ("__columns", "__weakref__", "_names")
+    __slots__ = ("__columns", "_names")
 
     def __init__(self, names: Names, columns: Sequence[Column]) -> None:
         self._names = names

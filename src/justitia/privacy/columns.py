@@ -139,10 +139,10 @@ def _from_array(array: NDArray[Any]) -> list[list[Any]]:
 
 def _masked(mask: NDArray[Any], ndim: int) -> NDArray[np.bool_]:
     """Whether anything of an entry is masked; the mask of an entry with fields has fields itself."""
-    if mask.dtype.names is not None:
-        return np.logical_or.reduce([_masked(mask[name], ndim) for name in mask.dtype.names])
-    found: NDArray[np.bool_] = mask.any(axis=tuple(range(ndim, mask.ndim)))
-    return found
+    if mask.dtype.names is None:
+        return np.asarray(mask.any(axis=tuple(range(ndim, mask.ndim))))
+    fields = [_masked(mask[name], ndim) for name in mask.dtype.names]
+    return np.asarray(np.any(np.stack(fields), axis=0))
 
 
 def _from_series(series: nw.Series[Any]) -> list[Any]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.privacy.attribute import Attribute
-from justitia.privacy.columns import INTERRUPTS, Column, Names
+from justitia.privacy.columns import INTERRUPTS, Column, Names, read_each
 
 Groups: TypeAlias = tuple[Hashable, ...]
 
@@ -196,14 +196,13 @@ def infer_groups(columns: Sequence[Column], missing_marker: Any = None) -> Group
 
 def _distinct(column: Column, marker: Hashable | None) -> list[Hashable]:
     seen: dict[Hashable, None] = {}
-    for label in map(_label, column):
-        try:
-            if label is not None and label != marker:
-                seen.setdefault(label)
-        except INTERRUPTS:
-            raise
-        except BaseException:  # noqa: BLE001 - a label that cannot be told from the others is none
-            continue
+
+    def remember(value: Any) -> None:
+        label = _label(value)
+        if label is not None and label != marker:
+            seen.setdefault(label)
+
+    read_each(remember, column)  # a label that cannot be told from the others is none
     return list(seen)
 
 
