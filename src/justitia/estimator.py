@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from justitia import persistence
 from justitia._validate import check_same_length
 from justitia.crossfit import CrossFittedNetwork
-from justitia.dual.checkpoint import Checkpoint
+from justitia.dual.checkpoint import Checkpoint, RunFolder, open_folder
 from justitia.dual.engine import Engine
 from justitia.dual.engines import make_engine
 from justitia.dual.lagrangian import Problem
@@ -172,7 +172,7 @@ class LagrangianDualClassifier(NetworkClassifier):
             shared with other processes and later days.
         checkpoint : path, optional
             Folder to save to after every round and to resume from. It keeps a ledger of its own unless ``ledger`` is
-            a durable one; a shared ledger in memory cannot be resumed.
+            a durable one; a shared ledger in memory cannot be resumed. One run at a time works in it.
 
         Raises
         ------
@@ -180,9 +180,11 @@ class LagrangianDualClassifier(NetworkClassifier):
             For anything wrong that can be seen without the attribute, before any budget is spent.
         BudgetExceeded
             If the ledger cannot pay for the plan, before anything is asked.
+        LedgerError
+            If the file of a durable ledger cannot be used, or another run works in ``checkpoint``.
         """
-        with unchanged_on_error(self):
-            session = self._begin(X, y, sensitive_features, sample_weight, ledger, checkpoint)
+        with unchanged_on_error(self), open_folder(checkpoint) as folder:
+            session = self._begin(X, y, sensitive_features, sample_weight, ledger, folder)
             warn_large_delta(self, len(session.problem))
             for sentence in session.engine.outlook():
                 warnings.warn(sentence, stacklevel=2)
@@ -201,7 +203,7 @@ class LagrangianDualClassifier(NetworkClassifier):
         sensitive_features: Any,
         sample_weight: Any,
         ledger: PrivacyLedger | None,
-        checkpoint: Path | str | None,
+        checkpoint: RunFolder | None,
     ) -> Session:
         """Check everything that can be checked without the attribute, and open ledger, vault and engine."""
         notion, plan = check_parameters(self)

@@ -6,14 +6,35 @@ import json
 import math
 import os
 import textwrap
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_left, epsilon_spent
-from justitia.privacy.costs import COST_KINDS, kind_of
+from justitia.privacy.errors import BudgetExceeded, LedgerError
+from justitia.privacy.journal import opened_journal
+from justitia.privacy.release import Release
+
+__all__ = [
+    "ADJACENCY",
+    "NOT_COVERED",
+    "NOT_COVERED_SAMPLED",
+    "ROUND_OFF",
+    "BudgetExceeded",
+    "Certificate",
+    "LedgerError",
+    "PrivacyLedger",
+    "Release",
+    "accountant",
+    "json_ready",
+    "rounded_up",
+    "summary",
+]
 
 ADJACENCY = (
     "two datasets that differ in one person's sensitive attribute (to any other group, or to 'not given'); "
@@ -31,47 +52,14 @@ NOT_COVERED_SAMPLED = "last bits of gradients that depend on who else is in a sa
 ROUND_OFF = 1e-9
 
 
-class BudgetExceeded(RuntimeError):
-    """A release was refused because the privacy budget does not allow it; nothing was computed."""
-
-
-class LedgerError(RuntimeError):
-    """The file of a ledger could not be used, so nothing was answered."""
-
-
-@dataclass(frozen=True)
-class Release:
-    """One noised answer: what it was for, how much one person could move it, and what it cost."""
-
-    purpose: str
-    cost: Cost
-    sensitivity: float
-
-    @property
-    def mechanism(self) -> str:
-        """Name of the mechanism, as the certificate prints it."""
-        return kind_of(self.cost)
-
-    def to_json(self) -> str:
-        """One line of the journal."""
-        record = {"purpose": self.purpose, "mechanism": self.mechanism, "sensitivity": self.sensitivity}
-        return json.dumps(record | {"cost": asdict(self.cost)})
-
-    @staticmethod
-    def from_json(line: str) -> Release:
-        """Inverse of :meth:`to_json`."""
-        record = json.loads(line)
-        cost = COST_KINDS[record["mechanism"]](**record["cost"])
-        return Release(record["purpose"], cost, record["sensitivity"])
-
-
 @dataclass(frozen=True)
 class Certificate:
     """What can be said about the privacy of one training run.
 
     ``epsilon`` is what the ledger recorded, an upper bound; ``claim`` holds, for mechanisms whose published analysis
     does not establish the guarantee, what that analysis says; ``remarks`` are sentences about the training run, made
-    from public and noised numbers.
+    from public and noised numbers. ``receipt`` names the state of the durable ledger that it was made from:
+    :meth:`DurableLedger.verify <justitia.DurableLedger.verify>` tells whether a file still holds it.
     """
 
     epsilon: float
@@ -87,6 +75,7 @@ class Certificate:
     adjacency: str = ADJACENCY
     not_covered: tuple[str, ...] = field(default=NOT_COVERED)
     remarks: tuple[str, ...] = ()
+    receipt: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; an infinite epsilon is the word ``"infinity"``, since JSON has no such number."""
@@ -142,16 +131,19 @@ class PrivacyLedger:
         Probability mass of the guarantee that may fail, in [0, 1).
     journal : path, optional
         A file that receives every debit, flushed to disk, before its answer is computed. If it holds debits already
-        (of an interrupted run), they count.
+        (of an interrupted run, or of another ledger with the same journal), they count.
 
     Notes
     -----
-    A ledger counts what passes through this object. Copies made for parallel workers count on their own: fit models
-    that share a budget in one process, or use a :class:`~justitia.privacy.durable.DurableLedger`.
+    A ledger without a journal counts what passes through this object, from any thread. Copies made for parallel workers
+    count on their own: fit models that share a budget in one process, or use a
+    :class:`~justitia.privacy.durable.DurableLedger`.
 
     Guarantee
     ---------
     * :meth:`debit` records the release before the caller computes anything, or raises and records nothing.
+    * Threads that debit at once, and ledgers and processes with one journal, cannot together exceed the budget: the
+      sum is taken and the debit recorded under one lock, after what others recorded has been read.
     """
 
     def __init__(self, *, epsilon: float, delta: float, journal: Path | str | None = None) -> None:
@@ -163,21 +155,31 @@ class PrivacyLedger:
         self.delta = float(delta)
         self._releases: list[Release] = []
         self._counts: Counter[Cost] = Counter()
-        self._journal = None if journal is None else Path(journal)
-        for line in [] if self._journal is None else _read_lines(self._journal):
-            self._append(Release.from_json(line))
+        self._journal = None if journal is None else Path(journal).absolute()
+        self._offset = 0  # how much of the journal is counted
+        self._renew_lock()
+        if self._journal is not None:
+            with self._reading():
+                pass
 
     def check(self, costs: Mapping[Cost, int], *, purpose: str = "this plan") -> None:
         """Raise :class:`BudgetExceeded` if ``costs`` do not fit into what remains; records nothing."""
+        with self._reading():
+            self._check(costs, purpose)
+
+    def _check(self, costs: Mapping[Cost, int], purpose: str) -> None:
         if not self._fits(self._counts + Counter(costs)):
             raise BudgetExceeded(self._refusal(costs, purpose))
 
     def _refusal(self, costs: Mapping[Cost, int], purpose: str) -> str:
         total = epsilon_spent(self._counts + Counter(costs), self.delta)
         would, budget = _told_apart(total, self.budget_epsilon)
+        advice = "Use fewer or noisier releases, or raise epsilon."
+        if self.delta == 0 and math.isinf(total):
+            advice = "Without a delta no amount of Gaussian noise suffices: use randomized response, or a delta."
         return (
             f"{purpose!r} would bring epsilon to {would}; the budget is {budget} "
-            f"(spent {epsilon_spent(self._counts, self.delta):.4g}). Use fewer or noisier releases, or raise epsilon."
+            f"(spent {epsilon_spent(self._counts, self.delta):.4g}). {advice}"
         )
 
     def _fits(self, counts: Counter[Cost]) -> bool:
@@ -190,24 +192,53 @@ class PrivacyLedger:
 
     def debit(self, release: Release) -> int:
         """Record ``release`` and return its number, or raise :class:`BudgetExceeded` and record nothing."""
-        self.check({release.cost: 1}, purpose=release.purpose)
-        if self._journal is not None:
-            _append_line(self._journal, release.to_json())
-        self._append(release)
-        return len(self._releases) - 1
+        with self._lock:
+            if self._journal is None:
+                self._check({release.cost: 1}, release.purpose)
+                self._append(release)
+            else:
+                self._debit_journal(self._journal, release)
+            return len(self._releases) - 1
+
+    def _debit_journal(self, path: Path, release: Release) -> None:
+        if not path.exists():
+            if self._offset:
+                raise LedgerError(f"The journal {str(path)!r} is gone; restore its newest copy.")
+            self._check({release.cost: 1}, release.purpose)  # a refusal makes no file
+        with opened_journal(path, write=True) as journal:
+            self._count(journal.lines(self._offset))
+            self._check({release.cost: 1}, release.purpose)
+            journal.append(release.to_json())
+            self._count(journal.lines(self._offset))
+
+    def _count(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            self._append(_read_line(line, self._journal))
+            self._offset += len(line)
 
     def _append(self, release: Release) -> None:
+        self._counts[release.cost] += 1  # first, so that an interruption in between counts too much, not too little
         self._releases.append(release)
-        self._counts[release.cost] += 1
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Nobody debits meanwhile, and what others wrote to the journal is counted."""
+        with self._lock:
+            if self._journal is not None and self._journal.exists():
+                with opened_journal(self._journal, write=False) as journal:
+                    self._count(journal.lines(self._offset))
+            yield
 
     @property
     def releases(self) -> tuple[Release, ...]:
         """Everything released so far, in order."""
-        return tuple(self._releases)
+        with self._reading():
+            return tuple(self._releases)
 
     def costs(self) -> Mapping[Cost, int]:
         """How often each cost was charged."""
-        return dict(self._counts)
+        with self._reading():
+            return dict(self._counts)
 
     def own_releases(self) -> tuple[Release, ...]:
         """What this run released, in order; another run may share the budget, never the run."""
@@ -249,8 +280,41 @@ class PrivacyLedger:
             groups=groups,
             groups_source=groups_source,
             claim=claim,
-            not_covered=(*NOT_COVERED, NOT_COVERED_SAMPLED) if _sampled(self._counts) else NOT_COVERED,
+            not_covered=(*NOT_COVERED, NOT_COVERED_SAMPLED) if _sampled(counts) else NOT_COVERED,
+            receipt=self._receipt(len(releases)),
         )
+
+    def _receipt(self, debits: int) -> Mapping[str, Any] | None:
+        """What names this ledger's state after so many debits; none for one that is not kept in a file."""
+        del debits
+        return None
+
+    # -- the lock: neither pickled nor copied, and a fork's child, where nobody would end it, gets a new one
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.RLock()
+        _LEDGERS.add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            state = {name: value for name, value in self.__dict__.items() if name != "_lock"}
+            return {name: value.copy() if isinstance(value, list | Counter) else value for name, value in state.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._renew_lock()
+
+
+_LEDGERS: WeakSet[PrivacyLedger] = WeakSet()
+
+
+def _renew_locks() -> None:
+    for ledger in list(_LEDGERS):
+        ledger._renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _told_apart(total: float, budget: float) -> tuple[str, str]:
@@ -259,27 +323,13 @@ def _told_apart(total: float, budget: float) -> tuple[str, str]:
     return next((pair for pair in pairs if pair[0] != pair[1]), (f"{total:.4g}", f"{budget:.4g}"))
 
 
-def _read_lines(path: Path) -> list[str]:
-    """Complete lines of the journal; half a line at the end is a debit whose answer was never computed."""
-    if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    complete = text[: text.rfind("\n") + 1]
-    if complete != text:
-        os.truncate(path, len(complete.encode()))
-    return complete.splitlines()
-
-
-def _append_line(path: Path, line: str) -> None:
-    created = not path.exists()
-    with path.open("a", encoding="utf-8", newline="\n") as file:  # one byte on every system, as _read_lines counts
-        file.write(line + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    if created and os.name == "posix":  # the name of a new file is durable once its folder is
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+def _read_line(line: bytes, path: Path | None) -> Release:
+    try:
+        return Release.from_json(line.decode())
+    except (ValueError, TypeError, KeyError):
+        raise LedgerError(
+            f"The journal {str(path)!r} holds a line that this version cannot read; restore its newest copy."
+        ) from None
 
 
 def _statement(epsilon: float, delta: float, claim: Mapping[str, Any] | None, subject: str) -> str:
