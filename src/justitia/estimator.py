@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from justitia import persistence
 from justitia._validate import check_same_length
 from justitia.crossfit import CrossFittedNetwork
-from justitia.dual.checkpoint import Checkpoint
+from justitia.dual.checkpoint import Checkpoint, RunFolder, open_folder
 from justitia.dual.engine import Engine
 from justitia.dual.engines import make_engine
 from justitia.dual.lagrangian import Problem
@@ -180,7 +180,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
             shared with other processes and later days.
         checkpoint : path, optional
             Folder to save to after every round and to resume from. It keeps a ledger of its own unless ``ledger`` is
-            a durable one; a shared ledger in memory cannot be resumed.
+            a durable one; a shared ledger in memory cannot be resumed. One run at a time works in it.
 
         Raises
         ------
@@ -188,17 +188,13 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
             For anything wrong that can be seen without the attribute, before any budget is spent.
         BudgetExceeded
             If the ledger cannot pay for the plan, before anything is asked.
+        LedgerError
+            If the file of a durable ledger cannot be used, or another run works in ``checkpoint``.
         """
         sensitive_features = Attribute.of(sensitive_features)
-        with unchanged_on_error(self):
+        with unchanged_on_error(self), open_folder(checkpoint) as folder:
             session = self._begin(
-                X,
-                y,
-                sensitive_features,
-                sample_weight=sample_weight,
-                person=person,
-                ledger=ledger,
-                checkpoint=checkpoint,
+                X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger, checkpoint=folder
             )
             warn_large_delta(self, len(session.problem))
             for sentence in session.engine.outlook():
@@ -220,7 +216,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         sample_weight: Any = None,
         person: Any = None,
         ledger: PrivacyLedger | None = None,
-        checkpoint: Path | str | None = None,
+        checkpoint: RunFolder | None = None,
     ) -> Session:
         """Check everything that can be checked without the attribute, and open ledger, vault and engine."""
         notion, plan = check_parameters(self)

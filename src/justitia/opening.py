@@ -9,14 +9,13 @@ import hashlib
 import math
 import warnings
 from collections.abc import Hashable, Iterable
-from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
 from torch import nn
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_same_length
-from justitia.dual.checkpoint import RUN_FILE, Checkpoint, run_name
+from justitia.dual.checkpoint import RUN_FILE, Checkpoint, RunFolder
 from justitia.dual.lagrangian import Problem
 from justitia.dual.plan import TrainingPlan
 from justitia.dual.plans import DEFAULT_PLANS
@@ -141,40 +140,42 @@ def open_ledger(
     model: BaseEstimator,
     plan: TrainingPlan,
     ledger: PrivacyLedger | None,
-    checkpoint: Path | str | None,
+    checkpoint: RunFolder | None,
 ) -> PrivacyLedger:
     """The user's ledger, or a new one for this run's budget that holds what an interrupted run has spent."""
     if checkpoint is not None:
-        ledger = _resumable(ledger, Path(checkpoint))
+        ledger = _resumable(ledger, checkpoint)
     if isinstance(ledger, PrivacyLedger):
         return ledger
     if ledger is not None:
         raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
     unbounded = any(isinstance(cost, UnboundedCost) for cost in plan.costs())
     budget = math.inf if unbounded else float(model.epsilon)
-    # Reading a journal that does not exist yet writes nothing: the folder is made when all checks have passed.
-    journal = None if checkpoint is None else Path(checkpoint) / "ledger.jsonl"
+    # Reading a journal that does not exist yet writes nothing: a run that fails its checks leaves no folder.
+    journal = None if checkpoint is None else checkpoint.journal
     return PrivacyLedger(epsilon=budget, delta=float(model.delta), journal=journal)
 
 
-def _resumable(ledger: PrivacyLedger | None, folder: Path) -> PrivacyLedger | None:
+def _resumable(ledger: PrivacyLedger | None, folder: RunFolder) -> PrivacyLedger | None:
     """A durable ledger under the name of the folder's run, or none if the folder keeps its own ledger."""
     if isinstance(ledger, DurableLedger):
-        if (folder / "ledger.jsonl").exists():
-            raise ValueError(f"the checkpoint in {str(folder)!r} keeps its own ledger; resume it without ledger.")
-        return ledger.for_run(run_name(folder))
+        if folder.journal.exists():
+            raise ValueError(f"the checkpoint in {str(folder.path)!r} keeps its own ledger; resume it without ledger.")
+        return ledger.for_run(folder.run_name())
     if ledger is not None:
         raise ValueError(
             "a checkpoint keeps its own ledger; pass either checkpoint or ledger, not both, or a DurableLedger."
         )
-    if (folder / RUN_FILE).exists():
-        raise ValueError(f"the run in {str(folder)!r} debits a DurableLedger; pass that one as ledger to resume it.")
+    if (folder.path / RUN_FILE).exists():
+        raise ValueError(
+            f"the run in {str(folder.path)!r} debits a DurableLedger; pass that one as ledger to resume it."
+        )
     return None
 
 
 def open_checkpoint(
     model: BaseEstimator,
-    folder: Path | str,
+    folder: RunFolder,
     problem: Problem,
     plan: TrainingPlan,
     module: nn.Module,

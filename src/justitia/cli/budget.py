@@ -1,9 +1,11 @@
-"""``justitia budget``: make, look at and export a ledger."""
+"""``justitia budget``: make, look at, export and verify a ledger."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,6 +23,9 @@ $ justitia budget show people.ledger
 """
 EXPORT = """
 $ justitia budget export people.ledger --out people-ledger.json
+"""
+VERIFY = """
+$ justitia budget verify people.ledger --model model
 """
 
 
@@ -63,6 +68,45 @@ def export(ledger: Path, out: Path, as_json: bool) -> None:
     held = _open(ledger)
     held.export(out)
     tell({"out": out, "entries": len(held.releases)}, f"{len(held.releases)} entries in {out}", as_json=as_json)
+
+
+@budget.command("verify", example=VERIFY)
+@click.argument("ledger", type=options.FILE)
+@click.option("--model", type=options.FILE, help="Folder of a model whose certificate holds a receipt.")
+@click.option("--receipt", type=options.FILE, help="JSON file: a receipt, a certificate, or an export of the ledger.")
+@options.as_json
+def verify(ledger: Path, model: Path | None, receipt: Path | None, as_json: bool) -> None:
+    """Tell whether LEDGER still holds the debits of a receipt.
+
+    Its own chain of hashes is checked too. A file that was put back or rewritten since the receipt was made is refused.
+    """
+    if (model is None) == (receipt is None):
+        raise Refusal("expected one of --model and --receipt; pass the folder of a model, or a file with a receipt.")
+    source = receipt if model is None else model / "model.json"
+    found = _receipt_in(Path(str(source)))
+    held = _open(ledger)
+    held.verify(found)
+    head = held.head
+    text = f"{ledger} holds the {found['debits']} debits of the receipt, and {head.debits - found['debits']} since."
+    tell({"ledger": ledger, "receipt": found, "debits": head.debits, "head": head.hash}, text, as_json=as_json)
+
+
+def _receipt_in(path: Path) -> Mapping[str, Any]:
+    """The receipt in a JSON file, or in the certificate in it."""
+    if not path.is_file():
+        raise Refusal(f"there is no file {shown_path(path)}; pass a model, or a file with a receipt.")
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise Refusal(f"expected JSON in {shown_path(path)}, got other text; pass a file with a receipt.") from None
+    for name in ("certificate", "receipt"):
+        facts = facts.get(name, facts) if isinstance(facts, dict) else facts
+    if not isinstance(facts, dict) or "head" not in facts:
+        raise Refusal(
+            f"there is no receipt in {shown_path(path)}; only what was made with a ledger in a file has one: "
+            "pass another model or file."
+        )
+    return facts
 
 
 def _open(ledger: Path) -> DurableLedger:

@@ -4,12 +4,20 @@ A checkpoint is a folder with two files. ``ledger.jsonl`` receives every debit b
 ``state.pt`` is written after every round. If the run debits a durable ledger, ``run.txt`` stands in the place of the
 first: the name under which that ledger holds its debits. A run that stops in between has paid for answers that are
 gone: when it is resumed they stay paid, are not asked again, and the round goes on without them.
+
+One run at a time: for as long as it works, a run holds ``lock``, which says whose the folder is. Two runs would each
+pay for half of the answers, and each would certify what it paid.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +25,9 @@ import torch
 from torch import Tensor
 
 from justitia.privacy.durable import DurableLedger
-from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
-from justitia.privacy.ledger_file import write_durably
+from justitia.privacy.file_lock import LockedFile
+from justitia.privacy.ledger import BudgetExceeded, LedgerError, PrivacyLedger
+from justitia.privacy.ledger_file import sync_folder, write_durably
 
 if TYPE_CHECKING:
     from justitia.dual.engine import Engine
@@ -26,12 +35,100 @@ if TYPE_CHECKING:
 
 #: Holds the name of a run whose debits are in a durable ledger.
 RUN_FILE = "run.txt"
+#: Is there, and locked, while a run works in the folder.
+LOCK_FILE = "lock"
 
 
-def run_name(folder: Path) -> str:
-    """The name of the run in this folder; a fresh one if there is none."""
-    file = folder / RUN_FILE
-    return file.read_text(encoding="utf-8").strip() if file.exists() else uuid.uuid4().hex
+class RunFolder:
+    """A checkpoint's folder in the hands of one run; :func:`open_folder` makes it."""
+
+    def __init__(self, path: Path, lock: LockedFile) -> None:
+        self.path = path
+        self._lock = lock
+
+    @property
+    def journal(self) -> Path:
+        """Where a run without a durable ledger keeps its debits."""
+        return self.path / "ledger.jsonl"
+
+    def run_name(self) -> str:
+        """The name of the run in this folder; a fresh one if there is none."""
+        file = self.path / RUN_FILE
+        return file.read_text(encoding="utf-8").strip() if file.exists() else uuid.uuid4().hex
+
+    def check(self) -> None:
+        """Refuse to go on if the folder is no longer this process's: after a fork, or without its lock."""
+        if not self._lock.is_current():
+            raise LedgerError(
+                f"The run in {str(self.path)!r} no longer holds the folder (its lock was deleted, or the process "
+                "forked); resume it in one process."
+            )
+
+
+@contextmanager
+def open_folder(path: Path | str | None) -> Iterator[RunFolder | None]:
+    """The folder for one run at a time, made if needed; a folder that stays empty is not left behind.
+
+    Raises
+    ------
+    LedgerError
+        If another run works in it; the sentence says whose.
+    """
+    if path is None:
+        yield None
+        return
+    folder = Path(path).absolute()
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    lock = _lock(folder)
+    try:
+        lock.write(_owner().encode(), at=0)
+        yield RunFolder(folder, lock)
+    finally:
+        _release(lock, missing)
+
+
+def _release(lock: LockedFile, made: list[Path]) -> None:
+    """End the lock without a trace; a fork's child, or whoever lost the file, leaves it to its holder."""
+    if not lock.is_current():
+        lock.close()
+        return
+    with suppress(OSError):
+        if os.name == "posix":
+            lock.path.unlink()  # while it is held: nobody can have locked another file of this name yet
+        lock.close()
+        if os.name != "posix":  # which cannot delete an open file
+            lock.path.unlink()
+        for place in made:
+            place.rmdir()
+    lock.close()
+
+
+def _lock(folder: Path) -> LockedFile:
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return LockedFile(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, timeout=0)
+        except FileNotFoundError:
+            continue  # another run has just ended and left nothing
+        except TimeoutError:
+            raise LedgerError(
+                f"The checkpoint in {str(folder)!r} is in use by {_holder(folder)}; wait for its end, or choose "
+                "another folder."
+            ) from None
+
+
+def _owner() -> str:
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({"process": os.getpid(), "host": socket.gethostname(), "started": started})
+
+
+def _holder(folder: Path) -> str:
+    """Who holds the lock, by the holder's own words; a run that has just begun may not have written them yet."""
+    try:
+        facts = json.loads((folder / LOCK_FILE).read_text(encoding="utf-8"))
+        return f"process {facts['process']} on {facts['host']!r} since {facts['started']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
 
 
 class Checkpoint:
@@ -39,8 +136,8 @@ class Checkpoint:
 
     Parameters
     ----------
-    folder : path
-        Created if it does not exist.
+    folder : RunFolder
+        Held by this run, so that what is read here stays true.
     fingerprint : str
         Hash of the public inputs; a folder of another run is refused.
     ledger : PrivacyLedger
@@ -48,11 +145,12 @@ class Checkpoint:
         the name of the run.
     """
 
-    def __init__(self, folder: Path | str, *, fingerprint: str, ledger: PrivacyLedger) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: RunFolder, *, fingerprint: str, ledger: PrivacyLedger) -> None:
+        folder.check()
+        self._held = folder
+        self.folder = folder.path
         self.ledger = ledger
         self.fingerprint = fingerprint
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._state = self._read()
         if isinstance(ledger, DurableLedger) and not (self.folder / RUN_FILE).exists():
             write_durably(self.folder / RUN_FILE, ledger.run)
@@ -94,7 +192,8 @@ class Checkpoint:
         return self._state["lam"], self._state["position"]
 
     def save(self, run: Any, engine: Engine, lam: Tensor, position: int) -> None:
-        """Write the state atomically."""
+        """Write the state atomically, and to the disk."""
+        self._held.check()
         state = {
             "fingerprint": self.fingerprint,
             "releases": len(self.ledger.own_releases()),
@@ -103,6 +202,13 @@ class Checkpoint:
             "engine": engine.state(),
             "run": run.state(),
         }
-        temporary = self.folder / f"state.{os.getpid()}.tmp"
+        temporary = self.folder / "state.tmp"
         torch.save(state, temporary)
+        _sync(temporary)
         temporary.replace(self.folder / "state.pt")
+        sync_folder(self.folder)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

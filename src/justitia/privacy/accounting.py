@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from justitia.privacy.costs import (
+    SMALLEST_DELTA,
     Bounded,
     Cost,
     GaussianCost,
@@ -41,9 +42,9 @@ _SMALLEST_GRIDDED = 0.01  # a smaller multiplier costs an epsilon in the thousan
 
 def _added_up(costs: Mapping[Cost, int]) -> tuple[float, float]:
     """(mu, epsilon): what the Gaussians cost together, and the sum of the responses."""
-    square = sum(n / cost.noise_multiplier**2 for cost, n in costs.items() if isinstance(cost, GaussianCost))
+    mus = (math.sqrt(n) / cost.noise_multiplier for cost, n in costs.items() if isinstance(cost, GaussianCost))
     pure = sum(n * cost.epsilon for cost, n in costs.items() if isinstance(cost, RandomizedResponseCost))
-    return math.sqrt(square), pure
+    return math.hypot(*mus), pure  # a square would underflow where the cost does not
 
 
 def _is_one_selection(costs: Mapping[Cost, int]) -> bool:
@@ -108,7 +109,7 @@ def epsilon_spent(costs: Mapping[Cost, int], delta: float) -> float:
     costs : mapping
         How many releases of each kind; order does not matter, and each may depend on the answers before it.
     delta : float
-        In [0, 1). At 0 only randomized response has a finite cost, the sum of its epsilons.
+        In [0, 1). At 0 (below 1e-300) only randomized response has a finite cost, the sum of its epsilons.
     """
     check_delta(delta)
     costs = _releases(costs)
@@ -116,7 +117,7 @@ def epsilon_spent(costs: Mapping[Cost, int], delta: float) -> float:
         return math.inf
     bound = _epsilon_bound(costs, delta)
     gridded = _gridded(costs)
-    if not gridded or delta == 0.0:
+    if not gridded or delta < SMALLEST_DELTA:
         return bound
     return min(bound, refine(gridded, epsilon_on_grid, delta, 1e-6 * delta))
 
@@ -132,7 +133,7 @@ def delta_spent(costs: Mapping[Cost, int], epsilon: float) -> float:
     gridded = _gridded(costs)
     if not gridded or bound == 0.0:
         return bound
-    return min(bound, refine(gridded, delta_on_grid, epsilon, 1e-30))
+    return min(bound, max(SMALLEST_DELTA, refine(gridded, delta_on_grid, epsilon, 1e-30)))
 
 
 def epsilon_left(costs: Mapping[Cost, int], epsilon: float, delta: float) -> float:
@@ -144,7 +145,7 @@ def epsilon_left(costs: Mapping[Cost, int], epsilon: float, delta: float) -> flo
     spent = epsilon_spent(costs, delta)
     if epsilon == math.inf or spent >= epsilon:
         return epsilon if epsilon == math.inf else 0.0
-    if delta == 0.0:
+    if delta < SMALLEST_DELTA:
         return epsilon - spent
     mu, _ = _added_up(costs)
     top = gaussian_mu(epsilon, delta)

@@ -13,6 +13,10 @@ from scipy import special
 
 from justitia.privacy.grid import check_deliverable
 
+#: A smaller delta counts as 0, and a delta that is not 0 is never said to be smaller: floats run out of digits there,
+#: and what underflows to 0 would pass for a release that cannot fail.
+SMALLEST_DELTA = 1e-300
+
 
 @dataclass(frozen=True)
 class GaussianCost:
@@ -117,7 +121,7 @@ def private_end(is_private: Callable[[float], bool], outside: float, inside: flo
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    r"""Smallest delta of a mu-GDP release at ``epsilon``.
+    r"""Smallest delta of a mu-GDP release at ``epsilon``, or `SMALLEST_DELTA` if it is smaller than that.
 
     .. math:: \delta(\varepsilon) =
         \Phi(-\varepsilon/\mu + \mu/2) - e^\varepsilon \Phi(-\varepsilon/\mu - \mu/2)
@@ -126,20 +130,28 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
         return 0.0
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_first = float(special.log_ndtr(-near))
-    if near > -30.0:
+    if log_first < math.log(SMALLEST_DELTA):
+        return SMALLEST_DELTA
+    if near > -30.0 and mu < 1e-5:
+        # The integral of the logarithm's slope from near to far: two Mills ratios this close have the same digits.
+        middle = epsilon / mu
+        log_ratio = mu * (middle - math.sqrt(2 / math.pi) / float(special.erfcx(middle / math.sqrt(2))))
+    elif near > -30.0:
         # The two terms as a ratio of Mills ratios: e^epsilon cancels on paper, not in floating point.
         log_ratio = math.log(special.erfcx(far / math.sqrt(2)) / special.erfcx(near / math.sqrt(2)))
     else:
         log_ratio = epsilon + float(special.log_ndtr(-far)) - log_first
-    return max(0.0, -math.exp(log_first) * math.expm1(min(0.0, log_ratio)))
+    return max(SMALLEST_DELTA, -math.exp(log_first) * math.expm1(min(0.0, log_ratio)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Smallest epsilon of a mu-GDP release at ``delta``, rounded up."""
-    if mu == 0.0 or gaussian_delta(mu, 0.0) <= delta:
+    if mu == 0.0:
         return 0.0
-    if delta == 0.0:
+    if delta < SMALLEST_DELTA:
         return math.inf
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
     while gaussian_delta(mu, high) > delta:
         high *= 1.1
@@ -162,9 +174,9 @@ def check_delta(delta: float) -> None:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu whose release is (epsilon, delta)-private, rounded down: 0.2681 for (1, 1e-5)."""
     check_target(epsilon, delta)
-    if delta == 0.0:
+    if delta < SMALLEST_DELTA:
         raise ValueError(
-            "delta must be positive for Gaussian noise, got 0.0; use randomized response for pure privacy."
+            f"delta must be positive for Gaussian noise, got {delta!r}; use randomized response for pure privacy."
         )
     high = 1.0
     while gaussian_delta(high, epsilon) <= delta:

@@ -10,7 +10,6 @@ import json
 import math
 import platform
 import sqlite3
-import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -23,26 +22,25 @@ from typing import Any, Self
 
 from justitia.privacy.accounting import Cost, epsilon_spent
 from justitia.privacy.costs import cost_from_dict, cost_to_dict
-from justitia.privacy.ledger import (
-    BudgetExceeded,
-    LedgerError,
-    PrivacyLedger,
-    Release,
-    accountant,
-    json_ready,
-    summary,
-)
+from justitia.privacy.errors import BudgetExceeded, LedgerError
+from justitia.privacy.ledger import PrivacyLedger, accountant, json_ready, summary
 from justitia.privacy.ledger_file import (
     SCHEMA,
+    Entry,
     Facts,
     check_file,
     check_sound,
     check_writable,
     connection_to,
+    insert_entry,
     journal_of,
+    link,
     make_file,
+    read_entries,
     read_facts,
 )
+from justitia.privacy.receipts import Head, check_receipt, make_receipt
+from justitia.privacy.release import Release
 
 
 class DurableLedger(PrivacyLedger):
@@ -72,7 +70,9 @@ class DurableLedger(PrivacyLedger):
     * :meth:`debit` returns after the debit is on the disk, or raises; a crash can lose an answer, never a debit.
     * A debit is one exclusive transaction over all entries: processes that debit at once cannot together exceed the
       budget.
-    * Whatever is wrong with the file raises :class:`LedgerError` before an answer is computed.
+    * Whatever is wrong with the file raises :class:`LedgerError` before an answer is computed. Each entry holds a hash
+      of itself and of all before it, checked when entries are read: one that was changed without making all that follow
+      anew is noticed, and what was made anew is noticed by :meth:`verify` with a receipt kept elsewhere.
 
     Examples
     --------
@@ -104,13 +104,13 @@ class DurableLedger(PrivacyLedger):
         self.timeout = float(timeout)
         self.run = uuid.uuid4().hex if run is None else str(run)
         self._runs: list[str] = []
-        self._lock = threading.RLock()
         self._check_path()
         if not self.path.exists():
-            facts = Facts(uuid.uuid4().hex, self.dataset, self.budget_epsilon, self.delta)
-            make_file(self.path, facts, time=_now(), version=_versions(), timeout=self.timeout)
+            facts = Facts(uuid.uuid4().hex, self.dataset, self.budget_epsilon, self.delta, _now(), _versions())
+            make_file(self.path, facts, timeout=self.timeout)
         with self._connection() as connection:
-            self._identity = self._checked(read_facts(connection, self.path)).identity
+            facts = self._checked(read_facts(connection, self.path))
+            self._identity, self._links = facts.identity, [link("", facts)]
             check_sound(connection, self.path)
             if writable:
                 check_writable(connection)
@@ -123,8 +123,9 @@ class DurableLedger(PrivacyLedger):
         file = Path(path).absolute()
         check_file(file)
         with connection_to(file, timeout) as connection:
-            _, dataset, epsilon, delta = read_facts(connection, file)
-        return cls(file, dataset=dataset, epsilon=epsilon, delta=delta, timeout=timeout, writable=False)
+            facts = read_facts(connection, file)
+        budget = facts.epsilon, facts.delta
+        return cls(file, dataset=facts.dataset, epsilon=budget[0], delta=budget[1], timeout=timeout, writable=False)
 
     def for_run(self, run: str) -> DurableLedger:
         """The same file under the name of this run, whose earlier debits then count as its own."""
@@ -138,11 +139,6 @@ class DurableLedger(PrivacyLedger):
         )
 
     # -- the interface of PrivacyLedger
-
-    def check(self, costs: Mapping[Cost, int], *, purpose: str = "this plan") -> None:
-        """Raise :class:`BudgetExceeded` if ``costs`` do not fit into what remains now; reserves nothing."""
-        with self._fresh():
-            super().check(costs, purpose=purpose)
 
     def debit(self, release: Release) -> int:
         """Record ``release`` on the disk and return its number, or raise and record nothing.
@@ -160,15 +156,24 @@ class DurableLedger(PrivacyLedger):
                 self._read(connection)
                 fits = self._fits(self._counts + Counter({release.cost: 1}))
                 if fits:
-                    number = len(self._releases)
-                    row = (number, *_row(release), _now(), self.run, _versions())
-                    connection.execute("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                    entry = self._entry(release)
+                    own_link = link(self._links[-1], entry)
+                    insert_entry(connection, entry, own_link)
                     connection.execute("COMMIT")
             if not fits:
                 raise BudgetExceeded(self._refusal({release.cost: 1}, release.purpose))
-            self._append(release)
-            self._runs.append(self.run)
-            return number
+            self._take(release, self.run, own_link)
+            return entry.number
+
+    def _entry(self, release: Release) -> Entry:
+        cost = json.dumps(cost_to_dict(release.cost))
+        number, sensitivity = len(self._releases), float(release.sensitivity)
+        return Entry(number, release.purpose, cost, sensitivity, release.unit, _now(), self.run, _versions())
+
+    def _take(self, release: Release, run: str, own_link: str) -> None:
+        self._runs.append(run)
+        self._links.append(own_link)
+        self._append(release)  # last: what is not in the list yet is read again
 
     def _refusal(self, costs: Mapping[Cost, int], purpose: str) -> str:
         alone = epsilon_spent(costs, self.delta)
@@ -178,22 +183,37 @@ class DurableLedger(PrivacyLedger):
             f"{self.dataset!r} pays for {left:.4g}."
         )
 
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """Everything released so far by all processes, in order."""
-        with self._fresh():
-            return super().releases
-
-    def costs(self) -> Mapping[Cost, int]:
-        """How often each cost was charged, by all processes."""
-        with self._fresh():
-            return super().costs()
-
     def own_releases(self) -> tuple[Release, ...]:
         """What was released under the name of this run, in order."""
         with self._fresh():
             pairs = zip(self._releases, self._runs, strict=True)
             return tuple(release for release, run in pairs if run == self.run)
+
+    # -- receipts
+
+    @property
+    def head(self) -> Head:
+        """The state of the file now; whoever keeps it elsewhere notices a file that was put back or rewritten."""
+        with self._fresh():
+            return Head(len(self._releases), self._links[-1])
+
+    def receipt(self) -> dict[str, Any]:
+        """:attr:`head` and the ledger's identity as plain data, for :meth:`verify`; certificates hold one too."""
+        return self._receipt(self.head.debits)
+
+    def _receipt(self, debits: int) -> dict[str, Any]:
+        return make_receipt(self._identity, Head(debits, self._links[debits]))
+
+    def verify(self, receipt: Mapping[str, Any]) -> None:
+        """Raise :class:`LedgerError` unless this file holds what it held when ``receipt`` was made.
+
+        Parameters
+        ----------
+        receipt : mapping
+            From :meth:`receipt`, or ``certificate.receipt``.
+        """
+        with self._fresh():
+            check_receipt(receipt, identity=self._identity, links=self._links, path=self.path)
 
     # -- what people read
 
@@ -207,6 +227,7 @@ class DurableLedger(PrivacyLedger):
             "schema": SCHEMA,
             "ledger": self._identity,
             "dataset": self.dataset,
+            "receipt": self._receipt(len(rows)),
             "budget_epsilon": self.budget_epsilon,
             "delta": self.delta,
             "spent_epsilon": epsilon_spent(counts, self.delta),
@@ -218,6 +239,7 @@ class DurableLedger(PrivacyLedger):
                     "purpose": release.purpose,
                     "cost": cost_to_dict(release.cost),
                     "sensitivity": release.sensitivity,
+                    "unit": release.unit,
                     "time": time,
                     "run": run,
                     "version": version,
@@ -257,14 +279,6 @@ class DurableLedger(PrivacyLedger):
     def __repr__(self) -> str:
         return f"DurableLedger({str(self.path)!r}, dataset={self.dataset!r}, epsilon={self.budget_epsilon!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            copied = {"_releases": [*self._releases], "_counts": Counter(self._counts), "_runs": [*self._runs]}
-            return {name: value for name, value in self.__dict__.items() if name != "_lock"} | copied
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.RLock())
-
     # -- the file
 
     def _check_path(self) -> None:
@@ -290,6 +304,11 @@ class DurableLedger(PrivacyLedger):
             self._read(connection)
             yield connection
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._fresh():
+            yield
+
     def _checked(self, facts: Facts) -> Facts:
         asked = {"dataset": self.dataset, "epsilon": self.budget_epsilon, "delta": self.delta}
         for name, came in asked.items():
@@ -306,27 +325,21 @@ class DurableLedger(PrivacyLedger):
         facts = read_facts(connection, self.path)
         if facts.identity != self._identity:
             raise LedgerError(f"The ledger {str(self.path)!r} was replaced by another one while in use; restore it.")
+        if link("", facts) != self._links[0]:
+            raise LedgerError(
+                f"The ledger {str(self.path)!r} was given another budget or name while in use; restore it."
+            )
         known = len(self._releases)
-        (held,) = connection.execute("SELECT COUNT(*) FROM debits").fetchone()
-        rows = connection.execute(
-            "SELECT number, purpose, cost, sensitivity, run FROM debits WHERE number >= ? ORDER BY number", (known,)
-        ).fetchall()
-        if held != known + len(rows) or [row[0] for row in rows] != list(range(known, held)):
-            raise LedgerError(f"The ledger {str(self.path)!r} lacks debits that were made; restore its newest copy.")
-        for _, purpose, cost, sensitivity, run in rows:
-            self._append(Release(purpose, _read_cost(cost, self.path), sensitivity))
-            self._runs.append(run)
+        del self._runs[known:], self._links[known + 1 :]  # of a debit that was interrupted on its way into memory
+        for entry, own_link in read_entries(connection, self.path, self._links):
+            self._take(_read_release(entry, self.path), entry.run, own_link)
 
 
-def _read_cost(text: str, path: Path) -> Cost:
+def _read_release(entry: Entry, path: Path) -> Release:
     try:
-        return cost_from_dict(json.loads(text))
+        return Release(entry.purpose, cost_from_dict(json.loads(entry.cost)), entry.sensitivity, entry.unit)
     except (ValueError, TypeError, AttributeError):
         raise LedgerError(f"The ledger {str(path)!r} holds a cost that this version cannot read; upgrade it.") from None
-
-
-def _row(release: Release) -> tuple[str, str, float]:
-    return release.purpose, json.dumps(cost_to_dict(release.cost)), float(release.sensitivity)
 
 
 def _now() -> str:

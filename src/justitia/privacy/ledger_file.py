@@ -7,28 +7,38 @@ that people know of would lack the newest debits.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from justitia.privacy.ledger import LedgerError
+from justitia.privacy.errors import LedgerError
 
 #: Marks a SQLite file as a ledger: "JLed".
 APPLICATION = 0x4A4C6564
-#: Version of the tables below; a file of a newer one is refused.
-SCHEMA = 1
+#: Version of the tables below; a file of any other is refused.
+SCHEMA = 2
 
+#: A REPLACE deletes without asking the delete trigger, so an entry that is not the next one is refused as such.
 _TABLES = (
     "CREATE TABLE ledger (identity TEXT NOT NULL, dataset TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL,"
     " created TEXT NOT NULL, version TEXT NOT NULL)",
-    "CREATE TABLE debits (number INTEGER PRIMARY KEY, purpose TEXT NOT NULL, cost TEXT NOT NULL, sensitivity REAL,"
-    " time TEXT NOT NULL, run TEXT NOT NULL, version TEXT NOT NULL)",
+    "CREATE TABLE debits (number INTEGER PRIMARY KEY, purpose TEXT NOT NULL, cost TEXT NOT NULL,"
+    " sensitivity REAL NOT NULL, unit TEXT NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, version TEXT NOT NULL,"
+    " link TEXT NOT NULL)",
     "CREATE TRIGGER debits_stand BEFORE UPDATE ON debits BEGIN SELECT RAISE(ABORT, 'a debit stands'); END",
     "CREATE TRIGGER debits_stay BEFORE DELETE ON debits BEGIN SELECT RAISE(ABORT, 'a debit stands'); END",
+    "CREATE TRIGGER debits_follow BEFORE INSERT ON debits WHEN NEW.number IS NOT"
+    " (SELECT COALESCE(MAX(number) + 1, 0) FROM debits) BEGIN SELECT RAISE(ABORT, 'a debit stands'); END",
+    "CREATE TRIGGER budget_stands BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'a budget stands'); END",
+    "CREATE TRIGGER budget_stays BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'a budget stands'); END",
+    "CREATE TRIGGER budget_is_one BEFORE INSERT ON ledger WHEN (SELECT COUNT(*) FROM ledger) > 0"
+    " BEGIN SELECT RAISE(ABORT, 'a budget stands'); END",
 )
 
 _SENTENCES = {
@@ -41,7 +51,8 @@ _SENTENCES = {
     sqlite3.SQLITE_IOERR: "could not be written or read because the disk failed or is full; make room or repair it.",
     sqlite3.SQLITE_NOTADB: "is not a ledger; choose another file.",
 }
-_DAMAGED = "is damaged; restore its newest copy, and count every debit made since as spent."
+_RESTORE = "restore its newest copy, and count every debit made since as spent."
+_DAMAGED = f"is damaged; {_RESTORE}"
 
 
 class Facts(NamedTuple):
@@ -51,6 +62,28 @@ class Facts(NamedTuple):
     dataset: str
     epsilon: float
     delta: float
+    created: str
+    version: str
+
+
+class Entry(NamedTuple):
+    """One debit as the file holds it, without its link."""
+
+    number: int
+    purpose: str
+    cost: str
+    sensitivity: float
+    unit: str
+    time: str
+    run: str
+    version: str
+
+
+def link(previous: str, fields: Facts | Entry) -> str:
+    """Hash of these fields and of all that came before them; of the facts, with nothing before, it is the first."""
+    # SQLite gives back 0.0 for -0.0; all other numbers come back to the last bit.
+    plain = [value + 0.0 if isinstance(value, float) else value for value in fields]
+    return hashlib.sha256(f"{previous}\n{json.dumps(plain)}".encode()).hexdigest()
 
 
 @contextmanager
@@ -66,11 +99,11 @@ def connection_to(path: Path, timeout: float, *, create: bool = False) -> Iterat
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of an extended code is detail
         sentence = _SENTENCES.get(primary, _DAMAGED)
         if primary == sqlite3.SQLITE_CANTOPEN and not path.exists():
-            sentence = "is gone; restore its newest copy, and count every debit made since as spent."
+            sentence = f"is gone; {_RESTORE}"
         raise LedgerError(f"The ledger {str(path)!r} {sentence.format(timeout=timeout)}") from error
 
 
-def make_file(path: Path, facts: Facts, *, time: str, version: str, timeout: float) -> None:
+def make_file(path: Path, facts: Facts, *, timeout: float) -> None:
     """Make the file under another name and give it its own in one step: no ledger is ever half made."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -80,7 +113,7 @@ def make_file(path: Path, facts: Facts, *, time: str, version: str, timeout: flo
                 connection.execute(table)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {SCHEMA}")
-            connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", (*facts, time, version))
+            connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", facts)
             connection.execute("COMMIT")
         os.link(draft, path)
     except FileExistsError:
@@ -109,20 +142,61 @@ def read_facts(connection: sqlite3.Connection, path: Path) -> Facts:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise LedgerError(f"The file {str(path)!r} is a database but not a ledger; choose another file.")
-    if version != SCHEMA:
+    if version < SCHEMA:
+        raise LedgerError(
+            f"The ledger {str(path)!r} has schema {version} of an older version of justitia, and this one reads "
+            f"{SCHEMA}; keep it as a record, and make a new file whose budget is what remains of it."
+        )
+    if version > SCHEMA:
         raise LedgerError(
             f"The ledger {str(path)!r} has schema {version} and this version of justitia reads {SCHEMA}; upgrade it."
         )
-    rows = connection.execute("SELECT identity, dataset, epsilon, delta FROM ledger").fetchall()
+    own = "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+    if sorted(sql for (sql,) in connection.execute(own)) != sorted(_TABLES):
+        raise LedgerError(f"The ledger {str(path)!r} has tables or triggers that were changed; {_RESTORE}")
+    rows = connection.execute("SELECT * FROM ledger").fetchall()
     if len(rows) != 1:
         raise LedgerError(f"The ledger {str(path)!r} {_DAMAGED}")
     return Facts(*rows[0])
 
 
+def read_entries(connection: sqlite3.Connection, path: Path, links: Sequence[str]) -> list[tuple[Entry, str]]:
+    """The debits after those whose links are known (the first link is that of the facts), each with its own.
+
+    Raises
+    ------
+    LedgerError
+        If debits are missing, or one does not follow from what came before it.
+    """
+    known = len(links) - 1
+    first = max(known - 1, 0)  # the last known one too: if any before it was changed, its link is another
+    (held,) = connection.execute("SELECT COUNT(*) FROM debits").fetchone()
+    rows = connection.execute("SELECT * FROM debits WHERE number >= ? ORDER BY number", (first,)).fetchall()
+    if held < known or [row[0] for row in rows] != list(range(first, held)):
+        raise LedgerError(f"The ledger {str(path)!r} lacks debits that were made; {_RESTORE}")
+    found, previous = [], links[first]
+    for *fields, own_link in rows:
+        entry = Entry(*fields)
+        expected = link(previous, entry)
+        if own_link != expected or (entry.number < known and own_link != links[known]):
+            raise LedgerError(
+                f"The ledger {str(path)!r} was changed by other means than a debit, at or before entry {entry.number}; "
+                f"{_RESTORE}"
+            )
+        found.append((entry, own_link))
+        previous = own_link
+    return found[known - first :]
+
+
+def insert_entry(connection: sqlite3.Connection, entry: Entry, own_link: str) -> None:
+    """Add a debit, which counts once the transaction is committed."""
+    connection.execute("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*entry, own_link))
+
+
 def check_writable(connection: sqlite3.Connection) -> None:
     """Write, and undo it: raises now what the first debit would raise."""
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute("UPDATE ledger SET version = version || '?'")  # SQLite skips a write that changes nothing
+    connection.execute("CREATE TABLE trial (number INTEGER)")
     connection.execute("ROLLBACK")
 
 

@@ -1,0 +1,174 @@
+"""What can be said about the privacy of a run, in numbers and in sentences."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+_PUBLIC = (
+    "(to any other group, or to 'not given'); features, labels, the list of group names and all hyper-parameters are "
+    "public"
+)
+#: What one neighbour changes, by the unit that releases protect.
+ADJACENCY = {
+    "row": f"two datasets that differ in the sensitive attribute of one row {_PUBLIC}",
+    "person": f"two datasets that differ in the sensitive attribute of one person, in all their rows {_PUBLIC}",
+}
+NOT_COVERED = (
+    "features X and labels Y are treated as public",
+    "what features and labels themselves tell about the attribute",
+    "running time and memory access of the machine that trains",
+    "choices made by looking at other runs on the same people, unless those runs share this ledger",
+)
+#: Said where rows are not grouped by person: docs/privacy.md, section 1.1.
+SEVERAL_ROWS = "a person with several rows, whose rows are each protected and together less; ids (person=) change that"
+#: Where a list of groups came from that nobody named.
+INFERRED = "read off the data, the list is not protected"
+#: A sum of costs may exceed the budget by this much, relative, and still count as equal to it: float round-off only.
+ROUND_OFF = 1e-9
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What can be said about the privacy of one training run.
+
+    ``epsilon`` is what holds: what was spent if all of it was fixed in advance, otherwise the budget of the ledger
+    (``docs/privacy.md``, section 2.6). ``spent_epsilon`` is what the ledger recorded, an upper bound. ``reproduction``
+    is true where the noise was seeded, so that nothing is promised. ``claim`` holds, for mechanisms whose published
+    analysis does not establish the guarantee, what that analysis says; ``remarks`` are sentences about the training
+    run, made from public and noised numbers. ``receipt`` names the state of the durable ledger that it was made from:
+    :meth:`DurableLedger.verify <justitia.DurableLedger.verify>` tells whether a file still holds it.
+    """
+
+    epsilon: float
+    delta: float
+    budget_epsilon: float
+    spent_epsilon: float
+    statement: str
+    accountant: str
+    releases: tuple[Mapping[str, Any], ...]
+    noise: str
+    groups: tuple[str, ...]
+    groups_source: str
+    unit: str = "row"
+    reproduction: bool = False
+    claim: Mapping[str, Any] | None = None
+    adjacency: str = ADJACENCY["row"]
+    not_covered: tuple[str, ...] = (*NOT_COVERED, SEVERAL_ROWS)
+    remarks: tuple[str, ...] = ()
+    receipt: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; an infinite epsilon is the word ``"infinity"``, since JSON has no such number."""
+        return {name: json_ready(value) for name, value in asdict(self).items()}
+
+    @staticmethod
+    def from_dict(facts: Mapping[str, Any]) -> Certificate:
+        """Inverse of :meth:`to_dict`."""
+        kept: dict[str, Any] = {k: math.inf if v == "infinity" else v for k, v in facts.items()}
+        for name in ("releases", "groups", "not_covered", "remarks"):
+            kept[name] = tuple(kept.get(name, ()))
+        return Certificate(**kept)
+
+    def without_exact_remarks(self) -> Certificate:
+        """For files that others read: without a finite epsilon remarks are made of exact numbers, and left out."""
+        return self if math.isfinite(self.epsilon) else replace(self, remarks=())
+
+    def to_json(self) -> str:
+        """The certificate as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __str__(self) -> str:
+        facts = {
+            "neighbours": self.adjacency,
+            "accountant": self.accountant,
+            "noise": self.noise,
+            "groups": f"{', '.join(self.groups)} ({self.groups_source})",
+            "releases": "; ".join(_release_text(entry) for entry in self.releases) or "none",
+            "claim": "" if self.claim is None else f"printed, not established: {self.claim['statement']}",
+            "not covered": "; ".join(self.not_covered),
+            "remarks": "; ".join(self.remarks),
+        }
+        first = textwrap.fill(self.statement, 96, break_on_hyphens=False)
+        return "\n".join([first, *(_paragraph(name, text) for name, text in facts.items() if text)])
+
+
+def _release_text(entry: Mapping[str, Any]) -> str:
+    count, multiplier, epsilon = (entry[k] for k in ("count", "noise_multiplier", "epsilon"))
+    scale = f", noise multiplier {multiplier:.4g}" if multiplier else f", epsilon {epsilon:.4g}" if epsilon else ""
+    return f"{count} x {entry['purpose']} ({entry['mechanism']}{scale})"
+
+
+def _paragraph(name: str, text: str) -> str:
+    return textwrap.fill(
+        text, 96, initial_indent=f"  {name + ':':<13}", subsequent_indent=" " * 15, break_on_hyphens=False
+    )
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is promised, to whom, about what; its sentences are the first lines of a certificate."""
+
+    epsilon: float
+    delta: float
+    spent: float
+    fixed: bool
+    unit: str
+    subject: str
+
+    def statement(self, claim: Mapping[str, Any] | None, *, reproduction: bool, groups_given: bool) -> str:
+        """The promise; whatever takes away from it comes first."""
+        if math.isinf(self.epsilon):
+            return f"No privacy guarantee: {self._reason()}.{_PRINTED if claim else ''}"
+        shown = f"({rounded_up(self.epsilon)}, {self.delta:.4g})-differentially private"
+        private = f"{shown} in the sensitive attribute of any one {self.unit}.{self._budget()}"
+        subject = self.subject if self.fixed else f"{self.subject}, with all else on its ledger,"
+        later = subject[:1].lower() + subject[1:]
+        if reproduction:
+            return f"{_SEEDED} With secret noise {later} would be {private}"
+        if not groups_given:
+            return f"{_LIST} Apart from that list, {later} is {private}"
+        return f"{subject} is {private}"
+
+    def _reason(self) -> str:
+        if math.isinf(self.spent):
+            return "epsilon is infinite"
+        if self.fixed:
+            return f"epsilon {self.spent:.4g} is more than noise as it is drawn can keep"
+        return "several runs share a ledger that has no finite budget"
+
+    def _budget(self) -> str:
+        if self.fixed:
+            return ""
+        return (
+            f" That is the ledger's budget, of which {rounded_up(self.spent)} is spent: where runs follow one another, "
+            "only the budget is promised."
+        )
+
+
+_PRINTED = " The printed analysis does not establish a guarantee."
+_SEEDED = "For reproduction only: the noise was seeded, so nothing is promised."
+_LIST = "Not protected: the list of groups, which was read off the data."
+
+
+def rounded_up(epsilon: float) -> str:
+    """Four digits, never fewer than the number says: a certificate does not round in its own favour."""
+    if epsilon == 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    return f"{math.ceil(epsilon / unit * (1 - ROUND_OFF)) * unit:.4g}"
+
+
+def json_ready(value: Any) -> Any:
+    """Plain data in which an infinite number is a word, since JSON has no such number."""
+    if isinstance(value, float) and math.isinf(value):
+        return "infinity"
+    if isinstance(value, Mapping):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    return value
