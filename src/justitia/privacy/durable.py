@@ -126,6 +126,11 @@ class DurableLedger(PrivacyLedger):
             _, dataset, epsilon, delta = read_facts(connection, file)
         return cls(file, dataset=dataset, epsilon=epsilon, delta=delta, timeout=timeout, writable=False)
 
+    @property
+    def identity(self) -> str:
+        """A name that no other ledger file has."""
+        return self._identity
+
     def for_run(self, run: str) -> DurableLedger:
         """The same file under the name of this run, whose earlier debits then count as its own."""
         return DurableLedger(
