@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 import json
 import math
-import shutil
-import uuid
+import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -31,54 +31,78 @@ from justitia.multilayer import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
 from justitia.privacy.mechanisms import Gaussian, Unprotected
 from justitia.tables import Column
+from justitia.writing import check_folder, foreign_entry, replace_folder, stage_beside
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
 FORMAT = 2
+MODEL, WEIGHTS = "model.json", "weights.safetensors"
+#: What commands keep beside a saved model.
+BESIDE = re.compile(r"training\.json|tradeoff\.json|measurement-\d+\.json")
 
 
 def save(model: BaseEstimator, folder: Path | str) -> Path:
     """Write the fitted ``model`` to ``folder``, completely or not at all.
 
+    An earlier model there is replaced, with what commands kept beside it (its training facts and measurements), if the
+    folder holds nothing else.
+
     Raises
     ------
     FileExistsError
-        If ``folder`` exists and is not a saved model.
+        If ``folder`` exists and is not a saved model, or holds a file that does not belong to one.
     TypeError
         If a class label or an optimizer option is neither text nor a number.
     """
     target = Path(folder)
-    if target.exists() and not (target / "model.json").exists():
-        raise FileExistsError(f"{str(target)!r} exists and is not a saved model; choose another folder.")
+    _check_replaceable(target)
     facts = json.dumps(_facts(model), indent=2, allow_nan=False, default=_refuse)
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = _sibling(target)
-    try:
+    with stage_beside(target) as stage:
+        fresh = stage / "new"
+        fresh.mkdir()
         state = {name: tensor.contiguous().clone() for name, tensor in model.module_.state_dict().items()}
-        save_file(state, fresh / "weights.safetensors")
-        (fresh / "model.json").write_text(facts, encoding="utf-8")
-        _swap(fresh, target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        save_file(state, fresh / WEIGHTS)
+        (fresh / MODEL).write_text(facts, encoding="utf-8")
+        kept = replace_folder(fresh, target, stage, foreign_in_model)
+    if kept is not None:
+        warnings.warn(f"{str(target)!r} held files of others; they are kept in {str(kept)!r}.", stacklevel=3)
     return target
 
 
-def _sibling(target: Path) -> Path:
-    """A new folder on the same disk, so that moving it into place is one step."""
-    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    folder.mkdir()
-    return folder
+def _check_replaceable(target: Path) -> None:
+    check_folder(target)
+    if not target.exists():
+        return
+    if not (target / MODEL).exists():
+        raise FileExistsError(f"{str(target)!r} exists and is not a saved model; choose another folder.")
+    foreign = foreign_in_model(target)
+    if foreign is not None:
+        raise FileExistsError(
+            f"{str(target)!r} holds {foreign.name!r}, which does not belong to a saved model; move it away or choose "
+            "another folder."
+        )
 
 
-def _swap(fresh: Path, target: Path) -> None:
-    """Put the complete folder in place of an earlier one."""
-    if target.exists():
-        retired = _sibling(target)
-        target.replace(retired / "old")
-        fresh.replace(target)
-        shutil.rmtree(retired, ignore_errors=True)
-    else:
-        fresh.replace(target)
+def foreign_in_model(folder: Path) -> Path | None:
+    """First entry of a model's folder that neither :func:`save` nor a command of ours wrote: not ours to delete."""
+    return foreign_entry(folder, _is_ours)
+
+
+def _is_ours(path: Path) -> bool:
+    if path.name == MODEL:
+        return path.is_file() and _is_model(path)
+    return path.is_file() and (path.name == WEIGHTS or BESIDE.fullmatch(path.name) is not None)
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a file says of itself what :func:`save` writes; other programs have files of the same name."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        return False
+    marks = {"format", "certificate", "parameters", "plan", "widths"}
+    return isinstance(facts, dict) and marks <= facts.keys() and isinstance(facts["format"], int)
 
 
 def _facts(model: BaseEstimator) -> dict[str, Any]:
@@ -170,7 +194,7 @@ def load(folder: Path | str, *, module: nn.Module | None, kind: type[Model]) -> 
 
 
 def _read_facts(source: Path) -> dict[str, Any]:
-    path = source / "model.json"
+    path = source / MODEL
     if not path.exists():
         raise FileNotFoundError(f"{str(source)!r} is not a saved model: it has no model.json.")
     try:
@@ -191,7 +215,7 @@ def _load_module(source: Path, widths: list[int] | None, module: nn.Module | Non
     if fresh is None:
         raise ValueError(f"{str(source)!r} was fitted with a module of its own; pass load(..., module=that module).")
     try:
-        weights = load_file(source / "weights.safetensors")
+        weights = load_file(source / WEIGHTS)
     except SafetensorError:
         raise ValueError(f"the weights of {str(source)!r} are damaged; save the model again.") from None
     try:

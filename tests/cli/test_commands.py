@@ -200,7 +200,7 @@ def test_evaluate_prints_rates_with_bounds_and_a_verdict(run: Run, here: Path) -
     assert result.exit_code == 0
     assert_narrow(result.stdout)
     assert squeezed(masked(result.stdout)) == squeezed(EVALUATED)
-    facts = read(here / "model" / "measurement.json")
+    facts = read(here / "model" / "measurement-001.json")
     assert facts["people"] == 300
     assert facts["verdicts"] == {"demographic_parity": "demographic_parity: below 0.9 at 0.95 confidence."}
     assert {row["group"] for row in facts["by_group"]} == {"Female", "Male"}
@@ -216,7 +216,7 @@ def test_evaluate_that_does_not_show_the_claim_has_its_own_exit_code(run: Run, b
 def test_evaluate_exact_warns_and_writes_nothing(run: Run, here: Path) -> None:
     result = run("evaluate", "model", "test.csv", "--exact", "--json")
     assert "exact numbers about groups are not private" in " ".join(result.stderr.split())
-    assert not (here / "model" / "measurement.json").exists()
+    assert not list((here / "model").glob("measurement*"))
     found = parsed(result)
     model, frame = LagrangianDualClassifier.load("model"), pd.read_csv("test.csv")
     chosen = model.predict(frame[model.feature_names_in_]) == ">50K"
@@ -385,7 +385,11 @@ def test_split_parts_are_the_whole_and_by_chance(run: Run, here: Path) -> None:
     parts = [Path(f"income-{name}.csv").read_text().splitlines() for name in ("train", "test")]
     assert [part[0] for part in parts] == [whole[0]] * 2
     assert sorted(parts[0][1:] + parts[1][1:]) == sorted(whole[1:])
-    assert parsed(run("split", "income.csv", "--json"))["test"] == {"file": "income-test.csv", "rows": 80}
+    found = parsed(run("split", "income.csv", "--overwrite", "--json"))
+    assert found["test"] == {
+        "file": "income-test.csv",
+        "rows": 80,
+    }
 
 
 def test_datasets_are_listed_and_one_is_written_in_two_files(run: Run, here: Path) -> None:

@@ -36,8 +36,16 @@ def examples(help_text: str) -> list[list[str]]:
     return [shlex.split(line.partition(" > ")[0]) for line in lines]
 
 
-def out_of(words: list[str]) -> Path | None:
-    return Path(words[words.index("--out") + 1]) if "--out" in words else None
+def out_of(words: list[str], option: str = "--out") -> Path | None:
+    return Path(words[words.index(option) + 1]) if option in words else None
+
+
+def cleared(place: Path | None) -> None:
+    """Nothing is overwritten without being told to."""
+    if place is not None and place.is_dir():
+        shutil.rmtree(place)
+    elif place is not None:
+        place.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("words", [(), *COMMANDS], ids=" ".join)
@@ -46,8 +54,8 @@ def test_example_of_every_help_runs(words: tuple[str, ...], run: Run) -> None:
     assert found, f"the help of {' '.join(words)!r} has no example"
     for example in found:
         out = out_of(example)
-        if out is not None and out.is_dir():
-            shutil.rmtree(out)
+        cleared(out)
+        cleared(out_of(example, "--secret"))
         result = run(*example)
         allowed = {OK, NOT_SHOWN} if words in JUDGED_BY_NOISE else {OK}
         assert result.exit_code in allowed, result.output

@@ -231,6 +231,7 @@ def test_no_permission_to_write_is_refused_before_anything_is_asked(
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "mkdir", forbidden)
+    monkeypatch.setattr("justitia.writing.tempfile.mkdtemp", lambda **place: forbidden(place["dir"]))
     refused(run, here, words, "permission denied; change its permissions, or choose another place.")
 
 

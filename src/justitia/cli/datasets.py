@@ -10,7 +10,8 @@ import pandas as pd
 
 from justitia import datasets as library
 from justitia.cli import options
-from justitia.cli.output import staged_file, table_text, tell
+from justitia.cli.errors import Refusal
+from justitia.cli.output import check_file, staged_file, table_text, tell
 from justitia.cli.teaching import Commands, OneOf
 from justitia.datasets import Dataset, make_synthetic
 
@@ -23,6 +24,8 @@ $ justitia datasets write synthetic --rows 2000 --out features.csv \\
     --secret secret.csv
 """
 SYNTHETIC = "synthetic"
+#: Permissions of a file with the sensitive column, and of one without it.
+OWN, PUBLIC = 0o600, 0o666
 #: Public facts: rows, features, groups.
 FACTS = {
     "bank": (11_162, 15, "age 25-60, other"),
@@ -61,16 +64,24 @@ def _listed(rows: list[tuple[str, str, str, str]]) -> str:
 @click.option("--secret", type=options.FILE, help="Second file for the sensitive column, joined by the key 'id'.")
 @click.option("--rows", type=click.IntRange(min=1), default=4000, show_default=True, help="Of synthetic data.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of synthetic data.")
+@options.overwrite
 @options.as_json
-def write(name: str, out: Path, secret: Path | None, rows: int, seed: int, as_json: bool) -> None:
+def write(name: str, out: Path, secret: Path | None, rows: int, seed: int, overwrite: bool, as_json: bool) -> None:
     """Write the dataset NAME as CSV: features, target, and the sensitive column.
 
-    Files are fetched once, checked, and kept in a cache (JUSTITIA_DATA names its folder).
+    Files are fetched once, checked, and kept in a cache (JUSTITIA_DATA names its folder). The file with the sensitive
+    column is for your eyes only.
     """
+    check_file(out, overwrite=overwrite)
+    if secret is not None:
+        if secret.resolve() == out.resolve():
+            raise Refusal("expected two files, got one name for --out and --secret; choose another name for one.")
+        check_file(secret, overwrite=overwrite)
     data = make_synthetic(rows, random_state=seed) if name == SYNTHETIC else library.load(name)
     target, sensitive = str(data.y.name), str(data.sensitive.name)
     for file, frame in _frames(data, out, secret).items():
-        with staged_file(file) as stage:
+        mode = OWN if sensitive in frame else PUBLIC
+        with staged_file(file, overwrite=overwrite, mode=mode) as stage:
             frame.to_csv(stage, index=False)
     facts: dict[str, Any] = {"out": out, "secret": secret, "rows": len(data.y), "target": target}
     facts |= {"sensitive": sensitive, "groups": list(data.groups)}

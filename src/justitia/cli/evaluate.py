@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,20 @@ from justitia.cli import options
 from justitia.cli.bins import read_bins
 from justitia.cli.budgets import LedgerOptions
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
-from justitia.cli.facts import MEASUREMENT, decisions, groups_from, groups_of, load_model
+from justitia.cli.facts import decisions, groups_from, groups_of, load_model, measurement_facts
+from justitia.cli.looks import Look, earlier_looks, joint_sentence, keep_measurement, shared_with
 from justitia.cli.measured import exact_text, measurement_text
 from justitia.cli.output import json_text, staged_file, tell, told_warnings, warn
 from justitia.cli.people import People, read_people
+from justitia.cli.rows import public_rows
 from justitia.cli.secret import Groups, Where, groups_text
 from justitia.cli.teaching import Command
 from justitia.estimator import LagrangianDualClassifier
 from justitia.measuring.measure import Measurement, measure
 from justitia.metrics import rates_by_group, violation
 from justitia.opening import check_budget
+from justitia.privacy.durable import DurableLedger
+from justitia.writing import stage_beside
 
 EXAMPLE = """
 $ justitia evaluate model test.csv --epsilon 0.5 --below 0.5
@@ -96,7 +101,8 @@ class Judged:
 @options.ledger
 @options.target
 @options.attribute
-@click.option("--out", type=options.FILE, help="JSON file to write; by default measurement.json in the model's folder.")
+@click.option("--out", type=options.FILE, help="JSON file to write besides the one that the model's folder keeps.")
+@options.overwrite
 @options.as_json
 def evaluate(
     model: Path,
@@ -104,6 +110,7 @@ def evaluate(
     below: float | None,
     exact: bool,
     out: Path | None,
+    overwrite: bool,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -112,29 +119,47 @@ def evaluate(
     They should be other people than those of the training. Rates, gaps and the violation are released once, with
     noise that protects each person's attribute, and with bounds that hold both noise and sampling error. Target,
     sensitive column and groups are the training's unless given here.
+
+    Every measurement is kept in the model's folder. What it costs together with the training and with earlier ones is
+    printed: costs add up for people whose public rows were looked at before.
     """
     ledger = LedgerOptions.taken(settings)
     judged = judge(model, data, settings)
     if exact:
         return _tell_exact(judged, model, ledger, out, as_json=as_json)
     check_budget(settings["epsilon"], settings["delta"])
-    opened = ledger.open(settings["delta"])
-    with staged_file(out or model / MEASUREMENT) as stage, told_warnings() as warnings:
-        found = judged.measure(
-            epsilon=settings["epsilon"],
-            delta=settings["delta"],
-            confidence=settings["confidence"],
-            threshold=below,
-            ledger=opened,
-            # A shared ledger counts both; without one, other people make it parallel composition.
-            disjoint_from=judged.model.certificate_ if opened is None else None,
-        )
-        facts = found.to_dict() | {"accuracy": judged.accuracy, "data": data.name}
-        stage.write_text(json_text(facts), encoding="utf-8")
-    written = {"model": model, "out": out or model / MEASUREMENT, **facts, "warnings": warnings}
+    if out is not None and out.resolve().is_relative_to(model.resolve()):
+        raise Refusal("the model's folder keeps every measurement by itself; choose an --out elsewhere, or none.")
+    read = (data, settings["where"].sensitive_file, ledger.file)
+    copy = nullcontext() if out is None else staged_file(out, overwrite=overwrite, inputs=read)
+    with stage_beside(model / "measurement") as stage, copy as second, told_warnings() as warnings:
+        opened = ledger.open(settings["delta"])
+        found, kept = _looked(judged, model, opened, settings | {"threshold": below}, name=data.name)
+        facts = measurement_facts(found, judged.accuracy, data.name)
+        if second is not None:
+            second.write_text(json_text(facts), encoding="utf-8")
+        file = keep_measurement(json_text(facts | kept), stage, model)
+    written = {"model": model, "kept": file, "out": out, **facts, "warnings": warnings}
     tell(written, measurement_text(found, judged.accuracy, data.name), as_json=as_json)
     shown = all(verdict.answer == "below" for verdict in found.verdicts.values())
     return OK if shown else NOT_SHOWN
+
+
+def _looked(
+    judged: Judged, model: Path, ledger: DurableLedger | None, settings: dict[str, Any], *, name: str
+) -> tuple[Measurement, dict[str, Any]]:
+    """One more look at people through a model, with what all looks cost together, and what to keep of it."""
+    rows = public_rows(judged.people, judged.target)
+    looks = earlier_looks(model, judged.model.certificate_)
+    shared = shared_with(rows, looks, name)
+    asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "threshold")}
+    found = judged.measure(**asked, ledger=ledger)
+    own = Look("new", found.certificate, rows.sketch, None if ledger is None else ledger.identity, shared)
+    sentence = joint_sentence(looks, own)
+    if sentence is not None:
+        remarks = (*found.certificate.remarks, sentence)
+        found = replace(found, certificate=replace(found.certificate, remarks=remarks))
+    return found, own.to_keep()
 
 
 def _tell_exact(judged: Judged, model: Path, ledger: LedgerOptions, out: Path | None, *, as_json: bool) -> int:

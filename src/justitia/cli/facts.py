@@ -18,8 +18,9 @@ from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.people import People
 from justitia.cli.secret import Groups, groups_text, read_groups
 from justitia.estimator import LagrangianDualClassifier
+from justitia.measuring.measurement import Measurement
 
-FACTS, MEASUREMENT, CURVE = "training.json", "measurement.json", "tradeoff.json"
+FACTS, CURVE = "training.json", "tradeoff.json"
 
 
 def version() -> str:
@@ -65,6 +66,11 @@ def training_facts(model: LagrangianDualClassifier, people: People, *, target: s
         "justitia": version(),
         "created": now(),
     }
+
+
+def measurement_facts(found: Measurement, accuracy: float, data: str) -> dict[str, Any]:
+    """Facts of one measurement: public, or noised by it."""
+    return found.to_dict() | {"accuracy": accuracy, "data": data, "justitia": version(), "created": now()}
 
 
 def training_accuracy(model: LagrangianDualClassifier, people: People) -> float:

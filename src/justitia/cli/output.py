@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import textwrap
-import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,9 @@ from typing import Any
 import click
 import numpy as np
 
+from justitia import writing
 from justitia.cli.errors import Refusal, shown_path
+from justitia.writing import Foreign, check_folder, replace_folder, stage_beside
 
 WIDTH = 80
 
@@ -108,7 +108,7 @@ def shortened(text: str, width: int) -> str:
 
 
 @contextmanager
-def staged_folder(target: Path, *, overwrite: bool, marker: str) -> Iterator[Path]:
+def staged_folder(target: Path, *, overwrite: bool, marker: str, foreign: Foreign) -> Iterator[Path]:
     """A place beside ``target`` to write to, moved there when all is written and removed if anything fails.
 
     It is made at once, so that a folder that cannot be written is found before any budget is spent.
@@ -116,42 +116,69 @@ def staged_folder(target: Path, *, overwrite: bool, marker: str) -> Iterator[Pat
     Raises
     ------
     Refusal
-        If there is something already, unless it holds ``marker`` and may be overwritten.
+        If there is something already, unless it holds ``marker``, may be overwritten, and nothing in it is ``foreign``.
     """
-    _check_free(target, overwrite=overwrite, marker=marker)
+    _check_replaceable(target, overwrite=overwrite, marker=marker, foreign=foreign)
     target.parent.mkdir(parents=True, exist_ok=True)
-    stage = target.parent / f".{target.name}.{uuid.uuid4().hex}"
-    stage.mkdir()
-    try:
+    with stage_beside(target) as stage:
         yield stage / "new"
-        if target.exists():
-            target.replace(stage / "old")
-        (stage / "new").replace(target)
-    finally:
-        if (stage / "old").exists() and not target.exists():
-            (stage / "old").replace(target)
-        shutil.rmtree(stage, ignore_errors=True)
+        kept = replace_folder(stage / "new", target, stage, foreign)
+    if kept is not None:
+        warn(f"files that were put into {shown_path(target)} in the meantime are kept in {shown_path(kept)}.")
 
 
-def _check_free(target: Path, *, overwrite: bool, marker: str) -> None:
-    if not target.exists():
+def _check_replaceable(target: Path, *, overwrite: bool, marker: str, foreign: Foreign) -> None:
+    others = f"{shown_path(target)} exists and was not made by this command; choose another --out."
+    if target.is_file():
+        raise Refusal(others)
+    check_folder(target)
+    if not target.exists() or not any(target.iterdir()):
         return
-    if not target.is_dir() or (any(target.iterdir()) and not (target / marker).exists()):
-        raise Refusal(f"{shown_path(target)} exists and was not made by this command; choose another --out.")
-    if (target / marker).exists() and not overwrite:
+    if not (target / marker).exists():
+        raise Refusal(others)
+    found = foreign(target)
+    if found is not None:
+        raise Refusal(
+            f"{shown_path(target)} holds {shown_path(found.relative_to(target))}, which this command did not write; "
+            "move it away or choose another --out."
+        )
+    if not overwrite:
         raise Refusal(f"{shown_path(target)} exists, and privacy was paid for it; pass --overwrite to replace it.")
 
 
+def check_ledger_outside(ledger: Path | None, out: Path) -> None:
+    """Refuse a ledger in the folder that is written: it has to outlive what it pays for."""
+    if ledger is not None and ledger.resolve().is_relative_to(out.resolve()):
+        raise Refusal(
+            f"expected a ledger outside {shown_path(out)}, which may be replaced one day, got {shown_path(ledger)}; "
+            "move it elsewhere."
+        )
+
+
 @contextmanager
-def staged_file(target: Path) -> Iterator[Path]:
-    """A file beside ``target``, moved there when all is written; made at once, as :func:`staged_folder` does."""
+def staged_file(
+    target: Path, *, overwrite: bool, inputs: Iterable[Path | None] = (), like: Iterable[Path] = (), mode: int = 0o666
+) -> Iterator[Path]:
+    """A file beside ``target``, moved there when all is written; made at once, as :func:`staged_folder` does.
+
+    Raises
+    ------
+    Refusal
+        If there is a file already that may not be overwritten, or it is one of the ``inputs``: those never may.
+    """
+    check_file(target, overwrite=overwrite, inputs=inputs)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with writing.staged_file(target, like=like, mode=mode) as stage:
+        yield stage
+
+
+def check_file(target: Path, *, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse a file that may not be replaced; for commands that write several, before the first is written."""
     if target.is_dir():
         raise Refusal(f"{shown_path(target)} is a folder; expected the name of a file to write.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    stage = target.parent / f".{target.name}.{uuid.uuid4().hex}"
-    stage.touch()
-    try:
-        yield stage
-        stage.replace(target)
-    finally:
-        stage.unlink(missing_ok=True)
+    if any(one is not None and one.resolve() == target.resolve() for one in inputs):
+        raise Refusal(f"{shown_path(target)} is read by this command and cannot be written, too; choose another name.")
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        raise Refusal(f"{shown_path(target)} is not an ordinary file; choose another name.")
+    if target.exists() and not overwrite:
+        raise Refusal(f"{shown_path(target)} exists; pass --overwrite to replace it, or choose another name.")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from justitia.cli import options
 from justitia.cli.facts import load_model
-from justitia.cli.output import staged_file, tell
+from justitia.cli.output import check_file, staged_file, tell
 from justitia.cli.reading import Table, open_table
 from justitia.cli.teaching import Command
 from justitia.estimator import LagrangianDualClassifier
@@ -26,6 +26,7 @@ $ justitia predict model new.csv --key id --out decisions.csv
 @click.option("--key", metavar="COLUMN", help="A column of DATA to copy beside the decisions, such as an id.")
 @click.option("--out", type=options.FILE, help="CSV file to write; by default the standard output.")
 @options.reading
+@options.overwrite
 @options.as_json
 def predict(
     model: Path,
@@ -34,6 +35,7 @@ def predict(
     out: Path | None,
     separator: str,
     encoding: str,
+    overwrite: bool,
     as_json: bool,
 ) -> None:
     """Decide about the people in DATA with a saved MODEL.
@@ -42,12 +44,15 @@ def predict(
     probability of the positive answer.
     """
     fitted, _ = load_model(model)
+    read = (data, *model.iterdir())
+    if out is not None:
+        check_file(out, overwrite=overwrite, inputs=read)
     table = open_table(data, separator, encoding)
     if key is not None:
         table.check_columns([key])
     found = decided(fitted, table, key)
     if out is not None:
-        with staged_file(out) as stage:
+        with staged_file(out, overwrite=overwrite, inputs=read, like=[data]) as stage:
             found.to_csv(stage, index=False)
     share = float((found["decision"] == fitted.classes_[1]).mean())
     facts: dict[str, Any] = {"rows": len(found), "positive": fitted.classes_[1], "positive_share": share, "out": out}

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from justitia.cli import options
-from justitia.cli.facts import CURVE, FACTS, MEASUREMENT, load_model, read_json
-from justitia.cli.output import staged_file, tell
+from justitia.cli.facts import CURVE, load_model, read_json
+from justitia.cli.looks import UNSHOWN, newest_measurement
+from justitia.cli.output import tell
 from justitia.cli.teaching import Command
 from justitia.report import build_report
 
@@ -24,18 +25,16 @@ $ justitia report model --out report.html
 def report(model: Path, out: Path, as_json: bool) -> None:
     """Write a page about MODEL (HTML, opens anywhere) and a model card (Markdown) beside it.
 
-    They show what the folder holds: the training, the private measurement if 'justitia evaluate' made one, and the
+    They show what the folder holds: the training, the newest private measurement of 'justitia evaluate', and the
     curve if it is the chosen point of one. Nothing in them is exact about groups.
     """
-    fitted, _ = load_model(model)
+    fitted, facts = load_model(model)
     made = build_report(
         fitted,
-        measurement=read_json(model / MEASUREMENT),
+        measurement=newest_measurement(model),
         curve=read_json(model / CURVE),
-        facts=read_json(model / FACTS) or {},
+        facts={name: value for name, value in facts.items() if name not in UNSHOWN},
     )
-    card = out.with_suffix(".md")
-    for file, text in ((out, made.html()), (card, made.markdown())):
-        with staged_file(file) as stage:
-            stage.write_text(text, encoding="utf-8")
-    tell({"report": out, "card": card}, f"Report: {out}\nModel card: {card}", as_json=as_json)
+    page = made.write(out)
+    card = page.with_suffix(".md")
+    tell({"report": page, "card": card}, f"Report: {page}\nModel card: {card}", as_json=as_json)

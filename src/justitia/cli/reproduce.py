@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from justitia.cli import options
-from justitia.cli.errors import OK, Refusal, no_such
+from justitia.cli.errors import OK, Refusal, no_such, shown_path
 from justitia.cli.output import tell
 from justitia.cli.teaching import Command
 
@@ -26,6 +26,7 @@ NAMES = "from experiments.__main__ import ALIASES, EXPERIMENTS; print(*EXPERIMEN
 @click.option("--quick", is_flag=True, help="A small version, for a look.")
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Worker processes.")
 @click.option("--out", type=options.FILE, help="Folder for the results; by default the checkout's.")
+@click.option("--checkout", "folder", type=options.FILE, help="Of another checkout than the installed one; it is run.")
 @options.as_json
 def reproduce(
     name: str | None,
@@ -33,14 +34,15 @@ def reproduce(
     quick: bool,
     jobs: int,
     out: Path | None,
+    folder: Path | None,
     as_json: bool,
 ) -> int:
     """Make the table or figure NAME of the evaluation again.
 
-    Runs 'python -m experiments' of a checkout of justitia: the folder this is started in, or the one it is installed
-    from. An interrupted run goes on where it stopped.
+    Runs 'python -m experiments' of the checkout that justitia is installed from, or of the one that is named: never of
+    the folder it happens to be started in. An interrupted run goes on where it stopped.
     """
-    root = checkout()
+    root = checkout(folder)
     names = _run(root, ["-c", NAMES], quiet=True)[1].split()
     if listed or name is None:
         tell({"names": names}, "\n".join(names), as_json=as_json)
@@ -55,18 +57,22 @@ def reproduce(
     return code
 
 
-def checkout() -> Path:
-    """Folder of a checkout.
+def checkout(named: Path | None = None) -> Path:
+    """Folder of the checkout that this package is installed from, or of the one that the user names.
 
     Raises
     ------
     Refusal
-        If there is none.
+        If it is none.
     """
-    for root in (Path.cwd(), Path(__file__).parents[3]):
-        if (root / "experiments" / "__main__.py").exists() and (root / "src" / "justitia").exists():
-            return root
-    raise Refusal("'justitia reproduce' needs a checkout of justitia; clone the repository and start it there.")
+    root = Path(__file__).parents[3] if named is None else named.absolute()
+    if (root / "experiments" / "__main__.py").exists() and (root / "src" / "justitia").exists():
+        return root
+    if named is not None:
+        raise Refusal(f"{shown_path(named)} is not a checkout of justitia; clone the repository and name its folder.")
+    raise Refusal(
+        "'justitia reproduce' needs a checkout of justitia; clone the repository and pass its folder as --checkout."
+    )
 
 
 def _run(root: Path, words: list[str], *, quiet: bool) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,29 @@ from justitia._validate import check_nonnegative
 from justitia.cli import options
 from justitia.cli.budgets import LedgerOptions
 from justitia.cli.facts import CURVE
-from justitia.cli.output import filled, json_text, staged_folder, table_text, tell, told_warnings, warn
+from justitia.cli.output import (
+    check_ledger_outside,
+    filled,
+    json_text,
+    staged_folder,
+    table_text,
+    tell,
+    told_warnings,
+    warn,
+)
 from justitia.cli.people import People
 from justitia.cli.teaching import Command, Numbers
-from justitia.cli.train import people_of, save, unfitted
+from justitia.cli.train import kept_of, people_of, save, unfitted
+from justitia.persistence import foreign_in_model
 from justitia.tradeoff import Tradeoff
 from justitia.tradeoff import tradeoff as trained_curve
+from justitia.writing import foreign_entry
 
 EXAMPLE = """
 $ justitia tradeoff income.csv --target income --sensitive sex \\
     --groups Female,Male --tolerances 0,0.02,0.1 --choose 0.05 --out curve
 """
+TABLE = "tradeoff.csv"
 
 
 @click.command("tradeoff", cls=Command, example=EXAMPLE)
@@ -63,23 +76,29 @@ def tradeoff(
     people = people_of(data, settings)
     ledger = LedgerOptions.taken(settings)
     model = unfitted(people, settings)
-    with staged_folder(out, overwrite=overwrite, marker=CURVE) as stage, told_warnings() as warnings:
+    check_ledger_outside(ledger.file, out)
+    place = staged_folder(out, overwrite=overwrite, marker=CURVE, foreign=foreign_in_curve)
+    with place as stage, told_warnings() as warnings:
+        opened = ledger.open(model.delta)
         curve = trained_curve(
             model,
             people.X,
             people.y,
             sensitive_features=people.labels,
             tolerances=tolerances,
-            ledger=ledger.open(model.delta),
+            ledger=opened,
         )
-        facts = _save_curve(curve, people, stage, choose, target=settings["target"])
+        kept = kept_of(people, settings["target"], opened)
+        facts = _save_curve(curve, people, stage, choose, target=settings["target"], kept=kept)
     if choose is not None and facts["points"][facts["chosen"]]["noisy_violation"] > choose:
         warn(f"no point has a noised violation of at most {choose:g}; the strictest one is marked.")
     told = {"out": out, **facts, "certificate": curve.certificate.to_dict(), "warnings": warnings}
     tell(told, _text(facts, curve, out), as_json=as_json)
 
 
-def _save_curve(curve: Tradeoff, people: People, folder: Path, choose: float | None, *, target: str) -> dict[str, Any]:
+def _save_curve(
+    curve: Tradeoff, people: People, folder: Path, choose: float | None, *, target: str, kept: dict[str, Any]
+) -> dict[str, Any]:
     """One folder per point; the chosen one gets a copy of the curve."""
     chosen = None if choose is None else curve.models.index(curve.choose(choose))
     points = [
@@ -94,11 +113,28 @@ def _save_curve(curve: Tradeoff, people: People, folder: Path, choose: float | N
     folder.mkdir()
     names = [f"tolerance-{model.tolerance:g}" for model in curve.models]
     for name, model in zip(names, curve.models, strict=True):
-        save(model, people, folder / name, target=target)
+        save(model, people, folder / name, target=target, kept=kept)
     for place in (folder, *([] if chosen is None else [folder / names[chosen]])):
         (place / CURVE).write_text(json_text(facts), encoding="utf-8")
-    curve.table.to_csv(folder / "tradeoff.csv", index=False)
+    curve.table.to_csv(folder / TABLE, index=False)
     return facts | {"models": names}
+
+
+def foreign_in_curve(folder: Path) -> Path | None:
+    """First entry of a curve's folder, or of its models' folders, that this command did not write."""
+    models = [one for one in sorted(folder.glob("tolerance-*")) if one.is_dir() and not one.is_symlink()]
+    inside = (foreign_in_model(one) for one in models)
+    return foreign_entry(folder, lambda one: one in models or _is_curve(one)) or next(filter(None, inside), None)
+
+
+def _is_curve(path: Path) -> bool:
+    if path.name != CURVE:
+        return path.name == TABLE and path.is_file()
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        return False
+    return isinstance(facts, dict) and {"points", "chosen"} <= facts.keys()
 
 
 def _text(facts: dict[str, Any], curve: Tradeoff, out: Path) -> str:

@@ -13,12 +13,25 @@ from justitia.cli import options
 from justitia.cli.budgets import LedgerOptions
 from justitia.cli.errors import Refusal
 from justitia.cli.facts import FACTS, training_facts
-from justitia.cli.output import facts_text, filled, json_text, staged_folder, tell, told_warnings, warn
+from justitia.cli.looks import LEDGER, ROWS
+from justitia.cli.output import (
+    check_ledger_outside,
+    facts_text,
+    filled,
+    json_text,
+    staged_folder,
+    tell,
+    told_warnings,
+    warn,
+)
 from justitia.cli.people import People, read_people
 from justitia.cli.planning import read_plan
+from justitia.cli.rows import public_rows
 from justitia.cli.teaching import Command
 from justitia.estimator import LagrangianDualClassifier
 from justitia.opening import check_parameters
+from justitia.persistence import MODEL, foreign_in_model
+from justitia.privacy.durable import DurableLedger
 
 EXAMPLE = """
 $ justitia train income.csv --target income --sensitive sex \\
@@ -50,9 +63,14 @@ def train(data: Path, tolerance: float | None, out: Path, overwrite: bool, as_js
     people = people_of(data, settings)
     ledger = LedgerOptions.taken(settings)
     model = unfitted(people, settings, tolerance=tolerance)
-    with staged_folder(out, overwrite=overwrite, marker="model.json") as stage, told_warnings() as warnings:
-        model.fit(people.X, people.y, sensitive_features=people.labels, ledger=ledger.open(model.delta))
-        written = save(model, people, stage, target=settings["target"])
+    check_ledger_outside(ledger.file, out)
+    place = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
+    with place as stage, told_warnings() as warnings:
+        opened = ledger.open(model.delta)
+        model.fit(people.X, people.y, sensitive_features=people.labels, ledger=opened)
+        written = save(
+            model, people, stage, target=settings["target"], kept=kept_of(people, settings["target"], opened)
+        )
     facts = {"model": out, **written, "certificate": model.certificate_.to_dict(), "warnings": warnings}
     tell(facts, _text(model, facts, out), as_json=as_json)
 
@@ -91,12 +109,20 @@ def unfitted(people: People, settings: dict[str, Any], *, tolerance: float | Non
     return model
 
 
-def save(model: LagrangianDualClassifier, people: People, folder: Path, *, target: str) -> dict[str, Any]:
-    """Write model and facts; the model answers in the target's own words."""
+def kept_of(people: People, target: str, ledger: DurableLedger | None) -> dict[str, Any]:
+    """What later measurements need to tell whether the same people are looked at again."""
+    identity = None if ledger is None else ledger.identity
+    return {ROWS: public_rows(people, target).sketch.to_dict(), LEDGER: identity}
+
+
+def save(
+    model: LagrangianDualClassifier, people: People, folder: Path, *, target: str, kept: dict[str, Any]
+) -> dict[str, Any]:
+    """Write model, facts and what else is ``kept``; the model answers in the target's own words."""
     model.classes_ = np.array(people.classes)
     model.save(folder)
     facts = training_facts(model, people, target=target)
-    (folder / FACTS).write_text(json_text(facts), encoding="utf-8")
+    (folder / FACTS).write_text(json_text(facts | kept), encoding="utf-8")
     return facts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +12,14 @@ import torch
 
 from justitia._validate import check_choice, check_fraction, check_nonnegative
 from justitia.measuring.confusion import METRICS, Rate, make_rows, notion_rates
+from justitia.measuring.joint import joint
 from justitia.measuring.measurement import Interval, Measurement, Verdict
 from justitia.metrics import as_binary
 from justitia.notions import FairnessNotion, get_notion
 from justitia.opening import check_budget, open_vault, warn_large_delta
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute
-from justitia.privacy.ledger import Certificate, PrivacyLedger, rounded_up
+from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 
@@ -43,6 +44,7 @@ def measure(
     ledger: PrivacyLedger | None = None,
     noise_seed: int | None = None,
     disjoint_from: Certificate | None = None,
+    after: Sequence[Certificate] = (),
 ) -> Measurement:
     """Measure how decisions treat groups without anyone learning who belongs to which.
 
@@ -80,6 +82,10 @@ def measure(
     disjoint_from : Certificate, optional
         Of a training run on other people. The certificate of the result then states what holds for both together,
         provided that nobody is in both.
+    after : sequence of Certificate
+        Of earlier releases, training or measurements, about people of whom some are or may be measured here. The
+        certificate of the result then states what all of them cost together. A shared ``ledger`` does that, too, and
+        refuses what is too much.
 
     Raises
     ------
@@ -104,7 +110,7 @@ def measure(
         check_nonnegative("threshold", threshold)
     if groups is None:
         raise ValueError("expected the public list of groups, got None; a list read off the data would tell about A.")
-    _check_certificate(disjoint_from)
+    _check_certificates(disjoint_from, after)
     truth, decided = as_binary(y_true, y_pred, pos_label)
     n = len(truth)
     code = (2 * truth + decided).to(torch.int64).numpy()
@@ -137,7 +143,7 @@ def measure(
         questions=places,
         noisy=rows.read(answer.numpy(), budget.variance() * vault.rows_per_person**2),
         confidence=float(confidence),
-        certificate=_certificate(vault, disjoint_from),
+        certificate=_certificate(vault, disjoint_from, after),
         threshold=None if threshold is None else float(threshold),
     )
 
@@ -190,10 +196,15 @@ def _check_occupied(rates: Iterable[Rate], totals: Any) -> None:
             raise ValueError(f"expected rows in the event of {rate.name!r}, got none; leave it out or add such rows.")
 
 
-def _check_certificate(certificate: Any) -> None:
-    if not (certificate is None or isinstance(certificate, Certificate)):
+def _check_certificates(disjoint_from: Any, after: Any) -> None:
+    if not (disjoint_from is None or isinstance(disjoint_from, Certificate)):
         raise TypeError(
-            f"expected disjoint_from to be a Certificate, got {type(certificate).__name__!r}; pass model.certificate_."
+            f"expected disjoint_from to be a Certificate, got {type(disjoint_from).__name__!r}; pass "
+            "model.certificate_."
+        )
+    if not isinstance(after, Sequence) or not all(isinstance(one, Certificate) for one in after):
+        raise TypeError(
+            f"expected after to be a list of Certificates, got {type(after).__name__!r}; pass [model.certificate_]."
         )
 
 
@@ -205,17 +216,9 @@ def _open_ledger(ledger: Any, budget: _Budget) -> PrivacyLedger:
     return ledger
 
 
-def _certificate(vault: SensitiveVault, other: Certificate | None) -> Certificate:
+def _certificate(vault: SensitiveVault, other: Certificate | None, after: Sequence[Certificate]) -> Certificate:
     own = vault.certificate(subject="This measurement")
-    return own if other is None else replace(own, remarks=(*own.remarks, _joint(own, other)))
-
-
-def _joint(own: Certificate, other: Certificate) -> str:
-    """Parallel composition: one person's attribute enters one of the two releases, so the larger cost covers both."""
-    epsilon, delta = max(own.epsilon, other.epsilon), max(own.delta, other.delta)
-    if math.isinf(epsilon):
-        return "Together with the other certificate there is no privacy guarantee: epsilon is infinite."
-    return (
-        f"Together with the other certificate: ({rounded_up(epsilon)}, {delta:.4g})-differentially private in the "
-        "sensitive attribute of everybody in either dataset, provided that nobody is in both."
-    )
+    if other is None and not after:
+        return own
+    sentence = joint(own, after=after, apart=[] if other is None else [[other]])
+    return replace(own, remarks=(*own.remarks, sentence))

@@ -127,6 +127,11 @@ class DurableLedger(PrivacyLedger):
         budget = facts.epsilon, facts.delta
         return cls(file, dataset=facts.dataset, epsilon=budget[0], delta=budget[1], timeout=timeout, writable=False)
 
+    @property
+    def identity(self) -> str:
+        """A name that no other ledger file has."""
+        return self._identity
+
     def for_run(self, run: str) -> DurableLedger:
         """The same file under the name of this run, whose earlier debits then count as its own."""
         return DurableLedger(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +23,10 @@ from justitia.report.inputs import read_curve, read_measurement
 from justitia.report.markdown import escaped, fenced
 from justitia.report.promises import not_promised
 from justitia.tradeoff import Tradeoff
+from justitia.writing import staged_file
+
+#: By these a page and a card are recognised as ours.
+PAGE, CARD = '<meta name="generator" content="justitia ', "\nMade by justitia "
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ class Report:
         ----------
         target : path
             A name that ends in ``.html``, or a folder, which then gets ``report.html`` and ``report.md``.
+
+        Raises
+        ------
+        FileExistsError
+            If one of the two files is there already and is not an earlier report.
         """
         path = Path(target)
         if path.suffix.lower() not in {".html", ".htm"}:
@@ -80,9 +88,13 @@ class Report:
             path = path / "report.html"
         elif path.is_dir():
             raise ValueError(f"expected a file, but {str(path)!r} is a folder; choose another name.")
+        parts = {path.with_suffix(".md"): (CARD, self.markdown()), path: (PAGE, self.html())}
+        for file, (mark, _) in parts.items():
+            _check_free(file, mark)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path.with_suffix(".md"), self.markdown())
-        _replace(path, self.html())
+        for file, (_, text) in parts.items():
+            with staged_file(file) as stage:
+                stage.write_text(text, encoding="utf-8", newline="\n")
         return path
 
 
@@ -202,11 +214,11 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _replace(path: Path, text: str) -> None:
-    """The whole file or none of it."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        fresh.write_text(text, encoding="utf-8", newline="\n")
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+def _check_free(path: Path, mark: str) -> None:
+    """Refuse to replace anything but an earlier report."""
+    if path.is_symlink() or (path.exists() and not (path.is_file() and mark in _text_of(path))):
+        raise FileExistsError(f"{str(path)!r} exists and is no report of this package; choose another name.")
+
+
+def _text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

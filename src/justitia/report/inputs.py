@@ -44,7 +44,10 @@ class Largest:
 
 @dataclass(frozen=True)
 class Measured:
-    """A private measurement of evaluation people; accuracy and the name of their file are public, if known."""
+    """A private measurement of evaluation people.
+
+    Accuracy, the name of their file, and how many measurements of this model there are, are public.
+    """
 
     people: int
     confidence: float
@@ -57,6 +60,7 @@ class Measured:
     certificate: Certificate
     accuracy: float | None = None
     data: str | None = None
+    measurements: int = 1
 
     @property
     def private(self) -> bool:
@@ -107,6 +111,7 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measured
             certificate=Certificate.from_dict(facts["certificate"]),
             accuracy=_optional(facts.get("accuracy")),
             data=None if facts.get("data") is None else str(facts["data"]),
+            measurements=int(facts.get("measurements", 1)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(

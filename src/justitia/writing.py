@@ -1,0 +1,120 @@
+"""Files and folders that appear complete or not at all, and are never open to more people than they should be.
+
+What is written is staged beside its place, in a folder that nobody else can open, and moved there in one step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+#: Finds the first entry of a folder that this package did not write.
+Foreign = Callable[[Path], Path | None]
+
+_ALL = 0o666
+_GROUP = 0o060
+_OWNER = 0o600
+
+
+@contextmanager
+def stage_beside(target: Path) -> Iterator[Path]:
+    """A new folder of an unpredictable name on the target's disk, closed to others; removed with what is left in it."""
+    stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextmanager
+def staged_file(target: Path, *, like: Iterable[Path] = (), mode: int = _ALL) -> Iterator[Path]:
+    """An empty file to write to, moved to ``target`` when all is written.
+
+    Parameters
+    ----------
+    like : iterable of paths
+        Files whose content is copied: whoever may not read one of them may not read the new file. So it is with a
+        file that is replaced.
+    mode : int
+        Permissions at most; the umask takes away what it takes away from every new file.
+    """
+    with stage_beside(target) as stage:
+        file = stage / target.name
+        make_file(file, like=[*like, *([target] if target.exists() else [])], mode=mode)
+        yield file
+        file.replace(target)
+
+
+def make_file(path: Path, *, like: Iterable[Path] = (), mode: int = _ALL) -> None:
+    """Make a file that was not there, with its permissions from the first byte on."""
+    models = [one.stat() for one in like]
+    for one in models:
+        mode &= stat.S_IMODE(one.st_mode)
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, (mode & _ALL) | _OWNER)
+    try:
+        if os.name == "posix":
+            _keep_group(handle, {one.st_gid for one in models})
+    finally:
+        os.close(handle)
+
+
+def _keep_group(handle: int, groups: set[int]) -> None:
+    """Permissions of a group are for that group alone: for another one they are taken away."""
+    if len(groups) == 1:
+        with contextlib.suppress(OSError):
+            os.fchown(handle, -1, next(iter(groups)))
+    made = os.fstat(handle)
+    if groups - {made.st_gid}:
+        os.fchmod(handle, stat.S_IMODE(made.st_mode) & ~_GROUP)
+
+
+def check_folder(target: Path) -> None:
+    """Refuse a place that a folder cannot be moved to, or where another one than the named one would be replaced.
+
+    Raises
+    ------
+    FileExistsError
+        If it has no name, or is a link, a mount point, or no folder.
+    """
+    if target.name in {"", ".."}:
+        raise FileExistsError(f"expected the name of a folder, got {str(target)!r}; choose a new name.")
+    what = "a symbolic link" if target.is_symlink() else "a mount point" if os.path.ismount(target) else None
+    if what is not None:
+        raise FileExistsError(
+            f"expected a folder that can be replaced, but {str(target)!r} is {what}; choose another name."
+        )
+    if target.exists() and not target.is_dir():
+        raise FileExistsError(f"expected a folder, but {str(target)!r} is a file; choose another name.")
+
+
+def replace_folder(fresh: Path, target: Path, stage: Path, foreign: Foreign) -> Path | None:
+    """Put a complete folder in the place of an earlier one, and remove that one if all of it is ours.
+
+    Returns
+    -------
+    path or None
+        Where the earlier folder is kept, since somebody put a file of their own into it in the meantime.
+    """
+    if not target.exists():
+        fresh.replace(target)
+        return None
+    fresh.chmod(stat.S_IMODE(fresh.stat().st_mode) & stat.S_IMODE(target.stat().st_mode))
+    kept = None if foreign(target) is None else Path(tempfile.mkdtemp(prefix=f"{target.name}.kept-", dir=target.parent))
+    retired = target.replace(kept or stage / "old")  # an empty folder may be replaced
+    try:
+        fresh.replace(target)
+    finally:
+        if not target.exists():
+            retired.replace(target)
+    return kept
+
+
+def foreign_entry(folder: Path, ours: Callable[[Path], bool]) -> Path | None:
+    """First entry by name that is not ours; a link never is."""
+    return next((one for one in sorted(folder.iterdir()) if one.is_symlink() or not ours(one)), None)
