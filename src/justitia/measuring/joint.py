@@ -13,17 +13,19 @@ from justitia.privacy.ledger import Certificate, rounded_up
 def composed(certificates: Sequence[Certificate]) -> tuple[float, float]:
     """(epsilon, delta) of everything that these certificates speak of, for people who may be in all of it.
 
-    Gaussian releases are composed by the accountant, at the largest delta; epsilons and deltas of anything else are
-    added, which always holds.
+    Gaussian releases are composed by the accountant, at the largest delta; epsilons and deltas of anything else, and of
+    certificates that promise the budget of a ledger, are added, which always holds.
     """
     epsilons = [one.epsilon for one in certificates]
     if len(certificates) == 1 or math.isinf(max(epsilons)):
         return max(epsilons), max(one.delta for one in certificates)
+    if any(one.epsilon > one.spent_epsilon for one in certificates):
+        return sum(epsilons), sum(one.delta for one in certificates)
     costs: Counter[Cost] = Counter()
     for entry in (entry for one in certificates for entry in one.releases):
         if entry["mechanism"] != "gaussian":
             return sum(epsilons), sum(one.delta for one in certificates)
-        costs[GaussianCost(entry["noise_multiplier"], entry["sample_rate"])] += entry["count"]
+        costs[GaussianCost(entry["noise_multiplier"])] += entry["count"]
     delta = max(one.delta for one in certificates)
     return epsilon_spent(costs, delta), delta
 
