@@ -149,7 +149,7 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     kept["notion"] = notion if isinstance(notion, str) else notion.name
     kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
     kept["missing_marker"] = chosen["missing_marker"]
-    kept["groups"] = groups if groups is None or isinstance(groups, Mapping) else list(groups)
+    kept["groups"] = groups if groups is None or isinstance(groups, str | Mapping) else list(groups)
     return {name: _written(value) for name, value in kept.items()}
 
 

@@ -72,6 +72,7 @@ class Judged:
             self.people.y,
             self.decided,
             sensitive_features=self.people.labels,
+            person=self.people.person,
             groups=self.groups,
             notion=list(self.notions),
             pos_label=1,
@@ -198,6 +199,7 @@ def _notion(model: LagrangianDualClassifier) -> str:
 
 def _completed(where: Where, facts: dict[str, Any]) -> Where:
     """What the options leave open, by the facts of the training."""
+    where = replace(where, person=facts.get("person") if where.person is None else where.person)
     if where.sensitive:
         return where
     listed: Sequence[str] = facts.get("sensitive") or ()

@@ -19,6 +19,7 @@ from justitia.cli.people import People
 from justitia.cli.secret import Groups, groups_text, read_groups
 from justitia.estimator import LagrangianDualClassifier
 from justitia.measuring.measurement import Measurement
+from justitia.privacy.vault import INFER
 
 FACTS, CURVE = "training.json", "tradeoff.json"
 
@@ -58,6 +59,7 @@ def training_facts(model: LagrangianDualClassifier, people: People, *, target: s
         "groups": None if groups is None else groups_text(groups),
         "bins": [str(one) for one in attribute.bins],
         "key": attribute.key,
+        "person": attribute.person,
         "missing": attribute.missing,
         "seed": model.random_state,
         "training_accuracy": training_accuracy(model, people),
@@ -97,7 +99,7 @@ def groups_of(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups
     if isinstance(given, dict):
         return {str(name): [str(label) for label in labels] for name, labels in given.items()}
     if len(columns) == 1:
-        labels = model.certificate_.groups if given is None else given
+        labels = model.certificate_.groups if given is None or given == INFER else given
         return {columns[0]: [str(label) for label in labels]}
     return _crossed(model.certificate_.groups, columns)
 

@@ -40,12 +40,18 @@ _place = together(
     ),
     click.option("--sensitive-file", type=FILE, help="File that holds it, if it is not in DATA."),
     click.option("--key", metavar="COLUMN", help="Column that joins the two files."),
-    click.option("--groups", multiple=True, metavar="A,B", help="Public names of the groups; COLUMN=A,B for several."),
+    click.option(
+        "--groups",
+        multiple=True,
+        metavar="A,B",
+        help="Public names of the groups; COLUMN=A,B for several; 'infer' reads them off.",
+    ),
     click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column."),
     click.option("--missing", metavar="TEXT", help="A text that means 'not given', besides an empty one."),
+    click.option("--person", metavar="COLUMN", help="Public ids in DATA, where people have several rows."),
 )
 #: Gathered into one argument by `attribute`.
-_WHERE = ("sensitive", "sensitive_file", "key", "groups", "bins", "missing", "separator", "encoding")
+_WHERE = ("sensitive", "sensitive_file", "key", "groups", "bins", "missing", "person", "separator", "encoding")
 
 
 def attribute(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.reading import Table, open_table
-from justitia.cli.secret import AttributeFacts, Where, find_attribute, read_attribute
+from justitia.cli.secret import AttributeFacts, Where, find_attribute, read_attribute, read_person
 from justitia.privacy.attribute import Attribute
 
 Label = str | int | float | bool
@@ -36,6 +36,8 @@ class People:
         Public facts about the attribute.
     labels : Attribute
         The attribute itself, closed, on its way to the vault.
+    person : list of str, optional
+        Public ids, where people have several rows.
     """
 
     table: Table
@@ -44,6 +46,7 @@ class People:
     classes: tuple[Label, Label]
     attribute: AttributeFacts
     labels: Attribute = field(repr=False)
+    person: list[str | None] | None = field(repr=False, default=None)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -75,7 +78,8 @@ def read_people(
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     names = feature_names(table, attribute.hidden() | {target}, features, drop)
     y, known = read_target(table, target, positive, classes)
-    return People(table, table.public(names), y, known, attribute, read_attribute(attribute, table))
+    person = read_person(attribute, table)
+    return People(table, table.public(names), y, known, attribute, read_attribute(attribute, table), person)
 
 
 def feature_names(table: Table, hidden: set[str], features: Sequence[str] | None, drop: Sequence[str]) -> list[str]:

@@ -29,6 +29,7 @@ from justitia.cli.bins import Bins, read_bins
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.reading import Table, open_table
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.vault import INFER
 
 Groups = dict[str, list[str]]
 _WHOLE = re.compile(r"^([+-]?[0-9]+)\.0+$")
@@ -49,9 +50,13 @@ class AttributeFacts:
     bins : tuple of Bins
         Cut points of numeric columns.
     groups : dict or None
-        Public list of the groups of each column; None reads it off the data, which does not protect the list.
+        Public list of the groups of each column; None if there is none.
+    infer : bool
+        Whether the list is to be read off the data, which does not protect it.
     missing : str or None
         One more text that means "not given".
+    person : str or None
+        Name of the column of the data with public ids, where people have several rows.
     """
 
     columns: tuple[str, ...]
@@ -59,11 +64,13 @@ class AttributeFacts:
     key: str | None = None
     bins: tuple[Bins, ...] = ()
     groups: Groups | None = None
+    infer: bool = False
     missing: str | None = None
+    person: str | None = None
 
     def hidden(self) -> set[str]:
-        """Columns of the data file that are no features: the attribute and the key."""
-        return {*self.columns, *([] if self.key is None else [self.key])}
+        """Columns of the data file that are no features: the attribute, the key and the ids."""
+        return {*self.columns, *(name for name in (self.key, self.person) if name is not None)}
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ class Where:
     bins: Sequence[str] = ()
     groups: Sequence[str] = ()
     missing: str | None = None
+    person: str | None = None
     separator: str = ","
     encoding: str = field(default="utf-8")
 
@@ -102,8 +110,11 @@ def find_attribute(where: Where, data: Table) -> AttributeFacts:
     for one in bins:
         if one.column not in columns:
             raise no_such("sensitive column", one.column, columns, place="--bins")
-    groups = read_groups(where.groups, columns, bins)
-    return AttributeFacts(columns, file, where.key, bins, groups, where.missing)
+    infer = tuple(where.groups) == (INFER,)
+    groups = None if infer else read_groups(where.groups, columns, bins)
+    person = where.person or None
+    data.check_columns([] if person is None else [person])
+    return AttributeFacts(columns, file, where.key, bins, groups, infer, where.missing, person)
 
 
 def _secret_table(path: Path, where: Where, data: Table) -> Table:
@@ -164,7 +175,7 @@ def read_attribute(facts: AttributeFacts, data: Table) -> Attribute:
     if facts.file is None or facts.key is None:
         return Attribute.of(_labels(facts, data.private(facts.columns)))
     keys = person_keys(data.text([facts.key])[facts.key])
-    check_keys(keys, facts.key, data)
+    check_keys(keys, facts.key, data, repeated=facts.person == facts.key)
     return Attribute.of(_labels(facts, _joined_by_key(facts, facts.file, facts.key, keys)))
 
 
@@ -197,14 +208,23 @@ def person_keys(texts: Iterable[str | None]) -> list[str | None]:
     return [None if text is None else _WHOLE.sub(r"\1", text) for text in texts]
 
 
-def check_keys(keys: Sequence[str | None], key: str, data: Table) -> None:
-    """Refuse keys of the data, which are public, if they are missing or repeat."""
+def read_person(facts: AttributeFacts, data: Table) -> list[str | None] | None:
+    """The public id of each row's person; None where rows are what is protected."""
+    if facts.person is None:
+        return None
+    ids = person_keys(data.text([facts.person])[facts.person])
+    check_keys(ids, facts.person, data, repeated=True)
+    return ids
+
+
+def check_keys(keys: Sequence[str | None], key: str, data: Table, *, repeated: bool = False) -> None:
+    """Refuse keys of the data, which are public, if they are missing, or repeat where they may not."""
     absent = sum(one is None for one in keys)
     if absent:
         raise Refusal(f"{absent} rows of {shown_path(data.path)} have no {key!r}; give every row its key.")
-    repeated = len(keys) - len(set(keys))
-    if repeated:
+    again = len(keys) - len(set(keys))
+    if again and not repeated:
         raise Refusal(
-            f"{repeated} rows of {shown_path(data.path)} repeat a {key!r} of an earlier row; expected one row per "
-            "person, which is what the guarantee counts."
+            f"{again} rows of {shown_path(data.path)} repeat a {key!r} of an earlier row; expected one row per "
+            f"person, or pass --person {key} so that a person's rows are protected together."
         )

@@ -85,6 +85,7 @@ def tradeoff(
             people.X,
             people.y,
             sensitive_features=people.labels,
+            person=people.person,
             tolerances=tolerances,
             ledger=opened,
         )

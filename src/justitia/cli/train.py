@@ -27,20 +27,23 @@ from justitia.cli.output import (
 from justitia.cli.people import People, read_people
 from justitia.cli.planning import read_plan
 from justitia.cli.rows import public_rows
+from justitia.cli.secret import Where
 from justitia.cli.teaching import Command
 from justitia.estimator import LagrangianDualClassifier
 from justitia.opening import check_parameters
 from justitia.persistence import MODEL, foreign_in_model
 from justitia.privacy.durable import DurableLedger
+from justitia.privacy.vault import INFER
 
 EXAMPLE = """
 $ justitia train income.csv --target income --sensitive sex \\
     --groups Female,Male --notion equalized_odds --epsilon 1 --out model
 """
-NOT_PROTECTED = (
-    "the list of groups was read off the data and is not protected; name it with --groups if which groups there are "
-    "is not public."
+NO_GROUPS = (
+    "expected the public list of groups, got none; pass --groups A,B, or --groups infer to read the list off the data, "
+    "which does not protect it."
 )
+NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
 
 
 @click.command("train", cls=Command, example=EXAMPLE)
@@ -67,7 +70,7 @@ def train(data: Path, tolerance: float | None, out: Path, overwrite: bool, as_js
     place = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
     with place as stage, told_warnings() as warnings:
         opened = ledger.open(model.delta)
-        model.fit(people.X, people.y, sensitive_features=people.labels, ledger=opened)
+        model.fit(people.X, people.y, sensitive_features=people.labels, person=people.person, ledger=opened)
         written = save(
             model, people, stage, target=settings["target"], kept=kept_of(people, settings["target"], opened)
         )
@@ -79,9 +82,12 @@ def people_of(data: Path, settings: dict[str, Any]) -> People:
     """The file, by the options of a command that trains."""
     if settings["target"] is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
+    where: Where = settings.pop("where")
+    if not (where.groups or where.bins or math.isinf(settings["epsilon"])):
+        raise Refusal(NO_GROUPS)
     people = read_people(
         data,
-        settings.pop("where"),
+        where,
         target=settings["target"],
         positive=settings.pop("positive"),
         features=settings.pop("features"),
@@ -99,7 +105,7 @@ def unfitted(people: People, settings: dict[str, Any], *, tolerance: float | Non
         epsilon=settings["epsilon"],
         delta=settings["delta"],
         tolerance=tolerance,
-        groups=people.attribute.groups,
+        groups=INFER if people.attribute.infer else people.attribute.groups,
         engine=settings["engine"],
         module=settings["hidden"],
         plan=read_plan(settings["plan_file"], settings["engine"]),

@@ -269,7 +269,7 @@ def _snippet(model: LagrangianDualClassifier, notion: str) -> str:
 
 
 def _plain_groups(groups: Any) -> Any:
-    if groups is None or isinstance(groups, Mapping):
+    if groups is None or isinstance(groups, str | Mapping):
         return groups
     return [group.item() if hasattr(group, "item") else group for group in groups]
 
