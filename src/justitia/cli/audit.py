@@ -53,6 +53,8 @@ def audit(
     people whose attribute is public, or made up. Exit code 4 if the attack proves more than the certificate allows.
     """
     people = people_of(data, settings)
+    if people.person is not None:
+        raise Refusal("an audit tells apart one row's attribute; leave out --person.")
     if people.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
     warn(NOT_PRIVATE)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from justitia.baselines import FermiClassifier, HistogramClassifier, MozannarClassifier, PlainClassifier
+from justitia.cli.errors import Refusal
 from justitia.cli.people import People
 from justitia.cli.train import unfitted
+from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.ledger import PrivacyLedger
 
 #: Methods that read the attribute exactly (Zafar, Agarwal) are for Python, where their certificate is at hand.
@@ -40,7 +42,12 @@ class Recipe:
         """A fitted classifier; what it spent is also on the ledger of all methods."""
         model = self.make(name, people)
         own = PrivacyLedger(epsilon=self.epsilon, delta=self.delta)
-        model.fit(people.X, people.y, sensitive_features=people.labels, ledger=own)
+        given: dict[str, Any] = {"sensitive_features": people.labels, "ledger": own}
+        if people.person is not None and name != "plain":
+            if not isinstance(model, LagrangianDualClassifier):
+                raise Refusal(f"the method {name!r} protects rows, not people; leave out --person, or the method.")
+            given["person"] = people.person
+        model.fit(people.X, people.y, **given)
         for release in own.releases:
             total.debit(release)
         return model

@@ -44,7 +44,7 @@ _place = together(
         "--groups",
         multiple=True,
         metavar="A,B",
-        help="Public names of the groups; COLUMN=A,B for several; 'infer' reads them off.",
+        help="Public names of the groups; COLUMN=A,B for several columns; 'infer' reads them off the data.",
     ),
     click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column."),
     click.option("--missing", metavar="TEXT", help="A text that means 'not given', besides an empty one."),

@@ -117,6 +117,7 @@ class Promise:
     delta: float
     spent: float
     fixed: bool
+    gaussian: bool
     unit: str
     subject: str
 
@@ -144,10 +145,10 @@ class Promise:
     def _budget(self) -> str:
         if self.fixed:
             return ""
-        return (
-            f" That is the ledger's budget, of which {rounded_up(self.spent)} is spent: where runs follow one another, "
-            "only the budget is promised."
-        )
+        budget = f" That is the ledger's budget, of which {rounded_up(self.spent)} is spent"
+        if not self.gaussian:  # docs/privacy.md, 2.6: adaptive plans are covered for Gaussian releases
+            return f"{budget}; not all releases are Gaussian, so it holds if every run was fixed before the first."
+        return f"{budget}: where runs follow one another, only the budget is promised."
 
 
 _PRINTED = " The printed analysis does not establish a guarantee."
