@@ -221,7 +221,9 @@ class PrivacyLedger:
         epsilon = epsilon if epsilon <= largest_epsilon(self.delta) * (1 + ROUND_OFF) else math.inf
         unit = "row" if any(release.unit == "row" for release in releases) else "person"
         unit = unit if releases else "row"
-        promise = Promise(epsilon, self.delta, spent, fixed=fixed, gaussian=_all_gaussian(counts), unit=unit, subject=subject)
+        promise = Promise(
+            epsilon, self.delta, spent, fixed=fixed, gaussian=_all_gaussian(counts), unit=unit, subject=subject
+        )
         return Certificate(
             epsilon=epsilon,
             delta=self.delta,

@@ -282,8 +282,8 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     """The four numbers to read first: what, how much, in which sense."""
     violation, sense = _headline_violation(contents)
     tolerance = "by the noise" if contents.tolerance is None else f"{contents.tolerance:.4g}"
-    privacy = ("none", "no guarantee")
-    if contents.private:
+    privacy = ("none", "seeded noise, for reproduction" if contents.certificate.reproduction else "no guarantee")
+    if contents.private and not contents.certificate.reproduction:
         epsilon, delta = rounded_up(contents.certificate.epsilon), f"{contents.certificate.delta:.4g}"
         privacy = (f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}", f"\N{GREEK SMALL LETTER DELTA} = {delta}")
     return (

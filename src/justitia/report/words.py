@@ -85,13 +85,13 @@ def odds_sentence(certificate: Certificate) -> str:
     with probability above :math:`(e^\epsilon + \delta) / (1 + e^\epsilon)`.
     """
     epsilon = certificate.epsilon
-    if math.isinf(epsilon):
-        return "Nothing is promised about what can be learned of a person's group from this model."
+    if math.isinf(epsilon) or certificate.reproduction:
+        return f"Nothing is promised about what can be learned of a {certificate.unit}'s group from this model."
     best = (1 + certificate.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
     share = min(100.0, math.ceil(best * 1000) / 10)
     return (
-        "Suppose that somebody knows all features and labels, everybody else's group, and that a person is in one of "
-        "two groups, each as likely as the other. With everything that training made public in hand, they name the "
+        "Suppose that somebody knows all features and labels, everybody else's group, and that "
+        f"{'a person' if certificate.unit == 'person' else 'the person of a row'} is in one of two groups, each as likely as the other. With everything that training made public in hand, they name the "
         f"right one in at most {share:g} of 100 such cases; without it, in 50."
     )
 
@@ -100,9 +100,10 @@ def privacy_sentence(certificate: Certificate) -> str:
     """What was spent, of what."""
     if math.isinf(certificate.epsilon):
         return "This model was trained without a privacy guarantee."
+    spent = f"Epsilon {rounded_up(certificate.spent_epsilon)} was spent"
     if math.isinf(certificate.budget_epsilon):
-        return f"Epsilon {rounded_up(certificate.epsilon)} was spent."
-    return f"Epsilon {rounded_up(certificate.epsilon)} was spent of a budget of {certificate.budget_epsilon:.4g}."
+        return f"{spent}."
+    return f"{spent} of a budget of {certificate.budget_epsilon:.4g}."
 
 
 def tolerance_sentence(tolerance: float | None, engine: str) -> str:
