@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -63,6 +64,13 @@ def run(folder: Path, words: Sequence[str], files: Files, answers: Sequence[Tens
     shapes = [tuple(answer.shape) for answer in source.exact]
     public = (result.exit_code, result.stdout, result.stderr, written, shapes)
     return Outcome(public, tuple(source.exact), tuple(source.noisy))
+
+
+def keep(folder: Path, made: Outcome) -> None:
+    """Write the files of a command again."""
+    for name, content in made.public[3].items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def train(data: str, *where: str, groups: str = "f,m") -> list[str]:
@@ -250,10 +258,7 @@ def test_second_file_with_any_rows_gives_the_same_messages_and_files(
     where = ["--sensitive-file", f"secret.{form}", "--key", "id", "--sensitive", "sex"]
     words = train("data.csv", *where)
     if command == "evaluate":
-        made = run(tmp_path, [*words[:-1], "model"], files[0])
-        for name, content in made.public[3].items():
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            (tmp_path / name).write_bytes(content)
+        keep(tmp_path, run(tmp_path, [*words[:-1], "model"], files[0]))
         words = ["evaluate", "model", "data.csv", *where, "--below", "0.2", "--out", "out.json"]
     assert_alike(tmp_path, words, files)
     assert capfd.readouterr().err == ""
@@ -282,3 +287,48 @@ def test_neighbours_of_the_second_file_differ_in_their_answers(tmp_path: Path) -
     played = run(tmp_path, words, files[1], first.noisy)
     assert played.public == first.public
     assert any(not one.equal(other) for one, other in zip(first.exact, played.exact, strict=True))
+
+
+# --- what an error reporter sees
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one file", "two files"])
+@pytest.mark.parametrize("command", ["train", "tradeoff", "evaluate"])
+def test_refused_budget_shows_no_label_in_the_variables_of_any_frame_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, apart: bool
+) -> None:
+    """Reporters of errors record the variables of every frame; the attribute is closed wherever it waits."""
+    label = "Zzyzx-7f3a"
+    secret = rows_of(KEYS, [label] * N)
+    if apart:
+        files, where = {"data.csv": csv_of(PEOPLE), "secret.csv": as_csv(secret)}, ["--sensitive-file", "secret.csv"]
+        where += ["--key", "id", "--sensitive", "sex"]
+    else:
+        files, where = {"data.csv": csv_of(PUBLIC | {"sex": secret["sex"]})}, ["--sensitive", "sex"]
+    words = train("data.csv", *where)
+    if command == "evaluate":
+        keep(tmp_path, run(tmp_path, [*words[:-1], "model"], files))
+        words = ["evaluate", "model", "data.csv", *where, "--epsilon", "4"]
+    words = [command, *words[1:], "--ledger", "people.ledger", "--ledger-name", "people", "--ledger-epsilon", "0.5"]
+    seen: list[str] = []
+
+    def told(error: BaseException) -> tuple[int, str]:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            assert frame.f_globals["__name__"] != "justitia.privacy.columns"
+            if frame.f_globals["__name__"].startswith("justitia."):
+                seen.extend(shown(value) for value in frame.f_locals.values())
+        return sound(error)
+
+    teaching = import_module("justitia.cli.teaching")
+    sound = teaching.told
+    monkeypatch.setattr(teaching, "told", told)
+    assert run(tmp_path, words, files).public[0] == 3
+    assert any("sensitive attribute of" in one for one in seen)
+    assert not [one for one in seen if label in one]
+
+
+def shown(value: Any) -> str:
+    """As a reporter prints it: its text, and what is in it, one level down."""
+    inner = list(vars(value).values()) if hasattr(value, "__dict__") and not isinstance(value, type) else []
+    inner += list(value.values()) if isinstance(value, dict) else []
+    return " ".join(repr(one) for one in [value, *inner])
