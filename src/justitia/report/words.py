@@ -89,10 +89,11 @@ def odds_sentence(certificate: Certificate) -> str:
         return f"Nothing is promised about what can be learned of a {certificate.unit}'s group from this model."
     best = (1 + certificate.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
     share = min(100.0, math.ceil(best * 1000) / 10)
+    who = "a person" if certificate.unit == "person" else "the person of a row"
     return (
-        "Suppose that somebody knows all features and labels, everybody else's group, and that "
-        f"{'a person' if certificate.unit == 'person' else 'the person of a row'} is in one of two groups, each as likely as the other. With everything that training made public in hand, they name the "
-        f"right one in at most {share:g} of 100 such cases; without it, in 50."
+        f"Suppose that somebody knows all features and labels, everybody else's group, and that {who} is in one of two "
+        "groups, each as likely as the other. With everything that training made public in hand, they name the right "
+        f"one in at most {share:g} of 100 such cases; without it, in 50."
     )
 
 
