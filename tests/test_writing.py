@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from justitia.writing import make_file, replace_folder, stage_beside, staged_file
+from justitia.writing import check_folder, make_file, replace_folder, stage_beside, staged_file
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 
@@ -71,6 +71,18 @@ def test_stage_is_closed_to_others_and_removed(tmp_path: Path) -> None:
         assert mode_of(stage) == 0o700
         assert stage.parent == tmp_path
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_may_not_be_moved_away_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, how: how != os.W_OK)
+    with pytest.raises(PermissionError, match="Permission denied"):
+        check_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", [".", "a/..", "/"])
+def test_folder_without_a_name_of_its_own_is_refused(name: str) -> None:
+    with pytest.raises(FileExistsError, match="expected the name of a folder"):
+        check_folder(Path(name))
 
 
 def test_folder_that_cannot_be_moved_into_place_leaves_the_earlier_one(
