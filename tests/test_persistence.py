@@ -176,6 +176,47 @@ def test_save_folder_of_something_else_is_refused(people: Any, make: Any, tmp_pa
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "people.ledger", "weights.safetensors/mine"])
+def test_save_over_a_model_with_a_foreign_file_is_refused(people: Any, make: Any, tmp_path: Path, name: str) -> None:
+    model, _ = saved_and_loaded(make(), people, tmp_path)
+    file = tmp_path / "model" / name
+    if not file.parent.is_dir():
+        file.parent.unlink()
+        file.parent.mkdir()
+    file.write_text("mine")
+    with pytest.raises(
+        FileExistsError, match=f"holds {name.partition('/')[0]!r}, which does not belong to a saved model"
+    ):
+        model.save(tmp_path / "model")
+    assert file.read_text() == "mine"
+
+
+def test_save_over_a_model_json_of_another_program_is_refused(people: Any, make: Any, tmp_path: Path) -> None:
+    (tmp_path / "model.json").write_text('{"format": 1}')
+    model = make().fit(people.X, people.y, sensitive_features=people.a)
+    with pytest.raises(FileExistsError, match=r"holds 'model.json', which does not belong"):
+        model.save(tmp_path)
+    assert (tmp_path / "model.json").read_text() == '{"format": 1}'
+
+
+def test_save_over_a_link_is_refused_and_its_target_stays(people: Any, make: Any, tmp_path: Path) -> None:
+    model, _ = saved_and_loaded(make(), people, tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    with pytest.raises(FileExistsError, match="is a symbolic link; choose another name"):
+        model.save(tmp_path / "link")
+    assert sorted(one.name for one in (tmp_path / "model").iterdir()) == ["model.json", "weights.safetensors"]
+
+
+def test_save_over_a_model_with_what_commands_keep_beside_it_replaces_all(
+    people: Any, make: Any, tmp_path: Path
+) -> None:
+    model, _ = saved_and_loaded(make(), people, tmp_path)
+    for name in ("training.json", "measurement-001.json", "tradeoff.json"):
+        (tmp_path / "model" / name).write_text("{}")
+    model.save(tmp_path / "model")
+    assert sorted(one.name for one in (tmp_path / "model").iterdir()) == ["model.json", "weights.safetensors"]
+
+
 def test_save_label_that_json_lacks_is_refused_and_writes_nothing(people: Any, make: Any, tmp_path: Path) -> None:
     days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")
     model = make().fit(people.X, days[people.y], sensitive_features=people.a)

@@ -6,6 +6,7 @@ What is written is staged beside its place, in a folder that nobody else can ope
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -81,6 +82,8 @@ def check_folder(target: Path) -> None:
     ------
     FileExistsError
         If it has no name, or is a link, a mount point, or no folder.
+    PermissionError
+        If it may not be moved away.
     """
     if target.name in {"", ".."}:
         raise FileExistsError(f"expected the name of a folder, got {str(target)!r}; choose a new name.")
@@ -91,6 +94,8 @@ def check_folder(target: Path) -> None:
         )
     if target.exists() and not target.is_dir():
         raise FileExistsError(f"expected a folder, but {str(target)!r} is a file; choose another name.")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
 
 
 def replace_folder(fresh: Path, target: Path, stage: Path, foreign: Foreign) -> Path | None:
@@ -104,7 +109,7 @@ def replace_folder(fresh: Path, target: Path, stage: Path, foreign: Foreign) -> 
     if not target.exists():
         fresh.replace(target)
         return None
-    fresh.chmod(stat.S_IMODE(fresh.stat().st_mode) & stat.S_IMODE(target.stat().st_mode))
+    fresh.chmod((stat.S_IMODE(fresh.stat().st_mode) & stat.S_IMODE(target.stat().st_mode)) | stat.S_IRWXU)
     kept = None if foreign(target) is None else Path(tempfile.mkdtemp(prefix=f"{target.name}.kept-", dir=target.parent))
     retired = target.replace(kept or stage / "old")  # an empty folder may be replaced
     try:

@@ -138,6 +138,7 @@ def test_split_keeps_the_permissions_of_the_source_from_the_first_byte(
     else:
         frame.to_csv(name, index=False)
     Path(name).chmod(mode)
+    mode = (mode & ~current_umask()) | 0o600
     seen: list[int] = []
     sound = Rows.write
 

@@ -181,6 +181,16 @@ def test_certificate_with_training_on_other_people_states_the_larger_cost_and_th
     assert "infinite" in run(disjoint_from=run(epsilon=math.inf).certificate).certificate.remarks[0]
 
 
+def test_certificate_with_earlier_looks_at_the_same_people_adds_their_costs() -> None:
+    looks = [run(epsilon=1.0).certificate for _ in range(3)]
+    (remark,) = run(epsilon=1.0, after=looks).certificate.remarks
+    assert remark.startswith("Together with the 3 other certificates, costs of all of them added")
+    assert "(2.155, 1e-05)-differentially private" in remark
+    (remark,) = run(epsilon=1.0, after=looks[:1], disjoint_from=run(epsilon=2.0).certificate).certificate.remarks
+    assert "(2, 1e-05)-differentially private" in remark
+    assert "provided that nobody is in two" in remark
+
+
 def test_measurement_as_text_and_json_shows_rates_bounds_and_certificate() -> None:
     found = run(epsilon=1.0, threshold=0.5)
     lines = str(found).splitlines()
@@ -223,6 +233,7 @@ def test_measure_with_other_row_order_and_labels_of_another_kind_answers_alike()
         ({"sensitive_features": A[:10]}, "expected the same number of rows everywhere"),
         ({"ledger": 1.0}, "expected ledger to be a PrivacyLedger"),
         ({"disjoint_from": "training"}, "expected disjoint_from to be a Certificate"),
+        ({"after": ["training"]}, "expected after to be a list of Certificates"),
         ({"noise_seed": -1}, "expected noise_seed to be at least 0"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -480,6 +481,25 @@ def test_write_to_a_folder_makes_page_and_card(two: Case, tmp_path: Path) -> Non
 def test_write_to_a_file_puts_the_card_beside_it(two: Case, tmp_path: Path) -> None:
     assert full(two).write(tmp_path / "loans.html").name == "loans.html"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["loans.html", "loans.md"]
+
+
+def test_write_over_a_file_of_others_is_refused_and_over_a_report_is_not(two: Case, tmp_path: Path) -> None:
+    report = full(two)
+    page = report.write(tmp_path / "loans.html")
+    assert report.write(page) == page
+    page.with_suffix(".md").write_text("# My notes")
+    with pytest.raises(FileExistsError, match="exists and is no report of this package; choose another name"):
+        report.write(page)
+    assert page.with_suffix(".md").read_text() == "# My notes"
+
+
+def test_write_does_not_follow_a_link_in_the_place_of_a_temporary_file(two: Case, tmp_path: Path) -> None:
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    for name in (f".loans.html.{os.getpid()}", f".loans.md.{os.getpid()}"):
+        (tmp_path / name).symlink_to(victim)
+    full(two).write(tmp_path / "loans.html")
+    assert victim.read_text() == "mine"
 
 
 def test_write_to_another_kind_of_file_is_refused(two: Case, tmp_path: Path) -> None:
