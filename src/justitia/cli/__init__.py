@@ -1,4 +1,4 @@
-"""The command line: ``justitia train data.csv --target income --sensitive sex --out model``."""
+"""The command line: ``justitia train data.csv --target income --sensitive sex --groups Female,Male --out model``."""
 
 from justitia.cli.app import cli, main
 

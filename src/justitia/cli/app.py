@@ -25,7 +25,8 @@ from justitia.cli.train import train
 EXAMPLE = """
 $ justitia datasets write synthetic --rows 3000 --out people.csv
 $ justitia split people.csv --test 0.3
-$ justitia train people-train.csv --target y --sensitive group --out model
+$ justitia train people-train.csv --target y --sensitive group \\
+    --groups a,b --out model
 $ justitia evaluate model people-test.csv --epsilon 1
 """
 

@@ -11,7 +11,7 @@ import click
 
 from justitia.cli import options
 from justitia.cli.errors import Refusal, shown_path
-from justitia.cli.output import tell
+from justitia.cli.output import staged_file, tell
 from justitia.cli.teaching import Commands
 from justitia.privacy.durable import DurableLedger
 
@@ -62,11 +62,13 @@ def show(ledger: Path, as_json: bool) -> None:
 @budget.command("export", example=EXPORT)
 @click.argument("ledger", type=options.FILE)
 @click.option("--out", type=options.FILE, required=True, help="JSON file to write.")
+@options.overwrite
 @options.as_json
-def export(ledger: Path, out: Path, as_json: bool) -> None:
+def export(ledger: Path, out: Path, overwrite: bool, as_json: bool) -> None:
     """Write all entries and totals as JSON."""
     held = _open(ledger)
-    held.export(out)
+    with staged_file(out, overwrite=overwrite, inputs=(ledger,)) as stage:
+        stage.write_text(held.to_json() + "\n", encoding="utf-8")
     tell({"out": out, "entries": len(held.releases)}, f"{len(held.releases)} entries in {out}", as_json=as_json)
 
 

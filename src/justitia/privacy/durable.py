@@ -255,12 +255,19 @@ class DurableLedger(PrivacyLedger):
         return json.dumps(json_ready(facts), indent=2)
 
     def export(self, path: Path | str) -> Path:
-        """Write :meth:`to_json` to ``path``; the ledger's own file is refused."""
+        """Write :meth:`to_json` to ``path``, which must not be there yet.
+
+        Opening the ledger's own file by other means would, on POSIX, also drop the locks that SQLite holds on it.
+        """
         target = Path(path).absolute()
-        # Opening that file by other means would, on POSIX, also drop the locks that SQLite holds on it.
-        if target.resolve() == self.path.resolve():
-            raise ValueError(f"expected another file than the ledger itself, got {str(path)!r}; choose a new name.")
-        target.write_text(self.to_json() + "\n", encoding="utf-8")
+        text = self.to_json() + "\n"
+        try:
+            with target.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise FileExistsError(
+                f"expected a file that is not there yet, got {str(path)!r}; choose a new name."
+            ) from None
         return target
 
     def describe(self) -> str:
