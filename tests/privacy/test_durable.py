@@ -213,8 +213,11 @@ def test_export_holds_entries_and_totals_and_nothing_else_is_overwritten(tmp_pat
     assert cost_from_dict(entry["cost"]) == GaussianCost(SIGMA)
     assert entry["run"] == ledger.run
     assert {"time", "version", "number", "sensitivity"} <= set(entry)
-    with pytest.raises(ValueError, match="expected another file than the ledger itself"):
-        ledger.export(ledger.path)
+    before = ledger.path.read_bytes()
+    for taken in (ledger.path, tmp_path / "ledger.json"):
+        with pytest.raises(FileExistsError, match="expected a file that is not there yet"):
+            ledger.export(taken)
+    assert ledger.path.read_bytes() == before
 
 
 def test_description_says_budget_spent_and_remaining(tmp_path: Path) -> None:
