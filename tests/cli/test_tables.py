@@ -285,6 +285,12 @@ def test_csv_copied_rows_keep_the_bytes_that_are_no_text(tmp_path: Path, encodin
     assert (tmp_path / "b.csv").read_bytes() == content
 
 
+def test_csv_copied_rows_can_be_read_whatever_line_ends_their_fields_have(tmp_path: Path) -> None:
+    content = b'a,sex\n1,"f\rm"\n2,"f\nm"\n3,"f\r\nm"\n4,\x00\n5,"""f"", m"\n'
+    Rows.of(bytes_table(tmp_path, content)).write(range(5), tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_bytes() == content
+
+
 # --- the second file
 
 
