@@ -247,6 +247,7 @@ KINDS: dict[str, Kind] = {
     "polars lists of dates": Kind(
         lambda values: pl.Series(values, dtype=pl.List(pl.Int32)).cast(pl.List(pl.Date)), DAY_LISTS
     ),
+    "polars extension": Kind(lambda values: polars_days(values).ext.to(pl.Extension("a", pl.Date)), MAYBE_TICKS),
     "polars records": Kind(lambda values: pl.DataFrame({"d": polars_days(values)}).to_struct("s"), MAYBE_TICKS),
     **{name: Kind(polars_ticks(kind), MAYBE_TICKS) for name, kind in POLARS_TIMES.items()},
     "Arrow int": Kind(lambda values: pa.array(values, pa.int64()), MAYBE_INTS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from justitia.privacy.groups import encode, group_names, infer_groups, read_colu
 
 #: Of each kind; every example is a column, and the same column with another entry.
 EXAMPLES = 10_000 // len(KINDS) + 1
+CROSSED = tuple(itertools.product(GROUPS, GROUPS))
 QUIET = settings(
     max_examples=EXAMPLES,
     derandomize=True,
@@ -32,7 +34,7 @@ def codes_of(container: Any) -> list[int]:
     columns = read_columns(container)[1]
     groups = infer_groups(columns)
     assert len(group_names(groups)) == len(groups)
-    return encode(columns[:1], GROUPS).tolist()
+    return encode(columns, GROUPS if len(columns) == 1 else CROSSED).tolist()
 
 
 def changed(values: list[Any], place: int, other: Any) -> list[Any]:

@@ -69,7 +69,7 @@ class Table:
 
     def raw(self, names: Sequence[str]) -> pd.DataFrame:
         """These columns of a CSV as they are written; bytes that are no text are kept (:data:`KEPT_BYTES`)."""
-        return pd.DataFrame({name: pd.Series(one, dtype=object) for name, one in _fields(self, names).items()})
+        return pd.DataFrame(_rows(self, names), columns=list(names), dtype=object)
 
     def text(self, names: Sequence[str]) -> pd.DataFrame:
         """These public columns as text without surrounding space; None where nothing is written."""
@@ -89,7 +89,8 @@ class Table:
 
     def _texts(self, names: Sequence[str]) -> dict[str, list[str | None]]:
         if not self.is_parquet:
-            return {name: read_each(_as_text, one) for name, one in _fields(self, names).items()}
+            rows = _rows(self, names)
+            return {name: read_each(_as_text, (row[place] for row in rows)) for place, name in enumerate(names)}
         return {name: read_each(_as_text, _parquet_entries(self.path, name)) for name in names}
 
 
@@ -110,8 +111,7 @@ def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") 
     table = Table(file, (), mark, "utf-8-sig" if plain else encoding)
     if table.is_parquet:
         return Table(file, tuple(_parquet_names(file)))
-    head = _fields_at(table, [])[0]
-    names = _names(table, head)
+    names = _names(table, _rows_at(table, [])[0])
     if len(names) == 1:
         _check_separator(file, names[0], mark)
     return Table(file, names, table.separator, table.encoding)
@@ -149,8 +149,8 @@ def _long_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _fields_at(table: Table, places: Sequence[int]) -> tuple[list[str], list[list[str]]]:
-    """The first line of a CSV, and the columns at these places.
+def _rows_at(table: Table, places: Sequence[int]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """The first line of a CSV, and the fields at these places of all rows.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def _fields_at(table: Table, places: Sequence[int]) -> tuple[list[str], list[lis
         If some row has more or fewer fields than the first line.
     """
     opened = gzip.open if table.path.suffix.lower() == ".gz" else open
-    columns: list[list[str]] = [[] for _ in places]
+    picked: list[tuple[str, ...]] = []
     head: list[str] = []
     try:
         with (
@@ -170,20 +170,18 @@ def _fields_at(table: Table, places: Sequence[int]) -> tuple[list[str], list[lis
             for row in rows:
                 if len(row) != len(head):
                     raise _unlike_its_head(table.path)
-                for column, place in zip(columns, places, strict=True):
-                    column.append(row[place])
+                picked.append(tuple([row[place] for place in places]))
     except csv.Error:
         raise _unlike_its_head(table.path) from None
     except (UnicodeError, LookupError):
         raise _not_text(table.path) from None
     if not head:
         raise Refusal(f"{shown_path(table.path)} is empty; expected a line of column names and rows below it.")
-    return head, columns
+    return head, picked
 
 
-def _fields(table: Table, names: Sequence[str]) -> dict[str, list[str]]:
-    places = [table.columns.index(name) for name in names]
-    return dict(zip(names, _fields_at(table, places)[1], strict=True))
+def _rows(table: Table, names: Sequence[str]) -> list[tuple[str, ...]]:
+    return _rows_at(table, [table.columns.index(name) for name in names])[1]
 
 
 def _names(table: Table, head: list[str]) -> tuple[str, ...]:
@@ -192,8 +190,7 @@ def _names(table: Table, head: list[str]) -> tuple[str, ...]:
 
 
 def _typed(table: Table, names: Sequence[str]) -> pd.DataFrame:
-    rows = zip(*_fields(table, names).values(), strict=True)
-    content = _as_bytes(table, itertools.chain([names], rows))
+    content = _as_bytes(table, itertools.chain([names], _rows(table, names)))
     try:
         return pd.read_csv(content, index_col=False, low_memory=False, skip_blank_lines=False)
     except ValueError:

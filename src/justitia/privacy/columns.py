@@ -181,6 +181,8 @@ def _from_polars(series: Any) -> list[Any]:
     import polars as pl  # noqa: PLC0415 - optional, and here it is: the column is one of its own
 
     kind = series.dtype
+    if hasattr(pl, "BaseExtension") and isinstance(kind, pl.BaseExtension):
+        return _from_polars(series.ext.storage())
     if isinstance(kind, pl.Categorical | pl.Enum):
         series, kind = series.cast(pl.String), pl.String()
     if isinstance(kind, pl.String):
