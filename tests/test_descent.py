@@ -196,7 +196,7 @@ def test_notion_of_ones_own_is_refused_because_its_h_need_not_be_a_probability(k
 @both_methods
 def test_sensitive_column_among_the_features_is_refused(kind: type[DescentClassifier]) -> None:
     with pytest.raises(ValueError, match="'x0' is both a feature and a sensitive attribute"):
-        fitted(kind, DATA.X[["x0"]], groups=None)
+        fitted(kind, DATA.X[["x0"]], groups="infer")
 
 
 @both_methods

@@ -69,11 +69,11 @@ def test_load_gives_back_everything_that_fit_released(
 
 @pytest.mark.parametrize(
     "groups",
-    [None, ["f", "m"], np.array(["f", "m"]), {"sex": ["f", "m"]}, [0, 1], [True, False]],
-    ids=["none", "list", "array", "mapping", "ints", "bools"],
+    ["infer", ["f", "m"], np.array(["f", "m"]), {"sex": ["f", "m"]}, [0, 1], [True, False]],
+    ids=["infer", "list", "array", "mapping", "ints", "bools"],
 )
 def test_load_groups_are_labels_not_printed_names(people: Any, make: Any, tmp_path: Path, groups: Any) -> None:
-    attribute = pd.Series(people.a if groups is None or "f" in str(groups) else people.a == "f", name="sex")
+    attribute = pd.Series(people.a if "f" in str(groups) else people.a == "f", name="sex")
     model, again = saved_and_loaded(make(groups=groups), people, tmp_path, sensitive_features=attribute)
     assert again.groups == (groups.tolist() if isinstance(groups, np.ndarray) else groups)
     refit = again.set_params(plan=model.plan, noise_seed=0).fit(people.X, people.y, sensitive_features=attribute)

@@ -52,15 +52,15 @@ def run(folder: Path, words: Sequence[str], files: Files, answers: Sequence[Tens
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("justitia.cli.facts.now", lambda: TIME)
-        patch.setattr("justitia.estimator.SystemNoise", lambda: source)
-        patch.setattr(import_module("justitia.measuring.measure"), "SystemNoise", lambda: source)
+        patch.setattr("justitia.opening.SystemNoise", lambda: source)
         result = CliRunner().invoke(cli, list(words), terminal_width=80)
     made = sorted({one for one in folder.rglob("*") if one.is_file()} - before)
     written = {one.relative_to(folder).as_posix(): one.read_bytes() for one in made}
     for one in made:
         one.unlink()
     for one in sorted({one.parent for one in made} - {folder}):
-        one.rmdir()
+        if not any(one.iterdir()):
+            one.rmdir()
     shapes = [tuple(answer.shape) for answer in source.exact]
     public = (result.exit_code, result.stdout, result.stderr, written, shapes)
     return Outcome(public, tuple(source.exact), tuple(source.noisy))

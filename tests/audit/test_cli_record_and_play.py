@@ -74,13 +74,12 @@ def run(
         patch.chdir(folder)
         patch.setattr("justitia.cli.facts.now", lambda: TIME)
         if command == "evaluate":
-            patch.setattr("justitia.estimator.SystemNoise", Recorder)  # the same model for all: of other people
+            patch.setattr("justitia.opening.SystemNoise", Recorder)  # the same model for all: of other people
             trained = run_words(["train", "data.csv", *COMMON, *where, "--out", "model"], labels_of(), folder, apart)
             assert trained.exit_code == 0, trained.output
             write_files(folder, labels, apart=apart)
         source = Recorder() if answers is None else Player(answers)
-        patch.setattr("justitia.estimator.SystemNoise", lambda: source)
-        patch.setattr(import_module("justitia.measuring.measure"), "SystemNoise", lambda: source)
+        patch.setattr("justitia.opening.SystemNoise", lambda: source)
         result = CliRunner().invoke(cli, [*COMMANDS[command], *where], terminal_width=80)
     inputs = {"data.csv", "secret.csv"}
     files = {

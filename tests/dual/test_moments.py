@@ -467,14 +467,17 @@ def test_fit_on_more_features_than_people() -> None:
     assert np.isfinite(model.fit(X, y, sensitive_features=a).decision_function(X)).all()
 
 
-def test_fit_does_not_depend_on_how_many_rows_are_held_at_once_beyond_round_off(people: Any, make: Any) -> None:
+def test_fit_does_not_depend_on_how_many_rows_are_held_at_once_beyond_round_off(
+    people: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SeededNoise, "about", lambda self, _: self)  # which would hear the round-off
     one, other = (fit(make(engine="moments", plan=replace(PLAN, micro_batch=m)), people) for m in (4096, 50))
     assert np.allclose(one.decision_function(people.X), other.decision_function(people.X), atol=1e-3)
 
 
 def test_fit_with_other_noise_gives_another_model_and_with_the_same_noise_the_same(people: Any, make: Any) -> None:
     one, same, other = (
-        fit(make(engine="moments", plan=PLAN, noise_seed=s), people).decision_function(people.X) for s in (1, 1, 2)
+        fit(make(engine="moments", plan=PLAN, tolerance=0.0, noise_seed=s), people).decision_function(people.X) for s in (1, 1, 2)
     )
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
@@ -506,7 +509,7 @@ def hard_gap(model: Any, people: Any) -> float:
     return float(abs(decisions[people.a == "f"].mean() - decisions[people.a == "m"].mean()))
 
 
-@pytest.mark.parametrize("epsilon", [100.0, math.inf])
+@pytest.mark.parametrize("epsilon", [50.0, math.inf])
 def test_fit_brings_the_gap_of_the_decisions_down(people: Any, make: Any, epsilon: float) -> None:
     changes: dict[str, Any] = {
         "rounds": 40,

@@ -158,7 +158,7 @@ def test_comparing_averages_does_not_disturb_the_run_itself() -> None:
 
 
 def test_excess_is_the_largest_gap_beyond_tolerance_and_known_noise() -> None:
-    some = setting(tolerance=0.05, epsilon=200.0, n=600)
+    some = setting(tolerance=0.05, epsilon=50.0, n=600)
     some.engine.prepare(some.module, torch.zeros(1), 1)
     scores = some.problem.X[:, 1]  # what the groups differ in
     gap = some.engine.gap(scores)

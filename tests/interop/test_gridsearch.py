@@ -32,7 +32,7 @@ def routing() -> Iterator[None]:
 
 @pytest.fixture
 def ledger() -> PrivacyLedger:
-    return PrivacyLedger(epsilon=200.0, delta=1e-5)
+    return PrivacyLedger(epsilon=50.0, delta=1e-5)
 
 
 def scorer_on(ledger: PrivacyLedger, **changes: Any) -> Any:
@@ -89,7 +89,8 @@ def test_grid_search_debits_every_fit_every_score_and_the_last_fit(people: Any, 
     assert purposes.count("group sizes") == 5
     assert len(purposes) == 5 * 7 + 4
     assert (search.cv_results_["mean_test_violation"] < 0).all()
-    assert search.best_estimator_.certificate_.epsilon == pytest.approx(ledger.epsilon())
+    assert search.best_estimator_.certificate_.spent_epsilon == pytest.approx(ledger.epsilon())
+    assert search.best_estimator_.certificate_.epsilon == ledger.budget_epsilon
 
 
 def test_scores_of_training_rows_are_paid_for_too(people: Any, ledger: Any) -> None:

@@ -213,6 +213,19 @@ class MixtureClassifier(NetworkClassifier):
         check_same_length(X=rows, y=target)
         return rows, classes, target.numpy().astype(np.int64)
 
+    def _vault(
+        self, sensitive_features: Any, *, epsilon: float, ledger: PrivacyLedger, n: int, noise_seed: int | None = None
+    ) -> SensitiveVault:
+        return open_vault(
+            sensitive_features,
+            groups=self.groups,
+            epsilon=epsilon,
+            ledger=ledger,
+            n=n,
+            features=getattr(self, "feature_names_in_", ()),
+            noise_seed=noise_seed,
+        )
+
     def _keep(self, mixture: Mixture, classes: NDArray[Any], seed: int, vault: SensitiveVault) -> None:
         self.classes_ = classes
         self.mixture_ = mixture.without_zeros()
@@ -301,14 +314,7 @@ class AgarwalClassifier(MixtureClassifier):
         import_reductions()
         rows, classes, target = self._read(X, y)
         ledger = ledger_or_new(ledger, epsilon=math.inf)
-        vault = open_vault(
-            sensitive_features,
-            groups=self.groups,
-            epsilon=math.inf,
-            ledger=ledger,
-            n=len(rows),
-            features=getattr(self, "feature_names_in_", ()),
-        )
+        vault = self._vault(sensitive_features, epsilon=math.inf, ledger=ledger, n=len(rows))
         codes = vault.reveal(purpose="exact attribute for the reduction")
         self._keep(reduction.run(rows, target, codes, n_groups=vault.n_groups), classes, seed, vault)
         self.ledger_ = ledger

@@ -19,7 +19,7 @@ from justitia.baselines.agarwal import Mixture, MixtureClassifier, Predictor, ch
 from justitia.baselines.plain import ledger_or_new
 from justitia.noise_seed import SecretNoiseSeed
 from justitia.notions import FairnessNotion
-from justitia.opening import named_groups, noise_from, open_vault
+from justitia.opening import named_groups, noise_from
 from justitia.prediction import all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import RandomizedResponse
@@ -374,14 +374,8 @@ class MozannarClassifier(SecretNoiseSeed, MixtureClassifier):
         everyone = np.arange(len(target))
         learn, adjust = split_halves(target, seed) if self.correct and self.halves else (everyone, everyone)
         ledger = ledger_or_new(ledger, epsilon=epsilon)
-        vault = open_vault(
-            sensitive_features,
-            groups=self.groups,
-            epsilon=epsilon,
-            ledger=ledger,
-            n=len(rows),
-            features=getattr(self, "feature_names_in_", ()),
-            noise_seed=self.noise_seed,
+        vault = self._vault(
+            sensitive_features, epsilon=epsilon, ledger=ledger, n=len(rows), noise_seed=self.noise_seed
         )
         response = RandomizedResponse(epsilon)
         answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given).numpy()

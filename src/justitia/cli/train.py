@@ -27,7 +27,6 @@ from justitia.cli.output import (
 from justitia.cli.people import People, read_people
 from justitia.cli.planning import read_plan
 from justitia.cli.rows import public_rows
-from justitia.cli.secret import Where
 from justitia.cli.teaching import Command
 from justitia.estimator import LagrangianDualClassifier
 from justitia.opening import check_parameters
@@ -82,18 +81,17 @@ def people_of(data: Path, settings: dict[str, Any]) -> People:
     """The file, by the options of a command that trains."""
     if settings["target"] is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
-    where: Where = settings.pop("where")
-    if not (where.groups or where.bins or math.isinf(settings["epsilon"])):
-        raise Refusal(NO_GROUPS)
     people = read_people(
         data,
-        where,
+        settings.pop("where"),
         target=settings["target"],
         positive=settings.pop("positive"),
         features=settings.pop("features"),
         drop=settings.pop("drop"),
     )
     if people.attribute.groups is None:
+        if not people.attribute.infer and math.isfinite(settings["epsilon"]):
+            raise Refusal(NO_GROUPS)
         warn(NOT_PROTECTED)
     return people
 
