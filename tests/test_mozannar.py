@@ -268,7 +268,9 @@ def test_certificate_states_epsilon_exactly_and_delta_zero(data: Any, categories
 def test_budget_that_is_too_small_refuses_before_anything_is_asked() -> None:
     ledger = PrivacyLedger(epsilon=0.5, delta=0.0)
     with pytest.raises(BudgetExceeded, match="'randomised groups' would bring epsilon to 1;"):
-        MozannarClassifier(epsilon=1.0, groups=DATA.groups).fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive, ledger=ledger)
+        MozannarClassifier(epsilon=1.0, groups=DATA.groups).fit(
+            DATA.X, DATA.y, sensitive_features=DATA.sensitive, ledger=ledger
+        )
     assert ledger.releases == ()
 
 
@@ -334,5 +336,7 @@ def test_wrong_parameter_is_refused_before_any_budget_is_spent(parameters: dict[
 def test_class_with_one_row_cannot_be_split_and_costs_nothing() -> None:
     ledger = PrivacyLedger(epsilon=1.0, delta=0.0)
     with pytest.raises(ValueError, match="at least 2 rows of each class"):
-        MozannarClassifier(groups=list("ab")).fit(np.zeros((3, 1)), [0, 0, 1], sensitive_features=list("aba"), ledger=ledger)
+        MozannarClassifier(groups=list("ab")).fit(
+            np.zeros((3, 1)), [0, 0, 1], sensitive_features=list("aba"), ledger=ledger
+        )
     assert ledger.releases == ()

@@ -187,8 +187,8 @@ Male N N [N, N] N [N, N]
 violation, demographic_parity: N [N, N]
 demographic_parity: below N at N confidence.
 
-This measurement is (N, N)-differentially private in the sensitive attribute
-of any one row.
+This measurement is (N, N)-differentially private in the sensitive
+attribute of any one row.
 Together with the other certificate: (N, N)-differentially private in the
 sensitive attribute of everybody in either dataset, provided that nobody is in
 both.

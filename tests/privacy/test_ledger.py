@@ -1,5 +1,11 @@
+import copy
 import json
 import math
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -8,11 +14,14 @@ from justitia.privacy.accounting import (
     Cost,
     GaussianCost,
     RandomizedResponseCost,
+    SelectionCost,
     UnboundedCost,
+    delta_spent,
     epsilon_spent,
     gaussian_epsilon,
 )
-from justitia.privacy.ledger import BudgetExceeded, Certificate, PrivacyLedger, Release
+from justitia.privacy.file_lock import LockedFile
+from justitia.privacy.ledger import BudgetExceeded, Certificate, LedgerError, PrivacyLedger, Release
 
 # One Gaussian release with this multiplier costs epsilon 0.9999 at delta 1e-5 (mu = 0.2680).
 SIGMA = 3.731
@@ -157,6 +166,211 @@ def test_check_counts_what_was_spent_before() -> None:
         book.check({FULL: 1})
 
 
+# --- at delta 0 only a pure guarantee fits
+
+
+@pytest.mark.parametrize("cost", [FULL, WEAK, GaussianCost(1e4), GaussianCost(1e200), SelectionCost(1e3, 0.5)])
+@pytest.mark.parametrize("delta", [0.0, 5e-324, 1e-310])
+def test_budget_without_delta_refuses_gaussian_noise_however_large_its_epsilon(cost: Cost, delta: float) -> None:
+    book = ledger(epsilon=1e6, delta=delta)
+    with pytest.raises(BudgetExceeded, match="would bring epsilon to inf"):
+        book.debit(release(cost))
+    with pytest.raises(BudgetExceeded):
+        book.check({RESPONSE: 1, cost: 1})
+    assert book.debit(release(RESPONSE)) == 0
+    assert book.epsilon() == 0.25
+
+
+def test_refusal_without_delta_does_not_advise_more_noise() -> None:
+    with pytest.raises(
+        BudgetExceeded, match="no amount of Gaussian noise suffices: use randomized response, or a delta"
+    ):
+        ledger(epsilon=1e6, delta=0.0).debit(release(FULL))
+
+
+# --- threads, copies and forks
+
+
+def in_parallel(work: Callable[[], None], threads: int) -> None:
+    gate = threading.Barrier(threads)
+
+    def begin() -> None:
+        gate.wait()
+        work()
+
+    running = [threading.Thread(target=begin) for _ in range(threads)]
+    for one in running:
+        one.start()
+    for one in running:
+        one.join()
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_eight_threads_on_one_ledger_together_stay_within_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_file: bool
+) -> None:
+    def slow(costs: Mapping[Cost, int], epsilon: float) -> float:
+        delta = delta_spent(costs, epsilon)
+        time.sleep(0.001)  # between the sum and the debit every other thread gets its turn
+        return delta
+
+    monkeypatch.setattr("justitia.privacy.ledger.delta_spent", slow)
+    book, numbers = ledger(epsilon=1.5, journal=tmp_path / "journal" if in_file else None), []
+
+    def debit_until_refused() -> None:
+        try:
+            for _ in range(20):
+                numbers.append(book.debit(release(GaussianCost(10.0))))
+        except BudgetExceeded:
+            return
+
+    in_parallel(debit_until_refused, 8)
+    assert book.epsilon() <= 1.5
+    with pytest.raises(BudgetExceeded):
+        book.debit(release(GaussianCost(10.0)))
+    assert sorted(numbers) == list(range(len(book.releases)))
+
+
+def test_copies_and_pickles_of_a_ledger_hold_its_debits_and_count_on_their_own() -> None:
+    book = ledger(epsilon=5.0)
+    book.debit(release())
+    for twin in (copy.copy(book), copy.deepcopy(book), pickle.loads(pickle.dumps(book))):
+        twin.debit(release(WEAK))
+        assert twin.costs() == {FULL: 1, WEAK: 1}
+        assert book.costs() == {FULL: 1}
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Exit code of a forked child: 0 if the work is done."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = 1
+    try:
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+
+
+@forks
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_fork_while_another_thread_debits_leaves_the_child_a_ledger_that_works() -> None:
+    book, held, done = ledger(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with book._reading():
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        assert in_child(lambda: book.debit(release())) == 0
+    finally:
+        done.set()
+        thread.join()
+
+
+# --- one journal, several ledgers
+
+
+def test_two_ledgers_with_one_journal_share_the_total(tmp_path: Path) -> None:
+    one, other = ledger(journal=tmp_path / "journal"), ledger(journal=tmp_path / "journal")
+    one.debit(release())
+    with pytest.raises(BudgetExceeded, match=r"would bring epsilon to 1\.465; the budget is 1 \(spent 0\.9999\)"):
+        other.debit(release())
+    assert other.releases == one.releases == (release(),)
+    assert other.certificate() == one.certificate()
+    assert pickle.loads(pickle.dumps(other)).costs() == {FULL: 1}
+
+
+@forks
+def test_processes_with_one_journal_together_stay_within_the_budget(tmp_path: Path) -> None:
+    book = ledger(journal=tmp_path / "journal")
+    cost = GaussianCost(SIGMA * math.sqrt(40))  # forty of them fit
+    child = os.fork()
+    if child == 0:  # it works against its parent, with the same object and with one of its own
+        code = 1
+        try:
+            for each in (book, ledger(journal=tmp_path / "journal")):
+                with pytest.raises(BudgetExceeded):
+                    [each.debit(release(cost)) for _ in range(50)]
+            code = 0
+        finally:
+            os._exit(code)
+    with pytest.raises(BudgetExceeded):
+        [book.debit(release(cost)) for _ in range(50)]
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert book.costs() == ledger(journal=tmp_path / "journal").costs() == {cost: 40}
+
+
+def test_journal_that_others_hold_is_waited_for_and_then_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("justitia.privacy.journal.TIMEOUT", 0.05)
+    book = ledger(epsilon=5.0, journal=tmp_path / "journal")
+    book.debit(release())
+    with (
+        LockedFile(tmp_path / "journal", os.O_RDWR, timeout=0),
+        pytest.raises(LedgerError, match=r"was in use by other processes for 0\.05 s; try again\."),
+    ):
+        book.debit(release())
+    assert book.debit(release()) == 1
+
+
+@forks
+def test_lock_of_a_parent_is_not_kept_by_its_child(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    file = LockedFile(tmp_path / "file", os.O_RDWR | os.O_CREAT, timeout=0)
+    child = os.fork()
+    if child == 0:
+        code = 0 if file.handle is None and not file.is_current() else 1
+        os.read(read, 1)  # lives on while the parent lets go
+        os._exit(code)
+    try:
+        with pytest.raises(TimeoutError):
+            LockedFile(tmp_path / "file", os.O_RDWR, timeout=0)
+        file.close()
+        LockedFile(tmp_path / "file", os.O_RDWR, timeout=0).close()
+    finally:
+        os.write(write, b"x")
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.close(read)
+        os.close(write)
+    assert code == 0
+
+
+def test_journal_that_lost_lines_or_is_gone_or_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    book = ledger(epsilon=9.0, journal=path)
+    book.debit(release())
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    with pytest.raises(LedgerError, match=r"lacks debits that were made; restore its newest copy\."):
+        book.debit(release())
+    path.unlink()
+    with pytest.raises(LedgerError, match=r"is gone; restore its newest copy\."):
+        book.debit(release())
+    assert not path.exists()
+    assert book.costs() == {FULL: 1}
+    path.write_bytes(whole + b"{}\n")
+    with pytest.raises(LedgerError, match="holds a line that this version cannot read"):
+        book.debit(release())
+
+
+def test_journal_is_only_read_when_it_is_opened(tmp_path: Path) -> None:
+    """Half a line may be one that another process is writing."""
+    path = tmp_path / "journal"
+    path.write_text('{"purpose": "gro')
+    assert ledger(journal=path).releases == ()
+    assert path.read_text() == '{"purpose": "gro'
+
+
 def spent_on(cost: Cost, copies: int, delta: float) -> float:
     book = ledger(epsilon=math.inf, delta=delta)
     for _ in range(copies):
@@ -205,6 +419,16 @@ def test_release_survives_its_journal_line(cost: Cost, sensitivity: float) -> No
     entry = Release("a 'purpose'\nwith a line break, and \u00fc", cost, sensitivity)
     assert "\n" not in entry.to_json()
     assert Release.from_json(entry.to_json()) == entry
+
+
+def test_release_keeps_its_unit_and_refuses_what_is_none() -> None:
+    entry = Release("sizes", FULL, 2.0, unit="person")
+    assert Release.from_json(entry.to_json()) == entry
+    assert Release("sizes", FULL, 2.0).unit == "row"
+    with pytest.raises(ValueError, match=r"expected unit to be 'row' or 'person', got 'house'\."):
+        Release("sizes", FULL, 2.0, unit="house")
+    with pytest.raises(ValueError, match=r"expected a sensitivity of at least 0, got nan\."):
+        Release("sizes", FULL, math.nan)
 
 
 @pytest.mark.parametrize(
@@ -308,6 +532,12 @@ def test_certificate_survives_plain_data_and_json(costs: tuple[Cost, ...]) -> No
         original = certificate(math.inf, *costs, claim=claim)
         assert Certificate.from_dict(original.to_dict()) == original
         assert Certificate.from_dict(json.loads(original.to_json())) == original
+
+
+def test_certificate_of_plain_data_without_a_receipt_has_none() -> None:
+    facts = certificate(2.0, FULL).to_dict()
+    assert facts.pop("receipt") is None
+    assert Certificate.from_dict(facts) == certificate(2.0, FULL)
 
 
 def test_certificate_as_json_writes_infinity_as_a_word() -> None:

@@ -374,9 +374,7 @@ class MozannarClassifier(SecretNoiseSeed, MixtureClassifier):
         everyone = np.arange(len(target))
         learn, adjust = split_halves(target, seed) if self.correct and self.halves else (everyone, everyone)
         ledger = ledger_or_new(ledger, epsilon=epsilon)
-        vault = self._vault(
-            sensitive_features, epsilon=epsilon, ledger=ledger, n=len(rows), noise_seed=self.noise_seed
-        )
+        vault = self._vault(sensitive_features, epsilon=epsilon, ledger=ledger, n=len(rows), noise_seed=self.noise_seed)
         response = RandomizedResponse(epsilon)
         answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given).numpy()
         if self.correct:

@@ -29,6 +29,10 @@ if sys.platform == "win32":
             return False
         return True
 
+    def _unlock(handle: int) -> None:
+        os.lseek(handle, _FAR, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+
 else:
     import fcntl
 
@@ -38,6 +42,9 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _unlock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 _PAUSE = 0.002  # seconds between two attempts
@@ -68,6 +75,7 @@ class LockedFile:
     def __init__(self, path: Path, flags: int, *, timeout: float) -> None:
         self.path = path
         self.handle: int | None = None
+        self._locked = False
         deadline = time.monotonic() + timeout
         while not self._lock(flags | getattr(os, "O_BINARY", 0)):
             if time.monotonic() >= deadline:
@@ -80,7 +88,7 @@ class LockedFile:
             self.handle = os.open(self.path, flags, 0o666)
             _OPEN.add(self)  # before it is locked: a thread may fork at any time
             try:
-                free = _try_lock(self.handle)
+                free = self._locked = _try_lock(self.handle)
             except OSError as error:
                 self.close()
                 raise LedgerError(
@@ -123,9 +131,15 @@ class LockedFile:
         return self.handle
 
     def close(self) -> None:
-        """End the lock."""
+        """End the lock, also if a fork's child has not closed its copy of the handle yet."""
+        if self._locked and self.handle is not None:
+            _unlock(self.handle)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the handle and leave the lock to whoever shares it: in a fork's child, the parent."""
         _OPEN.discard(self)
-        handle, self.handle = self.handle, None
+        handle, self.handle, self._locked = self.handle, None, False
         if handle is not None:
             os.close(handle)
 
@@ -141,7 +155,7 @@ _OPEN: WeakSet[LockedFile] = WeakSet()
 
 def _close_in_child() -> None:
     for file in list(_OPEN):
-        file.close()
+        file.forget()
 
 
 if hasattr(os, "register_at_fork"):
