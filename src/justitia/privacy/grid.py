@@ -68,7 +68,7 @@ def largest_epsilon(delta: float) -> float:
     Noise has no mass beyond 16 standard deviations and a coin has 128 bits, which a large epsilon would notice. Up to
     here 2^30 released numbers add less than a thousandth of ``delta`` (:func:`sampler_delta`).
     """
-    if delta == 0:  # randomised response only, which is right to a few parts in 2^51 up to here
+    if delta < 1e-300:  # counts as 0: randomised response only, which is right to a few parts in 2^51 up to here
         return 50.0
     return min(50.0, math.log(delta) - math.log(1000.0) + 119 * math.log(2.0))
 
@@ -79,7 +79,7 @@ def check_deliverable(epsilon: float, delta: float) -> None:
     if largest < epsilon < math.inf:
         raise ValueError(
             f"expected epsilon to be at most {max(largest, 0.0):.4g} at delta={delta:g}, or infinite, got {epsilon!r}; "
-            "noise as it is drawn cannot keep a larger one, so ask for less, or for no privacy with epsilon=inf."
+            "noise as it is drawn cannot keep a larger one: ask for less, a larger delta, or no privacy with epsilon=inf."
         )
 
 
