@@ -79,7 +79,7 @@ def check_deliverable(epsilon: float, delta: float) -> None:
     if largest < epsilon < math.inf:
         raise ValueError(
             f"expected epsilon to be at most {max(largest, 0.0):.4g} at delta={delta:g}, or infinite, got {epsilon!r}; "
-            "noise as it is drawn cannot keep a larger one: ask for less, a larger delta, or no privacy with epsilon=inf."
+            "noise as it is drawn cannot keep a larger one: ask for less, a larger delta, or none with epsilon=inf."
         )
 
 
