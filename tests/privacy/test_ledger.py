@@ -172,7 +172,9 @@ def test_budget_without_delta_refuses_gaussian_noise_however_large_its_epsilon(c
 
 
 def test_refusal_without_delta_does_not_advise_more_noise() -> None:
-    with pytest.raises(BudgetExceeded, match="no amount of Gaussian noise suffices: use randomized response, or a delta"):
+    with pytest.raises(
+        BudgetExceeded, match="no amount of Gaussian noise suffices: use randomized response, or a delta"
+    ):
         ledger(epsilon=1e6, delta=0.0).debit(release(FULL))
 
 
