@@ -282,9 +282,8 @@ def test_second_run_in_a_folder_that_is_in_use_is_refused_and_asks_nothing(
     asked_during_fit(monkeypatch, second, at=3)
     model = run()
     (sentence,) = refusals
-    assert sentence.startswith(
-        f"The checkpoint in {str(tmp_path / 'run')!r} is in use by process {os.getpid()} on {socket.gethostname()!r} since"
-    )
+    holder = f"process {os.getpid()} on {socket.gethostname()!r} since 20"
+    assert sentence.startswith(f"The checkpoint in {str(tmp_path / 'run')!r} is in use by {holder}")
     assert sentence.endswith("; wait for its end, or choose another folder.")
     assert [one.purpose for one in model.ledger_.releases] == RELEASES
     assert model.certificate_.epsilon <= 8.0

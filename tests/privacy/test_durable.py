@@ -367,7 +367,7 @@ ROW = "'sizes', '{\"kind\": \"gaussian\", \"noise_multiplier\": 1e9}', 1.0, 'row
 def test_debits_and_budget_cannot_be_changed_by_ordinary_statements(tmp_path: Path, sql: str) -> None:
     ledger = opened(tmp_path)
     ledger.debit(release())
-    with pytest.raises(sqlite3.IntegrityError, match="a (debit|budget) stands"):
+    with pytest.raises(sqlite3.IntegrityError, match=r"a (debit|budget) stands"):
         statement(ledger.path, sql)
     assert opened(tmp_path).epsilon() == pytest.approx(0.9999, abs=1e-4)
 

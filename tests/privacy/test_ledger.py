@@ -209,8 +209,7 @@ def test_eight_threads_on_one_ledger_together_stay_within_the_budget(
 
     def debit_until_refused() -> None:
         try:
-            for _ in range(20):
-                numbers.append(book.debit(release(GaussianCost(10.0))))
+            numbers.extend(book.debit(release(GaussianCost(10.0))) for _ in range(20))
         except BudgetExceeded:
             return
 
