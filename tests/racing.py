@@ -58,6 +58,7 @@ def work(folder: Path, log: Path) -> None:
 
         def debit(self: Any, release: Release) -> int:
             number = sound(self, release)
+            time.sleep(0.005)  # room for a kill between a debit and its answer
             write("debit", number, release.purpose)
             return number
 
