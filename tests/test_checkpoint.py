@@ -1,7 +1,12 @@
 """Interrupted and resumed: nothing is asked twice, no debit is lost, no noise is drawn again."""
 
+import json
 import math
+import os
+import signal
+import socket
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +16,9 @@ import pytest
 
 from dying import Killed, fit_and_die, fit_and_die_after_save
 from justitia import DurableLedger, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
+from justitia.dual.checkpoint import LOCK_FILE, open_folder
 from justitia.privacy.accounting import GaussianCost
-from justitia.privacy.ledger import BudgetExceeded, Release
+from justitia.privacy.ledger import BudgetExceeded, LedgerError, Release
 from justitia.privacy.vault import SensitiveVault
 
 # One run of the small plan: group sizes; then three times a violation and a group gradient.
@@ -235,3 +241,119 @@ def test_another_process_that_debits_during_a_fit_is_not_taken_for_a_defect(
     make().fit(people.X, people.y, sensitive_features=people.a, ledger=shared(tmp_path))
     counts = Counter(one.purpose for one in shared(tmp_path).releases)
     assert counts == Counter([*RELEASES, *["another process"] * 4])
+
+
+# --- one run at a time
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+
+
+def asked_during_fit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *, at: int) -> None:
+    """Do something when the vault is asked for the at-th time."""
+    asked: list[int] = []
+    for name in ("group_sums", "weighted_sum"):
+        original = getattr(SensitiveVault, name)
+
+        def ask(self: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
+            asked.append(1)
+            if len(asked) == at:
+                act()
+            return _original(self, *args, **kwargs)
+
+        monkeypatch.setattr(SensitiveVault, name, ask)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_second_run_in_a_folder_that_is_in_use_is_refused_and_asks_nothing(
+    people: Any, make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    refusals: list[str] = []
+
+    def run() -> Any:
+        more = {"ledger": shared(tmp_path)} if durable else {}
+        return make().fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run", **more)
+
+    def second() -> None:
+        with pytest.raises(LedgerError) as caught:
+            run()
+        refusals.append(str(caught.value))
+
+    asked_during_fit(monkeypatch, second, at=3)
+    model = run()
+    (sentence,) = refusals
+    holder = f"process {os.getpid()} on {socket.gethostname()!r} since 20"
+    assert sentence.startswith(f"The checkpoint in {str(tmp_path / 'run')!r} is in use by {holder}")
+    assert sentence.endswith("; wait for its end, or choose another folder.")
+    assert [one.purpose for one in model.ledger_.releases] == RELEASES
+    assert model.certificate_.epsilon <= 8.0
+    assert not (tmp_path / "run" / LOCK_FILE).exists()
+
+
+def test_folder_is_free_after_a_run_that_ends_or_fails(people: Any, make: Any, tmp_path: Path) -> None:
+    fit_and_die(make(), people, tmp_path / "run", at=3, answered=True)
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.pt"]
+    with open_folder(tmp_path / "run"):
+        assert (tmp_path / "run" / LOCK_FILE).exists()
+        with pytest.raises(LedgerError, match="is in use by"):
+            fit(make(), people, tmp_path / "run")
+    fit(make(), people, tmp_path / "run")
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.pt"]
+
+
+def test_folder_that_was_made_for_nothing_is_not_left(tmp_path: Path) -> None:
+    with pytest.raises(Killed), open_folder(tmp_path / "some" / "where"):
+        raise Killed
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    with open_folder(tmp_path / "mine" / "run"):
+        pass
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
+
+
+@forks
+def test_run_that_was_killed_leaves_its_folder_to_the_next(people: Any, make: Any, tmp_path: Path) -> None:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with open_folder(tmp_path / "run"):
+            os.write(write, b"x")
+            signal.pause()
+    os.read(read, 1)
+    try:
+        with pytest.raises(LedgerError, match=f"is in use by process {child} on"):
+            fit(make(), people, tmp_path / "run")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(read)
+        os.close(write)
+    assert json.loads((tmp_path / "run" / LOCK_FILE).read_text())["process"] == child
+    assert journal(tmp_path / "run", fit(make(), people, tmp_path / "run")) == RELEASES
+
+
+@forks
+def test_fork_during_a_run_leaves_the_folder_to_the_parent_and_the_budget_whole(
+    people: Any, make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, codes = os.getpid(), []
+
+    def fork() -> None:
+        child = os.fork()
+        if child:
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            assert (tmp_path / "run" / LOCK_FILE).exists()
+            with pytest.raises(LedgerError, match="is in use by"):
+                fit(make(), people, tmp_path / "run")
+
+    asked_during_fit(monkeypatch, fork, at=3)
+    code = 1
+    try:  # the child pays for one answer, and so the budget does not last for all of the parent's
+        with pytest.raises((LedgerError, BudgetExceeded)) as caught:
+            fit(make(), people, tmp_path / "run")
+        code = 0 if "no longer holds the folder" in str(caught.value) else 1
+    finally:
+        if os.getpid() != parent:
+            os._exit(code)
+    assert codes == [0]
+    assert isinstance(caught.value, BudgetExceeded)
+    assert len(journal(tmp_path / "run", make())) == len(RELEASES)

@@ -426,6 +426,29 @@ def test_budget_is_made_shown_and_exported(run: Run, here: Path) -> None:
     assert "the budget is 2 (spent 1.5)" in " ".join(refused.stderr.split())
 
 
+def test_budget_verifies_the_receipts_of_a_model_and_of_an_export(run: Run, here: Path) -> None:
+    assert run("budget", "create", "c.ledger", "--name", "clinic", "--epsilon", "3").exit_code == 0
+    made = (here / "c.ledger").read_bytes()
+    words = ("--ledger", "c.ledger", "--epsilon", "1")
+    assert run("train", "income.csv", *TRAIN, *words, "--out", "m").exit_code == 0
+    assert run("budget", "export", "c.ledger", "--out", "c.json").exit_code == 0
+    result = run("budget", "verify", "c.ledger", "--model", "m")
+    assert result.stdout == "c.ledger holds the 3 debits of the receipt, and 0 since.\n"
+    assert parsed(run("budget", "verify", "c.ledger", "--receipt", "c.json", "--json"))["debits"] == 3
+    (here / "c.ledger").write_bytes(made)
+    for source in (("--model", "m"), ("--receipt", "c.json")):
+        refused = run("budget", "verify", "c.ledger", *source)
+        assert refused.exit_code == 3
+        assert "so it is an old copy" in " ".join(refused.stderr.split())
+    assert run("train", "income.csv", *TRAIN, "--epsilon", "1", "--out", "other").exit_code == 0
+    without = run("budget", "verify", "c.ledger", "--model", "other")
+    assert "there is no receipt in" in " ".join(without.stderr.split())
+    assert [without.exit_code, run("budget", "verify", "c.ledger").exit_code] == [2, 2]
+    (here / "text").write_text("people")
+    for file in ("text", "nowhere"):
+        assert run("budget", "verify", "c.ledger", "--receipt", file).exit_code == 2
+
+
 def test_ledger_is_made_on_the_way_if_it_has_a_name_and_a_budget(run: Run) -> None:
     words = ("--ledger", "n.ledger", "--ledger-name", "new", "--ledger-epsilon", "2")
     assert run("train", "income.csv", *TRAIN, *words, "--out", "m").exit_code == 0

@@ -19,7 +19,8 @@ import pytest
 from justitia.privacy import BudgetExceeded, DurableLedger, LedgerError, PrivacyLedger
 from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, SelectionCost, UnboundedCost
 from justitia.privacy.costs import COST_KINDS, cost_from_dict, cost_to_dict
-from justitia.privacy.ledger import Release
+from justitia.privacy.ledger import Certificate, Release
+from justitia.privacy.ledger_file import Entry, link
 from justitia.privacy.vault import SensitiveVault
 
 SIGMA = 3.731  # one release costs epsilon 0.9999 at delta 1e-5
@@ -45,6 +46,29 @@ def statement(path: Path, *sql: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     for one in sql:
         connection.execute(one)
+    connection.close()
+
+
+TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+
+
+def edited(path: Path, *sql: str) -> None:
+    """Change the file as somebody who knows how: without its triggers, which are put back."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    triggers = connection.execute(TRIGGERS).fetchall()
+    for one in [*(f"DROP TRIGGER {name}" for name, _ in triggers), *sql, *(text for _, text in triggers)]:
+        connection.execute(one)
+    connection.close()
+
+
+def inserted(ledger: DurableLedger, cost: str, count: int = 1) -> None:
+    """Entries as a debit writes them, of another process that may know other costs."""
+    connection, previous = sqlite3.connect(ledger.path), ledger.head.hash
+    for number in range(count):
+        entry = Entry(number, "violation", cost, 1.0, "row", "now", "run", "v")
+        previous = link(previous, entry)
+        connection.execute("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*entry, previous))
+    connection.commit()
     connection.close()
 
 
@@ -173,9 +197,7 @@ def test_thousands_of_entries_are_read_once_and_composed_in_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, cost = opened(tmp_path), GaussianCost(1000.0)
-    text = json.dumps(cost_to_dict(cost))
-    rows = (f"({k}, 'violation', '{text}', 1.0, 'now', 'run', 'v')" for k in range(2000))
-    statement(ledger.path, f"INSERT INTO debits VALUES {', '.join(rows)}")
+    inserted(ledger, json.dumps(cost_to_dict(cost)), 2000)
     assert ledger.debit(release(cost)) == 2000
     read: list[Release] = []
     monkeypatch.setattr(PrivacyLedger, "_append", lambda self, one: read.append(one))
@@ -276,15 +298,23 @@ def test_database_of_something_else_is_refused(tmp_path: Path) -> None:
     assert_one_sentence(caught.value)
 
 
-def test_newer_schema_is_refused(tmp_path: Path) -> None:
-    statement(opened(tmp_path).path, "PRAGMA user_version = 2")
-    with pytest.raises(LedgerError, match=r"has schema 2 and this version of justitia reads 1; upgrade it\."):
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        (1, r"has schema 1 of an older version of justitia, and this one reads 2; keep it as a record, and make a new"),
+        (3, r"has schema 3 and this version of justitia reads 2; upgrade it\."),
+    ],
+)
+def test_other_schema_is_refused(tmp_path: Path, version: int, text: str) -> None:
+    statement(opened(tmp_path).path, f"PRAGMA user_version = {version}")
+    with pytest.raises(LedgerError, match=text) as caught:
         opened(tmp_path)
+    assert_one_sentence(caught.value)
 
 
 def test_cost_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     ledger = opened(tmp_path)
-    statement(ledger.path, "INSERT INTO debits VALUES (0, 'x', '{\"kind\": \"magic\"}', 1.0, 'now', 'run', 'v')")
+    inserted(ledger, '{"kind": "magic"}')
     with pytest.raises(LedgerError, match="holds a cost that this version cannot read"):
         ledger.debit(release())
 
@@ -315,18 +345,178 @@ def test_journal_without_its_ledger_is_refused(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_debits_cannot_be_changed_or_deleted_through_the_database(tmp_path: Path) -> None:
+ROW = "'sizes', '{\"kind\": \"gaussian\", \"noise_multiplier\": 1e9}', 1.0, 'row', 'now', 'run', 'v', 'x'"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM debits",
+        "UPDATE debits SET cost = '{}'",
+        "UPDATE OR IGNORE debits SET number = 7",
+        *(f"{verb} INTO debits VALUES (0, {ROW})" for verb in ("REPLACE", "INSERT OR REPLACE", "INSERT OR IGNORE")),
+        f"INSERT INTO debits VALUES (0, {ROW}) ON CONFLICT (number) DO UPDATE SET cost = excluded.cost",
+        f"INSERT INTO debits VALUES (2, {ROW})",
+        f"INSERT INTO debits VALUES (-1, {ROW})",
+        f"INSERT INTO debits VALUES (NULL, {ROW})",
+        "UPDATE ledger SET epsilon = 9.0",
+        "UPDATE OR REPLACE ledger SET delta = 0.5",
+        "DELETE FROM ledger",
+        "INSERT INTO ledger SELECT * FROM ledger",
+        "INSERT OR REPLACE INTO ledger (rowid, identity, dataset, epsilon, delta, created, version)"
+        " SELECT rowid, identity, dataset, 9.0, delta, created, version FROM ledger",
+    ],
+)
+def test_debits_and_budget_cannot_be_changed_by_ordinary_statements(tmp_path: Path, sql: str) -> None:
     ledger = opened(tmp_path)
     ledger.debit(release())
-    for sql in ("DELETE FROM debits", "UPDATE debits SET cost = '{}'"):
-        with pytest.raises(sqlite3.IntegrityError, match="a debit stands"):
-            statement(ledger.path, sql)
+    with pytest.raises(sqlite3.IntegrityError, match=r"a (debit|budget) stands"):
+        statement(ledger.path, sql)
+    assert opened(tmp_path).epsilon() == pytest.approx(0.9999, abs=1e-4)
+
+
+SMALL = json.dumps(cost_to_dict(GaussianCost(1e9)))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"UPDATE debits SET cost = '{SMALL}' WHERE number = 0",
+        f"UPDATE debits SET cost = '{SMALL}' WHERE number = 1",
+        "UPDATE debits SET purpose = 'another'",
+        "UPDATE debits SET sensitivity = 0.5",
+        "UPDATE debits SET unit = 'person'",
+        "UPDATE debits SET time = 'then'",
+        "UPDATE debits SET run = 'mine'",
+        "UPDATE debits SET version = 'old'",
+        "UPDATE debits SET link = 'x'",
+        "UPDATE debits SET number = 1 - number + 10; UPDATE debits SET number = number - 10",
+        "UPDATE ledger SET epsilon = 9.0",
+        "UPDATE ledger SET created = 'then'",
+    ],
+)
+def test_file_that_was_edited_without_its_triggers_is_refused_when_it_is_opened(tmp_path: Path, sql: str) -> None:
+    ledger = opened(tmp_path, epsilon=5.0)
+    ledger.debit(release())
+    ledger.debit(release(GaussianCost(5.0)))
+    edited(ledger.path, *sql.split(";"))
+    with pytest.raises(LedgerError, match="was changed by other means than a debit") as caught:
+        DurableLedger.open(ledger.path)
+    assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("sql", ["DROP TRIGGER debits_stand", "CREATE TABLE more (number INTEGER)"])
+def test_file_with_other_triggers_or_tables_is_refused(tmp_path: Path, sql: str) -> None:
+    ledger = opened(tmp_path)
+    statement(ledger.path, sql)
+    with pytest.raises(LedgerError, match="has tables or triggers that were changed") as caught:
+        opened(tmp_path)
+    assert_one_sentence(caught.value)
+    with pytest.raises(LedgerError, match="has tables or triggers that were changed"):
+        ledger.debit(release())
+
+
+def rewritten(path: Path) -> None:
+    """Make the first debit cheap and all links anew, as somebody can who may write the file."""
+    connection = sqlite3.connect(path)
+    facts = connection.execute("SELECT * FROM ledger").fetchone()
+    previous, sql = link("", facts), []
+    for *fields, _ in connection.execute("SELECT * FROM debits ORDER BY number"):
+        entry = Entry(*fields)._replace(cost=SMALL) if fields[0] == 0 else Entry(*fields)
+        previous = link(previous, entry)
+        sql.append(f"UPDATE debits SET cost = '{entry.cost}', link = '{previous}' WHERE number = {entry.number}")
+    connection.close()
+    edited(path, *sql)
+
+
+def test_file_that_was_rewritten_as_a_whole_is_noticed_by_an_open_ledger_and_by_a_receipt(tmp_path: Path) -> None:
+    ledger = opened(tmp_path, epsilon=5.0)
+    ledger.debit(release())
+    ledger.debit(release(GaussianCost(5.0)))
+    receipt = ledger.receipt()
+    rewritten(ledger.path)
+    again = opened(tmp_path, epsilon=5.0)  # nothing else tells
+    with pytest.raises(LedgerError, match="was changed by other means than a debit"):
+        ledger.debit(release())
+    with pytest.raises(
+        LedgerError, match=r"does not begin with the 2 debits that it had when the receipt was made"
+    ) as no:
+        again.verify(receipt)
+    assert_one_sentence(no.value)
+
+
+def test_budget_that_was_raised_before_the_first_debit_is_noticed_by_a_receipt(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    receipt = ledger.receipt()
+    edited(ledger.path, "UPDATE ledger SET epsilon = 9.0")
+    with pytest.raises(LedgerError, match="was given another budget or name while in use"):
+        ledger.debit(release())
+    with pytest.raises(LedgerError, match="does not begin with the 0 debits"):
+        DurableLedger.open(ledger.path).verify(receipt)
+
+
+def test_old_copy_of_the_file_is_noticed_by_a_receipt(tmp_path: Path) -> None:
+    ledger = opened(tmp_path, epsilon=5.0)
+    ledger.debit(release())
+    early, copied = ledger.receipt(), ledger.path.read_bytes()
+    ledger.debit(release())
+    late = ledger.receipt()
+    ledger.verify(early)
+    ledger.verify(late)
+    ledger.path.write_bytes(copied)
+    restored = opened(tmp_path, epsilon=5.0)
+    restored.verify(early)
+    with pytest.raises(LedgerError, match=r"holds 1 debits and had 2 when the receipt was made, so it is an old copy"):
+        restored.verify(late)
+    restored.debit(release(GaussianCost(50.0)))  # another second debit
+    with pytest.raises(LedgerError, match="does not begin with the 2 debits") as caught:
+        restored.verify(late)
+    assert_one_sentence(caught.value)
+
+
+def test_receipt_of_another_ledger_or_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    ledger = opened(tmp_path)
+    with pytest.raises(LedgerError, match="The receipt is not of the ledger"):
+        ledger.verify(opened(tmp_path / "other").receipt())
+    for data in ({}, {"ledger": "x", "debits": "1", "head": "y"}, ledger.receipt() | {"debits": -1}):
+        with pytest.raises(LedgerError, match="Expected a receipt with 'ledger', 'debits' and 'head'") as caught:
+            ledger.verify(data)
+        assert_one_sentence(caught.value)
+
+
+def test_certificate_holds_the_receipt_of_the_debits_that_it_lists(tmp_path: Path) -> None:
+    ledger = opened(tmp_path, epsilon=5.0)
+    ledger.debit(release())
+    certificate = ledger.certificate()
+    assert ledger.head == (1, certificate.receipt["head"])
+    assert certificate.receipt == ledger.receipt() == json.loads(ledger.to_json())["receipt"]
+    ledger.debit(release())
+    kept = Certificate.from_dict(json.loads(certificate.to_json()))
+    assert kept == certificate
+    opened(tmp_path, epsilon=5.0).verify(kept.receipt)
+
+
+def test_unit_of_a_release_is_kept_in_the_file_and_its_export(tmp_path: Path) -> None:
+    ledger = opened(tmp_path, epsilon=5.0)
+    ledger.debit(Release("sizes", GaussianCost(SIGMA), 2.0, unit="person"))
+    ledger.debit(release())
+    assert [one.unit for one in opened(tmp_path, epsilon=5.0).releases] == ["person", "row"]
+    assert [one["unit"] for one in json.loads(ledger.to_json())["entries"]] == ["person", "row"]
+
+
+@pytest.mark.parametrize("cost", [GaussianCost(1e4), SelectionCost(1e3, 0.5)])
+def test_budget_without_delta_refuses_gaussian_noise(tmp_path: Path, cost: Cost) -> None:
+    ledger = opened(tmp_path, epsilon=1e6, delta=0.0)
+    with pytest.raises(BudgetExceeded, match="no amount of Gaussian noise suffices"):
+        ledger.debit(release(cost))
+    assert ledger.debit(release(RandomizedResponseCost(0.25, 3))) == 0
 
 
 def test_file_that_lost_debits_or_was_replaced_or_is_gone_is_refused(tmp_path: Path) -> None:
     ledger = opened(tmp_path, epsilon=5.0)
     ledger.debit(release())
-    statement(ledger.path, "DROP TRIGGER debits_stay", "DELETE FROM debits")
+    edited(ledger.path, "DELETE FROM debits")
     with pytest.raises(LedgerError, match="lacks debits that were made"):
         ledger.debit(release())
     (tmp_path / "new").mkdir()

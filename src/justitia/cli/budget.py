@@ -25,7 +25,8 @@ EXPORT = """
 $ justitia budget export people.ledger --out people-ledger.json
 """
 VERIFY = """
-$ justitia budget verify people.ledger --model model
+$ justitia budget export people.ledger --out kept.json
+$ justitia budget verify people.ledger --receipt kept.json
 """
 
 
