@@ -476,8 +476,8 @@ def test_fit_does_not_depend_on_how_many_rows_are_held_at_once_beyond_round_off(
 
 
 def test_fit_with_other_noise_gives_another_model_and_with_the_same_noise_the_same(people: Any, make: Any) -> None:
-    plan = replace(PLAN, warmup_steps=60, warmup_learning_rate=0.02)  # enough for decisions that differ
-    one, same, other = (fit(make(engine="moments", plan=plan, tolerance=0.0, noise_seed=s), people) for s in (1, 1, 2))
+    plan = replace(PLAN, warmup_steps=60)  # enough for decisions that differ between groups
+    one, same, other = (fit(make(engine="moments", plan=plan, tolerance=0.05, noise_seed=s), people) for s in (1, 1, 2))
     assert np.array_equal(one.decision_function(people.X), same.decision_function(people.X))
     assert not np.array_equal(one.dual_, other.dual_)
 
