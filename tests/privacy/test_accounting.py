@@ -61,12 +61,12 @@ def test_gaussian_mu_epsilon_one_gives_the_known_multiplier():
 
 def test_gaussian_delta_extreme_arguments_match_high_precision_values():
     # The right-hand sides were evaluated with 60 digits.
-    assert gaussian_delta(1.0, 1.0) == pytest.approx(0.1269367375066439, rel=1e-13)
-    assert gaussian_delta(1.0, 20.0) == pytest.approx(2.664706705365498e-86, rel=1e-12)
-    assert gaussian_delta(0.5, 18.0) == pytest.approx(4.555621690641717e-282, rel=1e-11)
-    assert gaussian_delta(1e-4, 1e-6) == pytest.approx(3.939624241641901e-05, rel=1e-10)
-    assert gaussian_delta(1e-4, 1e-3) == pytest.approx(7.478298460019543e-29, rel=1e-10)
-    assert gaussian_delta(40.0, 1000.0) == pytest.approx(2.536296514956551e-7, rel=1e-11)
+    assert gaussian_delta(1.0, 1.0) == pytest.approx(0.1269367375066439, rel=1e-13, abs=0.0)
+    assert gaussian_delta(1.0, 20.0) == pytest.approx(2.664706705365498e-86, rel=1e-12, abs=0.0)
+    assert gaussian_delta(0.5, 18.0) == pytest.approx(4.555621690641717e-282, rel=1e-11, abs=0.0)
+    assert gaussian_delta(1e-4, 1e-6) == pytest.approx(3.939624241641901e-05, rel=1e-10, abs=0.0)
+    assert gaussian_delta(1e-4, 1e-3) == pytest.approx(7.478298460019543e-29, rel=1e-10, abs=0.0)
+    assert gaussian_delta(40.0, 1000.0) == pytest.approx(2.536296514956551e-7, rel=1e-11, abs=0.0)
 
 
 @few
@@ -383,7 +383,7 @@ def test_calibrate_free_releases_raises():
     ],
 )
 def test_gaussian_delta_of_very_much_noise_matches_high_precision_values(mu, epsilon, delta):
-    assert gaussian_delta(mu, epsilon) == pytest.approx(delta, rel=1e-11)
+    assert gaussian_delta(mu, epsilon) == pytest.approx(delta, rel=1e-11, abs=0.0)
 
 
 @pytest.mark.parametrize("cost", [GaussianCost(3.731), GaussianCost(200.0), SelectionCost(50.0, 0.5)])
