@@ -21,8 +21,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits as cross_entrop
 
 from benchmarks.speed import Ratio, adam, compare, fill_up_to_peak, peak_bytes, report, table
 from justitia import LagrangianDualClassifier, MomentsPlan, datasets, tradeoff
-from justitia.encoding import TabularEncoder
-from justitia.multilayer import default_widths, multilayer
+from justitia.inputs.encoding import TabularEncoder
+from justitia.networks.multilayer import default_widths, multilayer
 
 FEATURES = 50
 FEW_ROWS, MANY_ROWS = 1_000_000, 5_000_000

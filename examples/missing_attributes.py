@@ -12,7 +12,7 @@ import pandas as pd
 
 from justitia import LagrangianDualClassifier, MomentsPlan
 from justitia.datasets import load
-from justitia.metrics import violation
+from justitia.evaluation.exact import violation
 from pictures import LOOKS, panels, picture_path, save
 
 path = picture_path(__file__)

@@ -23,7 +23,7 @@ from experiments.runner import Cell, read_results
 from experiments.summaries import dominated, lookup, mean_and_sd
 from experiments.table2 import summarise as summarise_table2
 from justitia import tradeoff
-from justitia.metrics import violation
+from justitia.evaluation.exact import violation
 
 #: Accuracy and violation of rivals by name.
 Points = dict[str, tuple[float, float]]

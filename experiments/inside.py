@@ -24,10 +24,10 @@ from experiments.experiment import Experiment
 from experiments.folds import MEASURES, prepared, with_recipes
 from experiments.methods import make
 from experiments.runner import Cell
-from justitia.dual.engine import EVERYBODY
-from justitia.dual.lagrangian import centred_rows, largest_gap
-from justitia.metrics import violation
+from justitia.evaluation.exact import violation
 from justitia.privacy.attribute import Attribute
+from justitia.training.engine import EVERYBODY
+from justitia.training.lagrangian import centred_rows, largest_gap
 
 
 def cells(*, quick: bool) -> list[Cell]:

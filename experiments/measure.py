@@ -25,9 +25,9 @@ from experiments.folds import FOLDS, dataset, paper_features
 from experiments.runner import Cell
 from experiments.summaries import setting
 from justitia.baselines import PlainClassifier
-from justitia.measuring.bounds import NoisyRates, several_quantile
-from justitia.measuring.confusion import METRICS, make_rows
-from justitia.measuring.measure import measure
+from justitia.evaluation.intervals import NoisyRates, several_quantile
+from justitia.evaluation.measure import measure
+from justitia.evaluation.rates import METRICS, make_rows
 from justitia.privacy.accounting import gaussian_mu
 
 SIMULATIONS = 2000

@@ -24,15 +24,15 @@ from experiments.folds import FOLDS, dataset, paper_features
 from experiments.runner import Cell
 from experiments.summaries import mean_and_sd, setting
 from justitia.baselines import PlainClassifier
-from justitia.dual.clipping import dual_error_bound, primal_error_bound
-from justitia.dual.engines import PrintedEngine, h_slope
-from justitia.dual.gradients import score_rows
-from justitia.dual.lagrangian import Problem
-from justitia.dual.plans import PrintedPlan
+from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
+from justitia.engines.gradients.engine import PrintedEngine, h_slope
+from justitia.engines.gradients.score_rows import score_rows
+from justitia.engines.plans import PrintedPlan
 from justitia.notions import get_notion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.lagrangian import Problem
 
 THEOREMS = ("Theorem 6", "Theorem 7")
 NOTIONS = ("demographic_parity", "accuracy_parity")

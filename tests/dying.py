@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from justitia.dual.checkpoint import Checkpoint
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.checkpoint import Checkpoint
 
 
 class Killed(BaseException):

@@ -51,20 +51,20 @@ UPWARD_IN_FUNCTIONS: dict[tuple[str, str], str] = {}
 #: `reveal` hands out the exact attribute and debits infinity; `encode` and `infer_groups` read it; `__codes` is it.
 MAY_NAME = {
     "sensitive_features": {
-        "opening.py",
+        "training/opening.py",
         "estimator.py",
-        "tradeoff.py",
+        "curve.py",
         "search.py",
-        "measuring/measure.py",
-        "measuring/scorer.py",
-        "metrics.py",
+        "evaluation/measure.py",
+        "evaluation/scorer.py",
+        "evaluation/exact.py",
         "privacy/groups.py",
-        # the command line: one file reads the attribute (cli/secret.py), these hand it on
-        "cli/train.py",
-        "cli/tradeoff.py",
-        "cli/evaluate.py",
+        # the command line: one file reads the attribute (cli/files/attribute.py), these hand it on
+        "cli/commands/train.py",
+        "cli/commands/tradeoff.py",
+        "cli/commands/evaluate.py",
         "cli/methods.py",
-        "cli/audit.py",
+        "cli/commands/audit.py",
         # audits read the attribute exactly, and their results are not private
         "audit/__init__.py",
         "audit/attacks.py",
@@ -73,18 +73,18 @@ MAY_NAME = {
     },
     "reveal": {
         "privacy/vault.py",
-        "dual/engines.py",
-        "dual/moments.py",
+        "engines/gradients/engine.py",
+        "engines/moments/engine.py",
         # not private, and their certificates say so; the private baselines have no business with it
         "baselines/zafar.py",
         "baselines/agarwal.py",
         "audit/replay.py",  # the auditor knows everybody's attribute; a ledger of its own is debited infinity
     },
-    "encode": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
-    "infer_groups": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
-    "read_columns": {"privacy/groups.py", "privacy/vault.py", "metrics.py"},
+    "encode": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
+    "infer_groups": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
+    "read_columns": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
     "unsealed": {"privacy/attribute.py", "privacy/groups.py"},
-    "columns_of": {"privacy/columns.py", "privacy/attribute.py", "cli/reading.py"},
+    "columns_of": {"privacy/columns.py", "privacy/attribute.py", "cli/files/reading.py"},
     "__codes": {"privacy/vault.py"},
     "_SensitiveVault__codes": set(),
 }
@@ -101,8 +101,8 @@ MAY_DRAW = {
     "datasets/synthetic.py": {"default_rng", "standard_normal"},
     "audit/replay.py": {"add_gaussian"},  # a source without noise, for what the auditor knows
     "audit/printed.py": {"add_gaussian"},  # the same, which keeps the scale
-    "prediction.py": {"RandomState"},  # the seed of public randomness when none is given
-    "crossfit.py": {"uniform_"},  # first weights of public networks
+    "networks/classifier.py": {"RandomState"},  # the seed of public randomness when none is given
+    "networks/crossfitted.py": {"uniform_"},  # first weights of public networks
 }
 
 
@@ -165,7 +165,7 @@ def calls(tree: ast.AST, name: str) -> list[ast.Call]:
 
 
 def test_package_has_files_to_look_at() -> None:
-    assert {"privacy/vault.py", "dual/engines.py", "estimator.py"} <= set(FILES)
+    assert {"privacy/vault.py", "engines/gradients/engine.py", "estimator.py"} <= set(FILES)
 
 
 def test_every_module_has_a_level() -> None:
@@ -224,23 +224,26 @@ def _own_words(tree: ast.AST) -> set[str]:
 
 
 def test_vault_is_opened_by_training_private_measurement_and_audits_alone() -> None:
-    assert {name for name, tree in FILES.items() if calls(tree, "SensitiveVault")} == {"opening.py", "audit/replay.py"}
+    assert {name for name, tree in FILES.items() if calls(tree, "SensitiveVault")} == {
+        "training/opening.py",
+        "audit/replay.py",
+    }
     opening = {name for name, tree in FILES.items() if calls(tree, "open_vault")}
-    ours = {"estimator.py", "measuring/measure.py", "audit/replay.py", "audit/printed.py"}
+    ours = {"estimator.py", "evaluation/measure.py", "audit/replay.py", "audit/printed.py"}
     assert opening - {name for name in opening if name.startswith(BASELINES)} == ours
 
 
 def test_prediction_and_saving_never_name_the_attribute() -> None:
     for name in (
-        "persistence.py",
-        "network.py",
-        "multilayer.py",
-        "pieces.py",
-        "crossfit.py",
-        "encoding.py",
-        "onnx_graph.py",
-        "export.py",
-        "tracking.py",
+        "saving/folder.py",
+        "networks/default.py",
+        "networks/multilayer.py",
+        "networks/piecewise.py",
+        "networks/crossfitted.py",
+        "inputs/encoding.py",
+        "saving/onnx_graph.py",
+        "saving/onnx.py",
+        "saving/tracking.py",
     ):
         words = identifiers(FILES[name])
         assert not words & {"sensitive_features", "SensitiveVault", "sensitive"}
@@ -355,10 +358,10 @@ def test_library_echoes_nothing_but_from_the_command_line() -> None:
 
 def test_command_line_reads_the_attribute_in_one_file() -> None:
     reading = {name for name, tree in FILES.items() if calls(tree, "read_attribute")}
-    assert reading == {"cli/people.py"}
-    assert {name for name, tree in FILES.items() if calls(tree, "private")} == {"cli/secret.py"}
+    assert reading == {"cli/files/people.py"}
+    assert {name for name, tree in FILES.items() if calls(tree, "private")} == {"cli/files/attribute.py"}
     defining = {name for name, tree in FILES.items() if "_joined_by_key" in identifiers(tree)}
-    assert defining == {"cli/secret.py"}
+    assert defining == {"cli/files/attribute.py"}
 
 
 def test_no_module_is_called_utils() -> None:

@@ -16,10 +16,10 @@ import pytest
 
 from dying import Killed, fit_and_die, fit_and_die_after_save
 from justitia import DurableLedger, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
-from justitia.dual.checkpoint import LOCK_FILE, open_folder
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, Release
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.checkpoint import LOCK_FILE, open_folder
 
 # One run of the small plan: group sizes; then three times a violation and a group gradient.
 RELEASES = ["group sizes", *(["violation", "group gradient"] * 3)]

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from justitia import LagrangianDualClassifier, MomentsPlan, tradeoff
-from justitia.crossfit import PARTS, CrossFittedNetwork
 from justitia.datasets import make_synthetic
-from justitia.dual.features import FrozenNetwork
-from justitia.dual.modules import trainable
-from justitia.multilayer import default_widths, widths_of
-from justitia.network import evaluate, ordinary
-from justitia.pieces import FewPeopleNetwork, Pieces, PiecewiseNetwork
+from justitia.engines.moments.public_rows import FrozenNetwork
+from justitia.networks.crossfitted import PARTS, CrossFittedNetwork
+from justitia.networks.default import evaluate, ordinary
+from justitia.networks.multilayer import default_widths, widths_of
+from justitia.networks.piecewise import FewPeopleNetwork, Pieces, PiecewiseNetwork
+from justitia.networks.requirements import trainable
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 

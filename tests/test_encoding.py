@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from justitia.encoding import TabularEncoder
+from justitia.inputs.encoding import TabularEncoder
 
 # age: filled 20, 40, 30, 30 (median 30), deviation sqrt(50); job: clerk twice, baker once, one missing.
 AGE = [20.0, 40.0, None, 30.0]

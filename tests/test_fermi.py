@@ -13,9 +13,9 @@ from justitia import PrivacyLedger
 from justitia.baselines.descent import DescentPlan, soft_decisions
 from justitia.baselines.fermi import FermiClassifier, FermiEngine, ascend_matrix, psi, slopes
 from justitia.datasets import make_synthetic
-from justitia.dual.lagrangian import Problem
-from justitia.multilayer import multilayer
+from justitia.networks.multilayer import multilayer
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.lagrangian import Problem
 
 # P(group, decision) of three groups: decision 0, decision 1.
 JOINT = np.array([[0.30, 0.10], [0.05, 0.15], [0.10, 0.30]])

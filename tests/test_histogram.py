@@ -13,9 +13,9 @@ from justitia import PrivacyLedger
 from justitia.baselines.descent import DescentPlan, soft_decisions
 from justitia.baselines.histogram import HistogramClassifier, HistogramEngine, ascend_multipliers, contrasts
 from justitia.datasets import make_synthetic
-from justitia.dual.lagrangian import Problem
-from justitia.multilayer import multilayer
+from justitia.networks.multilayer import multilayer
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.lagrangian import Problem
 
 
 def test_contrasts_by_hand_compare_a_group_with_all_others() -> None:

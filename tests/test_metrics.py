@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV, cross_validate
 
-from justitia import metrics
-from justitia.metrics import rates_by_group, violation, wilson_interval
+from justitia.evaluation import exact as metrics
+from justitia.evaluation.exact import rates_by_group, violation, wilson_interval
 from justitia.notions import NOTIONS
 
 # Group F: decisions 1 1 0 0, group M: 1 0 0 1 (two rows of each label in each group).

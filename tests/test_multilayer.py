@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from justitia.multilayer import default_widths, multilayer, multilayer_of, widths_of
+from justitia.networks.multilayer import default_widths, multilayer, multilayer_of, widths_of
 
 
 @pytest.mark.parametrize(("n", "widths"), [(1, (8, 6)), (11_162, (21, 16)), (1_000_000, (40, 30))])

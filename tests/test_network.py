@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from justitia import GradientsPlan
-from justitia.crossfit import CrossFittedNetwork
-from justitia.multilayer import multilayer
-from justitia.network import evaluate, make_module, rehearse
-from justitia.pieces import PiecewiseNetwork
+from justitia.networks.crossfitted import CrossFittedNetwork
+from justitia.networks.default import evaluate, make_module, rehearse
+from justitia.networks.multilayer import multilayer
+from justitia.networks.piecewise import PiecewiseNetwork
 
 
 def test_make_module_same_seed_same_weights_and_global_state_untouched() -> None:

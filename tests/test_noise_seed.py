@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from justitia import LagrangianDualClassifier, PrivacyLedger
 from justitia.baselines import FermiClassifier, HistogramClassifier, MozannarClassifier
 from justitia.datasets import make_synthetic
-from justitia.measuring.scorer import private_scorer
+from justitia.evaluation.scorer import private_scorer
 
 SEED = 987654321987
 DATA = make_synthetic(200, n_features=3, random_state=0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from justitia.writing import check_folder, make_file, replace_folder, stage_beside, staged_file
+from justitia._files import check_folder, make_file, replace_folder, stage_beside, staged_file
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 

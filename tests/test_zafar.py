@@ -23,7 +23,7 @@ from justitia.baselines import covariance
 from justitia.baselines.covariance import Contrast, LogisticLoss, contrasts, convexified, logistic_loss
 from justitia.baselines.zafar import ZafarClassifier
 from justitia.datasets import make_synthetic
-from justitia.metrics import violation
+from justitia.evaluation.exact import violation
 from justitia.notions import DemographicParity
 
 L2 = 1e-3

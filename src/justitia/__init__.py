@@ -1,12 +1,12 @@
 """Neural classifiers that treat groups alike, private in the sensitive attribute."""
 
-from justitia.dual.plans import GradientsPlan, MomentsPlan, PrintedPlan
+from justitia.curve import Tradeoff, tradeoff
+from justitia.engines.plans import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.estimator import LagrangianDualClassifier
-from justitia.measuring.measure import Measurement, measure
-from justitia.privacy.durable import DurableLedger
+from justitia.evaluation.measure import Measurement, measure
+from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.ledger import BudgetExceeded, Certificate, LedgerError, PrivacyLedger
 from justitia.search import SearchResult, private_search
-from justitia.tradeoff import Tradeoff, tradeoff
 
 __version__ = "0.1.0"
 

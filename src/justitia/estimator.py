@@ -18,26 +18,26 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from justitia import persistence
 from justitia._validate import check_same_length
-from justitia.crossfit import CrossFittedNetwork
-from justitia.dual.checkpoint import Checkpoint, RunFolder, open_folder
-from justitia.dual.engine import Engine
-from justitia.dual.engines import make_engine
-from justitia.dual.lagrangian import Problem
-from justitia.dual.loop import Trained, train
-from justitia.dual.plan import TrainingPlan
-from justitia.network import make_module, ordinary, rehearse
-from justitia.noise_seed import SecretNoiseSeed
+from justitia.engines.gradients.engine import make_engine
+from justitia.inputs.tables import history_table, read_target, read_weight
+from justitia.networks.classifier import NetworkClassifier, public_seed, unchanged_on_error
+from justitia.networks.crossfitted import CrossFittedNetwork
+from justitia.networks.default import make_module, ordinary, rehearse
 from justitia.notions import FairnessNotion
-from justitia.opening import check_parameters, open_checkpoint, open_ledger, open_vault, warn_large_delta
-from justitia.prediction import NetworkClassifier, public_seed, unchanged_on_error
 from justitia.privacy.accounting import Cost, UnboundedCost
 from justitia.privacy.attribute import Attribute
-from justitia.privacy.durable import DurableLedger
+from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.noise_seed import SecretNoiseSeed
 from justitia.privacy.vault import SensitiveVault
-from justitia.tables import history_table, read_target, read_weight
+from justitia.saving import folder as persistence
+from justitia.training.algorithm import Trained, train
+from justitia.training.checkpoint import Checkpoint, RunFolder, open_folder
+from justitia.training.engine import Engine
+from justitia.training.lagrangian import Problem
+from justitia.training.opening import check_parameters, open_checkpoint, open_ledger, open_vault, warn_large_delta
+from justitia.training.plan import TrainingPlan
 
 
 class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
@@ -72,7 +72,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
         "auto" standardises numbers, fills missing ones and one-hot encodes categories (fitted on the rows of X in
-        ``fit``, each counted once; see :class:`~justitia.encoding.TabularEncoder`); None takes finite numbers as they
+        ``fit``, each counted once; see :class:`~justitia.inputs.encoding.TabularEncoder`); None takes finite numbers as they
         are, for a pipeline of your own.
     missing_marker : hashable, optional
         A label that means "not given", besides None and NaN.
@@ -295,7 +295,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
 
     def save(self, folder: Path | str) -> Path:
-        """Write the fitted model to ``folder`` as safetensors and JSON; see :func:`justitia.persistence.save`."""
+        """Write the fitted model to ``folder`` as safetensors and JSON; see :func:`justitia.saving.folder.save`."""
         check_is_fitted(self, "module_")
         return persistence.save(self, folder)
 

@@ -12,17 +12,17 @@ import pandas as pd
 from sklearn.base import clone
 
 from justitia._validate import check_nonnegative, check_positive
-from justitia.dual.moments import MomentsEngine
+from justitia.curve import measured, tradeoff
+from justitia.engines.moments.engine import MomentsEngine
 from justitia.estimator import LagrangianDualClassifier, Session
-from justitia.opening import check_parameters, noise_from, warn_large_delta
-from justitia.prediction import public_seed
+from justitia.inputs.tables import names_of
+from justitia.networks.classifier import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.selection import calibrate_selection, draw_trials
-from justitia.tables import names_of
-from justitia.tradeoff import measured, tradeoff
+from justitia.training.opening import check_parameters, noise_from, warn_large_delta
 
 #: What a candidate may not change: the budget, the question, and who is asked.
 FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")

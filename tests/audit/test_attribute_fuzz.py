@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from justitia.cli.people import read_people
-from justitia.cli.secret import Where
+from justitia.cli.files.attribute import Where
+from justitia.cli.files.people import read_people
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.groups import encode, group_names, infer_groups, read_columns
 

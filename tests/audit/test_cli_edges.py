@@ -18,8 +18,8 @@ from recording import Player, Recorder
 from torch import Tensor
 
 from justitia.cli import cli
-from justitia.cli.people import read_people
-from justitia.cli.secret import Where
+from justitia.cli.files.attribute import Where
+from justitia.cli.files.people import read_people
 from justitia.datasets import make_synthetic
 
 N = 40
@@ -51,8 +51,8 @@ def run(folder: Path, words: Sequence[str], files: Files, answers: Sequence[Tens
     source = Recorder() if answers is None else Player(answers)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("justitia.cli.facts.now", lambda: TIME)
-        patch.setattr("justitia.opening.SystemNoise", lambda: source)
+        patch.setattr("justitia.cli.files.facts.now", lambda: TIME)
+        patch.setattr("justitia.training.opening.SystemNoise", lambda: source)
         result = CliRunner().invoke(cli, list(words), terminal_width=80)
     made = sorted({one for one in folder.rglob("*") if one.is_file()} - before)
     written = {one.relative_to(folder).as_posix(): one.read_bytes() for one in made}
@@ -319,7 +319,7 @@ def test_refused_budget_shows_no_label_in_the_variables_of_any_frame_of_the_comm
                 seen.extend(shown(value) for value in frame.f_locals.values())
         return sound(error)
 
-    teaching = import_module("justitia.cli.teaching")
+    teaching = import_module("justitia.cli.command")
     sound = teaching.told
     monkeypatch.setattr(teaching, "told", told)
     assert run(tmp_path, words, files).public[0] == 3

@@ -72,14 +72,14 @@ def run(
     where = write_files(folder, labels, apart=apart)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("justitia.cli.facts.now", lambda: TIME)
+        patch.setattr("justitia.cli.files.facts.now", lambda: TIME)
         if command == "evaluate":
-            patch.setattr("justitia.opening.SystemNoise", Recorder)  # the same model for all: of other people
+            patch.setattr("justitia.training.opening.SystemNoise", Recorder)  # the same model for all: of other people
             trained = run_words(["train", "data.csv", *COMMON, *where, "--out", "model"], labels_of(), folder, apart)
             assert trained.exit_code == 0, trained.output
             write_files(folder, labels, apart=apart)
         source = Recorder() if answers is None else Player(answers)
-        patch.setattr("justitia.opening.SystemNoise", lambda: source)
+        patch.setattr("justitia.training.opening.SystemNoise", lambda: source)
         result = CliRunner().invoke(cli, [*COMMANDS[command], *where], terminal_width=80)
     inputs = {"data.csv", "secret.csv"}
     files = {
@@ -150,7 +150,7 @@ def test_labels_are_in_no_file_and_no_line_of_output(tmp_path: Path) -> None:
 
 def test_comparison_finds_a_command_that_counts_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above is able to fail."""
-    train = import_module("justitia.cli.train")
+    train = import_module("justitia.cli.commands.train")
     sound = train.training_facts
 
     def leaky(model: Any, people: Any, **rest: Any) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from justitia import LagrangianDualClassifier, MomentsPlan, measure, private_sea
 from justitia.audit.replay import Silent
 from justitia.baselines import FermiClassifier, MozannarClassifier
 from justitia.privacy.accounting import gaussian_epsilon
-from justitia.privacy.grid import largest_epsilon, sampler_delta
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse, SeededNoise
+from justitia.privacy.noise_grid import largest_epsilon, sampler_delta
 from justitia.privacy.persons import Persons, rows_each
 from justitia.privacy.vault import SensitiveVault
 

@@ -17,7 +17,7 @@ from justitia.notions import NOTIONS
 from justitia.privacy.ledger import Release
 
 #: The package's name for the function hides the module of the same name.
-MODULE = import_module("justitia.measuring.measure")
+MODULE = import_module("justitia.evaluation.measure")
 N = 120
 RNG = np.random.default_rng(0)
 Y, D = RNG.integers(0, 2, N), RNG.integers(0, 2, N)
@@ -37,7 +37,7 @@ def run(labels: Sequence[Any], *, answers: Sequence[Tensor] | None = None, **opt
     source = Recorder() if answers is None else Player(answers)
     ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("justitia.opening.SystemNoise", lambda: source)
+        patch.setattr("justitia.training.opening.SystemNoise", lambda: source)
         found = measure(
             Y, D, sensitive_features=list(labels), groups=GROUPS, epsilon=3.0, ledger=ledger, threshold=0.1, **options
         )

@@ -17,18 +17,18 @@ from recording import run as fit_and_record
 from scipy.stats import beta
 from torch import Tensor, nn
 
-import justitia.dual.moments as moments_module
+import justitia.engines.moments.engine as moments_module
 import justitia.privacy.vault as vault_module
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
-from justitia.dual.engines import make_engine
-from justitia.dual.features import PublicRows
-from justitia.dual.lagrangian import Problem
-from justitia.dual.loop import train
-from justitia.dual.moments import MomentsEngine
-from justitia.multilayer import default_widths
+from justitia.engines.gradients.engine import make_engine
+from justitia.engines.moments.engine import MomentsEngine
+from justitia.engines.moments.public_rows import PublicRows
+from justitia.networks.multilayer import default_widths
 from justitia.notions import NOTIONS, DemographicParity
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.algorithm import train
+from justitia.training.lagrangian import Problem
 
 SMALL = MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5)
 PURPOSES = Counter({"moments": 1, "decisions": 2})
@@ -184,7 +184,7 @@ def test_checkpoint_with_one_label_changed_and_the_same_answers_is_the_same(tmp_
         )
         with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
             warnings.simplefilter("ignore")
-            patch.setattr("justitia.opening.SystemNoise", lambda source=source: source)
+            patch.setattr("justitia.training.opening.SystemNoise", lambda source=source: source)
             folder = tmp_path / str(number)
             model.fit(people.X, people.y, sensitive_features=list(labels), checkpoint=folder)
         answers = source.noisy

@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
-from justitia.dual.clipping import dual_error_bound, primal_error_bound
-from justitia.dual.engines import PrintedEngine
-from justitia.dual.lagrangian import Problem
-from justitia.dual.loop import train
-from justitia.dual.plans import PrintedPlan
-from justitia.notions import DemographicParity, FairnessNotion
-from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_delta, gaussian_mu
-from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
-from justitia.privacy.renyi import (
+from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
+from justitia.engines.gradients.engine import PrintedEngine
+from justitia.engines.plans import PrintedPlan
+from justitia.engines.printed.accountant import (
     ORDERS,
     epsilon_without_amplification,
     printed_epsilon,
     printed_noise,
     renyi_sampled_gaussian,
 )
+from justitia.notions import DemographicParity, FairnessNotion
+from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_delta, gaussian_mu
+from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.algorithm import train
+from justitia.training.lagrangian import Problem
 
 Floats = NDArray[np.float64]
 

@@ -11,10 +11,10 @@ from recording import SMALL_PLAN, Outcome, People, largest_movements, make_peopl
 from torch import Tensor
 
 import justitia.privacy.vault as vault_module
-from justitia.dual.engines import GradientsEngine
-from justitia.dual.lagrangian import centred_rows
+from justitia.engines.gradients.engine import GradientsEngine
 from justitia.notions import NOTIONS
 from justitia.privacy.rows import FactoredRows
+from justitia.training.lagrangian import centred_rows
 
 PURPOSES = Counter({"group sizes": 1, "violation": 4, "group gradient": 4})
 every_notion = pytest.mark.parametrize("notion", list(NOTIONS))

@@ -11,7 +11,7 @@ import pytest
 from running import ROWS, Run, income, read
 
 from justitia import DurableLedger, LagrangianDualClassifier, PrivacyLedger
-from justitia.cli.compare import part_of
+from justitia.cli.commands.compare import part_of
 from justitia.privacy.accounting import gaussian_mu
 from justitia.report import Report, build_report
 
@@ -123,7 +123,7 @@ def test_second_file_joined_by_its_key_trains_the_model_that_one_file_does(
 ) -> None:
     from justitia.privacy.mechanisms import SeededNoise
 
-    monkeypatch.setattr("justitia.opening.SystemNoise", lambda: SeededNoise(0))
+    monkeypatch.setattr("justitia.training.opening.SystemNoise", lambda: SeededNoise(0))
     pd.read_csv("secret.csv").drop(columns="age").to_csv("secret.csv", index=False)
     words = ("--groups", "Female,Male", "--seed", "0")
     assert run("train", "features.csv", *SECRET, *words, "--out", "two").exit_code == 0
@@ -465,7 +465,7 @@ def test_report_is_made_of_what_the_folder_holds(run: Run, here: Path, monkeypat
         asked.update(model=model, **given)
         return build_report(model, **given)
 
-    monkeypatch.setattr("justitia.cli.report.build_report", build)
+    monkeypatch.setattr("justitia.cli.commands.report.build_report", build)
     curve = read(here / "curve" / "tradeoff.json")
     chosen = ("curve/tolerance-0", "curve/tolerance-0.1")[curve["chosen"]]
     assert run("evaluate", chosen, "test.csv").exit_code == 0

@@ -10,7 +10,7 @@ import pytest
 from running import Run, assert_refused, income, read
 
 from justitia import DurableLedger, LagrangianDualClassifier
-from justitia.cli.looks import measurement_files
+from justitia.cli.files.looks import measurement_files
 
 TRAIN = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0")
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -130,7 +130,7 @@ def test_folder_that_was_closed_to_others_stays_closed_when_it_is_replaced(run: 
 def test_split_keeps_the_permissions_of_the_source_from_the_first_byte(
     run: Run, here: Path, mode: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from justitia.cli.copying import Rows
+    from justitia.cli.files.copying import Rows
 
     frame = pd.read_csv("income.csv")
     if name.endswith("parquet"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from justitia import DurableLedger
-from justitia.cli.teaching import STOPPED
+from justitia.cli.command import STOPPED
 
 #: So many rounds that nobody waits for the last one.
 LONG = "warmup_steps = 10\nrounds = 1000000\npublic_steps = 1\nchecks = 1\nbatch_size = 64\n"

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from justitia.cli import rows
-from justitia.cli.rows import PublicRows, Sketch, _canonical, united
+from justitia.cli.files.public_rows import PublicRows, Sketch, _canonical, united
 
 
 def hashed(values: object) -> PublicRows:

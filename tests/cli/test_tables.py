@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pyarrow_parquet
 
-from justitia.cli.bins import Bins, read_bins
-from justitia.cli.copying import Rows
 from justitia.cli.errors import Refusal
-from justitia.cli.people import read_people, read_target
-from justitia.cli.reading import open_table
-from justitia.cli.secret import Where, find_attribute, groups_text, person_keys, read_attribute, read_groups
+from justitia.cli.files.attribute import Where, find_attribute, groups_text, person_keys, read_attribute, read_groups
+from justitia.cli.files.bins import Bins, read_bins
+from justitia.cli.files.copying import Rows
+from justitia.cli.files.people import read_people, read_target
+from justitia.cli.files.reading import open_table
 from justitia.privacy.attribute import Attribute
 
 

@@ -122,7 +122,7 @@ def test_file_that_may_not_be_read_is_told_in_a_sentence(run: Run, here: Path, m
     def forbidden(path: Any, *_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("justitia.cli.reading.open", forbidden, raising=False)
+    monkeypatch.setattr("justitia.cli.files.reading.open", forbidden, raising=False)
     refused(run, here, ("train", "income.csv", *TRAIN, "--out", "m"), "cannot use 'income.csv': permission denied")
 
 
@@ -231,7 +231,7 @@ def test_no_permission_to_write_is_refused_before_anything_is_asked(
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "mkdir", forbidden)
-    monkeypatch.setattr("justitia.writing.tempfile.mkdtemp", lambda **place: forbidden(place["dir"]))
+    monkeypatch.setattr("justitia._files.tempfile.mkdtemp", lambda **place: forbidden(place["dir"]))
     refused(run, here, words, "permission denied; change its permissions, or choose another place.")
 
 
@@ -239,7 +239,7 @@ def test_disk_that_fills_up_leaves_no_half_written_model(run: Run, here: Path, m
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device", "weights.safetensors")
 
-    monkeypatch.setattr("justitia.persistence.save_file", full)
+    monkeypatch.setattr("justitia.saving.folder.save_file", full)
     before = names(here)
     result = run("train", "income.csv", *TRAIN, "--out", "m", "--ledger", "people.ledger")
     assert_refused(result, 2, "no space left on device; make room")
@@ -325,7 +325,7 @@ def test_wrong_words_of_other_commands_are_told_in_a_sentence(
 def test_reproduce_without_a_checkout_says_that_it_needs_one(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("justitia.cli.reproduce.__file__", str(here / "a" / "b" / "c" / "d.py"))
+    monkeypatch.setattr("justitia.cli.commands.reproduce.__file__", str(here / "a" / "b" / "c" / "d.py"))
     refused(run, here, ("reproduce", "table2"), "needs a checkout of justitia")
 
 

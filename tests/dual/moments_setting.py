@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
-from justitia.dual.engines import make_engine
-from justitia.dual.lagrangian import Problem
-from justitia.dual.moments import MomentsEngine
-from justitia.multilayer import multilayer
+from justitia.engines.gradients.engine import make_engine
+from justitia.engines.moments.engine import MomentsEngine
+from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, FairnessNotion
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.lagrangian import Problem
 
 PLAN = MomentsPlan(warmup_steps=8, rounds=6, public_steps=2, checks=2, batch_size=64, warmup_learning_rate=0.02)
 RELEASES = ["moments", "decisions", "decisions"]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import justitia.dual.features as module
-from justitia.dual.features import FrozenNetwork, PublicRows
-from justitia.multilayer import multilayer
+import justitia.engines.moments.public_rows as module
+from justitia.engines.moments.public_rows import FrozenNetwork, PublicRows
+from justitia.networks.multilayer import multilayer
 from justitia.privacy.rows import index_chunks
 
 

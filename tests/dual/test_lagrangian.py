@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from justitia.dual.lagrangian import (
+from justitia.notions import EqualizedOdds
+from justitia.training.lagrangian import (
     Problem,
     ascend,
     ascend_printed,
@@ -17,7 +18,6 @@ from justitia.dual.lagrangian import (
     row_bound,
     usable_sizes,
 )
-from justitia.notions import EqualizedOdds
 
 # Four rows, two events: rows 0, 1 in the first; rows 1, 2, 3 in the second, row 3 with weight 2.
 EVENTS = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 2.0]])

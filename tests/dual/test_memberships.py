@@ -7,8 +7,15 @@ from scipy.optimize import minimize_scalar
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-import justitia.dual.memberships as module
-from justitia.dual.memberships import LEAST_RIDGE, PRECISION, _Objective, _whitening, fit_memberships, memberships
+import justitia.engines.moments.memberships as module
+from justitia.engines.moments.memberships import (
+    LEAST_RIDGE,
+    PRECISION,
+    _Objective,
+    _whitening,
+    fit_memberships,
+    memberships,
+)
 
 N, D, C = 90, 4, 3
 

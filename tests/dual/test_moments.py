@@ -29,15 +29,15 @@ from moments_setting import (
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import justitia.dual.moments as moments_module
+import justitia.engines.moments.engine as moments_module
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
-from justitia.dual.loop import Run, train
-from justitia.dual.moments import MomentsEngine, noise_spread
+from justitia.engines.moments.engine import MomentsEngine, noise_spread
 from justitia.notions import NOTIONS
 from justitia.privacy.accounting import UnboundedCost
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.algorithm import Run, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 

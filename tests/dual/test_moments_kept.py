@@ -18,9 +18,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan
-from justitia.dual.checkpoint import Checkpoint
-from justitia.dual.lagrangian import row_bound
-from justitia.dual.moments import MomentsEngine
+from justitia.engines.moments.engine import MomentsEngine
+from justitia.training.checkpoint import Checkpoint
+from justitia.training.lagrangian import row_bound
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 

@@ -8,11 +8,11 @@ from moments_setting import PLAN, multipliers, setting
 from torch import nn
 
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
-from justitia.dual.loop import Run, train
-from justitia.dual.moments import MomentsEngine
-from justitia.dual.plans import FEW_PEOPLE
-from justitia.network import NETWORKS
+from justitia.engines.moments.engine import MomentsEngine
+from justitia.engines.plans import FEW_PEOPLE
+from justitia.networks.default import NETWORKS
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
+from justitia.training.algorithm import Run, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 

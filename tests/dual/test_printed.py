@@ -10,15 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from justitia.dual.engines import GradientsEngine, PrintedEngine, make_engine
-from justitia.dual.lagrangian import Problem
-from justitia.dual.loop import Trained, train
-from justitia.dual.plan import TrainingPlan
-from justitia.dual.plans import GradientsPlan, PrintedPlan
+from justitia.engines.gradients.engine import GradientsEngine, PrintedEngine, make_engine
+from justitia.engines.plans import GradientsPlan, PrintedPlan
 from justitia.notions import DemographicParity, EqualizedOdds, FairnessNotion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.algorithm import Trained, train
+from justitia.training.lagrangian import Problem
+from justitia.training.plan import TrainingPlan
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 
 from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan, measure
 from justitia.datasets import make_synthetic
-from justitia.tracking import log_to_mlflow
+from justitia.saving.tracking import log_to_mlflow
 
 GROUPS = ["f [x]", "m"]
 

@@ -20,8 +20,8 @@ from torch import nn
 
 from justitia import Certificate, GradientsPlan, LagrangianDualClassifier, onnx_graph
 from justitia.baselines import PlainClassifier
-from justitia.encoding import TabularEncoder
-from justitia.export import to_onnx
+from justitia.inputs.encoding import TabularEncoder
+from justitia.saving.onnx import to_onnx
 
 QUICK = GradientsPlan(warmup_steps=30, private_steps=2, public_steps=2, batch_size=64, warmup_learning_rate=0.02)
 

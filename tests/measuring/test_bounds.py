@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from justitia.measuring.bounds import NoisyRates, marginal_quantile, pairs_quantile, several_quantile
-from justitia.measuring.confusion import METRICS, best_correlations, make_rows, notion_rates
-from justitia.metrics import wilson_interval
+from justitia.evaluation.exact import wilson_interval
+from justitia.evaluation.intervals import NoisyRates, marginal_quantile, pairs_quantile, several_quantile
+from justitia.evaluation.rates import METRICS, best_correlations, make_rows, notion_rates
 from justitia.notions import NOTIONS
 
 Z = marginal_quantile(0.95)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from justitia.measuring.joint import composed, joint
+from justitia.evaluation.joint import composed, joint
 from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, epsilon_spent, gaussian_mu
 from justitia.privacy.ledger import Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Gaussian

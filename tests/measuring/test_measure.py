@@ -12,9 +12,9 @@ from experiments.measure import answers
 from numpy.testing import assert_allclose
 
 from justitia import BudgetExceeded, Measurement, PrivacyLedger, measure
-from justitia.measuring.confusion import METRICS, make_rows
-from justitia.measuring.measurement import NOT_ENOUGH
-from justitia.metrics import rates_by_group, violation
+from justitia.evaluation.exact import rates_by_group, violation
+from justitia.evaluation.measurement import NOT_ENOUGH
+from justitia.evaluation.rates import METRICS, make_rows
 from justitia.notions import NOTIONS, DemographicParity
 from justitia.privacy.accounting import gaussian_mu
 

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from justitia.measuring.bounds import pairs_quantile
-from justitia.measuring.reach import MOST_GROUPS, SHARE, upper_quantile
+from justitia.evaluation.intervals import pairs_quantile
+from justitia.evaluation.upper_bound import MOST_GROUPS, SHARE, upper_quantile
 
 ALONE = float(norm.ppf(0.975))
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
-from justitia.privacy.durable import DurableLedger
+from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.ledger import BudgetExceeded, Release
 
 WORKERS, DEBITS = 4, 200

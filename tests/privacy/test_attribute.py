@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from justitia import metrics
+from justitia.evaluation import exact as metrics
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
 from justitia.privacy.groups import encode, group_names, infer_groups, read_columns

@@ -15,7 +15,9 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from justitia.privacy import grid, vault
-from justitia.privacy.grid import (
+from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.mechanisms import Gaussian, SeededNoise, SystemNoise
+from justitia.privacy.noise_grid import (
     SAMPLER_TV,
     STEPS_PER_STD,
     exact_sum_step,
@@ -24,8 +26,6 @@ from justitia.privacy.grid import (
     sampler_delta,
     toward_zero,
 )
-from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import Gaussian, SeededNoise, SystemNoise
 from justitia.privacy.rows import (
     CANCELLATION,
     SUM_ERROR,

@@ -9,14 +9,14 @@ import pytest
 from dp_accounting import rdp
 from scipy import stats
 
-from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_epsilon
-from justitia.privacy.renyi import (
+from justitia.engines.printed.accountant import (
     ORDERS,
     epsilon_without_amplification,
     printed_epsilon,
     printed_noise,
     renyi_sampled_gaussian,
 )
+from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_epsilon
 
 BANK = {"epochs": 50, "batches_per_epoch": 8929 / 256, "sample_rate": 256 / 8929, "delta": 1e-5}
 INCOME = {"epochs": 50, "batches_per_epoch": 36177 / 512, "sample_rate": 512 / 36177, "delta": 1e-5}

@@ -10,7 +10,7 @@ from scipy import integrate, special
 
 from justitia.privacy.accounting import GaussianCost, SelectionCost, delta_spent, epsilon_spent
 from justitia.privacy.costs import gaussian_delta, gaussian_epsilon
-from justitia.privacy.losses import _selection_start
+from justitia.privacy.privacy_loss import _selection_start
 from justitia.privacy.selection import (
     calibrate_selection,
     draw_trials,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from justitia.audit.attacks import Randomness, both_neighbours
 from justitia.audit.replay import Canary, Codes, Floats, Recording, Silent, labels, neutral, open_vault
-from justitia.dual.engines import PrintedEngine
+from justitia.engines.gradients.engine import PrintedEngine
 from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource

@@ -18,6 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
 from justitia.baselines.plain import PlainClassifier, ledger_or_new
+from justitia.inputs.tables import read_target
+from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.notions import (
     AccuracyParity,
     DemographicParity,
@@ -27,11 +29,9 @@ from justitia.notions import (
     PredictiveEquality,
     get_notion,
 )
-from justitia.opening import open_vault
-from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
-from justitia.tables import read_target
+from justitia.training.opening import open_vault
 
 #: fairlearn's moment for each of our notions. All bound |rate of a group - rate of the population|.
 MOMENTS: dict[type[FairnessNotion], str] = {

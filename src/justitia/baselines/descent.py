@@ -4,7 +4,7 @@ Both methods minimise a loss plus :math:`\sum_{a,k} \lambda_{a,k}\, \mu(D_{G_{a,
 how the weights :math:`\lambda` follow from a *table* of soft decisions by group. Features and labels are public here,
 so of their stochastic gradient descent-ascent only three questions depend on the attribute: group sizes (once), the
 table (once a round) and the gradient of the sum above (once a round). They are asked over all rows, by the machinery
-of :class:`~justitia.dual.engines.GradientsEngine`, which both methods profit from: one noised gradient steers several
+of :class:`~justitia.engines.gradients.engine.GradientsEngine`, which both methods profit from: one noised gradient steers several
 public steps, is averaged with earlier ones, and is clipped at a bound chosen from public norms.
 """
 
@@ -21,20 +21,20 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from justitia._validate import check_choice, check_int, check_positive, check_same_length
-from justitia.dual.engine import EVERYBODY, calibrated
-from justitia.dual.engines import GradientsEngine
-from justitia.dual.lagrangian import Problem, population_means, row_bound, usable_sizes
-from justitia.dual.loop import train
-from justitia.dual.plan import PlannedRelease
-from justitia.dual.plans import GradientsPlan
-from justitia.network import make_module, rehearse
-from justitia.noise_seed import SecretNoiseSeed
+from justitia.engines.gradients.engine import GradientsEngine
+from justitia.engines.plans import GradientsPlan
+from justitia.inputs.tables import history_table, read_target, read_weight
+from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
+from justitia.networks.default import make_module, rehearse
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
-from justitia.opening import check_budget, named_groups, open_ledger, open_vault, warn_large_delta
-from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.noise_seed import SecretNoiseSeed
 from justitia.privacy.vault import SensitiveVault
-from justitia.tables import history_table, read_target, read_weight
+from justitia.training.algorithm import train
+from justitia.training.engine import EVERYBODY, calibrated
+from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
+from justitia.training.opening import check_budget, named_groups, open_ledger, open_vault, warn_large_delta
+from justitia.training.plan import PlannedRelease
 
 #: How mu^2 is split between group sizes, tables and gradients.
 SHARES = (0.04, 0.16, 0.80)

@@ -27,9 +27,9 @@ from justitia.baselines.descent import (
     make_plan,
     soft_decisions,
 )
-from justitia.dual.lagrangian import Problem, population_weights
 from justitia.notions import FairnessNotion
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.lagrangian import Problem, population_weights
 
 
 def psi(W: Tensor, rates: Tensor, population: Tensor, shares: Tensor) -> Tensor:

@@ -24,9 +24,9 @@ from justitia.baselines.descent import (
     make_plan,
     soft_decisions,
 )
-from justitia.dual.lagrangian import Problem
 from justitia.notions import FairnessNotion
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.lagrangian import Problem
 
 DECISIONS = ("soft", "hard")
 

@@ -17,12 +17,12 @@ from sklearn.utils import Tags, check_random_state
 from justitia._validate import check_nonnegative, check_positive
 from justitia.baselines.agarwal import Mixture, MixtureClassifier, Predictor, check_reduction, import_reductions
 from justitia.baselines.plain import ledger_or_new
-from justitia.noise_seed import SecretNoiseSeed
+from justitia.networks.classifier import all_or_nothing, public_seed
 from justitia.notions import FairnessNotion
-from justitia.opening import named_groups, noise_from
-from justitia.prediction import all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import RandomizedResponse
+from justitia.privacy.noise_seed import SecretNoiseSeed
+from justitia.training.opening import named_groups, noise_from
 
 #: Weights below this are the solver's round-off.
 ROUND_OFF = 1e-9

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Self
 import torch
 
 from justitia._validate import check_int, check_positive, check_same_length
-from justitia.dual.lagrangian import Problem
-from justitia.dual.loop import Run
-from justitia.dual.plan import Round
-from justitia.dual.plans import GradientsPlan
-from justitia.network import make_module, rehearse
+from justitia.engines.plans import GradientsPlan
+from justitia.inputs.tables import read_target, read_weight
+from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
+from justitia.networks.default import make_module, rehearse
 from justitia.notions import DemographicParity
-from justitia.prediction import NetworkClassifier, all_or_nothing, public_seed
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.tables import read_target, read_weight
+from justitia.training.algorithm import Run
+from justitia.training.lagrangian import Problem
+from justitia.training.plan import Round
 
 
 def ledger_or_new(ledger: PrivacyLedger | None, *, epsilon: float) -> PrivacyLedger:

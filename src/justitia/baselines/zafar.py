@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from justitia._validate import check_choice, check_int, check_nonnegative, check_positive, check_same_length
 from justitia.baselines.covariance import Solution, error_constraint, linear_constraint, logistic_loss
 from justitia.baselines.plain import ledger_or_new
-from justitia.multilayer import multilayer
+from justitia.inputs.tables import read_target
+from justitia.networks.classifier import NetworkClassifier, all_or_nothing
+from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
-from justitia.opening import open_vault
-from justitia.prediction import NetworkClassifier, all_or_nothing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
-from justitia.tables import read_target
+from justitia.training.opening import open_vault
 
 
 class ZafarClassifier(NetworkClassifier):

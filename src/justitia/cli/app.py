@@ -6,21 +6,21 @@ import signal
 
 import click
 
-from justitia.cli.audit import audit
-from justitia.cli.budget import budget
-from justitia.cli.compare import compare
-from justitia.cli.completion import completion
-from justitia.cli.datasets import datasets
-from justitia.cli.evaluate import evaluate
-from justitia.cli.facts import version
-from justitia.cli.plan import plan
-from justitia.cli.predict import predict
-from justitia.cli.report import report
-from justitia.cli.reproduce import reproduce
-from justitia.cli.split import split
-from justitia.cli.teaching import Root
-from justitia.cli.tradeoff import tradeoff
-from justitia.cli.train import train
+from justitia.cli.command import Root
+from justitia.cli.commands.audit import audit
+from justitia.cli.commands.budget import budget
+from justitia.cli.commands.compare import compare
+from justitia.cli.commands.completion import completion
+from justitia.cli.commands.datasets import datasets
+from justitia.cli.commands.evaluate import evaluate
+from justitia.cli.commands.plan import plan
+from justitia.cli.commands.predict import predict
+from justitia.cli.commands.report import report
+from justitia.cli.commands.reproduce import reproduce
+from justitia.cli.commands.split import split
+from justitia.cli.commands.tradeoff import tradeoff
+from justitia.cli.commands.train import train
+from justitia.cli.files.facts import version
 
 EXAMPLE = """
 $ justitia datasets write synthetic --rows 3000 --out people.csv

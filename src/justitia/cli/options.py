@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from justitia.cli.secret import Where
-from justitia.cli.teaching import Names, Numbers, OneOf
-from justitia.dual.plans import DEFAULT_PLANS
+from justitia.cli.command import Names, Numbers, OneOf
+from justitia.cli.files.attribute import Where
+from justitia.engines.plans import DEFAULT_PLANS
 from justitia.notions import NOTIONS
 
 Function = TypeVar("Function", bound=Callable[..., Any])

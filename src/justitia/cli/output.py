@@ -15,9 +15,9 @@ from typing import Any
 import click
 import numpy as np
 
-from justitia import writing
+from justitia import _files as writing
+from justitia._files import Foreign, check_folder, replace_folder, stage_beside
 from justitia.cli.errors import Refusal, shown_path
-from justitia.writing import Foreign, check_folder, replace_folder, stage_beside
 
 WIDTH = 80
 

@@ -116,7 +116,7 @@ def parse_census(data: bytes, name: str) -> Dataset:
 
     Some columns follow from others, fully or but for less than one row in a hundred: the major industry and occupation
     from the detailed codes, the household summary, the region of previous residence, and the same house one year ago.
-    They stay, since `justitia.encoding.TabularEncoder` joins the rarest levels of long lists: with at most 32 levels
+    They stay, since `justitia.inputs.encoding.TabularEncoder` joins the rarest levels of long lists: with at most 32 levels
     per column the 38 features of all rows become 416 columns.
 
     6.2 per cent of the rows have the label 1 (women 2.5, men 10.2), so accuracy starts at 93.8 per cent. 52.0 per cent

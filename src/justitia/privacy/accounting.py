@@ -18,7 +18,7 @@ from justitia.privacy.costs import (
     gaussian_mu,
     private_end,
 )
-from justitia.privacy.losses import delta_on_grid, epsilon_on_grid, refine
+from justitia.privacy.privacy_loss import delta_on_grid, epsilon_on_grid, refine
 from justitia.privacy.selection import selection_delta, selection_epsilon
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from scipy import special
 
-from justitia.privacy.grid import check_deliverable
+from justitia.privacy.noise_grid import check_deliverable
 
 #: A smaller delta counts as 0, and a delta that is not 0 is never said to be smaller: floats run out of digits there,
 #: and what underflows to 0 would pass for a release that cannot fail.

@@ -25,8 +25,8 @@ from justitia.privacy.certificate import (
     rounded_up,
 )
 from justitia.privacy.errors import BudgetExceeded, LedgerError
-from justitia.privacy.grid import check_deliverable, largest_epsilon
 from justitia.privacy.journal import opened_journal
+from justitia.privacy.noise_grid import check_deliverable, largest_epsilon
 from justitia.privacy.release import Release
 
 __all__ = [
@@ -63,7 +63,7 @@ class PrivacyLedger:
     -----
     A ledger without a journal counts what passes through this object, from any thread. Copies made for parallel workers
     count on their own: fit models that share a budget in one process, or use a
-    :class:`~justitia.privacy.durable.DurableLedger`.
+    :class:`~justitia.privacy.durable_ledger.DurableLedger`.
 
     Guarantee
     ---------

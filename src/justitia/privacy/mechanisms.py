@@ -1,7 +1,7 @@
 """How noise is drawn and what it costs: Gaussian, RandomizedResponse, Unprotected.
 
 Noise comes from the operating system's generator, never from ``random_state``. What is added to sums is a Gaussian
-rounded to a public grid (:mod:`justitia.privacy.grid`), so that no bit of an answer tells what lies under the noise.
+rounded to a public grid (:mod:`justitia.privacy.noise_grid`), so that no bit of an answer tells what lies under the noise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, UnboundedCost
-from justitia.privacy.grid import grid_step, noised_on_grid
+from justitia.privacy.noise_grid import grid_step, noised_on_grid
 
 
 class NoiseSource(ABC):

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.privacy.grid import exact_sum_step, toward_zero
 from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
+from justitia.privacy.noise_grid import exact_sum_step, toward_zero
 from justitia.privacy.persons import Persons
 from justitia.privacy.questions import Question
 from justitia.privacy.rows import (

@@ -15,15 +15,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from sklearn.utils.validation import check_is_fitted
 
+from justitia._files import staged_file
+from justitia.curve import Tradeoff
 from justitia.estimator import LagrangianDualClassifier
-from justitia.measuring.measurement import Measurement
+from justitia.evaluation.measurement import Measurement
 from justitia.report import charts, words
 from justitia.report.contents import Contents, headline, read_contents
 from justitia.report.inputs import read_curve, read_measurement
 from justitia.report.markdown import escaped, fenced
 from justitia.report.promises import not_promised
-from justitia.tradeoff import Tradeoff
-from justitia.writing import staged_file
 
 #: By these a page and a card are recognised as ours.
 PAGE, CARD = '<meta name="generator" content="justitia ', "\nMade by justitia "

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from justitia.measuring.measurement import Measurement
+from justitia.curve import Tradeoff
+from justitia.evaluation.measurement import Measurement
 from justitia.privacy.ledger import Certificate
-from justitia.tradeoff import Tradeoff
 
 MEASUREMENT = "what Measurement.to_dict() gives"
 CURVE = "a mapping with 'points' (each with tolerance, accuracy and noisy_violation) and 'chosen'"
@@ -91,7 +91,7 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measured
     Raises
     ------
     ValueError, TypeError
-        If it is not what :meth:`~justitia.measuring.measurement.Measurement.to_dict` gives.
+        If it is not what :meth:`~justitia.evaluation.measurement.Measurement.to_dict` gives.
     """
     if source is None:
         return None

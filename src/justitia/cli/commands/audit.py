@@ -1,0 +1,76 @@
+"""``justitia audit``: attack your own settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from justitia.audit import audit as attacked
+from justitia.cli import options
+from justitia.cli.command import Command, OneOf
+from justitia.cli.commands.train import people_of, unfitted
+from justitia.cli.errors import NOT_SHOWN, OK, Refusal
+from justitia.cli.output import filled, plain, tell, told_warnings, warn
+
+EXAMPLE = """
+$ justitia audit people.csv --target y --sensitive group --groups a,b \\
+    --epsilon 4 --runs 100
+"""
+ATTACKS = ("mechanism", "weights", "predictions", "one run")
+NOT_PRIVATE = (
+    "an audit reads the attribute exactly and its result is not private; run it on public or made-up people, or keep "
+    "the result inside."
+)
+
+
+@click.command("audit", cls=Command, example=EXAMPLE)
+@click.argument("data", type=options.FILE)
+@options.target
+@options.attribute
+@options.columns
+@options.training
+@click.option(
+    "--attack", type=OneOf("attack", ATTACKS), default="mechanism", show_default=True, help="What is attacked."
+)
+@click.option("--runs", type=click.IntRange(min=8), default=1000, show_default=True, help="Of each neighbour.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of the lower bound.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Worker processes.")
+@options.as_json
+def audit(
+    data: Path,
+    attack: str,
+    runs: int,
+    confidence: float,
+    jobs: int,
+    as_json: bool,
+    **settings: Any,
+) -> int:
+    """Attack one person's attribute, and hold what that proves against the certificate.
+
+    The settings are those of 'justitia train'; many runs are made with one person's attribute changed. NOT private: for
+    people whose attribute is public, or made up. Exit code 4 if the attack proves more than the certificate allows.
+    """
+    people = people_of(data, settings)
+    if people.person is not None:
+        raise Refusal("an audit tells apart one row's attribute; leave out --person.")
+    if people.attribute.groups is None:
+        raise Refusal("expected the public list of groups, got none; pass --groups.")
+    warn(NOT_PRIVATE)
+    with told_warnings() as warnings:
+        found = attacked(
+            unfitted(people, settings),
+            people.X,
+            people.y,
+            sensitive_features=people.labels,
+            runs=runs,
+            attack=attack,
+            confidence=confidence,
+            seed=settings["seed"],
+            jobs=jobs,
+        )
+    facts = {"private": False, "lower": found.lower, "epsilon": found.epsilon, "verdict": found.verdict}
+    facts |= {"exceeded": bool(found.exceeded), "runs": runs, "attack": attack, "warnings": warnings}
+    tell(plain(facts), filled(found.verdict), as_json=as_json)
+    return NOT_SHOWN if found.exceeded else OK

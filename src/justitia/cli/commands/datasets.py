@@ -1,0 +1,108 @@
+"""``justitia datasets``: the datasets of the evaluation as CSV files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pandas as pd
+
+from justitia import datasets as library
+from justitia.cli import options
+from justitia.cli.command import Commands, OneOf
+from justitia.cli.errors import Refusal
+from justitia.cli.output import check_file, staged_file, table_text, tell
+from justitia.datasets import Dataset, make_synthetic
+
+LIST = """
+$ justitia datasets list
+"""
+WRITE = """
+$ justitia datasets write synthetic --rows 2000 --out people.csv
+$ justitia datasets write synthetic --rows 2000 --out features.csv \\
+    --secret secret.csv
+"""
+SYNTHETIC = "synthetic"
+#: Permissions of a file with the sensitive column, and of one without it.
+OWN, PUBLIC = 0o600, 0o666
+#: Public facts: rows, features, groups.
+FACTS = {
+    "bank": (11_162, 15, "age 25-60, other"),
+    "m_bank3": (11_162, 15, "three age groups"),
+    "m_bank5": (11_162, 15, "five age groups"),
+    "income": (45_222, 50, "Female, Male"),
+    "compas": (6_150, 9, "Female, Male"),
+    "census": (299_285, 38, "Female, Male"),
+    "census_race": (299_285, 38, "five races"),
+    SYNTHETIC: (None, 5, "a, b; made up, needs no download"),
+}
+
+
+@click.group("datasets", cls=Commands)
+def datasets() -> None:
+    """Datasets to try things on: list them, or write one as CSV."""
+
+
+@datasets.command("list", example=LIST)
+@options.as_json
+def list_(as_json: bool) -> None:
+    """List the datasets that can be written."""
+    facts = [{"name": name, "rows": n, "features": d, "groups": groups} for name, (n, d, groups) in FACTS.items()]
+    rows = [(name, "any" if n is None else f"{n:,}", str(d), groups) for name, (n, d, groups) in FACTS.items()]
+    tell({"datasets": facts}, _listed(rows), as_json=as_json)
+
+
+def _listed(rows: list[tuple[str, str, str, str]]) -> str:
+    numbers = table_text(("name", "rows", "features"), [row[:3] for row in rows]).splitlines()
+    return "\n".join(f"{line}  {end}" for line, end in zip(numbers, ["groups", *(row[3] for row in rows)], strict=True))
+
+
+@datasets.command("write", example=WRITE)
+@click.argument("name", type=OneOf("dataset", list(FACTS)))
+@click.option("--out", type=options.FILE, required=True, help="CSV file to write.")
+@click.option("--secret", type=options.FILE, help="Second file for the sensitive column, joined by the key 'id'.")
+@click.option("--rows", type=click.IntRange(min=1), default=4000, show_default=True, help="Of synthetic data.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of synthetic data.")
+@options.overwrite
+@options.as_json
+def write(name: str, out: Path, secret: Path | None, rows: int, seed: int, overwrite: bool, as_json: bool) -> None:
+    """Write the dataset NAME as CSV: features, target, and the sensitive column.
+
+    Files are fetched once, checked, and kept in a cache (JUSTITIA_DATA names its folder). The file with the sensitive
+    column is for your eyes only.
+    """
+    check_file(out, overwrite=overwrite)
+    if secret is not None:
+        if secret.resolve() == out.resolve():
+            raise Refusal("expected two files, got one name for --out and --secret; choose another name for one.")
+        check_file(secret, overwrite=overwrite)
+    data = make_synthetic(rows, random_state=seed) if name == SYNTHETIC else library.load(name)
+    target, sensitive = str(data.y.name), str(data.sensitive.name)
+    for file, frame in _frames(data, out, secret).items():
+        mode = OWN if sensitive in frame else PUBLIC
+        with staged_file(file, overwrite=overwrite, mode=mode) as stage:
+            frame.to_csv(stage, index=False)
+    facts: dict[str, Any] = {"out": out, "secret": secret, "rows": len(data.y), "target": target}
+    facts |= {"sensitive": sensitive, "groups": list(data.groups)}
+    tell(facts, _next(facts), as_json=as_json)
+
+
+def _frames(data: Dataset, out: Path, secret: Path | None) -> dict[Path, pd.DataFrame]:
+    public = pd.concat([data.X, data.y], axis=1).reset_index(drop=True)
+    attribute = data.sensitive.reset_index(drop=True)
+    if secret is None:
+        return {out: pd.concat([public, attribute], axis=1)}
+    key = pd.Series(range(1, len(public) + 1), name="id")
+    return {out: pd.concat([key, public], axis=1), secret: pd.concat([key, attribute], axis=1)}
+
+
+def _next(facts: dict[str, Any]) -> str:
+    groups = ",".join(facts["groups"])
+    joined = "" if facts["secret"] is None else f" --sensitive-file {facts['secret']} --key id"
+    return (
+        f"{facts['out']}: {facts['rows']:,} rows\n"
+        f"Next: justitia train {facts['out']} --target {facts['target']} \\\n"
+        f"        --sensitive {facts['sensitive']}{joined} \\\n"
+        f"        --groups '{groups}' --out model"
+    )

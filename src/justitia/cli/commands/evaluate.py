@@ -1,0 +1,219 @@
+"""``justitia evaluate``: how a model treats groups of other people, measured privately."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from justitia._files import stage_beside
+from justitia.cli import options
+from justitia.cli.command import Command
+from justitia.cli.errors import NOT_SHOWN, OK, Refusal
+from justitia.cli.files.attribute import Groups, Where, groups_text
+from justitia.cli.files.bins import read_bins
+from justitia.cli.files.facts import decisions, groups_from, groups_of, load_model, measurement_facts
+from justitia.cli.files.looks import Look, earlier_looks, joint_sentence, keep_measurement, shared_with
+from justitia.cli.files.people import People, read_people
+from justitia.cli.files.public_rows import public_rows
+from justitia.cli.ledger_options import LedgerOptions
+from justitia.cli.measurement_text import exact_text, measurement_text
+from justitia.cli.output import json_text, staged_file, tell, told_warnings, warn
+from justitia.estimator import LagrangianDualClassifier
+from justitia.evaluation.exact import rates_by_group, violation
+from justitia.evaluation.measure import Measurement, measure
+from justitia.privacy.durable_ledger import DurableLedger
+from justitia.training.opening import check_budget
+
+EXAMPLE = """
+$ justitia evaluate model test.csv --epsilon 0.5 --below 0.5
+"""
+NOT_PRIVATE = (
+    "exact numbers about groups are not private: they tell about the people in DATA, and no ledger counts them. "
+    "Nothing is written to the model's folder."
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A model, other people, its decisions about them, and the public groups to compare."""
+
+    model: Any
+    people: People
+    decided: NDArray[np.int64]
+    groups: Groups
+    notions: tuple[str, ...]
+    target: str
+
+    def completed(self, where: Where) -> Where:
+        """Options that leave the attribute open, by what these people were read with."""
+        if where.sensitive:
+            return where
+        attribute = self.people.attribute
+        bins = tuple(str(one) for one in attribute.bins)
+        cut = {one.column for one in attribute.bins}
+        groups = groups_text({name: labels for name, labels in self.groups.items() if name not in cut})
+        return replace(where, sensitive=attribute.columns, bins=bins, groups=where.groups or tuple(groups))
+
+    @property
+    def accuracy(self) -> float:
+        """Share of decisions that are right: public."""
+        return float(np.mean(self.decided == self.people.y))
+
+    def measure(self, **settings: Any) -> Measurement:
+        """One noised answer about these people."""
+        return measure(
+            self.people.y,
+            self.decided,
+            sensitive_features=self.people.labels,
+            person=self.people.person,
+            groups=self.groups,
+            notion=list(self.notions),
+            pos_label=1,
+            **settings,
+        )
+
+    def exact(self) -> dict[str, Any]:
+        """Exact rates by group: not private."""
+        given: dict[str, Any] = {"sensitive_features": self.people.labels, "groups": self.groups, "pos_label": 1}
+        found = {}
+        for notion in self.notions:
+            table = rates_by_group(self.people.y, self.decided, notion=notion, **given).reset_index()
+            gap = violation(self.people.y, self.decided, notion=notion, **given)
+            found[notion] = {"violation": gap, "by_group": table.to_dict("records")}
+        return found
+
+
+@click.command("evaluate", cls=Command, example=EXAMPLE)
+@click.argument("model", type=options.FILE)
+@click.argument("data", type=options.FILE)
+@options.notions
+@options.epsilon(1.0, "Privacy budget of this measurement.")
+@options.delta
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all bounds.")
+@click.option("--below", type=float, help="Ask whether the violation is below this; exit code 4 if that is not shown.")
+@click.option("--exact", is_flag=True, help="Exact numbers instead: NOT private.")
+@options.ledger
+@options.target
+@options.attribute
+@click.option("--out", type=options.FILE, help="JSON file to write besides the one that the model's folder keeps.")
+@options.overwrite
+@options.as_json
+def evaluate(
+    model: Path,
+    data: Path,
+    below: float | None,
+    exact: bool,
+    out: Path | None,
+    overwrite: bool,
+    as_json: bool,
+    **settings: Any,
+) -> int:
+    """Measure how MODEL treats groups of the people in DATA.
+
+    They should be other people than those of the training. Rates, gaps and the violation are released once, with
+    noise that protects each person's attribute, and with bounds that hold both noise and sampling error. Target,
+    sensitive column and groups are the training's unless given here.
+
+    Every measurement is kept in the model's folder. What it costs together with the training and with earlier ones is
+    printed: costs add up for people whose public rows were looked at before.
+    """
+    ledger = LedgerOptions.taken(settings)
+    judged = judge(model, data, settings)
+    if exact:
+        return _tell_exact(judged, model, ledger, out, as_json=as_json)
+    check_budget(settings["epsilon"], settings["delta"])
+    if out is not None and out.resolve().is_relative_to(model.resolve()):
+        raise Refusal("the model's folder keeps every measurement by itself; choose an --out elsewhere, or none.")
+    read = (data, settings["where"].sensitive_file, ledger.file)
+    copy = nullcontext() if out is None else staged_file(out, overwrite=overwrite, inputs=read)
+    with stage_beside(model / "measurement") as stage, copy as second, told_warnings() as warnings:
+        opened = ledger.open(settings["delta"])
+        found, kept = _looked(judged, model, opened, settings | {"threshold": below}, name=data.name)
+        facts = measurement_facts(found, judged.accuracy, data.name)
+        if second is not None:
+            second.write_text(json_text(facts), encoding="utf-8")
+        file = keep_measurement(json_text(facts | kept), stage, model)
+    written = {"model": model, "kept": file, "out": out, **facts, "warnings": warnings}
+    tell(written, measurement_text(found, judged.accuracy, data.name), as_json=as_json)
+    shown = all(verdict.answer == "below" for verdict in found.verdicts.values())
+    return OK if shown else NOT_SHOWN
+
+
+def _looked(
+    judged: Judged, model: Path, ledger: DurableLedger | None, settings: dict[str, Any], *, name: str
+) -> tuple[Measurement, dict[str, Any]]:
+    """One more look at people through a model, with what all looks cost together, and what to keep of it."""
+    rows = public_rows(judged.people, judged.target)
+    looks = earlier_looks(model, judged.model.certificate_)
+    shared = shared_with(rows, looks, name)
+    asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "threshold")}
+    found = judged.measure(**asked, ledger=ledger)
+    own = Look("new", found.certificate, rows.sketch, None if ledger is None else ledger.identity, shared)
+    sentence = joint_sentence(looks, own)
+    if sentence is not None:
+        remarks = (*found.certificate.remarks, sentence)
+        found = replace(found, certificate=replace(found.certificate, remarks=remarks))
+    return found, own.to_keep()
+
+
+def _tell_exact(judged: Judged, model: Path, ledger: LedgerOptions, out: Path | None, *, as_json: bool) -> int:
+    if ledger.file is not None or out is not None:
+        raise Refusal("expected --exact without --ledger and --out: exact numbers cost an infinite epsilon.")
+    warn(NOT_PRIVATE)
+    found = judged.exact()
+    facts = {"model": model, "private": False, "accuracy": judged.accuracy, "exact": found}
+    tell(facts, exact_text(found, judged.accuracy), as_json=as_json)
+    return OK
+
+
+def judge(model: Path, data: Path, settings: dict[str, Any]) -> Judged:
+    """Load the model, read the people by its facts or by the options, and decide about them."""
+    fitted, facts = load_model(model)
+    target = settings.get("target") or facts.get("target")
+    if target is None:
+        raise Refusal("the model's folder does not say what it predicts; pass --target NAME.")
+    where = _completed(settings["where"], facts)
+    people = read_people(
+        data,
+        where,
+        target=target,
+        positive=settings.get("positive"),
+        classes=None if settings.get("positive") else fitted.classes_.tolist(),
+        features=[str(name) for name in getattr(fitted, "feature_names_in_", [])] or None,
+    )
+    groups = _groups(people, fitted, facts)
+    notions = tuple(settings.get("notions") or ()) or (_notion(fitted),)
+    return Judged(fitted, people, decisions(fitted, people.X), groups, notions, target)
+
+
+def _notion(model: LagrangianDualClassifier) -> str:
+    return model.notion if isinstance(model.notion, str) else model.notion.name
+
+
+def _completed(where: Where, facts: dict[str, Any]) -> Where:
+    """What the options leave open, by the facts of the training."""
+    where = replace(where, person=facts.get("person") if where.person is None else where.person)
+    if where.sensitive:
+        return where
+    listed: Sequence[str] = facts.get("sensitive") or ()
+    bins = tuple(where.bins or facts.get("bins") or ())
+    missing = where.missing or facts.get("missing")
+    cut = {read_bins(one).column for one in bins}
+    known = groups_from(facts, listed) or {}
+    named = groups_text({name: labels for name, labels in known.items() if name not in cut})
+    return replace(where, sensitive=tuple(listed), bins=bins, missing=missing, groups=tuple(where.groups or named))
+
+
+def _groups(people: People, model: LagrangianDualClassifier, facts: dict[str, Any]) -> Groups:
+    columns = people.attribute.columns
+    found = people.attribute.groups or groups_from(facts, columns) or groups_of(model, columns)
+    if found is None:
+        raise Refusal("the model does not say which groups there are; pass --groups, once for each sensitive column.")
+    return found

@@ -1,0 +1,162 @@
+"""``justitia tradeoff``: a curve of models on one budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from justitia._files import foreign_entry
+from justitia._validate import check_nonnegative
+from justitia.cli import options
+from justitia.cli.command import Command, Numbers
+from justitia.cli.commands.train import kept_of, people_of, save, unfitted
+from justitia.cli.files.facts import CURVE
+from justitia.cli.files.people import People
+from justitia.cli.ledger_options import LedgerOptions
+from justitia.cli.output import (
+    check_ledger_outside,
+    filled,
+    json_text,
+    staged_folder,
+    table_text,
+    tell,
+    told_warnings,
+    warn,
+)
+from justitia.curve import Tradeoff
+from justitia.curve import tradeoff as trained_curve
+from justitia.saving.folder import foreign_in_model
+
+EXAMPLE = """
+$ justitia tradeoff income.csv --target income --sensitive sex \\
+    --groups Female,Male --tolerances 0,0.02,0.1 --choose 0.05 --out curve
+"""
+TABLE = "tradeoff.csv"
+
+
+@click.command("tradeoff", cls=Command, example=EXAMPLE)
+@click.argument("data", type=options.FILE)
+@options.target
+@options.attribute
+@options.columns
+@options.training
+@click.option(
+    "--tolerances",
+    type=Numbers(),
+    default="0,0.01,0.02,0.03,0.05,0.08,0.12,0.2",
+    show_default=True,
+    metavar="0,0.05",
+    help="Points of the curve.",
+)
+@click.option("--choose", type=float, metavar="VIOLATION", help="Mark the most accurate point within this violation.")
+@options.ledger
+@click.option("--out", type=options.FILE, required=True, help="Folder for the curve and one model per point.")
+@options.overwrite
+@options.as_json
+def tradeoff(
+    data: Path,
+    tolerances: list[float],
+    choose: float | None,
+    out: Path,
+    overwrite: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Train models on DATA along a grid of tolerances, all for the price of one.
+
+    Accuracy and violation are those of the training rows; the violation is made of noised answers. Looking at the whole
+    curve, and choosing from it, costs nothing more.
+    """
+    if choose is not None:
+        check_nonnegative("--choose", choose)
+    people = people_of(data, settings)
+    ledger = LedgerOptions.taken(settings)
+    model = unfitted(people, settings)
+    check_ledger_outside(ledger.file, out)
+    place = staged_folder(out, overwrite=overwrite, marker=CURVE, foreign=foreign_in_curve)
+    with place as stage, told_warnings() as warnings:
+        opened = ledger.open(model.delta)
+        curve = trained_curve(
+            model,
+            people.X,
+            people.y,
+            sensitive_features=people.labels,
+            person=people.person,
+            tolerances=tolerances,
+            ledger=opened,
+        )
+        kept = kept_of(people, settings["target"], opened)
+        facts = _save_curve(curve, people, stage, choose, target=settings["target"], kept=kept)
+    if choose is not None and facts["points"][facts["chosen"]]["noisy_violation"] > choose:
+        warn(f"no point has a noised violation of at most {choose:g}; the strictest one is marked.")
+    told = {"out": out, **facts, "certificate": curve.certificate.to_dict(), "warnings": warnings}
+    tell(told, _text(facts, curve, out), as_json=as_json)
+
+
+def _save_curve(
+    curve: Tradeoff, people: People, folder: Path, choose: float | None, *, target: str, kept: dict[str, Any]
+) -> dict[str, Any]:
+    """One folder per point; the chosen one gets a copy of the curve."""
+    chosen = None if choose is None else curve.models.index(curve.choose(choose))
+    points = [
+        {
+            "tolerance": None if math.isnan(row["tolerance"]) else row["tolerance"],
+            "accuracy": row["accuracy"],
+            "noisy_violation": row["noisy_violation"],
+        }
+        for row in curve.table.to_dict("records")
+    ]
+    facts = {"points": points, "chosen": chosen}
+    folder.mkdir()
+    names = [f"tolerance-{model.tolerance:g}" for model in curve.models]
+    for name, model in zip(names, curve.models, strict=True):
+        save(model, people, folder / name, target=target, kept=kept)
+    for place in (folder, *([] if chosen is None else [folder / names[chosen]])):
+        (place / CURVE).write_text(json_text(facts), encoding="utf-8")
+    curve.table.to_csv(folder / TABLE, index=False)
+    return facts | {"models": names}
+
+
+def foreign_in_curve(folder: Path) -> Path | None:
+    """First entry of a curve's folder, or of its models' folders, that this command did not write."""
+    models = [one for one in sorted(folder.glob("tolerance-*")) if one.is_dir() and not one.is_symlink()]
+    inside = (foreign_in_model(one) for one in models)
+    return foreign_entry(folder, lambda one: one in models or _is_curve(one)) or next(filter(None, inside), None)
+
+
+def _is_curve(path: Path) -> bool:
+    if path.name != CURVE:
+        return path.name == TABLE and path.is_file()
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        return False
+    return isinstance(facts, dict) and {"points", "chosen"} <= facts.keys()
+
+
+def _text(facts: dict[str, Any], curve: Tradeoff, out: Path) -> str:
+    rows = [
+        (
+            "*" if place == facts["chosen"] else "",
+            f"{point['tolerance']:g}",
+            f"{point['accuracy']:.3f}",
+            f"{point['noisy_violation']:.3f}",
+            _bar(point["noisy_violation"]),
+        )
+        for place, point in enumerate(facts["points"])
+    ]
+    table = table_text(("", "tolerance", "accuracy", "violation", ""), rows, left=1)
+    chosen = facts["chosen"]
+    last = "" if chosen is None else f"* chosen: {out / facts['models'][chosen]}"
+    lines = [f"Curve: {out}, one model per line in its folders", table, filled(curve.certificate.statement)]
+    lines += [filled(one) for one in curve.certificate.remarks]
+    return "\n".join([*lines, *([last] if last else [])])
+
+
+def _bar(violation: float) -> str:
+    """A violation as length: half a character per hundredth."""
+    return ("#" * min(30, round(50 * violation))).ljust(30)

@@ -1,0 +1,1 @@
+"""Files of the command line: tables, the attribute, facts beside a model."""

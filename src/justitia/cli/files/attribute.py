@@ -1,0 +1,230 @@
+"""Where the sensitive attribute is, and the one place of the command line that reads it.
+
+What is public here: the names of the columns of both files, the cut points, the list of groups if it is given, and the
+key column of the data file, in which every row has a key of its own. What is private: every value of a sensitive
+column, in whichever file it is, and all rows of the second file: how many there are, and which keys they have.
+
+Whether a person told their attribute is part of it. So someone without a row in the second file is "not given", like
+someone whose entry is empty; a second file that shares no key with the data makes everybody "not given", and nothing is
+said about it. Of several rows with one key the first counts, so that a person's rows are about that person alone.
+
+Guarantee
+---------
+* Nothing in the rows of the second file and no value of a sensitive column changes whether anything here fails, what it
+  says, or the shape of what it returns. (A row that breaks the table, such as one with an unquoted separator, does: see
+  "Limits" in docs/cli.md.)
+* Each person's label is made from that person's own entry.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from justitia.cli.errors import Refusal, no_such, shown_path
+from justitia.cli.files.bins import Bins, read_bins
+from justitia.cli.files.reading import Table, open_table
+from justitia.privacy.attribute import Attribute
+from justitia.privacy.vault import INFER
+
+Groups = dict[str, list[str]]
+_WHOLE = re.compile(r"^([+-]?[0-9]+)\.0+$")
+
+
+@dataclass(frozen=True)
+class AttributeFacts:
+    """Public facts about the sensitive attribute: its columns, its file, its groups.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names of the sensitive columns; several are crossed.
+    file : Table or None
+        The file that holds them, if it is not that of the features.
+    key : str or None
+        Name of the column that joins the two files.
+    bins : tuple of Bins
+        Cut points of numeric columns.
+    groups : dict or None
+        Public list of the groups of each column; None if there is none.
+    infer : bool
+        Whether the list is to be read off the data, which does not protect it.
+    missing : str or None
+        One more text that means "not given".
+    person : str or None
+        Name of the column of the data with public ids, where people have several rows.
+    """
+
+    columns: tuple[str, ...]
+    file: Table | None = None
+    key: str | None = None
+    bins: tuple[Bins, ...] = ()
+    groups: Groups | None = None
+    infer: bool = False
+    missing: str | None = None
+    person: str | None = None
+
+    def hidden(self) -> set[str]:
+        """Columns of the data file that are no features: the attribute, the key and the ids."""
+        return {*self.columns, *(name for name in (self.key, self.person) if name is not None)}
+
+
+@dataclass(frozen=True)
+class Where:
+    """What the options say about the attribute."""
+
+    sensitive: Sequence[str] = ()
+    sensitive_file: Path | None = None
+    key: str | None = None
+    bins: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    missing: str | None = None
+    person: str | None = None
+    separator: str = ","
+    encoding: str = field(default="utf-8")
+
+
+def find_attribute(where: Where, data: Table) -> AttributeFacts:
+    """Check the names of columns, cut points and groups against the first lines of the files.
+
+    Raises
+    ------
+    Refusal
+        If a column is missing, a key is needed, or groups and bins do not fit the columns.
+    """
+    if (where.sensitive_file is None) != (where.key is None):
+        lacking = "--key" if where.key is None else "--sensitive-file"
+        raise Refusal(f"expected --sensitive-file and --key together, got no {lacking}; name the column that joins.")
+    file = None if where.sensitive_file is None else _secret_table(where.sensitive_file, where, data)
+    columns = tuple(where.sensitive)
+    if not columns and file is not None:
+        columns = tuple(name for name in file.columns if name != where.key)
+    if not columns:
+        raise Refusal("expected the name of the sensitive column, got none; pass --sensitive NAME.")
+    (data if file is None else file).check_columns(columns)
+    bins = tuple(read_bins(text) for text in where.bins)
+    for one in bins:
+        if one.column not in columns:
+            raise no_such("sensitive column", one.column, columns, place="--bins")
+    infer = tuple(where.groups) == (INFER,)
+    groups = None if infer else read_groups(where.groups, columns, bins)
+    person = where.person or None
+    data.check_columns([] if person is None else [person])
+    return AttributeFacts(columns, file, where.key, bins, groups, infer, where.missing, person)
+
+
+def _secret_table(path: Path, where: Where, data: Table) -> Table:
+    table = open_table(path, where.separator, where.encoding)
+    if where.key is not None:
+        data.check_columns([where.key])
+        table.check_columns([where.key])
+    both = [name for name in (where.sensitive or table.columns) if name in data.columns and name != where.key]
+    if both:
+        raise Refusal(
+            f"the sensitive column {both[0]!r} is in {shown_path(data.path)}, too; remove it there, so that those who "
+            "see features do not see it, or leave out --sensitive-file."
+        )
+    return table
+
+
+def read_groups(texts: Sequence[str], columns: Sequence[str], bins: Sequence[Bins]) -> Groups | None:
+    """``Female,Male`` for one column, ``sex=Female,Male`` for one of several; cut points name their groups."""
+    found: Groups = {one.column: list(one.labels) for one in bins}
+    for text in texts:
+        name, equals, listed = text.partition("=")
+        if not equals or (len(columns) == 1 and name.strip() != columns[0]):
+            name, listed = columns[0], text
+            if len(columns) > 1:
+                raise Refusal(f"expected --groups to say of which column, such as '{columns[0]}=a,b', got {text!r}.")
+        if name.strip() not in columns:
+            raise no_such("sensitive column", name.strip(), columns, place="--groups")
+        if name.strip() in found:
+            raise Refusal(f"the groups of {name.strip()!r} are named twice; give --groups or --bins for it, once.")
+        found[name.strip()] = [label.strip() for label in next(csv.reader([listed], skipinitialspace=True), [])]
+    lacking = [name for name in columns if name not in found]
+    if found and lacking:
+        raise Refusal(
+            f"expected the groups of every sensitive column, got none of {lacking[0]!r}; add --groups for it."
+        )
+    return {name: found[name] for name in columns} if found else None
+
+
+def groups_text(groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Groups as options would give them."""
+    return [f"{name}={_joined(labels)}" for name, labels in groups.items()]
+
+
+def _joined(labels: Sequence[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(labels)
+    return line.getvalue()
+
+
+def read_attribute(facts: AttributeFacts, data: Table) -> Attribute:
+    """Each row's attribute as text, one column per sensitive column, in the order of the data; None is "not given".
+
+    Raises
+    ------
+    Refusal
+        For keys of the data that repeat or are missing; never for a value of the attribute or a row of its file.
+    """
+    if facts.file is None or facts.key is None:
+        return Attribute.of(_labels(facts, data.private(facts.columns)))
+    keys = person_keys(data.text([facts.key])[facts.key])
+    check_keys(keys, facts.key, data, repeated=facts.person == facts.key)
+    return Attribute.of(_labels(facts, _joined_by_key(facts, facts.file, facts.key, keys)))
+
+
+def _labels(facts: AttributeFacts, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:
+    bins = {one.column: one for one in facts.bins}
+    return {
+        name: bins[name].assign(values) if name in bins else [None if one == facts.missing else one for one in values]
+        for name, values in found.items()
+    }
+
+
+def _joined_by_key(
+    facts: AttributeFacts, file: Table, key: str, people: Sequence[str | None]
+) -> dict[str, list[str | None]]:
+    """Each person's entries; None for whoever has no row."""
+    theirs = person_keys(file.private([key])[key])
+    place = {one: row for row, one in reversed(list(enumerate(theirs))) if one is not None}
+    rows = [place.get(one) if one is not None else None for one in people]
+    return {
+        name: [None if row is None else column[row] for row in rows]
+        for name, column in file.private(facts.columns).items()
+    }
+
+
+def person_keys(texts: Iterable[str | None]) -> list[str | None]:
+    """Keys as they are compared: a whole number is the same with and without ".0", each key by itself.
+
+    Tools write the numbers of a column with a gap as 1.0 and 2.0.
+    """
+    return [None if text is None else _WHOLE.sub(r"\1", text) for text in texts]
+
+
+def read_person(facts: AttributeFacts, data: Table) -> list[str | None] | None:
+    """The public id of each row's person; None where rows are what is protected."""
+    if facts.person is None:
+        return None
+    ids = person_keys(data.text([facts.person])[facts.person])
+    check_keys(ids, facts.person, data, repeated=True)
+    return ids
+
+
+def check_keys(keys: Sequence[str | None], key: str, data: Table, *, repeated: bool = False) -> None:
+    """Refuse keys of the data, which are public, if they are missing, or repeat where they may not."""
+    absent = sum(one is None for one in keys)
+    if absent:
+        raise Refusal(f"{absent} rows of {shown_path(data.path)} have no {key!r}; give every row its key.")
+    again = len(keys) - len(set(keys))
+    if again and not repeated:
+        raise Refusal(
+            f"{again} rows of {shown_path(data.path)} repeat a {key!r} of an earlier row; expected one row per "
+            f"person, or pass --person {key} so that a person's rows are protected together."
+        )

@@ -1,0 +1,148 @@
+"""Public facts about a run, kept in ``training.json`` beside the model."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+from justitia.cli.errors import Refusal, shown_path
+from justitia.cli.files.attribute import Groups, groups_text, read_groups
+from justitia.cli.files.people import People
+from justitia.estimator import LagrangianDualClassifier
+from justitia.evaluation.measurement import Measurement
+from justitia.privacy.vault import INFER
+
+FACTS, CURVE = "training.json", "tradeoff.json"
+
+
+def version() -> str:
+    """Of this package."""
+    try:
+        return metadata.version("justitia")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def now() -> str:
+    """The time, as ISO text."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def command_line() -> str:
+    """The command as it was typed."""
+    context = click.get_current_context(silent=True)
+    return shlex.join(["justitia", *([] if context is None else context.meta.get("justitia.words", []))])
+
+
+def training_facts(model: LagrangianDualClassifier, people: People, *, target: str) -> dict[str, Any]:
+    """Facts of one run: public, or noised by it."""
+    attribute = people.attribute
+    groups = groups_of(model, attribute.columns)
+    return {
+        "title": f"{target} from {people.table.path.name}",
+        "data": people.table.path.name,
+        "rows": len(people),
+        "columns": len(people.X.columns),
+        "target": target,
+        "classes": list(people.classes),
+        "positive": people.classes[1],
+        "sensitive": list(attribute.columns),
+        "groups": None if groups is None else groups_text(groups),
+        "bins": [str(one) for one in attribute.bins],
+        "key": attribute.key,
+        "person": attribute.person,
+        "missing": attribute.missing,
+        "seed": model.random_state,
+        "training_accuracy": training_accuracy(model, people),
+        "noisy_violation": noisy_violation(model),
+        "command": command_line(),
+        "justitia": version(),
+        "created": now(),
+    }
+
+
+def measurement_facts(found: Measurement, accuracy: float, data: str) -> dict[str, Any]:
+    """Facts of one measurement: public, or noised by it."""
+    return found.to_dict() | {"accuracy": accuracy, "data": data, "justitia": version(), "created": now()}
+
+
+def training_accuracy(model: LagrangianDualClassifier, people: People) -> float:
+    """Share of training rows predicted right: public."""
+    return float(np.mean((model.decision_function(people.X) > 0) == (people.y == 1)))
+
+
+def noisy_violation(model: LagrangianDualClassifier) -> float | None:
+    """Largest difference between two groups in the noised gaps of the last round that has any; None without noise."""
+    gaps = [column for column in model.history_columns_ if column.kind == "noisy_gap" and column.status == "noised"]
+    known = model.history_[[column.name for column in gaps]].dropna()
+    if not gaps or not len(known):
+        return None
+    last = known.iloc[-1]
+    return max(
+        float(np.ptp([float(last[column.name]) for column in gaps if column.event == event]))
+        for event in {column.event for column in gaps}
+    )
+
+
+def groups_of(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups | None:
+    """The public groups of a model by column; None if their names cannot be told apart."""
+    given = model.groups
+    if isinstance(given, dict):
+        return {str(name): [str(label) for label in labels] for name, labels in given.items()}
+    if len(columns) == 1:
+        labels = model.certificate_.groups if given is None or given == INFER else given
+        return {columns[0]: [str(label) for label in labels]}
+    return _crossed(model.certificate_.groups, columns)
+
+
+def _crossed(names: Sequence[str], columns: Sequence[str]) -> Groups | None:
+    """Levels of each column from names such as "sex=F & race=B"."""
+    found: Groups = {name: [] for name in columns}
+    for one in names:
+        parts = one.split(" & ")
+        if len(parts) != len(columns):
+            return None
+        for column, part in zip(columns, parts, strict=True):
+            label = part.removeprefix(f"{column}=")
+            found[column] += [] if label in found[column] else [label]
+    return found
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A file that an earlier command wrote; None if it did not."""
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Refusal(f"{shown_path(path)} is damaged; run the command that wrote it again.")
+    return found
+
+
+def load_model(folder: Path) -> tuple[LagrangianDualClassifier, dict[str, Any]]:
+    """A saved model and its facts, which are empty for one that was saved from Python."""
+    if not folder.is_dir():
+        raise Refusal(f"there is no model folder {shown_path(folder)}; train one with 'justitia train'.")
+    return LagrangianDualClassifier.load(folder), read_json(folder / FACTS) or {}
+
+
+def groups_from(facts: dict[str, Any], columns: Sequence[str]) -> Groups | None:
+    """Groups that ``training.json`` names."""
+    listed = facts.get("groups")
+    return read_groups(listed, columns, ()) if listed else None
+
+
+def decisions(model: LagrangianDualClassifier, X: pd.DataFrame) -> Any:
+    """0 or 1 for each row."""
+    return (model.decision_function(X) > 0).astype(np.int64)

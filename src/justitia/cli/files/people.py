@@ -1,0 +1,156 @@
+"""One file of people as training and evaluation need it: features, a two-valued target, and the attribute apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from justitia.cli.errors import Refusal, no_such, shown_path
+from justitia.cli.files.attribute import AttributeFacts, Where, find_attribute, read_attribute, read_person
+from justitia.cli.files.reading import Table, open_table
+from justitia.privacy.attribute import Attribute
+
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Rows of one file.
+
+    Attributes
+    ----------
+    table : Table
+    X : DataFrame
+        Public features: neither target nor attribute nor key.
+    y : array of 0 and 1
+        Public target; 1 is the positive answer.
+    classes : tuple
+        What 0 and 1 are called in the file.
+    attribute : AttributeFacts
+        Public facts about the attribute.
+    labels : Attribute
+        The attribute itself, closed, on its way to the vault.
+    person : list of str, optional
+        Public ids, where people have several rows.
+    """
+
+    table: Table
+    X: pd.DataFrame = field(repr=False)
+    y: NDArray[np.int64] = field(repr=False)
+    classes: tuple[Label, Label]
+    attribute: AttributeFacts
+    labels: Attribute = field(repr=False)
+    person: list[str | None] | None = field(repr=False, default=None)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def read_people(
+    data: Path,
+    where: Where,
+    *,
+    target: str,
+    positive: str | None = None,
+    classes: Sequence[Label] | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+) -> People:
+    """Read and check everything public, then the attribute.
+
+    Parameters
+    ----------
+    classes : sequence of two, optional
+        Negative and positive value of the target, if a model has fixed them.
+    features : sequence of str, optional
+        Columns to use; by default all but target, attribute, key and ``drop``.
+    """
+    table = open_table(data, where.separator, where.encoding)
+    table.check_columns([target])
+    attribute = find_attribute(where, table)
+    if target in attribute.columns:
+        raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
+    names = feature_names(table, attribute.hidden() | {target}, features, drop)
+    y, known = read_target(table, target, positive, classes)
+    person = read_person(attribute, table)
+    return People(table, table.public(names), y, known, attribute, read_attribute(attribute, table), person)
+
+
+def feature_names(table: Table, hidden: set[str], features: Sequence[str] | None, drop: Sequence[str]) -> list[str]:
+    """Columns of X; a hidden one that is asked for is refused."""
+    table.check_columns([*(features or ()), *drop])
+    asked = [name for name in features or () if name in hidden]
+    if asked:
+        raise Refusal(f"the column {asked[0]!r} is target, key or sensitive and cannot be a feature; leave it out.")
+    names = [name for name in (features or table.columns) if name not in hidden and name not in drop]
+    if not names:
+        raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
+    return names
+
+
+def read_target(
+    table: Table, target: str, positive: str | None = None, classes: Sequence[Label] | None = None
+) -> tuple[NDArray[np.int64], tuple[Label, Label]]:
+    """The target as 0 and 1, and what they are called.
+
+    Raises
+    ------
+    Refusal
+        If rows have no target, or there are not two values.
+    """
+    values = table.public([target])[target]
+    absent = int(values.isna().sum())
+    if absent:
+        raise Refusal(f"{absent} rows of {shown_path(table.path)} have no {target!r}; remove or complete them.")
+    if not len(values):
+        raise Refusal(f"{shown_path(table.path)} has no rows below its first line; expected people.")
+    found = [_plain(value) for value in _sorted(values.unique())]
+    known = _known(found, target, positive) if classes is None else _of_model(found, target, classes)
+    texts = values.map(lambda value: _text(_plain(value)))
+    return np.asarray(texts == _text(known[1]), dtype=np.int64), known
+
+
+def _sorted(values: Any) -> list[Any]:
+    try:
+        return sorted(values)
+    except TypeError:
+        return sorted(values, key=str)
+
+
+def _plain(value: Any) -> Label:
+    plain: Any = value.item() if hasattr(value, "item") else value
+    if isinstance(plain, float) and plain.is_integer():
+        return int(plain)
+    return plain if isinstance(plain, str | int | float | bool) else str(plain)
+
+
+def _text(value: Label) -> str:
+    return str(value).strip()
+
+
+def _known(found: list[Label], target: str, positive: str | None) -> tuple[Label, Label]:
+    if len(found) != 2:
+        listed = ", ".join(str(one) for one in found[:3]) + (", ..." if len(found) > 3 else "")
+        raise Refusal(
+            f"expected two values in the target {target!r}, got {len(found)} ({listed}); write a column that has two."
+        )
+    if positive is None:
+        return found[0], found[1]
+    for one, other in (found, found[::-1]):
+        if _text(other) == positive.strip():
+            return one, other
+    raise no_such("value", positive, [str(one) for one in found], place=f"the target {target!r}")
+
+
+def _of_model(found: list[Label], target: str, classes: Sequence[Label]) -> tuple[Label, Label]:
+    known = {_text(one) for one in classes}
+    for value in found:
+        if _text(value) not in known:
+            raise no_such("class", _text(value), sorted(known), place=f"the model, but in the target {target!r}")
+    return classes[0], classes[1]

@@ -1,0 +1,62 @@
+"""Measurements as text of at most 80 columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from justitia.cli.output import filled, shortened, table_text
+from justitia.evaluation.measurement import Interval, Measurement
+
+_HEAD = ("group", "people", "rate, bounds", "gap to population, bounds")
+
+
+def measurement_text(found: Measurement, accuracy: float, name: str) -> str:
+    """Rates by group, violations, verdicts and the certificate."""
+    lines = [
+        filled(f"Measured: {found.people:,} people of {name}, {len(found.groups)} groups; accuracy {accuracy:.3f}."),
+        filled(f"Counts and rates are noised; bounds hold noise and sampling, at {found.confidence:.4g}."),
+    ]
+    for metric in found.rate_names:
+        lines += ["", f"{metric} (population {found.overall[metric]:.3f})", _rates(found, metric)]
+    lines += ["", *(f"violation, {name}: {one}" for name, one in found.violations.items())]
+    if found.unknown_groups:
+        lines.append(filled(f"without enough evidence: {', '.join(found.unknown_groups)}", first="  ", indent=4))
+    lines += [filled(str(one), indent=2) for one in found.verdicts.values()]
+    return "\n".join([*lines, "", *(filled(one) for one in (found.certificate.statement, *found.certificate.remarks))])
+
+
+def _rates(found: Measurement, metric: str) -> str:
+    rows = [
+        (
+            shortened(str(row["group"]), 18),
+            f"{row['count']:,.0f}",
+            str(Interval(row["rate"], row["lower"], row["upper"])),
+            _signed(row["gap"], row["gap_lower"], row["gap_upper"]),
+        )
+        for row in found.table.reset_index().to_dict("records")
+        if row["metric"] == metric
+    ]
+    return table_text(_HEAD, rows)
+
+
+def _signed(value: float, lower: float, upper: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.3f} [{lower:+.3f}, {upper:+.3f}]"
+
+
+def exact_text(found: dict[str, Any], accuracy: float) -> str:
+    """Exact rates by group: not private."""
+    lines = [f"EXACT, not private; accuracy {accuracy:.3f}."]
+    for notion, one in found.items():
+        rows = [
+            (
+                shortened(str(row["event"]), 18),
+                shortened(str(row["group"]), 18),
+                f"{row['count']:,}",
+                str(Interval(row["rate"], row["lower"], row["upper"])),
+            )
+            for row in one["by_group"]
+        ]
+        lines += ["", f"{notion}: violation {one['violation']:.3f}"]
+        lines.append(table_text(("event", "group", "people", "rate, bounds"), rows, left=2))
+    return "\n".join(lines)

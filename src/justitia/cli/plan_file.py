@@ -1,0 +1,40 @@
+"""Settings of an engine from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from justitia.cli.errors import Refusal, no_such, shown_path
+from justitia.engines.plans import DEFAULT_PLANS
+from justitia.training.plan import TrainingPlan
+
+#: Fields that ``calibrate`` sets from the budget.
+_CALIBRATED = {"noise_sizes", "noise_violations", "noise_gradients", "noise_moments", "noise_checks"}
+_CALIBRATED |= {"sigma_p", "sigma_d", "claim"}
+
+
+def read_plan(path: Path | None, engine: str) -> TrainingPlan | None:
+    """The engine's plan with what the file changes; None without a file.
+
+    Raises
+    ------
+    Refusal
+        If the file is not TOML, or names a setting that the engine does not have.
+    ValueError, TypeError
+        If a value is not one that the setting may have.
+    """
+    if path is None:
+        return None
+    try:
+        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise Refusal(f"{shown_path(path)} is not TOML; expected lines such as 'rounds = 100'.") from None
+    default = DEFAULT_PLANS[engine]
+    known = [field.name for field in fields(default) if field.name not in _CALIBRATED]
+    for name in settings:
+        if name not in known:
+            raise no_such("setting", name, known, place=f"the plan of engine {engine!r}")
+    return replace(default, **settings)

@@ -1,0 +1,163 @@
+"""A whole curve of accuracy against violation for the price of one model."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+import torch
+from sklearn.base import clone
+
+from justitia._validate import check_nonnegative
+from justitia.engines.moments.engine import MomentsEngine
+from justitia.engines.plans import STRICT_BELOW, MomentsPlan
+from justitia.estimator import LagrangianDualClassifier, Session
+from justitia.networks.default import evaluate
+from justitia.privacy.attribute import Attribute
+from justitia.privacy.ledger import Certificate, PrivacyLedger
+from justitia.training.algorithm import Trained
+from justitia.training.lagrangian import largest_gap
+from justitia.training.opening import warn_large_delta
+from justitia.training.plan import TrainingPlan
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Models along a grid of tolerances, all made from the noised answers that one of them asked for.
+
+    Attributes
+    ----------
+    models : tuple of LagrangianDualClassifier
+        In the order of their tolerances, strictest first.
+    table : DataFrame
+        One row per model: tolerance, public accuracy on the training rows, and the noised violation there. Where the
+        network is a cross-fitted one (``docs/moments.md``), the score that is corrected comes from a
+        network that has not seen the row.
+    certificate : Certificate
+        Of all models together.
+
+    Guarantee
+    ---------
+    * The whole curve, and any choice made from its table, is (epsilon, delta)-differentially private: everything after
+      the first model is post-processing of what that one released.
+    """
+
+    models: tuple[LagrangianDualClassifier, ...]
+    table: pd.DataFrame
+    certificate: Certificate
+
+    def choose(self, violation: float) -> LagrangianDualClassifier:
+        """The most accurate model whose noised violation is at most ``violation``; the first if none is."""
+        check_nonnegative("violation", violation)
+        accuracy = self.table["accuracy"].where(self.table["noisy_violation"] <= violation, -math.inf)
+        return self.models[int(accuracy.to_numpy().argmax())]
+
+
+def tradeoff(
+    model: LagrangianDualClassifier,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    tolerances: Sequence[float | None] = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2),
+    sample_weight: Any = None,
+    person: Any = None,
+    ledger: PrivacyLedger | None = None,
+) -> Tradeoff:
+    """Train along a grid of tolerances on one budget.
+
+    The first model is fitted as usual. The others take over its noised answers, start from the weights and multipliers
+    of their neighbour on the curve, and go through the second half of the schedule; they ask nothing.
+
+    Parameters
+    ----------
+    model : LagrangianDualClassifier
+        What to train, with engine "moments"; it is not changed, and its own tolerance is not used.
+    tolerances : sequence of float, None among them if wanted
+        The grid; None, which comes first, is the tolerance of a model that was given none.
+    X, y, sensitive_features, sample_weight, person, ledger
+        As in :meth:`LagrangianDualClassifier.fit`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For anything wrong that can be seen without the attribute, before any budget is spent.
+    BudgetExceeded
+        If the ledger cannot pay for one model, before anything is asked.
+    """
+    sensitive_features = Attribute.of(sensitive_features)
+    if not isinstance(model, LagrangianDualClassifier):
+        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
+    if model.engine != "moments":
+        raise ValueError(f"expected engine 'moments', got {model.engine!r}; only its answers can be shared by a curve.")
+    if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
+        raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
+    distinct = {None if one is None else check_nonnegative("tolerances", one) for one in tolerances}
+    grid: list[Any] = [*({None} & distinct), *sorted(one for one in distinct if one is not None)]
+    if not grid:
+        raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
+    first: LagrangianDualClassifier = clone(model).set_params(tolerance=grid[0])
+    session = first._begin(X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger)
+    warn_large_delta(first, len(session.problem))
+    for sentence in session.engine.outlook():
+        warnings.warn(sentence, stacklevel=2)
+    trained = first._train(session)
+    session.check_spent()
+    first._keep(session, trained)
+    points = {grid[0]: (first, measured(first, session))}
+    for branch in _branches(grid):
+        here, lam = session, trained.lam
+        for tolerance in branch:
+            here = _follow(here, tolerance, model.plan)
+            found = first._train(here, start=lam)
+            sibling, lam = _sibling(first, here, found, tolerance), found.lam
+            points[tolerance] = (sibling, measured(sibling, here))
+    models, rows = zip(*(points[tolerance] for tolerance in grid), strict=True)
+    # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
+    return Tradeoff(models, pd.DataFrame(rows), first.certificate_)
+
+
+def _branches(grid: list[Any]) -> tuple[list[float], list[float]]:
+    """Ways from the first point in small steps: towards stricter tolerances, and towards looser ones."""
+    others = grid[1:]
+    strict = [one for one in reversed(others) if one < STRICT_BELOW] if grid[0] is None else []
+    return strict, [one for one in others if one not in strict]
+
+
+def _follow(session: Session, tolerance: float, base: TrainingPlan | None) -> Session:
+    """The next point of the curve: the weights so far, the same memberships, half the schedule, no question."""
+    engine, plan = session.engine, session.plan
+    base = MomentsPlan() if base is None else base
+    if not (isinstance(engine, MomentsEngine) and isinstance(plan, MomentsPlan) and isinstance(base, MomentsPlan)):
+        raise TypeError("only the moments engine can be followed.")
+    half = base.second_half().at_tolerance(tolerance)
+    shorter = replace(half, noise_moments=plan.noise_moments, noise_checks=plan.noise_checks)
+    return replace(session, module=copy.deepcopy(session.module), engine=engine.at(tolerance), plan=shorter)
+
+
+def _sibling(
+    first: LagrangianDualClassifier, session: Session, trained: Trained, tolerance: float
+) -> LagrangianDualClassifier:
+    """A fitted model like the first, with its own weights; plan, ledger and certificate are those of the curve."""
+    model: LagrangianDualClassifier = copy.copy(first).set_params(tolerance=tolerance)
+    model._keep(session, trained)
+    model.plan_ = first.plan_
+    return model
+
+
+def measured(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
+    """Public accuracy and noised violation on the training rows."""
+    problem = session.problem
+    scores = torch.from_numpy(evaluate(session.module, problem.X)).to(problem.y.dtype)
+    gap = session.engine.gap(scores)
+    correct = ((scores > 0) == (problem.y > 0.5)).to(problem.y.dtype) * problem.weight
+    return {
+        "tolerance": math.nan if model.tolerance is None else float(model.tolerance),
+        "accuracy": float(correct.sum() / problem.weight.sum()),
+        "noisy_violation": math.nan if gap is None else largest_gap(gap),
+    }

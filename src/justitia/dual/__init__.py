@@ -1,1 +1,0 @@
-"""The Lagrangian dual of the paper: the loop, what the engines ask, what the plans cost."""

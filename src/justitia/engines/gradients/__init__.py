@@ -1,0 +1,1 @@
+"""The repaired PF-LD: noised violations and group gradients."""

@@ -1,0 +1,1 @@
+"""Ask for a handful of noised sums, and learn the rest from what is public."""

@@ -1,0 +1,321 @@
+"""The moments engine: ask A for a handful of noised sums, and learn the rest from what is public.
+
+1. After the public warm-up, one release: the sums of public rows (:mod:`justitia.engines.moments.public_rows`) over each group.
+2. Soft memberships of largest entropy that agree with them (:mod:`justitia.engines.moments.memberships`) stand in for the
+   attribute: the Lagrangian dual runs on them as often as it likes, at no further cost.
+3. At a few checks the sums of the model's own current decisions are released and join the moments, so that the
+   memberships are right where the model is.
+
+The memberships are differentially private statistics of public rows. They live as long as training does: they are
+never stored, logged or returned.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from justitia.engines.moments.memberships import expected_sums, fit_memberships, memberships
+from justitia.engines.moments.public_rows import PublicRows
+from justitia.engines.plans import MomentsPlan
+from justitia.privacy.ledger import BudgetExceeded
+from justitia.privacy.mechanisms import Noise, Unprotected
+from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.engine import EVERYBODY, Engine, calibrated
+from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
+
+#: Rows that the memberships are fitted on, a public sample where there are more.
+FIT_ROWS = 200_000
+#: How often the sample's solution is then corrected by a pass over everybody.
+CORRECTIONS = 1
+#: Rows that a dual step looks at, a public sample where there are more.
+WATCHED = 50_000
+#: The largest first gap for which the dual step and the damping are made; where it is smaller, both grow with it.
+USUAL_GAP, FASTEST = 0.05, 5.0
+#: Noise in a group's rate that is worth a sentence, whatever the tolerance.
+LOUD = 0.05
+
+
+class MomentsEngine(Engine):
+    """Lagrangian dual on maximum-entropy memberships.
+
+    Guarantee
+    ---------
+    * A enters only through ``group_sums`` of the vault, once for the moments and once per check; everything else here
+      is a function of public data and of their noised answers. Without noise the attribute itself is asked for.
+    """
+
+    def __init__(self, plan: MomentsPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+        super().__init__(problem, vault, **public)
+        self.plan = plan
+        self._dead_zone = plan.dead_zone if public["tolerance"] is None else 0.0
+        self.private = not isinstance(calibrated(plan.noise_moments), Unprotected)
+        self._rows: PublicRows | None = None
+        self._decisions: list[Tensor] = []  # (n, K) public rows of each check
+        self._sums: list[Tensor] = []  # (G + 1, d) noised sums: of the moments, then of each check
+        self._spreads: list[float] = []  # known standard deviation of their noise
+        self._weights: Tensor | None = None
+        self._q: Tensor | None = None
+        self._asks = self.private
+        self._last: tuple[Tensor, Tensor] | None = None  # multipliers and noised gaps of the last dual step
+        self._pace = 0.0  # of the multipliers; 0 before the first gap
+        self._people: Tensor | None = None  # (G,) noised sizes of the groups
+        self._lost = 0
+        self._saved: dict[str, Tensor] = {}
+        stride = math.ceil(len(problem) / FIT_ROWS)
+        self._sample = torch.arange(0, len(problem), stride)
+
+    def open(self) -> None:
+        """Nothing: the first question is about the network after its warm-up."""
+
+    def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:
+        """The moments, once, after the warm-up; a resumed run computes its public rows again."""
+        del lam
+        if k == 0 or self._q is not None:
+            return
+        if not self.private:
+            codes = torch.from_numpy(self.vault.reveal(purpose="exact attribute, no privacy asked for"))
+            self._use(nn.functional.one_hot(codes, self.vault.n_groups + 1).to(torch.float32))
+        elif self._saved:
+            self._rows = self._public_rows(_with_state(module, self._saved))
+            weights = self._saved["weights"]
+            self._use(torch.cat([memberships(weights, part) for part in self._parts()]))
+        elif self._lost:
+            raise BudgetExceeded(
+                "the run stopped after its moments were paid for and before they were saved, and the debit stands; "
+                "start again in another folder with a new budget."
+            )
+        else:
+            self._rows = self._public_rows(module)
+            self._learn(self._rows, 1.0, self.plan.noise_moments, "moments")
+
+    def _public_rows(self, module: nn.Module) -> PublicRows:
+        return PublicRows(module, self.problem.X, self.problem.y, chunk_rows=self.plan.micro_batch)
+
+    def _learn(self, rows: DenseSource, bound: float, noise: Noise | None, purpose: str) -> None:
+        """Release the sums of these rows and fit the memberships anew, from where they were."""
+        answer = self.vault.group_sums(rows, bound=bound, noise=calibrated(noise), purpose=purpose)
+        total = torch.stack([part.double().sum(0) for _, part in rows.dense()]).sum(0)
+        self._sums.append(torch.cat([answer, (total - answer.sum(0))[None]]))
+        self._spreads.append(noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups))
+        widths = [part.shape[1] for part in self._sums]
+        spreads = torch.tensor(self._spreads, dtype=torch.float64).repeat_interleave(torch.tensor(widths))
+        fresh = sum(widths) - (0 if self._weights is None else self._weights.shape[1])
+        start = None if self._weights is None else nn.functional.pad(self._weights, (0, fresh))
+        self._weights, q = self._fit(torch.cat(self._sums, dim=1), self.plan.ridge * spreads**2, start)
+        self._use(q)
+
+    def _fit(self, sums: Tensor, ridge: Tensor, start: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Memberships that agree with the sums over everybody, fitted on the sample where there are too many rows.
+
+        What everybody's sums are at the sample's solution is computed once more, and the sample is asked for the
+        difference: F of everybody is F of the sample plus a nearly linear function (as in variance reduction).
+        """
+        seen = self._columns(self._sample)
+        share = len(seen) / len(self.problem)
+        if share == 1:
+            weights = fit_memberships(seen, sums, ridge=ridge, start=start)
+            return weights, memberships(weights, seen)
+        sizes = sums[:, 0].clamp_min(0.0)
+        equal = (sizes / sizes.sum().clamp_min(1e-12))[:, None]
+        target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=torch.float64)
+        for _ in range(CORRECTIONS):
+            start = fit_memberships(seen, target, ridge=share * ridge, start=start)
+            everybody = torch.stack([expected_sums(start, part) for part in self._parts()]).sum(0)
+            target = share * (sums - everybody) + expected_sums(start, seen)
+        weights = fit_memberships(seen, target, ridge=share * ridge, start=start)
+        return weights, torch.cat([memberships(weights, part) for part in self._parts()])
+
+    def _columns(self, index: Tensor) -> Tensor:
+        """(m, d): the public rows of the moments and of every check so far."""
+        moments = [] if self._rows is None else [self._rows.take(index)]
+        return torch.cat([*moments, *(part[index] for part in self._decisions)], dim=1)
+
+    def _parts(self) -> Iterator[Tensor]:
+        """Everybody's columns, a few rows at a time."""
+        return (self._columns(part) for part in index_chunks(len(self.problem), self.plan.micro_batch))
+
+    def _use(self, q: Tensor) -> None:
+        """Take these memberships as the attribute from now on."""
+        self._q = q[:, :-1]
+        self._people = self._q.double().sum(0)
+        self._sizes = (self._q.T @ self.problem.events.to(q.dtype)).double().clamp_min(1.0)
+
+    def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
+        r"""Weights of h in :math:`\sum \lambda_{a,k} (\mu_q(a, k) - \mu(D_{P_k}))`; nothing during the warm-up.
+
+        What the last gaps are beyond the tolerance is added to the multipliers, as in an augmented Lagrangian: descent
+        and ascent alone go round in circles.
+        """
+        if self._q is None:
+            return None
+        if self._last is not None:
+            push = self._pace * self.plan.damping * shrink(self._last[1], self._allowed())
+            lam = (lam + push).clamp(-self.plan.lambda_max, self.plan.lambda_max)
+        events, q = self.problem.events.index_select(0, batch), self._q.index_select(0, batch)
+        everybody = lam.sum(0) / self.problem.event_sizes.clamp_min(1e-12)
+        return (events * (q @ (lam / self._sizes).to(q.dtype) - everybody.to(q.dtype))).sum(1)
+
+    def watched(self, k: int) -> Tensor | slice:
+        """Everybody at a check or if they are not too many; otherwise a public sample, drawn anew."""
+        if len(self.problem) <= WATCHED or k in self.plan.check_rounds:
+            return EVERYBODY
+        return torch.randint(len(self.problem), (WATCHED,), generator=self.generator)
+
+    def gap(self, scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """Gaps of the hard decisions over the memberships of the rows seen, after a check if one is due."""
+        events = self.problem.events[seen]
+        rows = centred_rows(self.problem.notion.h_exact(scores, self.problem.y[seen]), events)
+        if self._asks and k in self.plan.check_rounds:
+            self._check(rows)
+        if self._q is None:
+            return None
+        q = self._q[seen].double().T
+        return (q @ rows.double()) / (q @ events.double()).clamp_min(1.0)
+
+    def _check(self, rows: Tensor) -> None:
+        if self._lost:
+            self._lost -= 1
+            return
+        self._decisions.append(rows.to(torch.float32))
+        self._learn(TensorRows(rows.double()), row_bound(rows), self.plan.noise_checks, "decisions")
+
+    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+        """Signed ascent on gaps beyond the tolerance or, if none was given, beyond the dead zone.
+
+        Small gaps would move multipliers slowly, and let them overshoot for as long: the first ones set the pace.
+        """
+        plan, allowed = self.plan, self._allowed()
+        if self._pace == 0:
+            self._pace = min(max(1.0, USUAL_GAP / max(float(gap.abs().max()), 1e-12)), FASTEST)
+        step = self._pace * plan.dual_step_at(k)
+        self._last = (ascend(lam, gap, step=step, tolerance=allowed, limit=plan.lambda_max), gap)
+        return self._last[0]
+
+    def _allowed(self) -> Tensor:
+        return self.tolerance + self._dead_zone * self._gap_noise(self._sizes)
+
+    def compares(self, k: int) -> bool:
+        """In the last rounds: multipliers go on moving, and gaps of hard decisions move by leaps."""
+        return self.plan.lambda_max > 0 and k > self.plan.rounds - self.plan.candidates
+
+    def excess(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> float:
+        """Largest gap beyond what is allowed; less than the known noise counts as none."""
+        gap = self.gap(scores, seen=seen)
+        beyond = 0.0 if gap is None else (gap.abs() - self._allowed() - self._gap_noise(self._sizes)).max()
+        return max(0.0, float(beyond))
+
+    def _gap_noise(self, sizes: Tensor) -> Tensor:
+        """Known standard deviation of the gaps of groups of these sizes, at most: all releases taken together."""
+        return self._sum_noise / sizes
+
+    @property
+    def _each(self) -> float:
+        """One person moves a sum by as many rows; 1 where a row is what is protected."""
+        return float(self.vault.rows_per_person)
+
+    @cached_property
+    def _sum_noise(self) -> float:
+        return gap_spread(self.plan, row_bound(self.problem.events) * self._each, self.vault.n_groups)
+
+    def outlook(self) -> list[str]:
+        """Says so if even groups of equal sizes are too small for the noise."""
+        size = self.problem.event_sizes[self.problem.event_sizes > 0].min() / self.vault.n_groups
+        return outlook_of(float(size), float(self._gap_noise(size)), self.tolerance)
+
+    def remarks(self) -> list[str]:
+        """Groups that may not exist, rates that are mostly noise, and constraints that were not met."""
+        if self._people is None:
+            return []
+        found = []
+        noise = self._gap_noise(self._sizes)
+        few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
+        for a, name in enumerate(self.vault.group_names):
+            size, worst = float(self._people[a]), float(noise[a].max())
+            if self.private and size <= few:
+                found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
+            elif worst > max(self.tolerance, LOUD):
+                found.append(
+                    f"the noise in the rates of group {name!r} (about {size:.0f} people) is about {worst:.2g}; its "
+                    "violation cannot be held to less."
+                )
+            if self._last is not None and 0 < self.plan.lambda_max <= float(self._last[0][a].abs().max()):
+                gap = float(self._last[1][a].abs().max())
+                found.append(
+                    f"the multiplier of group {name!r} reached lambda_max={self.plan.lambda_max:g} and its noised gap "
+                    f"is {gap:.2g}: the constraint is not met; raise lambda_max, or allow a larger tolerance."
+                )
+        return found
+
+    def at(self, tolerance: float) -> MomentsEngine:
+        """An engine on the same memberships with this tolerance; it asks nothing."""
+        follower = copy.copy(self)
+        follower.tolerance, follower._dead_zone, follower._asks = tolerance, 0.0, False
+        return follower
+
+    def state(self) -> dict[str, Tensor]:
+        """Noised sums, public decisions and the public network of the first release; not the memberships."""
+        pace = torch.tensor(self._pace, dtype=torch.float64)
+        saved = {} if self._last is None else {"lam": self._last[0], "gap": self._last[1], "pace": pace}
+        if self._rows is None or self._weights is None:
+            return saved
+        saved |= {f"network.{name}": value for name, value in self._rows.network.module.state_dict().items()}
+        for j, sums in enumerate(self._sums):
+            saved |= {f"sums.{j}": sums, f"spread.{j}": torch.tensor(self._spreads[j], dtype=torch.float64)}
+        for j, rows in enumerate(self._decisions):
+            saved[f"decisions.{j}"] = rows
+        if self._people is not None:
+            saved |= {"people": self._people, "sizes": self._sizes}
+        return saved | {"weights": self._weights}
+
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue from noised answers; what was paid for and lost is not asked again."""
+        self._lost, self._saved = lost, state
+        checks = [name for name in state if name.startswith("sums.")]
+        self._sums = [state[f"sums.{j}"] for j in range(len(checks))]
+        self._spreads = [float(state[f"spread.{j}"]) for j in range(len(checks))]
+        self._decisions = [state[f"decisions.{j}"] for j in range(len(checks) - 1)]
+        self._weights = state.get("weights")
+        if "people" in state:
+            self._people, self._sizes = state["people"], state["sizes"]
+        if "gap" in state:
+            self._last, self._pace = (state["lam"], state["gap"]), float(state["pace"])
+
+
+def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:
+    """Known standard deviation of a group's sum: sqrt(2) * bound * sigma, less what the public total takes off."""
+    if isinstance(noise, Unprotected):
+        return 0.0
+    return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / (n_groups + 1))) * bound
+
+
+def gap_spread(plan: MomentsPlan, heaviest: float, n_groups: int) -> float:
+    """Known standard deviation of a group's gap times its size, at most: all releases of the plan taken together."""
+    noises = [calibrated(plan.noise_moments), *[calibrated(plan.noise_checks)] * plan.checks]
+    if isinstance(noises[0], Unprotected):
+        return 0.0
+    return math.sqrt(1 / sum(noise_spread(noise, heaviest, n_groups) ** -2 for noise in noises))
+
+
+def outlook_of(size: float, noise: float, tolerance: float) -> list[str]:
+    """A sentence if groups of this size are too small for this noise in their rates."""
+    if noise <= max(tolerance, LOUD):
+        return []
+    return [
+        f"with this budget and groups of about {size:.0f} the noise in a group's rate is about {noise:.2g}, "
+        "and no smaller violation can be held; raise epsilon, or compare fewer groups."
+    ]
+
+
+def _with_state(module: nn.Module, saved: dict[str, Tensor]) -> nn.Module:
+    twin = copy.deepcopy(module)
+    prefix = "network."
+    twin.load_state_dict({name.removeprefix(prefix): v for name, v in saved.items() if name.startswith(prefix)})
+    return twin

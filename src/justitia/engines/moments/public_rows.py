@@ -1,0 +1,121 @@
+"""Public rows whose group sums the moments engine asks for: what may tell the groups apart, bounded by 1.
+
+A row holds a constant, the person's features, the network's last hidden layer and its score, in one block per label.
+Everything here is a function of features, labels and a public network.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from justitia.networks.requirements import as_scores
+from justitia.privacy.rows import index_chunks
+
+#: Standardised features are cut off here, so that one far outlier does not make everybody else's row small.
+CUT = 3.0
+#: Features, or hidden units, beyond this number are replaced by as many principal components.
+MOST_FEATURES = 128
+#: Rows from which means, scales and principal components are computed.
+SAMPLE = 20_000
+#: Share of rows that keep their length; longer ones are shortened to the bound.
+KEPT = 0.8
+
+
+class FrozenNetwork:
+    """A copy of the network as it is now: its score, and what it computes before its last linear layer.
+
+    A network that does not use exactly one linear layer with a single output exposes no representation.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = copy.deepcopy(module).eval()
+        self._seen: list[Tensor] = []
+        for part in self.module.modules():
+            if isinstance(part, nn.Linear) and part.out_features == 1:
+                part.register_forward_pre_hook(lambda _layer, inputs: self._seen.append(inputs[0].detach()))
+
+    def __call__(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """(m, width) representation, width 0 if there is none, and (m,) scores."""
+        self._seen.clear()
+        with torch.no_grad():
+            scores = as_scores(self.module(X), len(X)).detach()
+        exposed = len(self._seen) == 1 and self._seen[0].ndim == 2 and len(self._seen[0]) == len(X)
+        return (self._seen[0] if exposed else scores.new_zeros(len(X), 0)), scores
+
+
+class PublicRows:
+    """Rows of norm at most 1 for everybody, computed a few at a time.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The public network after its warm-up; copied.
+    X, y : Tensor
+        Public features and labels.
+    chunk_rows : int
+        Rows computed at once; bounds memory.
+    """
+
+    def __init__(self, module: nn.Module, X: Tensor, y: Tensor, *, chunk_rows: int) -> None:
+        self.network = FrozenNetwork(module)
+        self._X, self._y, self._chunk_rows = X, y, chunk_rows
+        sample = X[torch.linspace(0, len(X) - 1, min(SAMPLE, len(X))).long()]
+        flat = sample.flatten(1).to(torch.float32)
+        spread = flat.std(0, unbiased=False)
+        self._centre, self._spread = flat.mean(0), torch.where(spread > 0, spread, torch.ones_like(spread))
+        self._axes = _principal_axes(self._standardised(sample), MOST_FEATURES)
+        hidden, scores = self.network(sample)
+        self._hidden_axes = _principal_axes(hidden, MOST_FEATURES)
+        self._hidden_length = hidden.norm(dim=1).mean().clamp_min(1e-6)
+        self._score_length = CUT * scores.abs().mean().clamp_min(1e-6)
+        self._length = torch.ones(())
+        self._length = self._base(sample).norm(dim=1).quantile(KEPT)
+
+    def __len__(self) -> int:
+        return len(self._X)
+
+    @property
+    def width(self) -> int:
+        """Number of columns: those of a person, once per label."""
+        return 2 * self._base(self._X[:1]).shape[1]
+
+    def take(self, index: Tensor) -> Tensor:
+        """(m, width): the rows of these people."""
+        base = torch.nan_to_num(self._base(self._X[index]), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
+        base = base / base.norm(dim=1, keepdim=True).clamp_min(1.0)
+        positive = self._y[index, None].to(base.dtype)
+        return torch.cat([base * (1 - positive), base * positive], dim=1)
+
+    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield ``(positions, rows)`` for all rows in order."""
+        for part in index_chunks(len(self), self._chunk_rows):
+            yield part, self.take(part)
+
+    def _standardised(self, X: Tensor) -> Tensor:
+        return ((X.flatten(1).to(torch.float32) - self._centre) / self._spread).clamp(-CUT, CUT)
+
+    def _base(self, X: Tensor) -> Tensor:
+        """(m, width / 2): constant, features, representation and score, each part of length about 1."""
+        features = self._standardised(X)
+        hidden, scores = self.network(X)
+        parts = [
+            torch.ones(len(X), 1),
+            (features if self._axes is None else features @ self._axes) / features.shape[1] ** 0.5,
+            (hidden if self._hidden_axes is None else hidden @ self._hidden_axes) / self._hidden_length,
+            (scores[:, None] / self._score_length).clamp(-1, 1),
+        ]
+        return torch.cat([part.to(torch.float32) for part in parts], dim=1) / self._length
+
+
+def _principal_axes(standardised: Tensor, most: int) -> Tensor | None:
+    """(p, most): directions in which the rows differ most; None if there are few enough features as it is."""
+    if standardised.shape[1] <= most:
+        return None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # a public sketch; the same one whenever a run is resumed
+        axes: Tensor = torch.pca_lowrank(standardised, q=min(most, len(standardised)), center=False)[2]
+    return axes

@@ -1,0 +1,1 @@
+"""PF-LD as published, for comparison; deleting this folder deletes it."""

@@ -1,0 +1,262 @@
+r"""Confidence bounds for rates, gaps and violations of which only noisy counts are known.
+
+What is estimated is a fact about the population that the measured people were drawn from: the rate
+:math:`p_a = P(h = 1 \mid \text{event}, A = a)`. Two errors stand between a noisy answer and it, and every bound holds
+both: the people are a sample, and the counts carry Gaussian noise of a known covariance.
+
+* A rate: all p for which the noisy sum :math:`\hat S - p \hat N` is within c standard deviations of 0,
+
+  .. math:: (\hat S - p \hat N)^2 \le c^2 \left(\hat N p (1 - p) + \mathrm{Var}[\xi_S - p\, \xi_N]\right),
+
+  a quadratic in p. Without noise it is Wilson's interval; without sampling error it is Fieller's for a ratio.
+* A difference of two rates, or of a rate and the population's: the bounds of both, squared and added, less their
+  correlation (Zou and Donner 2008).
+* The largest of several differences: see :meth:`NoisyRates.largest`.
+
+Everything here is computed from noisy answers and public numbers, and works on any number of them at once: leading axes
+are kept. Letters: G groups, K rates, m public cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, studentized_range
+
+from justitia.evaluation.upper_bound import upper_quantile
+
+Array = NDArray[np.float64]
+
+#: A noisy count below this many standard deviations of its noise says nothing: an empty group gets past it once in 740.
+EVIDENCE = 3.0
+#: How often the upper bound of a largest difference is drawn nearer.
+REACHES = 6
+
+
+def marginal_quantile(confidence: float) -> float:
+    """Two-sided normal quantile of one bound: 1.96 for 0.95."""
+    return float(norm.ppf((1 + confidence) / 2))
+
+
+def several_quantile(confidence: float, intervals: int) -> float:
+    """Two-sided quantile for several normal errors at once, whatever their correlation (Sidak 1967)."""
+    return marginal_quantile(confidence ** (1 / intervals))
+
+
+@cache
+def pairs_quantile(confidence: float, groups: int, rates: int) -> float:
+    """Quantile for all differences between groups at once (Tukey), and that for each of ``rates`` rates (Sidak)."""
+    return float(studentized_range.ppf(confidence ** (1 / rates), groups, math.inf)) / math.sqrt(2)
+
+
+@dataclass(frozen=True)
+class NoisyRates:
+    """Noisy counts and sums by group, with the covariance of their noise.
+
+    Parameters
+    ----------
+    counts, sums : arrays of shape (..., G, K)
+        Noisy number of people of group a in the event of rate k, and noisy sum of h over them.
+    var_sum, cov, var_count : arrays of shape (..., 1, K)
+        Variance of the noise of a sum, its covariance with that of the count, variance of that of the count.
+    cross : float
+        Covariance of the noise of two groups, as a multiple of that within one.
+    population : array of shape (..., 1, K)
+        Public number of people in each event.
+    overall : array of shape (..., 1, K)
+        Public rate of all of them.
+    """
+
+    counts: Array
+    sums: Array
+    var_sum: Array
+    cov: Array
+    var_count: Array
+    cross: float
+    population: Array
+    overall: Array
+
+    def only(self, rates: Sequence[int]) -> NoisyRates:
+        """These rates alone, in this order."""
+        taken = {f.name: getattr(self, f.name)[..., list(rates)] for f in fields(self) if f.name != "cross"}
+        return replace(self, **taken)
+
+    @property
+    def enough(self) -> NDArray[np.bool_]:
+        """Where the noisy count is clearly above 0, (..., G, K)."""
+        return (self.counts > EVIDENCE * np.sqrt(self.var_count)) & (self.counts > 0)
+
+    @property
+    def rates(self) -> Array:
+        """Noisy rates between 0 and 1, (..., G, K); NaN without enough evidence."""
+        return np.clip(self.sums / self.known_counts, 0, 1)
+
+    @property
+    def known_counts(self) -> Array:
+        """Noisy counts, (..., G, K); NaN without enough evidence."""
+        return np.where(self.enough, self.counts, np.nan)
+
+    @property
+    def variance(self) -> Array:
+        """Estimated variance of each rate, sampling and noise, (..., G, K)."""
+        p, n = self.rates, self.known_counts
+        return p * (1 - p) / n + self._noise(p) / n**2
+
+    def _noise(self, p: Array) -> Array:
+        return self.var_sum - 2 * p * self.cov + p**2 * self.var_count
+
+    def interval(self, quantile: float | Array) -> tuple[Array, Array]:
+        """Lower and upper bound of each rate, (..., G, K); 0 and 1 without enough evidence."""
+        n, square = self.known_counts, quantile**2
+        s = np.clip(self.sums, 0, n)  # a sum outside counts as the nearest possible one: wider, and never empty
+        a = n**2 + square * (n - self.var_count)
+        b = n * s + square * (n / 2 - self.cov)
+        c = s**2 - square * self.var_sum
+        root = np.sqrt(np.maximum(b**2 - a * c, 0))
+        known = a > 0  # NaN compares as False
+        divisor = np.where(known, a, 1)
+        lower = np.where(known, np.clip((b - root) / divisor, 0, 1), 0)
+        upper = np.where(known, np.clip((b + root) / divisor, 0, 1), 1)
+        return lower, upper
+
+    def gaps(self, quantile: float) -> tuple[Array, Array, Array]:
+        r"""Each rate minus the population's, with bounds, (..., G, K); NaN without enough evidence.
+
+        With the share :math:`\pi_a` of the group, :math:`p_a - p = (1 - \pi_a) (p_a - p_{\text{rest}})`: the group and
+        the rest of the population are two samples of different people, which the group and the population are not.
+        """
+        n0, share = self.population, self.known_counts / self.population
+        rest = replace(self, counts=n0 - self.counts, sums=n0 * self.overall - self.sums)
+        spread = np.sqrt(np.maximum(share * (1 - share), 0) / n0 + self.var_count / n0**2)
+        value, low, high = _minus(_Side.of(self, quantile), _Side.of(rest, quantile), -self._noise_with(rest))
+        left = np.clip(1 - share, 0, 1)
+        # What lies outside a group that is nearly everybody may be unknown; it cannot weigh more than this.
+        most = np.clip(left + quantile * spread, 0, 1)
+        low = np.where(rest.enough, _wider(left * value, left * low, quantile * value * spread), -most)
+        high = np.where(rest.enough, _wider(left * value, left * high, quantile * value * spread), most)
+        gap = self.rates - self.overall
+        return gap, np.minimum(gap, np.clip(low, -1, 1)), np.maximum(gap, np.clip(high, -1, 1))
+
+    def _noise_with(self, other: NoisyRates) -> Array:
+        """Covariance of the noise of two rates, if it were the same in both, times their counts."""
+        p, q = self.rates, other.rates
+        return self.var_sum - (p + q) * self.cov + p * q * self.var_count
+
+    def differences(self, quantile: float | Array) -> tuple[Array, Array, Array]:
+        """Rate of a minus rate of b for all pairs a < b, with bounds, (..., pairs, K); NaN without enough evidence."""
+        first, second = (
+            replace(self, counts=self.counts[..., side, :], sums=self.sums[..., side, :])
+            for side in np.triu_indices(self.counts.shape[-2], 1)
+        )
+        noise = self.cross * first._noise_with(second)
+        value, low, high = _minus(_Side.of(first, quantile), _Side.of(second, quantile), noise)
+        return value, np.clip(low, -1, 1), np.clip(high, -1, 1)
+
+    def largest(self, compared: str, confidence: float) -> tuple[Array, Array, Array]:
+        r"""Largest absolute gap or difference over groups and rates, with bounds; NaN, 0, 1 if nothing is known.
+
+        The upper bound is the largest upper bound of one pair, each for itself: it has to hold for the one pair that
+        attains the maximum only, so it needs no correction for their number. The lower bound is the largest
+        distance from 0 of the *simultaneous* bounds. The upper bound can fail only where the maximum is beyond its
+        own reach of 0, and there the lower bound can fail on one side only; so at most ``1 - confidence`` in all.
+        The upper bound of differences between groups is then drawn nearer (:mod:`justitia.evaluation.upper_bound`).
+
+        Parameters
+        ----------
+        compared : {"between_groups", "to_overall"}
+        """
+        alone, together = self.quantiles(compared, confidence)
+        bounds = self.differences if compared == "between_groups" else self.gaps
+        value, low, high = bounds(alone)
+        _, low_all, high_all = bounds(together)
+        lower, upper = _most(np.maximum(np.maximum(low_all, -high_all), 0), 0.0), _reach(low, high)
+        if compared == "between_groups":
+            # Lower bounds of other rates may fail as well, each with its share.
+            wrong = (1 - confidence) / self.counts.shape[-1]
+            upper = self._nearer(wrong=wrong, most=alone, below=together)
+        return _most(np.abs(value), np.nan), lower, upper
+
+    def largest_at_most(self, confidence: float) -> Array:
+        """One-sided upper bound of the largest difference between groups."""
+        return self._nearer(wrong=1 - confidence, most=marginal_quantile(2 * confidence - 1))
+
+    def _nearer(self, *, most: float, **shared: float) -> Array:
+        """Upper bound of the largest difference: of each rate, round by round, with the last bound for the truth."""
+        found = []
+        for one in (self.only([k]) for k in range(self.counts.shape[-1])):
+            quantile: Array = np.full(self.counts.shape[:-2], most)
+            for _ in range(REACHES):
+                upper = _reach(*one.differences(quantile[..., None, None])[1:])
+                z = upper_quantile(upper.ravel(), one._covariance(), most=most, **shared)
+                quantile = np.minimum(quantile, z.reshape(quantile.shape))
+            found.append(_reach(*one.differences(quantile[..., None, None])[1:]))
+        bound: Array = np.max(found, axis=0)
+        return bound
+
+    def _covariance(self) -> Array:
+        """(N, G, G): of the errors of one rate of every group; NaN on the diagonal without enough evidence."""
+        noise = (np.sqrt(np.maximum(self._noise(self.rates), 0)) / self.known_counts)[..., 0]
+        between: Array = self.cross * noise[..., :, None] * noise[..., None, :]
+        own = np.arange(noise.shape[-1])
+        between[..., own, own] = self.variance[..., 0]
+        return between.reshape(-1, *between.shape[-2:])
+
+    def quantiles(self, compared: str, confidence: float) -> tuple[float, float]:
+        """Quantile of one gap or difference, and of all of them at once."""
+        groups, rates = self.counts.shape[-2:]
+        if compared == "between_groups":
+            return marginal_quantile(confidence), pairs_quantile(confidence, groups, rates)
+        return marginal_quantile(confidence), several_quantile(confidence, groups * rates)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of two rates to subtract: its value, its bounds, its variance and its noisy count."""
+
+    rate: Array
+    lower: Array
+    upper: Array
+    variance: Array
+    count: Array
+
+    @classmethod
+    def of(cls, noisy: NoisyRates, quantile: float | Array) -> _Side:
+        return cls(noisy.rates, *noisy.interval(quantile), noisy.variance, noisy.known_counts)
+
+
+def _minus(a: _Side, b: _Side, noise: Array) -> tuple[Array, Array, Array]:
+    """Difference of two rates with bounds; ``noise`` is the covariance of their noise times both counts."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # rates without any variance are not correlated
+        r = noise / (a.count * b.count) / np.sqrt(a.variance * b.variance)
+    r = np.clip(np.nan_to_num(r, posinf=0.0, neginf=0.0), -1, 1)
+    value = a.rate - b.rate
+    return (
+        value,
+        value - _added(a.rate - a.lower, b.upper - b.rate, r),
+        value + _added(a.upper - a.rate, b.rate - b.lower, r),
+    )
+
+
+def _added(first: Array, second: Array, r: Array | float = 0.0) -> Array:
+    return np.sqrt(np.maximum(first**2 + second**2 - 2 * r * first * second, 0))
+
+
+def _wider(value: Array, bound: Array, by: Array) -> Array:
+    """The bound, moved away from the value by one more independent error."""
+    return value + np.copysign(_added(bound - value, by), bound - value)
+
+
+def _reach(low: Array, high: Array) -> Array:
+    """Largest absolute number in an interval over the last two axes."""
+    return _most(np.maximum(np.abs(low), np.abs(high)), 1.0)
+
+
+def _most(values: Array, unknown: float) -> Array:
+    """Largest number over the last two axes, ``unknown`` where there is none."""
+    known = np.where(np.isnan(values), -1.0, values).max(axis=(-2, -1))
+    return np.where(known < 0, unknown, known)

@@ -1,0 +1,224 @@
+"""Private measurement: rates, gaps and violations of any classifier's decisions, released once with noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from justitia._validate import check_choice, check_fraction, check_nonnegative
+from justitia.evaluation.exact import as_binary
+from justitia.evaluation.joint import joint
+from justitia.evaluation.measurement import Interval, Measurement, Verdict
+from justitia.evaluation.rates import METRICS, Rate, make_rows, notion_rates
+from justitia.notions import FairnessNotion, get_notion
+from justitia.privacy.accounting import gaussian_mu
+from justitia.privacy.attribute import Attribute
+from justitia.privacy.ledger import Certificate, PrivacyLedger
+from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.opening import check_budget, open_vault, warn_large_delta
+
+__all__ = ["Interval", "Measurement", "Verdict", "measure"]
+
+
+def measure(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    groups: Any,
+    notion: Any = None,
+    metrics: Any = None,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    threshold: float | None = None,
+    pos_label: Any = None,
+    missing_marker: Any = None,
+    person: Any = None,
+    ledger: PrivacyLedger | None = None,
+    noise_seed: int | None = None,
+    disjoint_from: Certificate | None = None,
+    after: Sequence[Certificate] = (),
+) -> Measurement:
+    """Measure how decisions treat groups without anyone learning who belongs to which.
+
+    The whole budget goes into one noisy answer: the number of people of each group in each public cell of label and
+    decision, through the rows that are best for the gaps asked for. Several notions share it: to give each a part of
+    the budget is one of the choices of rows, and not the best one.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n,)
+        Labels and decisions of any classifier: any two class labels. Public.
+    sensitive_features : array-like, Series, DataFrame or dict of columns
+        Each person's attribute; several columns are crossed. None, NaN, ``missing_marker`` and labels that are not in
+        ``groups`` mean "not given": such people are in no group, and count in the population.
+    groups : sequence of labels, sequence of tuples, or dict {column: labels}
+        The public list of groups; one that nobody is in does no harm.
+    notion : str, FairnessNotion, or several of them
+        By default "demographic_parity", unless ``metrics`` are given.
+    metrics : str or sequence of str
+        Rates to compare, by their usual names: "selection_rate", "true_positive_rate", "accuracy_score", ...
+    epsilon, delta : float
+        The budget of this measurement; an infinite epsilon measures without noise, and the certificate says so.
+    confidence : float
+        Of the bounds, at least 0.5.
+    threshold : float, optional
+        Whether each violation is below it is then part of the result.
+    pos_label : label
+        The positive class; by default, the second of the sorted labels.
+    person : array-like (n,), optional
+        Public ids that say which rows are one person's; without them the promise is about one row.
+    ledger : PrivacyLedger, optional
+        A budget shared with other releases about the same people.
+    noise_seed : int, optional
+        Makes the noise reproducible, and void as a protection for whoever knows the seed.
+    disjoint_from : Certificate, optional
+        Of a training run on other people. The certificate of the result then states what holds for both together,
+        provided that nobody is in both.
+    after : sequence of Certificate
+        Of earlier releases, training or measurements, about people of whom some are or may be measured here. The
+        certificate of the result then states what all of them cost together. A shared ``ledger`` does that, too, and
+        refuses what is too much.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For anything wrong that can be seen without the attribute, before any budget is spent.
+    BudgetExceeded
+        If the ledger cannot pay, before anything is computed.
+
+    Guarantee
+    ---------
+    * One release: changing the attribute of one row moves the exact answer by at most ``sqrt(2)``, and that of one
+      person by as many times as much as rows of one person are asked about. Everything else is computed from the noisy
+      answer and public numbers.
+    * The ledger is debited first.
+    """
+    sensitive_features = Attribute.of(sensitive_features)
+    questions = _questions(notion, metrics)
+    budget = _check_budget(epsilon, delta)
+    if check_fraction("confidence", confidence, example=0.95) < 0.5:
+        raise ValueError(f"expected a confidence of at least 0.5, got {confidence!r}; pass, for example, 0.95.")
+    if threshold is not None:
+        check_nonnegative("threshold", threshold)
+    if groups is None:
+        raise ValueError("expected the public list of groups, got None; a list read off the data would tell about A.")
+    _check_certificates(disjoint_from, after)
+    truth, decided = as_binary(y_true, y_pred, pos_label)
+    n = len(truth)
+    code = (2 * truth + decided).to(torch.int64).numpy()
+    totals = np.bincount(code, minlength=4).astype(float)
+    rates = list(dict.fromkeys(rate for asked in questions.values() for rate in asked))
+    _check_occupied(rates, totals)
+    rows = make_rows(rates, totals)
+    vault = open_vault(
+        sensitive_features,
+        groups=groups,
+        epsilon=budget.epsilon,
+        ledger=_open_ledger(ledger, budget),
+        n=n,
+        person=person,
+        noise_seed=noise_seed,
+        missing_marker=missing_marker,
+    )
+    warn_large_delta(budget, n)
+    table = np.vstack(
+        [rows.vectors, np.zeros(len(rows.vectors))]
+    )  # the last row, of place -1, is for cells not asked for
+    answer = vault.group_sums(
+        torch.from_numpy(table[rows.cell[code]]), bound=1.0, noise=budget.noise(), purpose="group rates"
+    )
+    places = {name: tuple(rates.index(rate) for rate in asked) for name, asked in questions.items()}
+    return Measurement(
+        people=n,
+        groups=vault.group_names,
+        rate_names=tuple(rate.name for rate in rates),
+        questions=places,
+        noisy=rows.read(answer.numpy(), budget.variance() * vault.rows_per_person**2),
+        confidence=float(confidence),
+        certificate=_certificate(vault, disjoint_from, after),
+        threshold=None if threshold is None else float(threshold),
+    )
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """What one measurement may cost, and the noise that costs it."""
+
+    epsilon: float
+    delta: float
+
+    def noise(self) -> Noise:
+        return Unprotected() if math.isinf(self.epsilon) else Gaussian(1 / gaussian_mu(self.epsilon, self.delta))
+
+    def variance(self) -> float:
+        """Of the noise of one entry: rows of length 1 move the answer by sqrt(2)."""
+        noise = self.noise()
+        return 2 * noise.noise_multiplier**2 if isinstance(noise, Gaussian) else 0.0
+
+
+def _check_budget(epsilon: float, delta: float) -> _Budget:
+    check_budget(epsilon, delta)
+    return _Budget(float(epsilon), float(delta))
+
+
+def _questions(notion: Any, metrics: Any) -> dict[str, tuple[Rate, ...]]:
+    """Each notion or metric by its name, with its rates."""
+    asked = [] if metrics is None else _listed("metrics", metrics)
+    chosen = _listed("notion", notion) if notion is not None else [] if asked else ["demographic_parity"]
+    found = [(one.name, notion_rates(one)) for one in map(get_notion, chosen)]
+    found += [(name, (METRICS[name],)) for name in (check_choice("metrics", one, METRICS) for one in asked)]
+    questions = dict(found)
+    if len(questions) < len(found):
+        raise ValueError("expected each notion and metric once, got one twice; remove the repeated one.")
+    return questions
+
+
+def _listed(name: str, values: Any) -> list[Any]:
+    if isinstance(values, str | FairnessNotion) or not isinstance(values, Iterable):
+        return [values]
+    listed = list(values)
+    if not listed:
+        raise ValueError(f"expected at least one of {name}, got none; leave it out for the default.")
+    return listed
+
+
+def _check_occupied(rates: Iterable[Rate], totals: Any) -> None:
+    for rate in rates:
+        if not np.dot(rate.member, totals):
+            raise ValueError(f"expected rows in the event of {rate.name!r}, got none; leave it out or add such rows.")
+
+
+def _check_certificates(disjoint_from: Any, after: Any) -> None:
+    if not (disjoint_from is None or isinstance(disjoint_from, Certificate)):
+        raise TypeError(
+            f"expected disjoint_from to be a Certificate, got {type(disjoint_from).__name__!r}; pass "
+            "model.certificate_."
+        )
+    if not isinstance(after, Sequence) or not all(isinstance(one, Certificate) for one in after):
+        raise TypeError(
+            f"expected after to be a list of Certificates, got {type(after).__name__!r}; pass [model.certificate_]."
+        )
+
+
+def _open_ledger(ledger: Any, budget: _Budget) -> PrivacyLedger:
+    if ledger is None:
+        return PrivacyLedger(epsilon=budget.epsilon, delta=budget.delta)
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
+    return ledger
+
+
+def _certificate(vault: SensitiveVault, other: Certificate | None, after: Sequence[Certificate]) -> Certificate:
+    own = vault.certificate(subject="This measurement")
+    if other is None and not after:
+        return own
+    sentence = joint(own, after=after, apart=[] if other is None else [[other]])
+    return replace(own, remarks=(*own.remarks, sentence))

@@ -1,0 +1,1 @@
+"""From tables to numbers: public features, labels and weights."""

@@ -1,0 +1,1 @@
+"""Networks: what any must be, and the default one by one rule."""

@@ -1,0 +1,235 @@
+"""A fitted classifier as one ONNX graph: the columns of a table in, labels and probabilities out.
+
+Needs the extra ``onnx``; :mod:`justitia.saving.onnx` imports this file when it is there. The encoder and the default network
+are written with standard operators, in the precision in which ``predict_proba`` computes; a module of one's own goes
+through torch's exporter.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import TensorProto, compose, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from torch import Tensor, nn
+
+from justitia.inputs.encoding import CategoryColumn, NumberColumn, TabularEncoder
+from justitia.networks.multilayer import widths_of
+from justitia.networks.requirements import as_scores
+
+#: Versions that runtimes of the last years read.
+OPSET, ML_OPSET, IR_VERSION = 18, 3, 10
+ML = "ai.onnx.ml"
+ROWS = "N"
+#: Largest difference between torch and the exported module.
+AGREEMENT = 1e-5
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class Graph:
+    """Nodes, constants and names of a graph in the making."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+        self.functions: list[Any] = []
+        self.domains: dict[str, int] = {"": OPSET, ML: ML_OPSET}
+        self._taken: set[str] = set()
+
+    def free(self, name: str) -> str:
+        """The name, with underscores behind it if it is taken: a column may be called "label"."""
+        while not name or name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def input(self, name: str, kind: int, shape: Sequence[str | int]) -> str:
+        """A new input."""
+        name = self.free(name)
+        self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
+        return name
+
+    def output(self, name: str, value: str, kind: int, shape: Sequence[str | int]) -> None:
+        """Give a value out under a name of its own."""
+        name = self.free(name)
+        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        self.outputs.append(helper.make_tensor_value_info(name, kind, shape))
+
+    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """A new node; returns the name of its value."""
+        name = self.free(f"{operator.lower()}_{len(self.nodes)}")
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
+        return name
+
+    def constant(self, values: Any) -> str:
+        """A new constant; returns its name."""
+        name = self.free(f"constant_{len(self.constants)}")
+        self.constants.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def model(self, facts: dict[str, str]) -> Any:
+        """The finished model, checked."""
+        graph = helper.make_graph(self.nodes, "justitia", self.inputs, self.outputs, self.constants)
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid(domain, version) for domain, version in self.domains.items()],
+            functions=self.functions,
+            producer_name="justitia",
+            ir_version=IR_VERSION,
+        )
+        helper.set_model_props(model, facts)
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def add_encoder(graph: Graph, encoder: TabularEncoder, missing: str) -> str:
+    """One input of shape (N, 1) per column, and the encoded matrix of :class:`TabularEncoder`."""
+    columns = encoder.columns_
+    kinds = [TensorProto.DOUBLE if isinstance(how, NumberColumn) else TensorProto.STRING for how in columns]
+    inputs = [graph.input(how.name, kind, (ROWS, 1)) for how, kind in zip(columns, kinds, strict=True)]
+    blocks: list[str] = []
+    for how, x in zip(columns, inputs, strict=True):
+        blocks += _number(graph, x, how) if isinstance(how, NumberColumn) else _category(graph, x, how, missing)
+    return graph.add("Concat", *blocks, axis=1)
+
+
+def _number(graph: Graph, x: str, how: NumberColumn) -> list[str]:
+    """(value or median - mean) / scale in double precision, and what was missing."""
+    low, high = graph.constant(-_LARGEST), graph.constant(_LARGEST)
+    gone = graph.add("IsNaN", x)
+    filled = graph.add("Clip", graph.add("Where", gone, graph.constant(how.median), x), low, high)
+    centred = graph.add("Sub", filled, graph.constant(how.mean))
+    constant = not how.scale > 0
+    scaled = graph.add("Mul" if constant else "Div", centred, graph.constant(0.0 if constant else how.scale))
+    blocks = [graph.add("Cast", graph.add("Clip", scaled, low, high), to=TensorProto.FLOAT)]
+    return [*blocks, graph.add("Cast", gone, to=TensorProto.FLOAT)] if how.missing else blocks
+
+
+def _category(graph: Graph, x: str, how: CategoryColumn, missing: str) -> list[str]:
+    """The position of each level, compared with all positions; the unseen is -1 unless there is a rest for it."""
+    keys = [*how.levels, missing] if how.missing else [*how.levels]
+    places = [*range(len(how.levels)), len(how.levels) + how.other]
+    code = graph.add(
+        "LabelEncoder",
+        x,
+        domain=ML,
+        keys_strings=keys,
+        values_int64s=places[: len(keys)],
+        default_int64=len(how.levels) if how.other else -1,
+    )
+    hot = graph.add("Equal", code, graph.constant(np.arange(len(how.names()), dtype=np.int64)[None]))
+    return [graph.add("Cast", hot, to=TensorProto.FLOAT)]
+
+
+def add_module(graph: Graph, module: nn.Module, x: str, rows: Tensor) -> str:
+    """(N,) scores in double precision; ``rows`` are a few public rows that a module of one's own is traced with."""
+    if widths_of(module) is None:
+        scores = _add_traced(graph, module, x, rows)
+    else:
+        scores = _add_multilayer(graph, module, graph.add("Cast", x, to=TensorProto.DOUBLE))
+    flat = graph.add("Reshape", scores, graph.constant(np.array([-1], dtype=np.int64)))
+    return graph.add("Cast", flat, to=TensorProto.DOUBLE)
+
+
+def _add_multilayer(graph: Graph, module: nn.Module, x: str) -> str:
+    """The default network, in the double precision of ``predict_proba``."""
+    for layer in module.children():
+        if isinstance(layer, nn.Linear):
+            weight, bias = (parameter.detach().double().numpy() for parameter in (layer.weight, layer.bias))
+            x = graph.add("Gemm", x, graph.constant(weight), graph.constant(bias), transB=1)
+        else:
+            x = graph.add("Relu", x)
+    return x
+
+
+def _add_traced(graph: Graph, module: nn.Module, x: str, rows: Tensor) -> str:
+    """A module of one's own, as torch exports it, under names that collide with none of ours."""
+    traced = _traced(copy.deepcopy(module).eval(), rows)
+    _forget_sources(traced.graph.node)
+    for function in traced.functions:
+        _forget_sources(function.node)
+    named = compose.add_prefix(traced, graph.free("module") + "/")
+    inner = named.graph
+    graph.nodes.append(helper.make_node("Identity", [x], [inner.input[0].name]))
+    graph.nodes += inner.node
+    graph.constants += inner.initializer
+    graph.functions += named.functions
+    graph.domains |= {one.domain: one.version for one in named.opset_import}
+    return str(inner.output[0].name)
+
+
+def _traced(module: nn.Module, rows: Tensor) -> Any:
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")  # torch's, about its own parts: a user can do nothing about them
+        try:
+            program: Any = torch.onnx.export(
+                module,
+                (rows,),
+                dynamo=True,
+                dynamic_shapes=({0: torch.export.Dim(ROWS)},),
+                opset_version=OPSET,
+                verbose=False,
+            )
+            found = program.model_proto
+            agree = all(_agrees(module, found, part) for part in (rows, rows[:1]))
+        except Exception as error:  # noqa: BLE001 - a user's module and torch's exporter may raise anything
+            first = (str(error) or type(error).__name__).strip().splitlines()[0].rstrip(".")
+            raise ValueError(
+                f"expected a module that torch.onnx can export, got '{first}'; use layers and operators it knows."
+            ) from None
+    if not agree:
+        raise ValueError(
+            f"expected the exported module to agree with torch to {AGREEMENT:g}, got scores further apart; "
+            "use layers and operators that torch.onnx translates faithfully."
+        )
+    return found
+
+
+def _agrees(module: nn.Module, proto: Any, rows: Tensor) -> bool:
+    with torch.no_grad():
+        expected = as_scores(module(rows), len(rows)).double().numpy()
+    (found,) = ReferenceEvaluator(proto).run(None, {proto.graph.input[0].name: rows.numpy()})
+    return bool(np.allclose(np.reshape(found, -1), expected, rtol=AGREEMENT, atol=AGREEMENT))
+
+
+def _forget_sources(nodes: Iterable[Any]) -> None:
+    """Remove what torch notes beside a node: source lines and paths of the machine that trained."""
+    for node in nodes:
+        node.ClearField("metadata_props")
+        node.ClearField("doc_string")
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                _forget_sources(inner.node)
+
+
+def add_answers(graph: Graph, scores: str, classes: NDArray[Any]) -> None:
+    """Outputs "label" (N,) and "probabilities" (N, 2), in the order of ``classes_``."""
+    column = graph.add("Unsqueeze", graph.add("Sigmoid", scores), graph.constant(np.array([1], dtype=np.int64)))
+    pair = graph.add("Concat", graph.add("Sub", graph.constant(np.float64(1)), column), column, axis=1)
+    second = graph.add("Cast", graph.add("Greater", scores, graph.constant(np.float64(0))), to=TensorProto.INT64)
+    kind, labels = _labels(classes)
+    graph.output("label", graph.add("Gather", graph.constant(labels), second), kind, (ROWS,))
+    graph.output("probabilities", pair, TensorProto.DOUBLE, (ROWS, 2))
+
+
+def _labels(classes: NDArray[Any]) -> tuple[int, NDArray[Any]]:
+    labels = np.array(classes.tolist())
+    known: dict[str, tuple[int, Any]] = {
+        "b": (TensorProto.BOOL, np.bool_),
+        "i": (TensorProto.INT64, np.int64),
+        "f": (TensorProto.DOUBLE, np.float64),
+        "U": (TensorProto.STRING, object),
+    }
+    if labels.dtype.kind not in known:
+        raise TypeError("expected class labels that are text, numbers or booleans, got others, which ONNX has not.")
+    kind, dtype = known[labels.dtype.kind]
+    return kind, labels.astype(dtype)

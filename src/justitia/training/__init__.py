@@ -1,0 +1,1 @@
+"""Algorithm 1 and the session of one fit."""

@@ -1,0 +1,214 @@
+"""Checkpoint and resume that neither replays noise nor loses a debit.
+
+A checkpoint is a folder with two files. ``ledger.jsonl`` receives every debit before its answer is computed;
+``state.pt`` is written after every round. If the run debits a durable ledger, ``run.txt`` stands in the place of the
+first: the name under which that ledger holds its debits. A run that stops in between has paid for answers that are
+gone: when it is resumed they stay paid, are not asked again, and the round goes on without them.
+
+One run at a time: for as long as it works, a run holds ``lock``, which says whose the folder is. Two runs would each
+pay for half of the answers, and each would certify what it paid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.file_lock import LockedFile
+from justitia.privacy.ledger import BudgetExceeded, LedgerError, PrivacyLedger
+from justitia.privacy.ledger_file import sync_folder, write_durably
+
+if TYPE_CHECKING:
+    from justitia.training.engine import Engine
+
+
+#: Holds the name of a run whose debits are in a durable ledger.
+RUN_FILE = "run.txt"
+#: Is there, and locked, while a run works in the folder.
+LOCK_FILE = "lock"
+
+
+class RunFolder:
+    """A checkpoint's folder in the hands of one run; :func:`open_folder` makes it."""
+
+    def __init__(self, path: Path, lock: LockedFile) -> None:
+        self.path = path
+        self._lock = lock
+
+    @property
+    def journal(self) -> Path:
+        """Where a run without a durable ledger keeps its debits."""
+        return self.path / "ledger.jsonl"
+
+    def run_name(self) -> str:
+        """The name of the run in this folder; a fresh one if there is none."""
+        file = self.path / RUN_FILE
+        return file.read_text(encoding="utf-8").strip() if file.exists() else uuid.uuid4().hex
+
+    def check(self) -> None:
+        """Refuse to go on if the folder is no longer this process's: after a fork, or without its lock."""
+        if not self._lock.is_current():
+            raise LedgerError(
+                f"The run in {str(self.path)!r} no longer holds the folder (its lock was deleted, or the process "
+                "forked); resume it in one process."
+            )
+
+
+@contextmanager
+def open_folder(path: Path | str | None) -> Iterator[RunFolder | None]:
+    """The folder for one run at a time, made if needed; a folder that stays empty is not left behind.
+
+    Raises
+    ------
+    LedgerError
+        If another run works in it; the sentence says whose.
+    """
+    if path is None:
+        yield None
+        return
+    folder = Path(path).absolute()
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    lock = _lock(folder)
+    try:
+        lock.write(_owner().encode(), at=0)
+        yield RunFolder(folder, lock)
+    finally:
+        _release(lock, missing)
+
+
+def _release(lock: LockedFile, made: list[Path]) -> None:
+    """End the lock without a trace; a fork's child, or whoever lost the file, leaves it to its holder."""
+    if not lock.is_current():
+        lock.close()
+        return
+    with suppress(OSError):
+        if os.name == "posix":
+            lock.path.unlink()  # while it is held: nobody can have locked another file of this name yet
+        lock.close()
+        if os.name != "posix":  # which cannot delete an open file
+            lock.path.unlink()
+        for place in made:
+            place.rmdir()
+    lock.close()
+
+
+def _lock(folder: Path) -> LockedFile:
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return LockedFile(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, timeout=0)
+        except FileNotFoundError:
+            continue  # another run has just ended and left nothing
+        except TimeoutError:
+            raise LedgerError(
+                f"The checkpoint in {str(folder)!r} is in use by {_holder(folder)}; wait for its end, or choose "
+                "another folder."
+            ) from None
+
+
+def _owner() -> str:
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({"process": os.getpid(), "host": socket.gethostname(), "started": started})
+
+
+def _holder(folder: Path) -> str:
+    """Who holds the lock, by the holder's own words; a run that has just begun may not have written them yet."""
+    try:
+        facts = json.loads((folder / LOCK_FILE).read_text(encoding="utf-8"))
+        return f"process {facts['process']} on {facts['host']!r} since {facts['started']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+class Checkpoint:
+    """A folder that an interrupted ``fit`` can be resumed from.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        Held by this run, so that what is read here stays true.
+    fingerprint : str
+        Hash of the public inputs; a folder of another run is refused.
+    ledger : PrivacyLedger
+        The run's ledger: its journal is this folder's ``ledger.jsonl``, or it is a durable one and the folder keeps
+        the name of the run.
+    """
+
+    def __init__(self, folder: RunFolder, *, fingerprint: str, ledger: PrivacyLedger) -> None:
+        folder.check()
+        self._held = folder
+        self.folder = folder.path
+        self.ledger = ledger
+        self.fingerprint = fingerprint
+        self._state = self._read()
+        if isinstance(ledger, DurableLedger) and not (self.folder / RUN_FILE).exists():
+            write_durably(self.folder / RUN_FILE, ledger.run)
+
+    def _read(self) -> dict[str, Any] | None:
+        path = self.folder / "state.pt"
+        if not path.exists():
+            return None
+        try:
+            state: dict[str, Any] = torch.load(path, weights_only=True)
+        except Exception:  # noqa: BLE001 - torch raises many things, and its advice here is to load unsafely
+            raise ValueError(
+                f"The checkpoint in {str(self.folder)!r} is damaged; choose another folder, or delete this one."
+            ) from None
+        if state["fingerprint"] != self.fingerprint:
+            raise ValueError(
+                f"The checkpoint in {str(self.folder)!r} belongs to a run with other data or settings; "
+                "choose another folder, or delete this one."
+            )
+        return state
+
+    def restore(self, run: Any, engine: Engine, lam: Tensor) -> tuple[Tensor, int]:
+        """Put the saved state back; returns the multipliers and the position in the schedule to go on from."""
+        spent = len(self.ledger.own_releases())
+        if self._state is None:
+            if spent:
+                raise BudgetExceeded(
+                    f"The run in {str(self.folder)!r} stopped before its first answer was saved, and the debit stands; "
+                    "start again in another folder with a new budget."
+                )
+            return lam, 0
+        if spent < self._state["releases"]:
+            raise ValueError(
+                f"The checkpoint in {str(self.folder)!r} has seen debits that its ledger does not hold; "
+                "resume it with the ledger it was started with."
+            )
+        run.restore(self._state["run"])
+        engine.restore(self._state["engine"], lost=spent - self._state["releases"])
+        return self._state["lam"], self._state["position"]
+
+    def save(self, run: Any, engine: Engine, lam: Tensor, position: int) -> None:
+        """Write the state atomically, and to the disk."""
+        self._held.check()
+        state = {
+            "fingerprint": self.fingerprint,
+            "releases": len(self.ledger.own_releases()),
+            "position": position,
+            "lam": lam,
+            "engine": engine.state(),
+            "run": run.state(),
+        }
+        temporary = self.folder / "state.tmp"
+        torch.save(state, temporary)
+        _sync(temporary)
+        temporary.replace(self.folder / "state.pt")
+        sync_folder(self.folder)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,102 @@
+"""What the loop needs from an engine, whatever it asks of the vault."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from justitia.privacy.mechanisms import Noise
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.lagrangian import Problem
+
+#: The rows of a question about everybody.
+EVERYBODY = slice(None)
+
+
+class Engine(ABC):
+    """What the loop needs from an engine.
+
+    Parameters
+    ----------
+    problem : Problem
+        The public part of the data.
+    vault : SensitiveVault
+        The only way to the attribute.
+    tolerance : float, optional
+        The constraint is abs(gap) <= tolerance; None leaves it to the engine.
+    generator : torch.Generator
+        Public randomness, shared with the loop.
+    """
+
+    def __init__(
+        self, problem: Problem, vault: SensitiveVault, *, tolerance: float | None, generator: torch.Generator
+    ) -> None:
+        self.problem = problem
+        self.vault = vault
+        self.tolerance = 0.0 if tolerance is None else float(tolerance)
+        self.generator = generator
+
+    @abstractmethod
+    def open(self) -> None:
+        """Ask what is asked once, before the first round."""
+
+    def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:  # noqa: B027 - not every engine asks here
+        """Ask what is asked once in round k, before its primal steps."""
+
+    def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
+        """(m,) public weights of h in the constraint of line 4, for the rows of the batch; None for nothing."""
+        del lam, batch
+        return None
+
+    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
+        """What the constraint adds to the gradient in line 4 besides, flat; None for nothing."""
+        del module, lam, batch
+        return None
+
+    def watched(self, k: int) -> Tensor | slice:
+        """Rows that the dual step of round k looks at: everybody, unless said otherwise."""
+        del k
+        return EVERYBODY
+
+    @abstractmethod
+    def gap(self, scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """(G, K) noised violations of the scores of the rows seen after round k; None if an earlier run lost them."""
+
+    @abstractmethod
+    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+        """Lines 5 and 6: the multipliers after the k-th dual step."""
+
+    def compares(self, k: int) -> bool:
+        """Whether the averaged weights after round k may become the result; otherwise the last ones do."""
+        del k
+        return False
+
+    def excess(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> float:
+        """How far these scores are beyond the tolerance, told without a question; only for engines that compare."""
+        del scores, seen
+        return 0.0
+
+    def outlook(self) -> list[str]:
+        """Sentences for the user before anything is asked, made from public numbers only."""
+        return []
+
+    def remarks(self) -> list[str]:
+        """Sentences for the user after training, made from public and noised numbers only."""
+        return []
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """Noised answers that a resumed run needs."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue from ``state``; the next ``lost`` answers were paid for by the earlier run and are gone."""
+
+
+def calibrated(noise: Noise | None) -> Noise:
+    """The noise of a plan that has been calibrated."""
+    if noise is None:
+        raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
+    return noise

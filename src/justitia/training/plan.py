@@ -1,0 +1,168 @@
+"""Plans: public numbers that fix a training run and know what it costs before any data is seen.
+
+A plan is frozen. ``calibrate`` returns a new plan whose noise fits a budget; ``costs`` says what the ledger will hold
+after ``fit``, and ``fit`` checks that it does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from justitia._validate import (
+    check_choice,
+    check_int,
+    check_nonnegative,
+    check_positive,
+    check_rate,
+)
+from justitia.notions import FairnessNotion
+from justitia.privacy.accounting import Cost, epsilon_spent
+from justitia.privacy.mechanisms import Noise
+
+#: Optimizers of torch that step on ordinary dense gradients, without a closure.
+OPTIMIZERS = tuple(
+    name
+    for name, kind in vars(torch.optim).items()
+    if isinstance(kind, type) and name not in {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
+)
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """One kind of question a run will ask, how often, and with which noise."""
+
+    purpose: str
+    noise: Noise
+    count: int
+
+    @property
+    def cost(self) -> Cost:
+        """Price of one such release."""
+        return self.noise.cost()
+
+
+@dataclass(frozen=True)
+class Round:
+    """One pass of line 2 of Algorithm 1: its number, its primal steps, and whether a dual step follows."""
+
+    k: int
+    steps: int
+    dual: bool
+
+
+def rounds_of(warmup: int, last: int, steps: int) -> tuple[Round, ...]:
+    """Round 0, then ``last`` equal ones; a dual step after the last would steer nothing."""
+    return (Round(0, warmup, dual=True), *(Round(k, steps, dual=k < last) for k in range(1, last + 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan(ABC):
+    """What every engine's plan has: the public part of training.
+
+    Parameters
+    ----------
+    warmup_steps : int
+        Plain primal steps before the first dual step, while all multipliers are zero (round 0 of Algorithm 1).
+    batch_size : int
+        Rows of a primal step.
+    optimizer : str
+        Name of a class in ``torch.optim`` for line 4 of Algorithm 1.
+    optimizer_options : mapping
+        Its keyword arguments besides the learning rate.
+    warmup_learning_rate, learning_rate, final_learning_rate : float
+        Rate of the warm-up; rate after it, falling linearly to the final one.
+    dual_step, dual_decay : float
+        Step sizes of the dual ascent, s_k = dual_step / (1 + dual_decay * k).
+    lambda_max : float
+        Largest absolute multiplier, lambda^max.
+    averaging : float
+        Rate of the running average of the weights that ``fit`` returns; 1 returns the last weights.
+    micro_batch : int
+        Rows whose gradients are held in memory at once; bounds memory and never changes the answer.
+    """
+
+    warmup_steps: int = 800
+    batch_size: int = 512
+    optimizer: str = "Adam"
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
+    warmup_learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
+    final_learning_rate: float = 2e-5
+    dual_step: float = 0.2
+    dual_decay: float = 0.0
+    lambda_max: float = 5.0
+    averaging: float = 0.003
+    micro_batch: int = 4096
+
+    def __post_init__(self) -> None:
+        for name in ("warmup_steps", "batch_size", "micro_batch"):
+            check_int(name, getattr(self, name), at_least=0 if name == "warmup_steps" else 1)
+        for name in ("warmup_learning_rate", "learning_rate", "dual_step"):
+            check_positive(name, getattr(self, name))
+        for name in ("final_learning_rate", "dual_decay", "lambda_max"):
+            check_nonnegative(name, getattr(self, name))
+        check_rate("averaging", self.averaging)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+
+    @abstractmethod
+    def schedule(self, n: int) -> tuple[Round, ...]:
+        """The rounds of Algorithm 1 over n rows; round 0 is the warm-up."""
+
+    @abstractmethod
+    def releases(self) -> tuple[PlannedRelease, ...]:
+        """Every question this run will ask of A."""
+
+    @abstractmethod
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+        """A new plan whose releases together cost at most (epsilon, delta)."""
+
+    def costs(self) -> Counter[Cost]:
+        """What the ledger will hold after ``fit``."""
+        counts: Counter[Cost] = Counter()
+        for release in self.releases():
+            counts[release.cost] += release.count
+        return counts
+
+    def epsilon(self, delta: float) -> float:
+        """What this plan costs."""
+        return epsilon_spent(self.costs(), delta)
+
+    def make_optimizer(self, params: list[nn.Parameter], *, n: int) -> torch.optim.Optimizer:
+        """The optimizer of line 4 for a run over n rows."""
+        make = getattr(torch.optim, self.optimizer)
+        optimizer: torch.optim.Optimizer = make(params, lr=self.warmup_learning_rate, **self.options_at(n))
+        return optimizer
+
+    def at_tolerance(self, tolerance: float | None) -> Self:
+        """The plan for a tolerance that was given; the same, unless said otherwise."""
+        del tolerance
+        return self
+
+    def network(self, notion: FairnessNotion, *, n: int, inputs: int) -> str:
+        """Name of the default network (``justitia.networks.default.NETWORKS``); a multilayer one, unless said otherwise."""
+        del notion, n, inputs
+        return "multilayer"
+
+    def options_at(self, n: int) -> dict[str, Any]:
+        """Its keyword arguments for n rows."""
+        del n
+        return dict(self.optimizer_options)
+
+    def learning_rate_at(self, progress: float) -> float:
+        """Rate when ``progress`` (0 to 1) of the steps after the warm-up are done."""
+        return self.learning_rate + (self.final_learning_rate - self.learning_rate) * progress
+
+    def dual_step_at(self, k: int) -> float:
+        """Step size s_k of the k-th dual step."""
+        return self.dual_step / (1 + self.dual_decay * k)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for reports and saved models."""
+        return asdict(self)
