@@ -24,10 +24,10 @@ from experiments.folds import FOLDS, dataset, paper_features
 from experiments.runner import Cell
 from experiments.summaries import mean_and_sd, setting
 from justitia.baselines import PlainClassifier
+from justitia.engines import PrintedPlan
 from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
-from justitia.engines.gradients.engine import PrintedEngine, h_slope
-from justitia.engines.gradients.score_rows import score_rows
-from justitia.engines.plans import PrintedPlan
+from justitia.engines.gradients.score_rows import h_slope, score_rows
+from justitia.engines.printed.engine import PrintedEngine
 from justitia.notions import get_notion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import SeededNoise

@@ -1,7 +1,7 @@
 """Neural classifiers that treat groups alike, private in the sensitive attribute."""
 
 from justitia.curve import Tradeoff, tradeoff
-from justitia.engines.plans import GradientsPlan, MomentsPlan, PrintedPlan
+from justitia.engines import GradientsPlan, MomentsPlan, PrintedPlan
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measure import Measurement, measure
 from justitia.privacy.durable_ledger import DurableLedger

@@ -14,8 +14,9 @@ import torch
 from sklearn.base import clone
 
 from justitia._validate import check_nonnegative
+from justitia.engines import MomentsPlan
 from justitia.engines.moments.engine import MomentsEngine
-from justitia.engines.plans import STRICT_BELOW, MomentsPlan
+from justitia.engines.moments.plan import STRICT_BELOW
 from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.networks.default import evaluate
 from justitia.privacy.attribute import Attribute

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from justitia._validate import check_same_length
-from justitia.engines.gradients.engine import make_engine
 from justitia.inputs.tables import history_table, read_target, read_weight
 from justitia.networks.classifier import NetworkClassifier, public_seed, unchanged_on_error
 from justitia.networks.crossfitted import CrossFittedNetwork
@@ -246,7 +245,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
                 seen = problem.X, problem.y, problem.weight
                 problem = replace(problem, X=module.learn(*seen, steps=plan.warmup_steps, progress=bar.update))
         generator = torch.Generator().manual_seed(seed)
-        engine = make_engine(plan, problem, vault, tolerance=self.tolerance, generator=generator)
+        engine = plan.engine(problem, vault, tolerance=self.tolerance, generator=generator)
         return Session(module, problem, plan, ledger, vault, engine, seed, saved, before)
 
     def _vault(self, attribute: Attribute, ledger: PrivacyLedger, *, n: int, person: Any) -> SensitiveVault:

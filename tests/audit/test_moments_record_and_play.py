@@ -20,7 +20,6 @@ from torch import Tensor, nn
 import justitia.engines.moments.engine as moments_module
 import justitia.privacy.vault as vault_module
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
-from justitia.engines.gradients.engine import make_engine
 from justitia.engines.moments.engine import MomentsEngine
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.networks.multilayer import default_widths
@@ -356,7 +355,7 @@ def run_tiny(labels: Sequence[Any], seed: int, factor: float = 1.0) -> Tiny:
         module.bias.fill_(-0.05)
     ledger = PrivacyLedger(epsilon=EPSILON, delta=DELTA)
     vault = SensitiveVault(labels, groups=("a", "b"), ledger=ledger, noise_source=Tampered(seed, factor))
-    engine = make_engine(TINY, problem, vault, tolerance=0.0, generator=torch.Generator().manual_seed(0))
+    engine = TINY.engine(problem, vault, tolerance=0.0, generator=torch.Generator().manual_seed(0))
     assert isinstance(engine, MomentsEngine)
     trained = train(module, problem, TINY, engine)
     assert engine._rows is not None

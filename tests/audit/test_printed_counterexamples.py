@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
+from justitia.engines import PrintedPlan
 from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
-from justitia.engines.gradients.engine import PrintedEngine
-from justitia.engines.plans import PrintedPlan
 from justitia.engines.printed.accountant import (
     ORDERS,
     epsilon_without_amplification,
@@ -20,6 +19,7 @@ from justitia.engines.printed.accountant import (
     printed_noise,
     renyi_sampled_gaussian,
 )
+from justitia.engines.printed.engine import PrintedEngine
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_delta, gaussian_mu
 from justitia.privacy.ledger import PrivacyLedger

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
-from justitia.engines.gradients.engine import make_engine
 from justitia.engines.moments.engine import MomentsEngine
 from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, FairnessNotion
@@ -64,7 +63,7 @@ def setting(
     ledger = PrivacyLedger(epsilon=epsilon, delta=1e-5)
     vault = SensitiveVault(labels, groups=GROUPS[:n_groups], ledger=ledger, noise_source=SeededNoise(0))
     calibrated = plan.calibrate(epsilon, 1e-5, n=n)
-    engine = make_engine(calibrated, problem, vault, tolerance=tolerance, generator=torch.Generator().manual_seed(1))
+    engine = calibrated.engine(problem, vault, tolerance=tolerance, generator=torch.Generator().manual_seed(1))
     assert isinstance(engine, MomentsEngine)
     return Setting(problem, labels, module, engine, ledger)
 

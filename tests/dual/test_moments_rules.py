@@ -9,7 +9,7 @@ from torch import nn
 
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.engines.moments.engine import MomentsEngine
-from justitia.engines.plans import FEW_PEOPLE
+from justitia.engines.moments.plan import FEW_PEOPLE
 from justitia.networks.default import NETWORKS
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
 from justitia.training.algorithm import Run, train

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from justitia.engines.gradients.engine import GradientsEngine, PrintedEngine, make_engine
-from justitia.engines.plans import GradientsPlan, PrintedPlan
+from justitia.engines import GradientsPlan, PrintedPlan
+from justitia.engines.gradients.engine import GradientsEngine
+from justitia.engines.printed.engine import PrintedEngine
 from justitia.notions import DemographicParity, EqualizedOdds, FairnessNotion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource
@@ -93,7 +94,7 @@ def public(seed: int = 0) -> dict[str, Any]:
 
 def run(plan: TrainingPlan, model: nn.Module, vault: SensitiveVault, *, seed: int = 0) -> Trained:
     problem = make_problem()
-    return train(model, problem, plan, make_engine(plan, problem, vault, **public(seed)))
+    return train(model, problem, plan, plan.engine(problem, vault, **public(seed)))
 
 
 PRINTED = PrintedPlan(

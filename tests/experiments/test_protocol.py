@@ -21,7 +21,7 @@ from experiments import __main__ as command
 from experiments import clipping_figures, folds, theorems
 from justitia.datasets import DatasetUnavailable, make_synthetic
 from justitia.datasets.dataset import Dataset
-from justitia.engines.plans import PrintedPlan
+from justitia.engines import PrintedPlan
 from justitia.notions import get_notion
 
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from justitia.audit.attacks import Randomness, both_neighbours
 from justitia.audit.replay import Canary, Codes, Floats, Recording, Silent, labels, neutral, open_vault
-from justitia.engines.gradients.engine import PrintedEngine
+from justitia.engines.printed.engine import PrintedEngine
 from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource
@@ -108,7 +109,7 @@ class PrintedReplay:
         """The printed engine itself, on one of the neighbours."""
         vault = open_vault(self.neighbours[neighbour], self.n_groups, (math.inf, 0.0), source)
         engine = PrintedEngine(self.plan, self.problem, vault, tolerance=0.0, generator=None)
-        engine.open()
+        engine.ask_before(nn.Identity(), torch.zeros(0), 0)
         return engine
 
     def with_known(self) -> PrintedReplay:

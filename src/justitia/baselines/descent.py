@@ -21,8 +21,8 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from justitia._validate import check_choice, check_int, check_positive, check_same_length
+from justitia.engines import GradientsPlan
 from justitia.engines.gradients.engine import GradientsEngine
-from justitia.engines.plans import GradientsPlan
 from justitia.inputs.tables import history_table, read_target, read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.networks.default import make_module, rehearse
@@ -31,7 +31,7 @@ from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import SecretNoiseSeed
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.algorithm import train
-from justitia.training.engine import EVERYBODY, calibrated
+from justitia.training.engine import calibrated
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
 from justitia.training.opening import check_budget, named_groups, open_ledger, open_vault, warn_large_delta
 from justitia.training.plan import PlannedRelease
@@ -153,12 +153,7 @@ class DescentEngine(GradientsEngine):
         """(G, K): noised sizes, kept away from zero."""
         return usable_sizes(self.noisy_sizes, self.size_std)
 
-    def gap(
-        self,
-        scores: Tensor,
-        k: int = 0,  # noqa: ARG002 - the same question in every round
-        seen: Tensor | slice = EVERYBODY,  # noqa: ARG002 - of everybody
-    ) -> Tensor:
+    def _noised_gap(self, scores: Tensor) -> Tensor:
         """(G, K): rate of each group minus that of everybody, from a freshly noised table of decisions."""
         problem = self.problem
         decide = problem.notion.h_exact if self.hard else problem.notion.h

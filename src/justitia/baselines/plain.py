@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from justitia._validate import check_int, check_positive, check_same_length
-from justitia.engines.plans import GradientsPlan
+from justitia.engines import GradientsPlan
 from justitia.inputs.tables import read_target, read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.networks.default import make_module, rehearse

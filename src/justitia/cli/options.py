@@ -11,7 +11,7 @@ import click
 
 from justitia.cli.command import Names, Numbers, OneOf
 from justitia.cli.files.attribute import Where
-from justitia.engines.plans import DEFAULT_PLANS
+from justitia.engines import DEFAULT_PLANS
 from justitia.notions import NOTIONS
 
 Function = TypeVar("Function", bound=Callable[..., Any])

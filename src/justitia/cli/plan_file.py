@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from justitia.cli.errors import Refusal, no_such, shown_path
-from justitia.engines.plans import DEFAULT_PLANS
+from justitia.engines import DEFAULT_PLANS
 from justitia.training.plan import TrainingPlan
 
 #: Fields that ``calibrate`` sets from the budget.

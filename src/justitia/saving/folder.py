@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from justitia._files import check_folder, foreign_entry, replace_folder, stage_beside
-from justitia.engines.plans import DEFAULT_PLANS
+from justitia.engines import DEFAULT_PLANS
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.tables import Column
 from justitia.networks.multilayer import multilayer, widths_of

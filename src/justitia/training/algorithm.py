@@ -57,18 +57,21 @@ def train(
     zero = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)
     lam = zero if start is None else start  # line 1
     lam, first = (lam, 0) if checkpoint is None else checkpoint.restore(run, engine, lam)
-    engine.open()
+    engine.ask_before(module, lam, 0)
     if checkpoint is not None and first == 0:
         checkpoint.save(run, engine, lam, 0)
     for position in range(first, len(rounds)):  # line 2
         this = rounds[position]
-        engine.prepare(module, lam, this.k)
+        if this.k > 0:
+            engine.ask_before(module, lam, this.k)
         for batch in run.batches(this):  # line 3
             run.primal_step(batch, engine.row_weights(lam, batch), engine.constraint(module, lam, batch))  # line 4
         progress(this.steps)
         seen = engine.watched(this.k)
         scores = run.scores(seen)
-        gap = engine.gap(scores, this.k, seen) if this.dual else None
+        if this.dual:
+            engine.ask_after(scores, this.k)
+        gap = engine.gap(scores, seen) if this.dual else None
         if gap is not None:
             lam = engine.ascend(lam, gap, this.k)  # lines 5 and 6
         run.record(this, scores, seen, gap, lam)

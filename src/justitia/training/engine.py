@@ -1,4 +1,4 @@
-"""What the loop needs from an engine, whatever it asks of the vault."""
+"""What Algorithm 1 needs from an engine, whatever it asks of the vault."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ EVERYBODY = slice(None)
 
 class Engine(ABC):
     """What the loop needs from an engine.
+
+    Two calls may ask the vault, and so spend: :meth:`ask_before` and :meth:`ask_after`. All others are functions of
+    public data and of the answers that these two have kept.
 
     Parameters
     ----------
@@ -39,11 +42,12 @@ class Engine(ABC):
         self.generator = generator
 
     @abstractmethod
-    def open(self) -> None:
-        """Ask what is asked once, before the first round."""
+    def ask_before(self, module: nn.Module, lam: Tensor, k: int) -> None:
+        """Ask what the primal steps of round k need; k = 0 is what is asked once, before everything."""
 
-    def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:  # noqa: B027 - not every engine asks here
-        """Ask what is asked once in round k, before its primal steps."""
+    @abstractmethod
+    def ask_after(self, scores: Tensor, k: int) -> None:
+        """Ask what the dual step of round k needs, about the scores of the rows that it looks at."""
 
     def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
         """(m,) public weights of h in the constraint of line 4, for the rows of the batch; None for nothing."""
@@ -61,8 +65,8 @@ class Engine(ABC):
         return EVERYBODY
 
     @abstractmethod
-    def gap(self, scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
-        """(G, K) noised violations of the scores of the rows seen after round k; None if an earlier run lost them."""
+    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """(G, K) noised violations of the scores of the rows seen, by the last answers; None if there are none."""
 
     @abstractmethod
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:

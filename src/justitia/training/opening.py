@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_same_length
-from justitia.engines.plans import DEFAULT_PLANS
+from justitia.engines import DEFAULT_PLANS
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import UnboundedCost
 from justitia.privacy.attribute import Attribute

@@ -25,6 +25,9 @@ from justitia._validate import (
 from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import Cost, epsilon_spent
 from justitia.privacy.mechanisms import Noise
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.engine import Engine
+from justitia.training.lagrangian import Problem
 
 #: Optimizers of torch that step on ordinary dense gradients, without a closure.
 OPTIMIZERS = tuple(
@@ -122,6 +125,10 @@ class TrainingPlan(ABC):
     @abstractmethod
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
         """A new plan whose releases together cost at most (epsilon, delta)."""
+
+    @abstractmethod
+    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> Engine:
+        """The engine that carries this plan out; ``public`` are the keyword arguments of :class:`Engine`."""
 
     def costs(self) -> Counter[Cost]:
         """What the ledger will hold after ``fit``."""

@@ -18,8 +18,8 @@ from justitia.cli.files.people import read_target
 from justitia.cli.files.reading import open_table
 from justitia.cli.output import facts_text, filled, table_text, tell
 from justitia.cli.plan_file import read_plan
+from justitia.engines import DEFAULT_PLANS, GradientsPlan, MomentsPlan
 from justitia.engines.moments.engine import gap_spread, noise_spread, outlook_of
-from justitia.engines.plans import DEFAULT_PLANS, GradientsPlan, MomentsPlan
 from justitia.evaluation.intervals import marginal_quantile
 from justitia.evaluation.rates import make_rows, notion_rates
 from justitia.notions import FairnessNotion, get_notion

@@ -1,38 +1,34 @@
-"""What each engine asks the vault: ``gradients`` (the repaired PF-LD) and ``printed`` (PF-LD as published).
+"""What the engine ``gradients`` asks the vault: the repaired PF-LD.
 
-An engine answers two questions of the loop: what the constraint adds to a primal step (line 4 of Algorithm 1), and how
-large the violation is (line 5). ``gradients`` sees only noised sums. ``printed`` has the vault reveal the attribute,
-which its certificate states.
+Noised sizes once; one noised group gradient before the primal steps of a round and one noised violation after them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from justitia.engines.gradients.clipping import minimise_error_bound
-from justitia.engines.gradients.score_rows import Layout, ScoreRows, find_layout, score_rows
-from justitia.engines.moments.engine import MomentsEngine
-from justitia.engines.plans import GradientsPlan, MomentsPlan, PrintedPlan
-from justitia.notions import FairnessNotion
-from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.engines.gradients.score_rows import ScoreRows, h_slope
+from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, Engine, calibrated
 from justitia.training.lagrangian import (
     Problem,
     ascend,
-    ascend_printed,
     centred_rows,
     group_weights,
     population_weights,
     row_bound,
     usable_sizes,
 )
-from justitia.training.plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from justitia.engines.gradients.plan import GradientsPlan
 
 #: Rows whose public gradients are looked at for their means and norms; their number is a matter of speed only.
 PUBLIC_SAMPLE = 4096
@@ -40,13 +36,6 @@ PUBLIC_SAMPLE = 4096
 UNCLIPPED = 1e12
 #: "auto" never clips more than all but this share of the rows.
 LEAST_UNCLIPPED = 0.1
-
-
-def h_slope(notion: FairnessNotion, scores: Tensor, y: Tensor) -> Tensor:
-    """(n,): derivative of h with respect to the score, so that grad h_i = h'(s_i) grad s_i."""
-    with torch.enable_grad():
-        s = scores.detach().requires_grad_()
-        return torch.autograd.grad(notion.h(s, y).sum(), s)[0]
 
 
 class GradientsEngine(Engine):
@@ -64,20 +53,42 @@ class GradientsEngine(Engine):
         self._sizes: Tensor | None = None
         self._rows: ScoreRows | None = None
         self._term: Tensor | None = None
+        self._gap: Tensor | None = None
         self._lost = 0
 
-    def open(self) -> None:
-        """Noised group sizes, once; public constants from then on."""
+    def ask_before(self, module: nn.Module, lam: Tensor, k: int) -> None:
+        """Noised group sizes once; then one noised constraint gradient a round, averaged with the earlier ones."""
         if self._sizes is None:
             events = self.problem.events
             noise = calibrated(self.plan.noise_sizes)
             self._sizes = self.vault.group_sums(events, bound=row_bound(events), noise=noise, purpose="group sizes")
+        if k == 0:  # all multipliers are 0: there is no gradient to ask for
+            return
+        if self._rows is None:
+            self._rows = ScoreRows(module, self.problem.X, scale=self._slope, chunk_rows=self.plan.micro_batch)
+        rows = self._rows
+        fresh = self._ask(lambda: self._constraint_gradient(rows, lam))
+        if fresh is not None:
+            past = 0.0 if self._term is None else min(self.plan.memory, 1 - 1 / k)
+            self._term = fresh if self._term is None else past * self._term + (1 - past) * fresh
+
+    def ask_after(self, scores: Tensor, k: int) -> None:
+        """The noised sums of the hard decisions, less their mean, divided by noised sizes."""
+        del k
+        self._gap = self._ask(lambda: self._noised_gap(scores))
+
+    def _noised_gap(self, scores: Tensor) -> Tensor:
+        problem = self.problem
+        rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
+        noise = calibrated(self.plan.noise_violations)
+        sums = self.vault.group_sums(rows, bound=row_bound(rows), noise=noise, purpose="violation")
+        return (sums / usable_sizes(self.noisy_sizes, self.size_std)).clamp(-1.0, 1.0)
 
     @property
     def noisy_sizes(self) -> Tensor:
         """(G, K): sizes of the groups within each event as released."""
         if self._sizes is None:
-            raise RuntimeError("open() has not been called.")
+            raise RuntimeError("The group sizes have not been asked for.")
         return self._sizes
 
     @property
@@ -88,18 +99,6 @@ class GradientsEngine(Engine):
             return 0.0
         spread = noise.noise_multiplier * math.sqrt(2 * (1 - 1 / blocks)) * row_bound(self.problem.events)
         return spread * self.vault.rows_per_person
-
-    def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:
-        """One noised constraint gradient, averaged with the earlier ones; in round 0 all multipliers are 0: none."""
-        if k == 0:
-            return
-        if self._rows is None:
-            self._rows = ScoreRows(module, self.problem.X, scale=self._slope, chunk_rows=self.plan.micro_batch)
-        rows = self._rows
-        fresh = self._ask(lambda: self._constraint_gradient(rows, lam))
-        if fresh is not None:
-            past = 0.0 if self._term is None else min(self.plan.memory, 1 - 1 / k)
-            self._term = fresh if self._term is None else past * self._term + (1 - past) * fresh
 
     def _constraint_gradient(self, rows: ScoreRows, lam: Tensor) -> Tensor:
         r"""Noised gradient of :math:`\sum \lambda_{a,k} (\mu(D_{G_{a,k}}) - \mu(D_{P_k}))`.
@@ -113,7 +112,7 @@ class GradientsEngine(Engine):
         sample = torch.randperm(len(problem), generator=self.generator)[:PUBLIC_SAMPLE]
         looked_at = rows.take(sample)
         looked_at = looked_at.zeroed(~torch.isfinite(looked_at.norms()))
-        means = torch.stack([looked_at.weighted_sum(share) for share in _shares(problem.events[sample]).T])
+        means = torch.stack([looked_at.weighted_sum(share) for share in shares(problem.events[sample]).T])
         member, centres = _centring(problem.events, means)
         norms = looked_at.centred(member[sample], centres).norms().double()
         answer = self.vault.weighted_sum(
@@ -147,21 +146,10 @@ class GradientsEngine(Engine):
         del module, lam, batch
         return self._term
 
-    def gap(
-        self,
-        scores: Tensor,
-        k: int = 0,  # noqa: ARG002 - the same question in every round
-        seen: Tensor | slice = EVERYBODY,  # noqa: ARG002 - of everybody
-    ) -> Tensor | None:
-        """Noised mu(D_G) - mu(D_P) of the hard decisions, divided by noised sizes."""
-        problem = self.problem
-        rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
-        bound = row_bound(rows)
-        noise = calibrated(self.plan.noise_violations)
-        sums = self._ask(lambda: self.vault.group_sums(rows, bound=bound, noise=noise, purpose="violation"))
-        if sums is None:
-            return None
-        return (sums / usable_sizes(self.noisy_sizes, self.size_std)).clamp(-1.0, 1.0)
+    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """The last answer about everybody's decisions."""
+        del scores, seen
+        return self._gap
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Signed ascent on the noised gap."""
@@ -194,96 +182,7 @@ class GradientsEngine(Engine):
         self._sizes, self._term, self._lost = state.get("sizes"), state.get("term"), lost
 
 
-class PrintedEngine(Engine):
-    """PF-LD as printed (Equations 9 and 10 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
-
-    The attribute is revealed to this engine, because its noise scale, its signs and its denominators are functions of
-    the exact attribute; ``docs/privacy.md`` shows what that means for the printed guarantee.
-    """
-
-    def __init__(self, plan: PrintedPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
-        super().__init__(problem, vault, **public)
-        self.plan = plan
-        self._draws = 0
-        self._layout: Layout | None = None
-
-    def open(self) -> None:
-        """Read the attribute; r is the fraction of people who gave theirs (Section 7)."""
-        codes = torch.from_numpy(self.vault.reveal(purpose="exact attribute, read by the printed method"))
-        inside = torch.nn.functional.one_hot(codes, self.vault.n_groups + 1)[:, :-1].double()
-        # (n, G, K): row i's weight in the group term D_G of group a and event k
-        self._terms = inside[:, :, None] * self.problem.events.double()[:, None, :]
-        self._given = max(float(inside.sum() / max(len(inside), 1)), 1e-12)
-
-    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
-        """Equation 9: ``lambda^T |grad mu(B_P) - clip(grad mu(B_G))| + N(0, sigma_p^2 Delta_p^2 I)``."""
-        plan, terms = self.plan, self._terms[batch]
-        smallest = int((terms > 0).sum(0).min())
-        if plan.sigma_p and smallest <= 1:
-            return None  # Delta_p is infinite; the authors' script skips such a batch as well
-        y = self.problem.y[batch]
-        self._layout = self._layout or find_layout(module, self.problem.X)
-        scores, rows = score_rows(module, self.problem.X[batch], self._layout)
-        rows = rows.scaled(h_slope(self.problem.notion, scores, y))
-        h = self.problem.notion.h(scores, y).double()
-        population, group = _shares(self.problem.events[batch].double()), _shares(terms)
-        signs = (population * h[:, None]).sum(0) - (group * h[:, None, None]).sum(0)
-        clip = (
-            (plan.C_p / rows.norms().clamp_min(1e-30)).clamp_max(1.0).double() if plan.sigma_p else torch.ones(len(h))
-        )
-        present = (terms.sum(0) > 0).double()
-        # (m, G, K): weight of row i's gradient in grad mu(B_P) - clip(grad mu(B_G)) of each constraint
-        parts = (population[:, None, :] - group * clip[:, None, None]) * present
-        if plan.absolute == "sign":
-            exact = rows.weighted_sum((parts * (lam * signs.sign())).sum((1, 2)).to(scores.dtype)).double()
-        else:
-            each = [rows.weighted_sum(part.to(scores.dtype)).abs().double() for part in parts.flatten(1).T]
-            exact = (lam.flatten()[:, None] * torch.stack(each)).sum(0)
-        return self._noised(exact, plan.sigma_p, 2 * plan.C_p * plan.lambda_max, smallest)
-
-    def gap(
-        self,
-        scores: Tensor,
-        k: int = 0,  # noqa: ARG002 - the same question in every round
-        seen: Tensor | slice = EVERYBODY,  # noqa: ARG002 - of everybody
-    ) -> Tensor | None:
-        """Equation 10: ``|mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)``."""
-        plan, problem = self.plan, self.problem
-        h = problem.notion.h(scores, problem.y).detach().double()
-        clipped = h.clamp(-plan.C_d, plan.C_d) if plan.sigma_d else h
-        group = _shares(self._terms)
-        mu_p = (_shares(problem.events.double()) * h[:, None]).sum(0)
-        mu_g = (group * clipped[:, None, None]).sum(0)
-        present = self._terms.sum(0) > 0
-        smallest = int((self._terms > 0).sum(0).min())
-        violation = torch.where(present, (mu_p - mu_g).abs(), torch.zeros_like(mu_g))
-        return self._noised(violation, plan.sigma_d, math.sqrt(2) * plan.C_d, smallest)
-
-    def _noised(self, exact: Tensor, sigma: float | None, numerator: float, smallest: int) -> Tensor:
-        """Adds N(0, sigma^2 Delta^2 I) with Delta = numerator / (smallest - 1) / r (Theorems 1 and 2, Section 7)."""
-        if not sigma:
-            return exact
-        delta = numerator / max(smallest - 1, 1) / self._given
-        self._draws += 1  # numbered apart from the ledger's releases, so that a seeded source repeats none of them
-        return Gaussian(sigma).add_noise(
-            exact, sensitivity=delta, source=self.vault.noise_source, release=2**32 + self._draws
-        )
-
-    def state(self) -> dict[str, Tensor]:
-        """How many times noise was drawn, so that a seeded source never repeats itself."""
-        return {"draws": torch.tensor(self._draws)}
-
-    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
-        """Continue counting; answers here cost nothing beyond the attribute itself, so none is lost."""
-        del lost
-        self._draws = int(state["draws"])
-
-    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
-        """Lines 5 and 6 as printed."""
-        return ascend_printed(lam, gap - self.tolerance, step=self.plan.dual_step_at(k), limit=self.plan.lambda_max)
-
-
-def _shares(weights: Tensor) -> Tensor:
+def shares(weights: Tensor) -> Tensor:
     """Weights of each term divided by their sum over rows, so that a sum over rows is a mean; 0 for an empty term."""
     return weights / weights.sum(0).clamp_min(1e-12)
 
@@ -294,14 +193,3 @@ def _centring(events: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
     if bool((inside.sum(1) <= 1).all()):
         return inside, means
     return torch.ones(len(events), 1, dtype=means.dtype), means.mean(0, keepdim=True)
-
-
-def make_engine(plan: TrainingPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> Engine:
-    """The engine that carries out ``plan``; ``public`` are the keyword arguments of :class:`Engine`."""
-    if isinstance(plan, MomentsPlan):
-        return MomentsEngine(plan, problem, vault, **public)
-    if isinstance(plan, GradientsPlan):
-        return GradientsEngine(plan, problem, vault, **public)
-    if isinstance(plan, PrintedPlan):
-        return PrintedEngine(plan, problem, vault, **public)
-    raise TypeError(f"Expected a MomentsPlan, GradientsPlan or PrintedPlan; got {type(plan).__name__}.")

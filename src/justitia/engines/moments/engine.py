@@ -16,20 +16,22 @@ import copy
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from justitia.engines.moments.memberships import expected_sums, fit_memberships, memberships
 from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plans import MomentsPlan
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, Engine, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
+
+if TYPE_CHECKING:
+    from justitia.engines.moments.plan import MomentsPlan
 
 #: Rows that the memberships are fitted on, a public sample where there are more.
 FIT_ROWS = 200_000
@@ -72,10 +74,7 @@ class MomentsEngine(Engine):
         stride = math.ceil(len(problem) / FIT_ROWS)
         self._sample = torch.arange(0, len(problem), stride)
 
-    def open(self) -> None:
-        """Nothing: the first question is about the network after its warm-up."""
-
-    def prepare(self, module: nn.Module, lam: Tensor, k: int) -> None:
+    def ask_before(self, module: nn.Module, lam: Tensor, k: int) -> None:
         """The moments, once, after the warm-up; a resumed run computes its public rows again."""
         del lam
         if k == 0 or self._q is not None:
@@ -169,14 +168,21 @@ class MomentsEngine(Engine):
             return EVERYBODY
         return torch.randint(len(self.problem), (WATCHED,), generator=self.generator)
 
-    def gap(self, scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
-        """Gaps of the hard decisions over the memberships of the rows seen, after a check if one is due."""
-        events = self.problem.events[seen]
-        rows = centred_rows(self.problem.notion.h_exact(scores, self.problem.y[seen]), events)
+    def ask_after(self, scores: Tensor, k: int) -> None:
+        """A check, if one is due: the noised sums of everybody's decisions, from which the memberships learn."""
         if self._asks and k in self.plan.check_rounds:
-            self._check(rows)
+            self._check(self._decided(scores, EVERYBODY))
+
+    def _decided(self, scores: Tensor, seen: Tensor | slice) -> Tensor:
+        """(m, K) hard decisions of the rows seen, less their mean."""
+        problem = self.problem
+        return centred_rows(problem.notion.h_exact(scores, problem.y[seen]), problem.events[seen])
+
+    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """Gaps of the hard decisions over the memberships of the rows seen."""
         if self._q is None:
             return None
+        rows, events = self._decided(scores, seen), self.problem.events[seen]
         q = self._q[seen].double().T
         return (q @ rows.double()) / (q @ events.double()).clamp_min(1.0)
 
@@ -208,7 +214,7 @@ class MomentsEngine(Engine):
 
     def excess(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> float:
         """Largest gap beyond what is allowed; less than the known noise counts as none."""
-        gap = self.gap(scores, seen=seen)
+        gap = self.gap(scores, seen)
         beyond = 0.0 if gap is None else (gap.abs() - self._allowed() - self._gap_noise(self._sizes)).max()
         return max(0.0, float(beyond))
 

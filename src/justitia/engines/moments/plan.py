@@ -1,0 +1,163 @@
+"""The plan of engine ``moments``: what it asks, how often, and how its budget is split."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+
+from justitia._validate import check_int, check_nonnegative, check_rate
+from justitia.engines.moments.engine import MomentsEngine
+from justitia.notions import FairnessNotion
+from justitia.privacy.accounting import calibrate
+from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.lagrangian import Problem
+from justitia.training.plan import PlannedRelease, Round, TrainingPlan, rounds_of
+
+#: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
+STRICT_BELOW, STRICT = 0.03, 3.0
+#: Rows that are few for a constraint that reads labels, inputs beyond which no network has pieces, and which have them.
+FEW, MOST_INPUTS = 20_000, 128
+FEW_PEOPLE = {"nothing": "multilayer", "events": "piecewise", "h": "cross-fitted"}
+#: Optimizers whose step is several times faster as one operation, and options that rule it out.
+FUSED, EXCLUSIVE = {"Adam", "AdamW"}, {"fused", "foreach", "differentiable"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsPlan(TrainingPlan):
+    """Noised sums of public rows once, then noised sums of the model's own decisions a few times; all else is free.
+
+    Parameters
+    ----------
+    rounds : int
+        Dual steps; they ask nothing.
+    public_steps : int
+        Primal steps of a round.
+    checks : int
+        How often the sums of the current decisions are asked for, evenly spread over the rounds.
+    share_moments : float
+        Share of the budget (in mu^2) for the first release; the checks divide the rest evenly.
+    ridge : float
+        Ridge of the memberships, in units of the variance of the noise.
+    dead_zone : float
+        Tolerance where none is given, in standard deviations of the known noise of a gap.
+    penalty : float
+        L2 penalty of the weights, times the square root of the number of rows; ``optimizer_options`` may name another.
+    damping : float
+        How much of the last gaps beyond the tolerance is added to the multipliers in primal steps.
+    candidates : int
+        The last rounds whose averaged weights are compared: the latest that meets the tolerance is the result, or else
+        the nearest to it; 0 takes the last ones.
+    noise_moments, noise_checks : Gaussian or Unprotected, optional
+        Set by ``calibrate``.
+    """
+
+    warmup_steps: int = 600
+    batch_size: int = 2048
+    averaging: float = 0.01
+    dual_step: float = 1.0
+    dual_decay: float = 0.02
+    rounds: int = 200
+    public_steps: int = 10
+    checks: int = 4
+    share_moments: float = 0.5
+    ridge: float = 0.05
+    dead_zone: float = 3.0
+    penalty: float = 0.5
+    damping: float = 1.0
+    candidates: int = 50
+    noise_moments: Noise | None = None
+    noise_checks: Noise | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("rounds", "public_steps"):
+            check_int(name, getattr(self, name), at_least=1)
+        for name in ("checks", "candidates"):
+            check_int(name, getattr(self, name), at_least=0)
+        if self.checks >= self.rounds:
+            raise ValueError(f"expected fewer checks than rounds ({self.rounds}), got {self.checks}; ask less often.")
+        check_rate("share_moments", self.share_moments)
+        if self.checks and self.share_moments == 1:
+            raise ValueError("expected share_moments below 1 where checks are to be paid for, got 1; use checks=0.")
+        for name in ("ridge", "dead_zone", "penalty", "damping"):
+            check_nonnegative(name, getattr(self, name))
+
+    def options_at(self, n: int) -> dict[str, Any]:
+        """The L2 penalty, where the optimizer knows one and nothing else is said; Adam as one fused operation."""
+        known = inspect.signature(getattr(torch.optim, self.optimizer)).parameters
+        penalty = {"weight_decay": self.penalty / math.sqrt(n)} if "weight_decay" in known else {}
+        fused = {"fused": True} if self.optimizer in FUSED and not self.optimizer_options.keys() & EXCLUSIVE else {}
+        return penalty | fused | dict(self.optimizer_options)
+
+    def at_tolerance(self, tolerance: float | None) -> Self:
+        """The plan for a tolerance that was given.
+
+        It is meant for people to come, and what holds for training people holds the less for others the more freely
+        the weights were fitted to them: the stricter, the larger the penalty.
+        """
+        strict = 0.0 if tolerance is None else max(0.0, 1 - tolerance / STRICT_BELOW)
+        return replace(self, penalty=self.penalty * (1 + STRICT * strict))
+
+    def network(self, notion: FairnessNotion, *, n: int, inputs: int) -> str:
+        """Where people are few it depends on where the constraint reads labels; what many teach, any network learns."""
+        few = n <= FEW and inputs <= MOST_INPUTS
+        return FEW_PEOPLE[notion.reads_labels_in] if few else super().network(notion, n=n, inputs=inputs)
+
+    def second_half(self) -> Self:
+        """The second half of the rounds, with the step sizes they have in the whole plan."""
+        rounds = math.ceil(self.rounds / 2)
+        done = self.rounds - rounds
+        return replace(
+            self,
+            warmup_steps=0,
+            rounds=rounds,
+            checks=min(self.checks, rounds - 1),
+            learning_rate=self.learning_rate_at(done / self.rounds),
+            dual_step=self.dual_step_at(done),
+            dual_decay=self.dual_decay / (1 + self.dual_decay * done),
+        )
+
+    def schedule(self, n: int) -> tuple[Round, ...]:
+        """Warm-up, then rounds on the memberships."""
+        del n
+        return rounds_of(self.warmup_steps, self.rounds, self.public_steps)
+
+    @property
+    def check_rounds(self) -> tuple[int, ...]:
+        """Rounds after which the current decisions are asked about."""
+        return tuple(round(self.rounds * j / (self.checks + 1)) for j in range(1, self.checks + 1))
+
+    def releases(self) -> tuple[PlannedRelease, ...]:
+        """Moments once, decisions at every check; without noise, the attribute itself."""
+        if self.noise_moments is None or self.noise_checks is None:
+            raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
+        if isinstance(self.noise_moments, Unprotected):
+            return (PlannedRelease("exact attribute, no privacy asked for", self.noise_moments, 1),)
+        moments = PlannedRelease("moments", self.noise_moments, 1)
+        checks = PlannedRelease("decisions", self.noise_checks, self.checks)
+        return (moments, checks) if self.checks else (moments,)
+
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+        """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
+        del n
+        if math.isinf(epsilon):
+            return self._with_noise(None)
+        return self._with_noise(calibrate(lambda scale: self._with_noise(scale).costs(), epsilon, delta))
+
+    def _with_noise(self, scale: float | None) -> Self:
+        """The moments get their share of mu^2 = 1/scale^2, each check an equal part of the rest."""
+        if scale is None:
+            return replace(self, noise_moments=Unprotected(), noise_checks=Unprotected())
+        first = self.share_moments if self.checks else 1.0
+        each = (1 - first) / max(self.checks, 1)
+        checks = Gaussian(scale / math.sqrt(each)) if self.checks else Gaussian(scale)
+        return replace(self, noise_moments=Gaussian(scale / math.sqrt(first)), noise_checks=checks)
+
+    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> MomentsEngine:
+        """The engine that carries this plan out."""
+        return MomentsEngine(self, problem, vault, **public)

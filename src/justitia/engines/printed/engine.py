@@ -1,0 +1,116 @@
+"""What the engine ``printed`` does with the attribute: PF-LD as published, line by line.
+
+The vault reveals the attribute to it, which its certificate states.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from justitia.engines.gradients.engine import shares
+from justitia.engines.gradients.score_rows import Layout, find_layout, h_slope, score_rows
+from justitia.privacy.mechanisms import Gaussian
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.engine import EVERYBODY, Engine
+from justitia.training.lagrangian import Problem, ascend_printed
+
+if TYPE_CHECKING:
+    from justitia.engines.printed.plan import PrintedPlan
+
+
+class PrintedEngine(Engine):
+    """PF-LD as printed (Equations 9 and 10 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
+
+    The attribute is revealed to this engine, because its noise scale, its signs and its denominators are functions of
+    the exact attribute; ``docs/privacy.md`` shows what that means for the printed guarantee.
+    """
+
+    def __init__(self, plan: PrintedPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+        super().__init__(problem, vault, **public)
+        self.plan = plan
+        self._draws = 0
+        self._layout: Layout | None = None
+        self._gap: Tensor | None = None
+
+    def ask_before(self, module: nn.Module, lam: Tensor, k: int) -> None:
+        """Read the attribute, once; r is the fraction of people who gave theirs (Section 7)."""
+        del module, lam
+        if k > 0:
+            return
+        codes = torch.from_numpy(self.vault.reveal(purpose="exact attribute, read by the printed method"))
+        inside = torch.nn.functional.one_hot(codes, self.vault.n_groups + 1)[:, :-1].double()
+        # (n, G, K): row i's weight in the group term D_G of group a and event k
+        self._terms = inside[:, :, None] * self.problem.events.double()[:, None, :]
+        self._given = max(float(inside.sum() / max(len(inside), 1)), 1e-12)
+
+    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
+        """Equation 9: ``lambda^T |grad mu(B_P) - clip(grad mu(B_G))| + N(0, sigma_p^2 Delta_p^2 I)``."""
+        plan, terms = self.plan, self._terms[batch]
+        smallest = int((terms > 0).sum(0).min())
+        if plan.sigma_p and smallest <= 1:
+            return None  # Delta_p is infinite; the authors' script skips such a batch as well
+        y = self.problem.y[batch]
+        self._layout = self._layout or find_layout(module, self.problem.X)
+        scores, rows = score_rows(module, self.problem.X[batch], self._layout)
+        rows = rows.scaled(h_slope(self.problem.notion, scores, y))
+        h = self.problem.notion.h(scores, y).double()
+        population, group = shares(self.problem.events[batch].double()), shares(terms)
+        signs = (population * h[:, None]).sum(0) - (group * h[:, None, None]).sum(0)
+        clip = (
+            (plan.C_p / rows.norms().clamp_min(1e-30)).clamp_max(1.0).double() if plan.sigma_p else torch.ones(len(h))
+        )
+        present = (terms.sum(0) > 0).double()
+        # (m, G, K): weight of row i's gradient in grad mu(B_P) - clip(grad mu(B_G)) of each constraint
+        parts = (population[:, None, :] - group * clip[:, None, None]) * present
+        if plan.absolute == "sign":
+            exact = rows.weighted_sum((parts * (lam * signs.sign())).sum((1, 2)).to(scores.dtype)).double()
+        else:
+            each = [rows.weighted_sum(part.to(scores.dtype)).abs().double() for part in parts.flatten(1).T]
+            exact = (lam.flatten()[:, None] * torch.stack(each)).sum(0)
+        return self._noised(exact, plan.sigma_p, 2 * plan.C_p * plan.lambda_max, smallest)
+
+    def ask_after(self, scores: Tensor, k: int) -> None:
+        """Equation 10: ``|mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)``."""
+        del k
+        plan, problem = self.plan, self.problem
+        h = problem.notion.h(scores, problem.y).detach().double()
+        clipped = h.clamp(-plan.C_d, plan.C_d) if plan.sigma_d else h
+        group = shares(self._terms)
+        mu_p = (shares(problem.events.double()) * h[:, None]).sum(0)
+        mu_g = (group * clipped[:, None, None]).sum(0)
+        present = self._terms.sum(0) > 0
+        smallest = int((self._terms > 0).sum(0).min())
+        violation = torch.where(present, (mu_p - mu_g).abs(), torch.zeros_like(mu_g))
+        self._gap = self._noised(violation, plan.sigma_d, math.sqrt(2) * plan.C_d, smallest)
+
+    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """The last noised violation."""
+        del scores, seen
+        return self._gap
+
+    def _noised(self, exact: Tensor, sigma: float | None, numerator: float, smallest: int) -> Tensor:
+        """Adds N(0, sigma^2 Delta^2 I) with Delta = numerator / (smallest - 1) / r (Theorems 1 and 2, Section 7)."""
+        if not sigma:
+            return exact
+        delta = numerator / max(smallest - 1, 1) / self._given
+        self._draws += 1  # numbered apart from the ledger's releases, so that a seeded source repeats none of them
+        return Gaussian(sigma).add_noise(
+            exact, sensitivity=delta, source=self.vault.noise_source, release=2**32 + self._draws
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        """How many times noise was drawn, so that a seeded source never repeats itself."""
+        return {"draws": torch.tensor(self._draws)}
+
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue counting; answers here cost nothing beyond the attribute itself, so none is lost."""
+        del lost
+        self._draws = int(state["draws"])
+
+    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+        """Lines 5 and 6 as printed."""
+        return ascend_printed(lam, gap - self.tolerance, step=self.plan.dual_step_at(k), limit=self.plan.lambda_max)
