@@ -26,7 +26,6 @@ from experiments.methods import make
 from experiments.runner import Cell
 from justitia.evaluation.exact import violation
 from justitia.privacy.attribute import Attribute
-from justitia.training.engine import EVERYBODY
 from justitia.training.lagrangian import centred_rows, largest_gap
 
 
@@ -54,19 +53,19 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
         warnings.simplefilter("ignore", UserWarning)
         session = model._begin(data.X.iloc[train], data.y.iloc[train], Attribute.of(groups))
         engine, problem = session.engine, session.problem
-        ask = engine.gap
+        ask = engine.ask_after
 
-        def watch(scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
-            believed = ask(scores, k, seen)
-            if believed is not None and k > 0:  # 0 compares averages, which is no round
+        def watch(scores: Tensor, k: int) -> None:
+            ask(scores, k)
+            believed = engine.gap(scores)
+            if believed is not None and k > 0:
                 rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events).double()
                 truth = (exact.double().T @ rows) / exact.sum(0)[:, None]
                 rounds.append([k, largest_gap(believed), largest_gap(truth), k in engine.plan.check_rounds])
                 if len(rounds) == 1:
                     functions.extend(_functions(problem.X, scores, engine._q, exact))
-            return believed
 
-        with patch.object(engine, "gap", watch):
+        with patch.object(engine, "ask_after", watch):
             trained = model._train(session)
         model._keep(session, trained)
     predicted, truth = model.predict(data.X.iloc[test]), data.y.iloc[test].to_numpy()

@@ -77,7 +77,7 @@ class Setting:
         ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
         vault = SensitiveVault(self.sensitive, groups=self.groups, ledger=ledger, noise_source=SeededNoise(seed))
         made = PrintedEngine(plan, self.problem, vault, tolerance=0.0, generator=torch.Generator())
-        made.open()
+        made.ask_before(self.module, torch.zeros(0), 0)
         return made
 
     def members(self, rows: Tensor) -> list[Tensor]:
@@ -151,9 +151,9 @@ def _violation_error(where: Setting, plan: PrintedPlan, C_d: float, seed: int) -
     problem = where.problem
     with torch.no_grad():
         scores = where.module(problem.X).squeeze(1)
-    exact = _answer(where.engine(replace(plan, sigma_d=0.0), seed).gap(scores))
+    exact = _asked(where.engine(replace(plan, sigma_d=0.0), seed), scores)
     engine = where.engine(replace(plan, C_d=C_d), seed)
-    measured = torch.stack([(_answer(engine.gap(scores)) - exact).abs().flatten() for _ in range(DRAWS)])
+    measured = torch.stack([(_asked(engine, scores) - exact).abs().flatten() for _ in range(DRAWS)])
     h = problem.notion.h(scores, problem.y).double()
     members = where.members(torch.arange(len(problem)))
     smallest = min(int(inside.sum()) for inside in members)
@@ -172,6 +172,12 @@ def _violation_error(where: Setting, plan: PrintedPlan, C_d: float, seed: int) -
 def _below(errors: Tensor, bound: float) -> bool:
     """Whether the mean error is at most the bound, up to three standard errors of this simulation."""
     return float(errors.mean() - 3 * errors.std() / math.sqrt(len(errors))) <= bound
+
+
+def _asked(engine: PrintedEngine, scores: Tensor) -> Tensor:
+    """One noised violation."""
+    engine.ask_after(scores, 0)
+    return _answer(engine.gap(scores))
 
 
 def _answer(value: Tensor | None) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
+from asking import asked, opened
 from justitia import PrivacyLedger
 from justitia.baselines.descent import DescentPlan, soft_decisions
 from justitia.baselines.fermi import FermiClassifier, FermiEngine, ascend_matrix, psi, slopes
@@ -93,7 +94,7 @@ def exact_engine(notion: str, labels: list[Any], X: Tensor, y: Tensor, strength:
     vault = SensitiveVault(labels, groups=("a", "b", "c"), ledger=PrivacyLedger(epsilon=math.inf, delta=0.0))
     plan = DescentPlan(dual_step=0.3).calibrate(math.inf, 1e-5, n=len(y))
     engine = FermiEngine(strength, plan, problem, vault, tolerance=0.0, generator=torch.Generator().manual_seed(0))
-    engine.open()
+    opened(engine)
     return engine
 
 
@@ -121,9 +122,9 @@ def test_noised_and_public_part_without_noise_are_the_gradient_of_psi(notion: st
     everybody = torch.arange(len(y))
     lam = torch.zeros(3, engine.problem.events.shape[1])
     for k in range(3):  # W away from where it starts
-        gap = engine.gap(module(X)[:, 0].detach())
+        gap = asked(engine, module(X)[:, 0].detach())
         lam = engine.ascend(lam, gap, k)
-    engine.prepare(module, lam, 1)
+    engine.ask_before(module, lam, 1)
     weights, noisy = engine.row_weights(lam, everybody), engine.constraint(module, lam, everybody)
     assert weights is not None
     assert noisy is not None

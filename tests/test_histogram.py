@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
+from asking import asked, opened
 from justitia import PrivacyLedger
 from justitia.baselines.descent import DescentPlan, soft_decisions
 from justitia.baselines.histogram import HistogramClassifier, HistogramEngine, ascend_multipliers, contrasts
@@ -46,7 +47,7 @@ def exact_engine(notion: str, labels: list[Any], X: Tensor, y: Tensor, *, hard: 
     plan = DescentPlan(dual_step=0.7).calibrate(math.inf, 1e-5, n=len(y))
     generator = torch.Generator().manual_seed(0)
     engine = HistogramEngine(0.02, hard, plan, problem, vault, tolerance=0.0, generator=generator)
-    engine.open()
+    opened(engine)
     return engine
 
 
@@ -77,8 +78,8 @@ def test_noised_part_without_noise_is_the_gradient_of_the_lagrangian(notion: str
     engine = exact_engine(notion, labels, X, y)
     lam = torch.zeros(3, engine.problem.events.shape[1])
     for k in range(2):
-        lam = engine.ascend(lam, engine.gap(module(X)[:, 0].detach()), k)
-    engine.prepare(module, lam, 1)
+        lam = engine.ascend(lam, asked(engine, module(X)[:, 0].detach()), k)
+    engine.ask_before(module, lam, 1)
     noisy = engine.constraint(module, lam, torch.arange(len(y)))
     assert noisy is not None
     gamma = gamma_of(engine, engine.problem.notion.h(module(X)[:, 0], y), labels)
@@ -93,7 +94,7 @@ def test_multipliers_after_one_step_are_those_of_the_true_rates(hard: bool) -> N
     X, y, labels, module = rows(missing=True)
     engine = exact_engine("equalized_odds", labels, X, y, hard=hard)
     scores = module(X)[:, 0].detach()
-    lam = engine.ascend(torch.zeros(3, 2), engine.gap(scores), 0)
+    lam = engine.ascend(torch.zeros(3, 2), asked(engine, scores), 0)
     gamma = gamma_of(engine, (scores > 0).double() if hard else torch.sigmoid(2 * scores), labels)
     expected = (0.7 * (torch.stack([-gamma, gamma]) - 0.02)).clamp_min(0)
     assert torch.allclose(engine._multipliers, expected, atol=1e-12)

@@ -53,37 +53,38 @@ def exact_sign(patch: Patch) -> None:
 
 
 def exact_sizes(patch: Patch) -> None:
-    sound = GradientsEngine.open
+    sound = GradientsEngine.ask_before
 
-    def open_exactly(engine: GradientsEngine) -> None:
-        sound(engine)
+    def ask_exactly(engine: GradientsEngine, *given: Any) -> None:
+        sound(engine, *given)
         engine._sizes = torch.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1, None].double()
 
-    patch.setattr(GradientsEngine, "open", open_exactly)
+    patch.setattr(GradientsEngine, "ask_before", ask_exactly)
 
 
 def skipped_batch(patch: Patch) -> None:
-    sound = GradientsEngine.gap
+    sound = GradientsEngine.ask_after
 
-    def gap(engine: GradientsEngine, scores: Tensor, *rest: Any) -> Tensor | None:
+    def ask_after(engine: GradientsEngine, scores: Tensor, k: int) -> None:
         batch = codes_of(engine)[:4]
         if any(not bool((batch == a).any()) for a in range(engine.vault.n_groups)):
-            return None
-        return sound(engine, scores, *rest)
+            engine._gap = None
+            return
+        sound(engine, scores, k)
 
-    patch.setattr(GradientsEngine, "gap", gap)
+    patch.setattr(GradientsEngine, "ask_after", ask_after)
     # Plan = ledger stops such an engine as well; without that guard the audit still has to find it.
     patch.setattr("justitia.estimator._finite_part", lambda _: {})
 
 
 def log_line_by_group(patch: Patch) -> None:
-    sound = GradientsEngine.gap
+    sound = GradientsEngine.ask_after
 
-    def gap(engine: GradientsEngine, scores: Tensor, *rest: Any) -> Tensor | None:
+    def ask_after(engine: GradientsEngine, scores: Tensor, k: int) -> None:
         logging.getLogger("justitia").info("rates by group: %s", exact_gap(engine, scores).tolist())
-        return sound(engine, scores, *rest)
+        sound(engine, scores, k)
 
-    patch.setattr(GradientsEngine, "gap", gap)
+    patch.setattr(GradientsEngine, "ask_after", ask_after)
 
 
 #: Found by attacking replayed releases, and so is the shared batch.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
+from asking import asked, opened
 from justitia.engines import PrintedPlan
 from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
 from justitia.engines.printed.accountant import (
@@ -73,7 +74,7 @@ def open_engine(
     y = torch.arange(len(X), dtype=X.dtype) % 2
     problem, public = Problem(X, y, torch.ones_like(y), notion), torch.Generator().manual_seed(seed)
     engine = PrintedEngine(plan, problem, open_vault(group, noise), tolerance=0.0, generator=public)
-    engine.open()
+    opened(engine)
     return engine
 
 
@@ -107,7 +108,7 @@ def test_sensitivity_by_smallest_group_noise_scale_tells_one_persons_attribute()
     scales = []
     for group in ("aaaaabbbbb", "aaaaaabbbb"):
         noise = Silent()
-        gap = open_engine(X, group, plan, noise, DemographicParity()).gap(torch.zeros(10, dtype=torch.float64))
+        gap = asked(open_engine(X, group, plan, noise, DemographicParity()), torch.zeros(10, dtype=torch.float64))
         assert gap is not None
         assert gap[:, 0].tolist() == pytest.approx([0.0, 0.0], abs=1e-15)
         scales += noise.scales
@@ -139,7 +140,7 @@ def test_mean_one_person_joins_moves_by_more_than_claimed_while_the_sum_moves_by
     for person in "ba":
         noise = Silent()
         group = "a" * 9 + "b" * 9 + person + "c" * 100
-        gap = open_engine(h[:, None], group, plan, noise, Score()).gap(h)
+        gap = asked(open_engine(h[:, None], group, plan, noise, Score()), h)
         assert gap is not None
         answers.append(gap[:, 0])
         scales += noise.scales
@@ -194,7 +195,7 @@ def test_elementwise_absolute_gradient_step_raises_the_violation_it_should_lower
         term = engine.constraint(model, lam, torch.arange(4))
         assert term is not None
         stepped = linear((model.weight[0].detach() - 0.1 * term).tolist())
-        gap = engine.gap(stepped(X)[:, 0].detach())
+        gap = asked(engine, stepped(X)[:, 0].detach())
         assert gap is not None
         violations[reading] = float(gap.max())
     # At the start sigmoid(1) - 1/2 = 0.231; the gradient of a group's mean is +-0.197 in both entries.

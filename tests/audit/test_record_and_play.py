@@ -154,15 +154,15 @@ def test_problems_of_a_vault_that_ignores_negative_weights_are_found(monkeypatch
 
 
 def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound_open = GradientsEngine.open
+    sound = GradientsEngine.ask_before
 
-    def open_exactly(engine: GradientsEngine) -> None:
-        sound_open(engine)
+    def ask_exactly(engine: GradientsEngine, *given: Any) -> None:
+        sound(engine, *given)
         codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
         counts = torch.bincount(codes, minlength=engine.vault.n_groups + 1)[:-1]
         engine._sizes = counts[:, None].double()
 
-    monkeypatch.setattr(GradientsEngine, "open", open_exactly)
+    monkeypatch.setattr(GradientsEngine, "ask_before", ask_exactly)
     found = problems_of_one_change()
     assert {"history depend on A", "sensitivities depend on A"} <= set(found)
 
@@ -177,15 +177,15 @@ def test_problems_of_an_engine_that_chooses_its_bound_by_group_are_found(monkeyp
 
 
 def test_problems_of_an_engine_that_asks_again_about_a_small_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound_gap = GradientsEngine.gap
+    sound = GradientsEngine.ask_after
 
-    def gap_with_a_second_look(engine: GradientsEngine, scores: Tensor, k: int, *_: Any) -> Tensor | None:
+    def ask_with_a_second_look(engine: GradientsEngine, scores: Tensor, k: int) -> None:
         codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
         if int((codes == 0).sum()) < 120:
-            sound_gap(engine, scores, k)
-        return sound_gap(engine, scores, k)
+            sound(engine, scores, k)
+        sound(engine, scores, k)
 
-    monkeypatch.setattr(GradientsEngine, "gap", gap_with_a_second_look)
+    monkeypatch.setattr(GradientsEngine, "ask_after", ask_with_a_second_look)
     # Such an engine also breaks plan = ledger and its budget; without those two guards the audit still finds it.
     monkeypatch.setattr("justitia.estimator._finite_part", lambda _: {})
     monkeypatch.setattr("justitia.privacy.ledger.PrivacyLedger._check", lambda *_, **__: None)

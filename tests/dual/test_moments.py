@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import justitia.engines.moments.engine as moments_module
+from asking import asked, opened
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
 from justitia.engines.moments.engine import MomentsEngine, noise_spread
 from justitia.notions import NOTIONS
@@ -49,12 +50,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, la
 @every_notion
 def test_gap_without_privacy_is_the_gap_of_the_true_groups(notion: str, n_groups: int) -> None:
     some = setting(notion, epsilon=math.inf, n_groups=n_groups, weight=WEIGHT)
-    some.engine.prepare(some.module, torch.zeros(1), 1)
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
     scores, problem = scores_of(some.module, some.problem.X), some.problem
     by_hand = gaps_by_hand(
         problem.notion, problem.notion.h_exact(scores, problem.y), problem.y, some.inside, problem.weight
     )
-    gap = some.engine.gap(scores, 1)
+    gap = asked(some.engine, scores, 1)
     assert gap is not None
     assert torch.allclose(gap, by_hand, atol=1e-6)
 
@@ -63,12 +64,12 @@ def test_gap_without_privacy_is_the_gap_of_the_true_groups(notion: str, n_groups
 @every_notion
 def test_gap_is_that_of_the_hard_decisions_over_the_memberships(notion: str, n_groups: int) -> None:
     some = setting(notion, n_groups=n_groups)
-    some.engine.prepare(some.module, torch.zeros(1), 1)
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
     scores, problem = scores_of(some.module, some.problem.X), some.problem
     q = some.engine._q
     assert q is not None
     by_hand = gaps_by_hand(problem.notion, problem.notion.h_exact(scores, problem.y), problem.y, q, problem.weight)
-    gap = some.engine.gap(scores, 1)
+    gap = asked(some.engine, scores, 1)
     assert gap is not None
     assert torch.allclose(gap, by_hand, atol=1e-5)
 
@@ -78,7 +79,7 @@ def test_gap_is_that_of_the_hard_decisions_over_the_memberships(notion: str, n_g
 def test_row_weights_give_the_gradient_of_the_constraint_over_the_memberships(notion: str, epsilon: float) -> None:
     some = setting(notion, epsilon=epsilon, weight=WEIGHT)
     engine, problem, lam = some.engine, some.problem, multipliers(some)
-    engine.prepare(some.module, lam, 1)
+    engine.ask_before(some.module, lam, 1)
     assert engine._q is not None
     params = list(some.module.parameters())
 
@@ -104,7 +105,7 @@ def plain_run(some: Setting, **options: Any) -> Run:
 def test_primal_step_with_row_weights_equals_a_step_written_by_hand() -> None:
     some = setting("equalized_odds", weight=WEIGHT)
     engine, problem, lam = some.engine, some.problem, multipliers(some)
-    engine.prepare(some.module, lam, 1)
+    engine.ask_before(some.module, lam, 1)
     batch = torch.tensor([3, 1, 41, 59, 17, 20, 22, 8])
     weights = engine.row_weights(lam, batch)
     assert weights is not None
@@ -128,7 +129,7 @@ def test_primal_steps_over_a_partition_average_to_the_step_over_all_rows() -> No
 
     def moved(index: Tensor) -> Tensor:
         some = setting()
-        some.engine.prepare(some.module, lam, 1)
+        some.engine.ask_before(some.module, lam, 1)
         before = nn.utils.parameters_to_vector(some.module.parameters()).detach().clone()
         plain_run(some).primal_step(index, some.engine.row_weights(lam, index))
         return nn.utils.parameters_to_vector(some.module.parameters()).detach() - before
@@ -165,7 +166,7 @@ def test_primal_step_without_constraint_is_a_plain_step() -> None:
 
 def test_row_weights_without_multipliers_are_zero() -> None:
     some = setting("equalized_odds")
-    some.engine.prepare(some.module, torch.zeros(1), 1)
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
     weights = some.engine.row_weights(torch.zeros(2, 2, dtype=torch.float64), torch.arange(60))
     assert weights is not None
     assert torch.equal(weights, torch.zeros(60, dtype=torch.float64))
@@ -175,13 +176,13 @@ def test_row_weights_without_multipliers_are_zero() -> None:
 def test_gap_of_a_weight_of_two_is_that_of_the_row_twice(epsilon: float) -> None:
     """Given the memberships: the rows of the release count everybody once."""
     some = setting("accuracy_parity", epsilon=epsilon, weight=1 + (torch.arange(60) < 20).float())
-    some.engine.prepare(some.module, torch.zeros(1), 1)
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
     scores, problem, q = scores_of(some.module, some.problem.X), some.problem, some.engine._q
     assert q is not None
     index = torch.cat([torch.arange(60), torch.arange(20)])
     h = problem.notion.h_exact(scores, problem.y)[index]
     repeated = gaps_by_hand(problem.notion, h, problem.y[index], q[index], torch.ones(80))
-    gap = some.engine.gap(scores, 1)
+    gap = asked(some.engine, scores, 1)
     assert gap is not None
     assert torch.allclose(gap, repeated, atol=1e-5)
 
@@ -195,11 +196,11 @@ def test_gap_right_after_a_check_without_noise_is_the_true_gap(notion: str) -> N
     engine = MomentsEngine(
         quiet, some.problem, open_vault(some), tolerance=0.0, generator=torch.Generator().manual_seed(1)
     )
-    engine.prepare(some.module, torch.zeros(1), 1)
+    engine.ask_before(some.module, torch.zeros(1), 1)
     scores, problem = scores_of(some.module, some.problem.X), some.problem
     h = problem.notion.h_exact(scores, problem.y)
     by_hand = gaps_by_hand(problem.notion, h, problem.y, some.inside, problem.weight)
-    gap = engine.gap(scores, quiet.check_rounds[0])
+    gap = asked(engine, scores, quiet.check_rounds[0])
     assert gap is not None
     assert torch.allclose(gap, by_hand, atol=0.01)
 
@@ -225,9 +226,9 @@ def gaps_with_a_sample(monkeypatch: pytest.MonkeyPatch, *, rows: int, correction
     monkeypatch.setattr(moments_module, "FIT_ROWS", rows)
     monkeypatch.setattr(moments_module, "CORRECTIONS", corrections)
     some = setting(n=2000)
-    some.engine.prepare(some.module, torch.zeros(1), 1)
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
     assert [release.purpose for release in some.ledger.releases] == ["moments"]
-    gap = some.engine.gap(scores_of(some.module, some.problem.X), 1)
+    gap = asked(some.engine, scores_of(some.module, some.problem.X), 1)
     assert gap is not None
     return gap
 
@@ -245,15 +246,15 @@ def test_fit_of_memberships_on_a_public_sample_is_corrected_to_that_of_all_rows(
 
 def test_dual_step_on_a_public_sample_sees_nearly_the_gaps_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     some = setting(n=2000)
-    some.engine.prepare(some.module, torch.zeros(1), 1)
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
     scores = scores_of(some.module, some.problem.X)
-    everybody = some.engine.gap(scores, 1)
+    everybody = asked(some.engine, scores, 1)
     assert some.engine.watched(1) == slice(None)
     monkeypatch.setattr(moments_module, "WATCHED", 1000)
     samples = [some.engine.watched(1) for _ in range(40)]
     assert all(len(seen) == 1000 for seen in samples)
     assert some.engine.watched(PLAN.check_rounds[0]) == slice(None)
-    gaps = torch.stack([some.engine.gap(scores[seen], 1, seen) for seen in samples])
+    gaps = torch.stack([asked(some.engine, scores[seen], 1, seen) for seen in samples])
     assert torch.allclose(gaps.mean(0), everybody, atol=0.01)
     assert float(gaps.std(0).max()) > 0
 
@@ -264,11 +265,11 @@ def test_dual_step_on_a_public_sample_sees_nearly_the_gaps_of_all_rows(monkeypat
 def test_engine_asks_nothing_during_the_warm_up() -> None:
     some = setting()
     lam = torch.zeros(2, 1, dtype=torch.float64)
-    some.engine.open()
-    some.engine.prepare(some.module, lam, 0)
+    opened(some.engine)
+    some.engine.ask_before(some.module, lam, 0)
     assert some.engine.row_weights(lam, torch.arange(5)) is None
     assert some.engine.constraint(some.module, lam, torch.arange(5)) is None
-    assert some.engine.gap(scores_of(some.module, some.problem.X), 0) is None
+    assert asked(some.engine, scores_of(some.module, some.problem.X), 0) is None
     assert some.engine.state() == {}
     assert some.ledger.releases == ()
 
@@ -427,7 +428,7 @@ def test_fit_with_missing_or_lonely_groups_works(people: Any, make: Any, labels:
 def test_people_who_did_not_give_theirs_weigh_nothing_in_the_gaps() -> None:
     """Without noise the gap of the groups is that of those who answered."""
     some = setting(epsilon=math.inf)
-    some.engine.prepare(some.module, torch.zeros(1), 1)
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
     silent = torch.tensor([i for i, label in enumerate(some.labels) if label is None])
     lam = torch.ones(2, 1, dtype=torch.float64)
     weights = some.engine.row_weights(lam, silent)

@@ -17,6 +17,7 @@ from moments_setting import GROUPS, PLAN, fit, open_vault, setting
 from safetensors.torch import load_file
 from torch import Tensor
 
+from asking import asked
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan
 from justitia.engines.moments.engine import MomentsEngine
 from justitia.training.checkpoint import Checkpoint
@@ -204,9 +205,9 @@ def test_engine_of_a_plan_without_noise_is_refused_in_one_sentence() -> None:
 
 def test_decisions_that_are_all_alike_are_asked_about_with_no_sensitivity_and_change_nothing() -> None:
     some = setting(plan=replace(PLAN, ridge=0.0))
-    some.engine.prepare(some.module, torch.zeros(1), 1)
-    before = some.engine.gap(torch.ones(60), 1)
-    after = some.engine.gap(torch.ones(60), PLAN.check_rounds[0])
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
+    before = asked(some.engine, torch.ones(60), 1)
+    after = asked(some.engine, torch.ones(60), PLAN.check_rounds[0])
     assert row_bound(torch.zeros(60, 1)) == 0.0
     assert [release.sensitivity for release in some.ledger.releases] == [pytest.approx(math.sqrt(2), rel=1e-9), 0.0]
     assert before is not None

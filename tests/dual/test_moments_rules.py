@@ -7,6 +7,7 @@ import torch
 from moments_setting import PLAN, multipliers, setting
 from torch import nn
 
+from asking import asked
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.engines.moments.engine import MomentsEngine
 from justitia.engines.moments.plan import FEW_PEOPLE
@@ -48,7 +49,7 @@ def test_penalty_grows_as_a_given_tolerance_gets_stricter(tolerance: float | Non
 
 def test_tolerance_where_none_is_given_is_three_standard_deviations_of_the_known_noise() -> None:
     some = setting(n=400)
-    some.engine.prepare(some.module, torch.zeros(1), 1)
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
     strict, loose = some.engine.at(0.0), some.engine.at(10.0)
     lam, gap = torch.zeros(2, 1, dtype=torch.float64), torch.full((2, 1), 0.5, dtype=torch.float64)
     noise = some.engine._gap_noise(some.engine._sizes)
@@ -82,7 +83,7 @@ def test_second_half_of_a_plan_has_the_step_sizes_of_the_whole() -> None:
 def test_last_gaps_beyond_the_tolerance_are_added_to_the_multipliers_of_primal_steps() -> None:
     some = setting("equalized_odds", plan=replace(PLAN, damping=0.5), tolerance=0.1)
     engine, lam, everybody = some.engine, multipliers(some), torch.arange(60)
-    engine.prepare(some.module, lam, 1)
+    engine.ask_before(some.module, lam, 1)
     gap = torch.tensor([[0.3, -0.05], [-0.2, 0.1]], dtype=torch.float64)
     by_hand = lam + 0.5 * torch.tensor([[0.2, 0.0], [-0.1, 0.0]], dtype=torch.float64)
     expected = engine.row_weights(by_hand, everybody)
@@ -97,7 +98,7 @@ def test_last_gaps_beyond_the_tolerance_are_added_to_the_multipliers_of_primal_s
 def test_small_first_gaps_set_a_faster_pace_for_steps_and_damping(first: float, pace: float) -> None:
     some = setting(plan=replace(PLAN, damping=0.5), tolerance=0.0)
     engine, everybody, zero = some.engine, torch.arange(60), torch.zeros(2, 1, dtype=torch.float64)
-    engine.prepare(some.module, zero, 1)
+    engine.ask_before(some.module, zero, 1)
     gap = torch.tensor([[first], [-first / 2]], dtype=torch.float64)
     assert torch.allclose(engine.ascend(zero, gap, 1), pace * PLAN.dual_step_at(1) * gap)
     assert torch.allclose(engine.ascend(zero, 4 * gap, 2), pace * PLAN.dual_step_at(2) * 4 * gap)  # the first decides
@@ -112,7 +113,7 @@ def test_small_first_gaps_set_a_faster_pace_for_steps_and_damping(first: float, 
 def test_a_resumed_engine_and_the_points_of_a_curve_keep_the_pace() -> None:
     some = setting(tolerance=0.0)
     engine, zero = some.engine, torch.zeros(2, 1, dtype=torch.float64)
-    engine.prepare(some.module, zero, 1)
+    engine.ask_before(some.module, zero, 1)
     small = torch.tensor([[0.025], [-0.025]], dtype=torch.float64)
     engine.ascend(zero, small, 1)
     other = setting(tolerance=0.0)
@@ -125,7 +126,7 @@ def test_a_resumed_engine_and_the_points_of_a_curve_keep_the_pace() -> None:
 def test_damped_multipliers_stay_within_their_limit() -> None:
     some = setting(plan=replace(PLAN, damping=100.0, lambda_max=0.3))
     engine, everybody = some.engine, torch.arange(60)
-    engine.prepare(some.module, torch.zeros(1), 1)
+    engine.ask_before(some.module, torch.zeros(1), 1)
     limit = torch.tensor([[0.3], [-0.3]], dtype=torch.float64)
     expected = engine.row_weights(limit, everybody)
     lam = engine.ascend(torch.zeros(2, 1, dtype=torch.float64), torch.tensor([[0.4], [-0.4]]).double(), 1)
@@ -159,9 +160,9 @@ def test_comparing_averages_does_not_disturb_the_run_itself() -> None:
 
 def test_excess_is_the_largest_gap_beyond_tolerance_and_known_noise() -> None:
     some = setting(tolerance=0.05, epsilon=50.0, n=600)
-    some.engine.prepare(some.module, torch.zeros(1), 1)
+    some.engine.ask_before(some.module, torch.zeros(1), 1)
     scores = some.problem.X[:, 1]  # what the groups differ in
-    gap = some.engine.gap(scores)
+    gap = asked(some.engine, scores)
     assert gap is not None
     beyond = (gap.abs() - 0.05 - some.engine._gap_noise(some.engine._sizes)).max()
     assert float(beyond) > 0

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from asking import asked, opened
 from justitia.engines import GradientsPlan, PrintedPlan
 from justitia.engines.gradients.engine import GradientsEngine
 from justitia.engines.printed.engine import PrintedEngine
@@ -186,9 +187,9 @@ def test_printed_some_attributes_missing_scales_noise_by_one_over_r() -> None:
     group = [None, "a", None, "a", "b", "a", "b", "a", None, "b", "b", None]
     noise, problem = KnownNoise(), make_problem()
     engine = PrintedEngine(PRINTED, problem, make_vault(group, noise), **public())
-    engine.open()
+    opened(engine)
     engine.constraint(make_model(), torch.zeros(2, 1, dtype=torch.float64), torch.arange(12))
-    engine.gap(torch.zeros(12, dtype=torch.float64))
+    asked(engine, torch.zeros(12, dtype=torch.float64))
     assert noise.scales == pytest.approx(
         [0.3 * (2 * 0.2 * 0.12 / 3) * 1.5, 0.05 * (math.sqrt(2) * 0.45 / 3) * 1.5], rel=1e-12
     )
@@ -197,10 +198,10 @@ def test_printed_some_attributes_missing_scales_noise_by_one_over_r() -> None:
 def test_printed_some_attributes_missing_compares_given_groups_with_everybody() -> None:
     group = [None, "a", None, "a", "b", "a", "b", "a", None, "b", "b", None]
     engine = PrintedEngine(replace(PRINTED, sigma_p=0.0, sigma_d=0.0), make_problem(), make_vault(group), **public())
-    engine.open()
+    opened(engine)
     scores = torch.linspace(-1.0, 1.2, 12, dtype=torch.float64)
     h = torch.sigmoid(scores)
-    gap = engine.gap(scores)
+    gap = asked(engine, scores)
     assert gap is not None
     expected = [abs(h.mean() - h[[1, 3, 5, 7]].mean()), abs(h.mean() - h[[4, 6, 9, 10]].mean())]
     assert gap[:, 0].tolist() == pytest.approx([float(one) for one in expected])
@@ -210,7 +211,7 @@ def test_printed_elementwise_reading_is_the_absolute_value_of_each_entry() -> No
     lam = torch.tensor([[0.1], [0.05]], dtype=torch.float64)
     plan = replace(PRINTED, absolute="elementwise", sigma_p=0.0, sigma_d=0.0)
     engine = PrintedEngine(plan, make_problem(), make_vault(GROUP), **public())
-    engine.open()
+    opened(engine)
     Z = np.column_stack([ROWS, np.ones(12)])
     p = 1 / (1 + np.exp(-Z @ START))
     grad_h = (p * (1 - p))[:, None] * Z
@@ -225,11 +226,11 @@ def test_printed_elementwise_reading_is_the_absolute_value_of_each_entry() -> No
 def test_printed_group_without_members_adds_nothing_when_no_noise_is_asked_for() -> None:
     plan = replace(PRINTED, sigma_p=0.0, sigma_d=0.0)
     engine = PrintedEngine(plan, make_problem(), make_vault(["a"] * 12), **public())
-    engine.open()
+    opened(engine)
     gradient = engine.constraint(make_model(), torch.ones(2, 1, dtype=torch.float64), torch.arange(12))
     assert gradient is not None
     assert gradient.tolist() == pytest.approx([0.0, 0.0, 0.0], abs=1e-12)
-    gap = engine.gap(torch.linspace(-1.0, 1.0, 12, dtype=torch.float64))
+    gap = asked(engine, torch.linspace(-1.0, 1.0, 12, dtype=torch.float64))
     assert gap is not None
     assert gap[:, 0].tolist() == pytest.approx([0.0, 0.0], abs=1e-12)
 
@@ -312,9 +313,9 @@ def test_gradients_no_noise_running_average_weighs_past_and_present(k: int, past
     terms = []
     for factors in ([1.0], [3.0], [1.0, 3.0]):
         engine = GradientsEngine(replace(EXACT, memory=0.75), problem, make_vault(GROUP), **public())
-        engine.open()
+        opened(engine)
         for factor in factors:
-            engine.prepare(model, factor * lam, k)
+            engine.ask_before(model, factor * lam, k)
         terms.append(engine.constraint(model, lam, torch.arange(12)))
     first, second, averaged = terms
     assert first is not None
@@ -346,8 +347,8 @@ def test_gradients_no_noise_two_events_is_the_gradient_of_the_lagrangian(notion:
     parts = torch.autograd.grad(torch.stack(terms).sum(), list(model.parameters()))
     expected = torch.cat([part.flatten() for part in parts])
     engine = GradientsEngine(EXACT, problem, make_vault(UNEVEN), **public())
-    engine.open()
-    engine.prepare(model, lam, 1)
+    opened(engine)
+    engine.ask_before(model, lam, 1)
     ours = engine.constraint(model, lam, torch.arange(12))
     assert ours is not None
     assert ours.tolist() == pytest.approx(expected.tolist(), abs=1e-9)
@@ -359,9 +360,9 @@ def test_gradients_one_row_that_is_not_finite_leaves_the_others_alone() -> None:
     X[3] = math.inf
     broken = replace(problem, X=X)
     engine = GradientsEngine(EXACT, broken, make_vault(UNEVEN), **public())
-    engine.open()
+    opened(engine)
     lam = torch.tensor([[0.5], [-0.4]], dtype=torch.float64)
-    engine.prepare(make_model(), lam, 1)
+    engine.ask_before(make_model(), lam, 1)
     gradient = engine.constraint(make_model(), lam, torch.arange(12))
     assert gradient is not None
     assert torch.isfinite(gradient).all()
@@ -370,6 +371,6 @@ def test_gradients_one_row_that_is_not_finite_leaves_the_others_alone() -> None:
 
 def test_gradients_first_round_without_multipliers_adds_nothing() -> None:
     engine = GradientsEngine(EXACT, make_problem(), make_vault(GROUP), **public())
-    engine.open()
-    engine.prepare(make_model(), torch.zeros(2, 1, dtype=torch.float64), 0)
+    opened(engine)
+    engine.ask_before(make_model(), torch.zeros(2, 1, dtype=torch.float64), 0)
     assert engine.constraint(make_model(), torch.zeros(2, 1, dtype=torch.float64), torch.arange(4)) is None

@@ -1,0 +1,22 @@
+"""One question of an engine and its answer, as the loop asks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from justitia.training.engine import EVERYBODY, Engine
+
+
+def opened(engine: Any) -> Any:
+    """The engine, after what it asks once."""
+    engine.ask_before(nn.Identity(), torch.zeros(0), 0)
+    return engine
+
+
+def asked(engine: Engine, scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Any:
+    """The gap after what the engine asks after round k."""
+    engine.ask_after(scores, k)
+    return engine.gap(scores, seen)
