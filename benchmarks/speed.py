@@ -25,12 +25,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-from justitia.engines.gradients.score_rows import (
+from justitia.networks.requirements import trainable
+from justitia.networks.row_gradients import (
     ScoreRows,
     find_layout,
     score_rows,
 )
-from justitia.networks.requirements import trainable
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.vault import SensitiveVault

@@ -17,7 +17,7 @@ from experiments.experiment import Claim, Experiment
 from experiments.folds import FOLDS, MEASURES, fitted, measures, with_recipes
 from experiments.runner import Cell
 from experiments.summaries import lookup, mean_and_sd, setting
-from justitia.engines.gradients.score_rows import h_slope, score_rows
+from justitia.networks.row_gradients import h_slope, score_rows
 from justitia.notions import FairnessNotion, get_notion
 
 NOTION = "demographic_parity"

@@ -51,7 +51,7 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
     functions: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        session = model._begin(data.X.iloc[train], data.y.iloc[train], Attribute.of(groups))
+        session = model._open(data.X.iloc[train], data.y.iloc[train], Attribute.of(groups))
         engine, problem = session.engine, session.problem
         ask = engine.ask_after
 
@@ -66,7 +66,7 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
                     functions.extend(_functions(problem.X, scores, engine._q, exact))
 
         with patch.object(engine, "ask_after", watch):
-            trained = model._train(session)
+            trained = session.train()
         model._keep(session, trained)
     predicted, truth = model.predict(data.X.iloc[test]), data.y.iloc[test].to_numpy()
     return {

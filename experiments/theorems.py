@@ -26,8 +26,8 @@ from experiments.summaries import mean_and_sd, setting
 from justitia.baselines import PlainClassifier
 from justitia.engines import PrintedPlan
 from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
-from justitia.engines.gradients.score_rows import h_slope, score_rows
 from justitia.engines.printed.engine import PrintedEngine
+from justitia.networks.row_gradients import h_slope, score_rows
 from justitia.notions import get_notion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import SeededNoise

@@ -313,7 +313,7 @@ def test_fit_interrupted_in_training_leaves_the_earlier_fit(people: Any, make: A
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("justitia.estimator.train", stop)
+    monkeypatch.setattr("justitia.training.session.train", stop)
     with pytest.raises(KeyboardInterrupt):
         fitted(model, people, X=people.X[:, :2])
     assert vars(model).keys() == before.keys()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,14 +16,14 @@ from justitia._validate import check_nonnegative
 from justitia.engines import MomentsPlan
 from justitia.engines.moments.engine import MomentsEngine
 from justitia.engines.moments.plan import STRICT_BELOW
-from justitia.estimator import LagrangianDualClassifier, Session
+from justitia.estimator import LagrangianDualClassifier
 from justitia.networks.default import evaluate
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
-from justitia.training.algorithm import Trained
 from justitia.training.lagrangian import largest_gap
-from justitia.training.opening import warn_large_delta
 from justitia.training.plan import TrainingPlan
+from justitia.training.run import Trained
+from justitia.training.session import Session
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,9 @@ def tradeoff(
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: LagrangianDualClassifier = clone(model).set_params(tolerance=grid[0])
-    session = first._begin(X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger)
-    warn_large_delta(first, len(session.problem))
-    for sentence in session.engine.outlook():
-        warnings.warn(sentence, stacklevel=2)
-    trained = first._train(session)
+    session = first._open(X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger)
+    session.warn(stacklevel=2)
+    trained = session.train()
     session.check_spent()
     first._keep(session, trained)
     points = {grid[0]: (first, measured(first, session))}
@@ -115,7 +112,7 @@ def tradeoff(
         here, lam = session, trained.lam
         for tolerance in branch:
             here = _follow(here, tolerance, model.plan)
-            found = first._train(here, start=lam)
+            found = here.train(start=lam)
             sibling, lam = _sibling(first, here, found, tolerance), found.lam
             points[tolerance] = (sibling, measured(sibling, here))
     models, rows = zip(*(points[tolerance] for tolerance in grid), strict=True)

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
-from collections import Counter
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pandas as pd
-import torch
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
-from tqdm.auto import tqdm
+from torch import nn
 
-from justitia._validate import check_same_length
+from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
+from justitia.engines import DEFAULT_PLANS
 from justitia.inputs.tables import history_table, read_target, read_weight
 from justitia.networks.classifier import NetworkClassifier, public_seed, unchanged_on_error
-from justitia.networks.crossfitted import CrossFittedNetwork
-from justitia.networks.default import make_module, ordinary, rehearse
-from justitia.notions import FairnessNotion
-from justitia.privacy.accounting import Cost, UnboundedCost
+from justitia.networks.default import make_module, ordinary
+from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.attribute import Attribute
-from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.door import check_budget, named_groups, open_vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import SecretNoiseSeed
-from justitia.privacy.vault import SensitiveVault
-from justitia.saving import folder as persistence
-from justitia.training.algorithm import Trained, train
-from justitia.training.checkpoint import Checkpoint, RunFolder, open_folder
-from justitia.training.engine import Engine
+from justitia.saving import folder as saved_folder
+from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.lagrangian import Problem
-from justitia.training.opening import check_parameters, open_checkpoint, open_ledger, open_vault, warn_large_delta
 from justitia.training.plan import TrainingPlan
+from justitia.training.run import Trained
+from justitia.training.session import Session, Settings, open_session
 
 
 class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
@@ -192,13 +185,11 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         """
         sensitive_features = Attribute.of(sensitive_features)
         with unchanged_on_error(self), open_folder(checkpoint) as folder:
-            session = self._begin(
-                X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger, checkpoint=folder
+            session = self._open(
+                X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger, folder=folder
             )
-            warn_large_delta(self, len(session.problem))
-            for sentence in session.engine.outlook():
-                warnings.warn(sentence, stacklevel=2)
-            trained = self._train(session)
+            session.warn(stacklevel=2)
+            trained = session.train()
             session.check_spent()
             self._keep(session, trained)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
@@ -206,7 +197,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
             warnings.warn(sentence, stacklevel=2)
         return self
 
-    def _begin(
+    def _open(
         self,
         X: Any,
         y: Any,
@@ -215,88 +206,47 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         sample_weight: Any = None,
         person: Any = None,
         ledger: PrivacyLedger | None = None,
-        checkpoint: RunFolder | None = None,
+        folder: RunFolder | None = None,
     ) -> Session:
-        """Check everything that can be checked without the attribute, and open ledger, vault and engine."""
+        """Check parameters and public data, and open a session with them."""
         notion, plan = check_parameters(self)
         features = self._features(X, reset=True)
         self.classes_, target = read_target(y)
         check_same_length(X=features, y=target)
         problem = Problem(features, target, read_weight(sample_weight, target), notion)
-        seed = public_seed(self.random_state)
-        n, inputs = len(target), features.shape[-1]
-        default = plan.network(notion, n=n, inputs=inputs)
-        module = make_module(self.module, inputs=inputs, n=n, seed=seed, default=default, X=problem.X)
-        rehearse(module, problem.X, problem.y, plan)
-        plan = plan.at_tolerance(self.tolerance).calibrate(float(self.epsilon), float(self.delta), n=n)
-        ledger = open_ledger(self, plan, ledger, checkpoint)
-        vault = self._vault(sensitive_features, ledger, n=n, person=person)
-        before: Counter[Cost] = Counter()
-        saved = None
-        if checkpoint is None:
-            before = ledger.own_costs()
-            ledger.check(plan.costs())
-        else:
-            saved = open_checkpoint(self, checkpoint, problem, plan, module, vault.group_names, ledger)
-            if isinstance(ledger, DurableLedger):
-                ledger.check(plan.costs() - ledger.own_costs())
-        if isinstance(module, CrossFittedNetwork):  # public, and last: it takes time, and wrong input is told by now
-            with self._bar(plan.warmup_steps, "networks") as bar:
-                seen = problem.X, problem.y, problem.weight
-                problem = replace(problem, X=module.learn(*seen, steps=plan.warmup_steps, progress=bar.update))
-        generator = torch.Generator().manual_seed(seed)
-        engine = plan.engine(problem, vault, tolerance=self.tolerance, generator=generator)
-        return Session(module, problem, plan, ledger, vault, engine, seed, saved, before)
-
-    def _vault(self, attribute: Attribute, ledger: PrivacyLedger, *, n: int, person: Any) -> SensitiveVault:
-        return open_vault(
-            attribute,
-            groups=self.groups,
+        settings = Settings(
+            plan=plan,
             epsilon=float(self.epsilon),
-            ledger=ledger,
-            n=n,
-            person=person,
-            features=getattr(self, "feature_names_in_", ()),
-            noise_seed=self.noise_seed,
+            delta=float(self.delta),
+            groups=self.groups,
+            seed=public_seed(self.random_state),
+            tolerance=None if self.tolerance is None else float(self.tolerance),
             missing_marker=self.missing_marker,
+            noise_seed=self.noise_seed,
+            progress=self.progress,
+            features=getattr(self, "feature_names_in_", ()),
+            open_vault=self._open_vault,
         )
+        module = make_module(self.module, problem.X, notion, seed=settings.seed, small_samples=plan.small_samples)
+        return open_session(settings, problem, module, sensitive_features, person=person, ledger=ledger, folder=folder)
 
-    def _train(self, session: Session, start: Tensor | None = None) -> Trained:
-        """Algorithm 1; a run that follows another one starts from its multipliers."""
-        plan, problem = session.plan, session.problem
-        total = sum(one.steps for one in plan.schedule(len(problem)))
-        with torch.random.fork_rng(devices=[]), self._bar(total, "fit") as bar:
-            torch.manual_seed(session.seed)
-            return train(
-                session.module,
-                problem,
-                plan,
-                session.engine,
-                start=start,
-                checkpoint=session.saved,
-                progress=bar.update,
-            )
-
-    def _bar(self, total: int, name: str) -> tqdm[Any]:
-        shown = sys.stderr is not None and sys.stderr.isatty() if self.progress is None else self.progress
-        return tqdm(total=total, disable=not shown, unit="step", desc=name)
+    #: Where the attribute goes; audits put a vault there that keeps what is asked.
+    _open_vault = staticmethod(open_vault)
 
     def _keep(self, session: Session, trained: Trained) -> None:
         groups, events = list(session.vault.group_names), list(session.problem.notion.event_names)
         self.module_ = ordinary(session.module)
         self.plan_ = session.plan
         self.ledger_ = session.ledger
-        planned = sum(session.plan.costs().values())
-        certificate = session.vault.certificate(planned=planned, claim=getattr(session.plan, "claim", None))
-        self.certificate_ = replace(certificate, remarks=tuple(session.engine.remarks()))
+        self.certificate_ = session.certificate()
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
-        private = math.isfinite(certificate.epsilon)
+        private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
 
     def save(self, folder: Path | str) -> Path:
         """Write the fitted model to ``folder`` as safetensors and JSON; see :func:`justitia.saving.folder.save`."""
         check_is_fitted(self, "module_")
-        return persistence.save(self, folder)
+        return saved_folder.save(self, folder)
 
     @classmethod
     def load(cls, folder: Path | str, module: nn.Module | None = None) -> Self:
@@ -307,7 +257,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         module : torch.nn.Module, optional
             Needed if the model was fitted with a module of your own: one of the same shape; it is copied.
         """
-        return persistence.load(folder, module=module, kind=cls)
+        return saved_folder.load(folder, module=module, kind=cls)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -316,26 +266,25 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         return tags
 
 
-@dataclass(frozen=True, eq=False)
-class Session:
-    """What one ``fit`` works with between its checks and its result; the only owner of the vault."""
-
-    module: nn.Module
-    problem: Problem
-    plan: TrainingPlan
-    ledger: PrivacyLedger
-    vault: SensitiveVault
-    engine: Engine
-    seed: int
-    saved: Checkpoint | None
-    before: Counter[Cost]
-
-    def check_spent(self) -> None:
-        """What the plan said it would cost equals what the ledger recorded."""
-        if _finite_part(self.ledger.own_costs() - self.before) != _finite_part(self.plan.costs()):
-            raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
-
-
-def _finite_part(costs: Mapping[Cost, int]) -> dict[Cost, int]:
-    """Costs with their counts; an infinite one counts once, however often it was charged."""
-    return {cost: 1 if isinstance(cost, UnboundedCost) else count for cost, count in costs.items()}
+def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan]:
+    """Everything about the constructor's arguments that can be wrong without looking at data."""
+    notion = get_notion(model.notion)
+    engine = check_choice("engine", model.engine, DEFAULT_PLANS)
+    default = DEFAULT_PLANS[engine]
+    plan = default if model.plan is None else model.plan
+    if not isinstance(plan, type(default)):
+        raise TypeError(
+            f"expected a {type(default).__name__} for engine {engine!r}, got {type(plan).__name__}; "
+            "pass a plan of that kind, or none."
+        )
+    check_budget(model.epsilon, model.delta)
+    named_groups(model.groups, float(model.epsilon))
+    if model.tolerance is not None:
+        check_nonnegative("tolerance", model.tolerance)
+    if model.preprocess is not None:
+        check_choice("preprocess", model.preprocess, ("auto",))
+    if model.noise_seed is not None:
+        check_int("noise_seed", model.noise_seed, at_least=0)
+    if not (model.progress is None or isinstance(model.progress, bool)):
+        raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
+    return notion, plan

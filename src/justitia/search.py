@@ -14,15 +14,16 @@ from sklearn.base import clone
 from justitia._validate import check_nonnegative, check_positive
 from justitia.curve import measured, tradeoff
 from justitia.engines.moments.engine import MomentsEngine
-from justitia.estimator import LagrangianDualClassifier, Session
+from justitia.estimator import LagrangianDualClassifier, check_parameters
 from justitia.inputs.tables import names_of
 from justitia.networks.classifier import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.door import ledger_or_new, noise_from
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.selection import calibrate_selection, draw_trials
-from justitia.training.opening import check_parameters, noise_from, warn_large_delta
+from justitia.training.session import Session
 
 #: What a candidate may not change: the budget, the question, and who is asked.
 FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")
@@ -187,9 +188,7 @@ def _repeated(
     )
     unfitted = [clone(base).set_params(**one) for one in candidates]
     cost = SelectionCost(1 / max(_rehearsed_mu(one, data) for one in unfitted), plan.stop, plan.shape)
-    ledger = PrivacyLedger(epsilon=model.epsilon, delta=model.delta) if ledger is None else ledger
-    if not isinstance(ledger, PrivacyLedger):
-        raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
+    ledger = ledger_or_new(ledger, epsilon=model.epsilon, delta=model.delta)
     unit = "row" if data["person"] is None else "person"
     number = ledger.debit(Release("search over candidates", cost, 1.0, unit))
     source = noise_from(model.noise_seed).about(repr((ledger.identity, cost, candidates)).encode())
@@ -203,20 +202,18 @@ def _repeated(
 
 def _rehearsed_mu(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> float:
     """Everything that can be wrong without the attribute, and the mu of one fit of this candidate."""
-    session = _begin(candidate, data)
+    session = _open(candidate, data)
     costs = session.plan.costs()
     if not all(isinstance(cost, GaussianCost) for cost in costs):
         raise ValueError(_NOT_GAUSSIAN)
-    warn_large_delta(candidate, len(session.problem))
-    for sentence in session.engine.outlook():
-        warnings.warn(sentence, stacklevel=4)
+    session.warn(stacklevel=4)
     return math.sqrt(sum(n / cost.noise_multiplier**2 for cost, n in costs.items() if isinstance(cost, GaussianCost)))
 
 
-def _begin(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> Session:
+def _open(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> Session:
     """The opening of one fit on a ledger of its own: the search has paid."""
     ledger = PrivacyLedger(epsilon=candidate.epsilon, delta=candidate.delta)
-    return candidate._begin(**data, ledger=ledger)
+    return candidate._open(**data, ledger=ledger)
 
 
 def _draws(
@@ -243,8 +240,8 @@ def _trial(model: LagrangianDualClassifier, pick: int, data: dict[str, Any], aim
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            session = _begin(model, data)
-            trained = model._train(session)
+            session = _open(model, data)
+            trained = session.train()
             session.check_spent()
             model._keep(session, trained)
             return _Outcome(_score(model, session, aim), pick, model)

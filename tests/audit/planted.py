@@ -74,7 +74,7 @@ def skipped_batch(patch: Patch) -> None:
 
     patch.setattr(GradientsEngine, "ask_after", ask_after)
     # Plan = ledger stops such an engine as well; without that guard the audit still has to find it.
-    patch.setattr("justitia.estimator._finite_part", lambda _: {})
+    patch.setattr("justitia.training.session._finite_part", lambda _: {})
 
 
 def log_line_by_group(patch: Patch) -> None:

@@ -124,7 +124,7 @@ def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: A
     ):
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)  # of earlier tests, collected meanwhile
-        patch.setattr("justitia.training.opening.SystemNoise", lambda: source)
+        patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
         patch.setattr(SensitiveVault, "weighted_sum", watched)
         model.fit(people.X, people.y, sensitive_features=list(people.labels))
     public = _public(model, people, [str(one.message) for one in caught]) | {"printed lines": printed.getvalue()}

@@ -39,7 +39,7 @@ def run(
     with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)  # of earlier tests, collected meanwhile
-        patch.setattr("justitia.training.opening.SystemNoise", lambda: source)
+        patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
         patch.setattr(SensitiveVault, "weighted_sum", watched)
         model.fit(people.X, people.y, sensitive_features=list(people.labels))
     public = {

@@ -183,7 +183,7 @@ def test_checkpoint_with_one_label_changed_and_the_same_answers_is_the_same(tmp_
         )
         with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
             warnings.simplefilter("ignore")
-            patch.setattr("justitia.training.opening.SystemNoise", lambda source=source: source)
+            patch.setattr("justitia.privacy.door.SystemNoise", lambda source=source: source)
             folder = tmp_path / str(number)
             model.fit(people.X, people.y, sensitive_features=list(labels), checkpoint=folder)
         answers = source.noisy
@@ -296,7 +296,7 @@ def test_problems_of_an_engine_that_checks_again_for_a_large_group_are_found(mon
 
     monkeypatch.setattr(MomentsEngine, "_check", check)
     # Such an engine also breaks plan = ledger and its budget; without those two guards the audit still finds it.
-    monkeypatch.setattr("justitia.estimator._finite_part", lambda _: {})
+    monkeypatch.setattr("justitia.training.session._finite_part", lambda _: {})
     monkeypatch.setattr(PrivacyLedger, "_check", lambda *_, **__: None)
     found = problems_of_one_change()
     assert "purposes depend on A" in found

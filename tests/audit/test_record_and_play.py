@@ -187,7 +187,7 @@ def test_problems_of_an_engine_that_asks_again_about_a_small_group_are_found(mon
 
     monkeypatch.setattr(GradientsEngine, "ask_after", ask_with_a_second_look)
     # Such an engine also breaks plan = ledger and its budget; without those two guards the audit still finds it.
-    monkeypatch.setattr("justitia.estimator._finite_part", lambda _: {})
+    monkeypatch.setattr("justitia.training.session._finite_part", lambda _: {})
     monkeypatch.setattr("justitia.privacy.ledger.PrivacyLedger._check", lambda *_, **__: None)
     found = problems_of_one_change()
     assert "purposes depend on A" in found

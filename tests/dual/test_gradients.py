@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from justitia.engines.gradients.score_rows import (
+from justitia.networks.requirements import check_module, trainable
+from justitia.networks.row_gradients import (
     ScoreRows,
     find_layout,
     score_rows,
 )
-from justitia.networks.requirements import check_module, trainable
 from justitia.privacy.rows import FactoredRows
 
 

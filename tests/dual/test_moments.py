@@ -38,7 +38,8 @@ from justitia.privacy.accounting import UnboundedCost
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.algorithm import Run, train
+from justitia.training.algorithm import train
+from justitia.training.run import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 

@@ -13,7 +13,8 @@ from justitia.engines.moments.engine import MomentsEngine
 from justitia.engines.moments.plan import FEW_PEOPLE
 from justitia.networks.default import NETWORKS
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
-from justitia.training.algorithm import Run, train
+from justitia.training.algorithm import train
+from justitia.training.run import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from justitia.audit.attacks import Randomness, both_neighbours
-from justitia.audit.replay import Canary, Codes, Floats, Recording, Silent, labels, neutral, open_vault
+from justitia.audit.replay import Canary, Codes, Floats, Recording, Silent, labels, neutral, vault_of
 from justitia.engines.printed.engine import PrintedEngine
-from justitia.estimator import LagrangianDualClassifier, Session
+from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource
+from justitia.training.session import Session
 
 #: Steps that are attacked, at most; more would only take longer.
 STEPS = 12
@@ -55,8 +56,8 @@ class WatchedEngine(PrintedEngine):
 class WatchedPrintedClassifier(LagrangianDualClassifier):
     """The estimator with an engine that keeps the steps of the person ``watched_``."""
 
-    def _begin(self, X: Any, y: Any, sensitive_features: Attribute, **given: Any) -> Session:
-        session = super()._begin(X, y, sensitive_features, **given)
+    def _open(self, X: Any, y: Any, sensitive_features: Attribute, **given: Any) -> Session:
+        session = super()._open(X, y, sensitive_features, **given)
         engine = _engine(WatchedEngine, session, session.vault)
         engine.watch(self.watched_)
         self.session_ = replace(session, engine=engine)
@@ -107,7 +108,7 @@ class PrintedReplay:
 
     def engine(self, neighbour: int, source: NoiseSource) -> PrintedEngine:
         """The printed engine itself, on one of the neighbours."""
-        vault = open_vault(self.neighbours[neighbour], self.n_groups, (math.inf, 0.0), source)
+        vault = vault_of(self.neighbours[neighbour], self.n_groups, (math.inf, 0.0), source)
         engine = PrintedEngine(self.plan, self.problem, vault, tolerance=0.0, generator=None)
         engine.ask_before(nn.Identity(), torch.zeros(0), 0)
         return engine

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.door import open_vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Noise, NoiseSource
 from justitia.privacy.rows import DenseSource, FactoredRows, RowSource, TensorRows
@@ -158,12 +159,12 @@ class WatchedVault(SensitiveVault):
 class WatchedClassifier(LagrangianDualClassifier):
     """The estimator with a vault that keeps questions and answers."""
 
-    def _vault(self, attribute: Attribute, ledger: PrivacyLedger, *, n: int, person: Any) -> SensitiveVault:
-        plain = super()._vault(attribute, ledger, n=n, person=person)
+    def _open_vault(self, attribute: Attribute, **given: Any) -> SensitiveVault:  # type: ignore[override]
+        plain = open_vault(attribute, **given)
         self.watched_ = WatchedVault(
             attribute,
             groups=self.groups,
-            ledger=ledger,
+            ledger=given["ledger"],
             noise_source=plain.noise_source,
             missing_marker=self.missing_marker,
         )
@@ -307,7 +308,7 @@ class Replay:
 
     def answers(self, neighbour: int, source: NoiseSource, copies: int = 1) -> list[Tensor]:
         """(copies, d) the noised answer to each question."""
-        vault = open_vault(np.tile(self.neighbours[neighbour], copies), self.n_groups, self.budget, source)
+        vault = vault_of(np.tile(self.neighbours[neighbour], copies), self.n_groups, self.budget, source)
         return [question.split(question.ask(vault), copies) for question in self.questions]
 
     def copied(self, copies: int) -> Replay:
@@ -340,11 +341,11 @@ def exact_answers(
     questions: Sequence[Question], codes: Codes, n_groups: int, budget: tuple[float, float]
 ) -> list[Tensor]:
     """Every answer before noise."""
-    vault = open_vault(codes, n_groups, budget, Silent())
+    vault = vault_of(codes, n_groups, budget, Silent())
     return [question.ask(vault) for question in questions]
 
 
-def open_vault(codes: Codes, n_groups: int, budget: tuple[float, float], source: NoiseSource) -> SensitiveVault:
+def vault_of(codes: Codes, n_groups: int, budget: tuple[float, float], source: NoiseSource) -> SensitiveVault:
     """A vault of these people with a budget of its own."""
     ledger = PrivacyLedger(epsilon=budget[0], delta=budget[1])
     return SensitiveVault(labels(codes, n_groups), groups=tuple(range(n_groups)), ledger=ledger, noise_source=source)

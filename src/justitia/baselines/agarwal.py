@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
-from justitia.baselines.plain import PlainClassifier, ledger_or_new
+from justitia.baselines.plain import PlainClassifier
 from justitia.inputs.tables import read_target
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.notions import (
@@ -29,9 +29,9 @@ from justitia.notions import (
     PredictiveEquality,
     get_notion,
 )
+from justitia.privacy.door import ledger_or_new, open_vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.opening import open_vault
 
 #: fairlearn's moment for each of our notions. All bound |rate of a group - rate of the population|.
 MOMENTS: dict[type[FairnessNotion], str] = {
@@ -313,7 +313,7 @@ class AgarwalClassifier(MixtureClassifier):
         reduction = check_reduction(self, seed=seed)
         import_reductions()
         rows, classes, target = self._read(X, y)
-        ledger = ledger_or_new(ledger, epsilon=math.inf)
+        ledger = ledger_or_new(ledger, epsilon=math.inf, delta=0.0)
         vault = self._vault(sensitive_features, epsilon=math.inf, ledger=ledger, n=len(rows))
         codes = vault.reveal(purpose="exact attribute for the reduction")
         self._keep(reduction.run(rows, target, codes, n_groups=vault.n_groups), classes, seed, vault)

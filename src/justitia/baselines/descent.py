@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import pandas as pd
 import torch
@@ -25,19 +25,15 @@ from justitia.engines import GradientsPlan
 from justitia.engines.gradients.engine import GradientsEngine
 from justitia.inputs.tables import history_table, read_target, read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
-from justitia.networks.default import make_module, rehearse
+from justitia.networks.default import make_module
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
+from justitia.privacy.door import check_budget, named_groups
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import SecretNoiseSeed
-from justitia.privacy.vault import SensitiveVault
-from justitia.training.algorithm import train
 from justitia.training.engine import calibrated
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
-from justitia.training.opening import check_budget, named_groups, open_ledger, open_vault, warn_large_delta
 from justitia.training.plan import PlannedRelease
-
-#: How mu^2 is split between group sizes, tables and gradients.
-SHARES = (0.04, 0.16, 0.80)
+from justitia.training.session import Settings, open_session
 
 
 @dataclass(frozen=True)
@@ -124,16 +120,26 @@ class DescentPlan(GradientsPlan):
 
     Parameters
     ----------
-    table : str
-        What the method calls its table.
+    temperature : float
+        Factor of the score in soft decisions.
     """
 
-    table: str = "table of decisions"
+    #: What the method calls its table.
+    table: ClassVar[str] = "table of decisions"
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("temperature", self.temperature)
 
     def releases(self) -> tuple[PlannedRelease, ...]:
         """Sizes once; a table and a group gradient per round."""
         sizes, tables, gradients = super().releases()
         return sizes, replace(tables, purpose=self.table), gradients
+
+
+Plan = TypeVar("Plan", bound=DescentPlan)
 
 
 class DescentEngine(GradientsEngine):
@@ -176,13 +182,11 @@ class DescentClassifier(SecretNoiseSeed, NetworkClassifier):
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
 
-    @abstractmethod
-    def _settings(self) -> tuple[SoftDecisions, DescentPlan]:
-        """The method's own parameters, checked."""
+    plan: DescentPlan | None
 
     @abstractmethod
-    def _engine(self, plan: DescentPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> DescentEngine:
-        """The method's engine."""
+    def _plan(self) -> DescentPlan:
+        """The plan with the method's own parameter, checked."""
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, *, sensitive_features: Any, ledger: PrivacyLedger | None = None) -> Self:
@@ -195,39 +199,31 @@ class DescentClassifier(SecretNoiseSeed, NetworkClassifier):
         BudgetExceeded
             If the ledger cannot pay for the plan, before anything is asked.
         """
-        notion, plan = self._settings()
+        plan = self._plan()
         _check_shared(self)
+        notion = soft_decisions(self.notion, temperature=plan.temperature)
         features = self._features(X, reset=True)
         self.classes_, target = read_target(y)
-        n = check_same_length(X=features, y=target)
+        check_same_length(X=features, y=target)
         problem = Problem(features, target, read_weight(None, target), notion)
-        seed = public_seed(self.random_state)
-        module = make_module(self.module, inputs=features.shape[-1], n=n, seed=seed)
-        rehearse(module, problem.X, problem.y, plan)
-        plan = plan.calibrate(float(self.epsilon), float(self.delta), n=n)
-        ledger = open_ledger(self, plan, ledger, None)
-        vault = open_vault(
-            sensitive_features,
-            groups=self.groups,
+        settings = Settings(
+            plan=plan,
             epsilon=float(self.epsilon),
-            ledger=ledger,
-            n=n,
-            features=getattr(self, "feature_names_in_", ()),
+            delta=float(self.delta),
+            groups=self.groups,
+            seed=public_seed(self.random_state),
+            tolerance=0.0,
             noise_seed=self.noise_seed,
+            features=getattr(self, "feature_names_in_", ()),
         )
-        before = ledger.own_costs()
-        ledger.check(plan.costs())
-        warn_large_delta(self, n)
-        generator = torch.Generator().manual_seed(seed)
-        engine = self._engine(plan, problem, vault, tolerance=0.0, generator=generator)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            trained = train(module, problem, plan, engine)
-        if ledger.own_costs() - before != plan.costs():
-            raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
-        groups, events = list(vault.group_names), list(notion.event_names)
-        self.module_, self.plan_, self.ledger_ = module, plan, ledger
-        self.certificate_ = vault.certificate(planned=sum(plan.costs().values()))
+        module = make_module(self.module, problem.X, notion, seed=settings.seed)
+        session = open_session(settings, problem, module, sensitive_features, ledger=ledger)
+        session.warn(stacklevel=3)
+        trained = session.train()
+        session.check_spent()
+        groups, events = list(session.vault.group_names), list(notion.event_names)
+        self.module_, self.plan_, self.ledger_ = module, session.plan, session.ledger
+        self.certificate_ = session.certificate()
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
@@ -240,6 +236,13 @@ class DescentClassifier(SecretNoiseSeed, NetworkClassifier):
         return tags
 
 
+def chosen_plan(plan: Any, kind: type[Plan]) -> Plan:
+    """The user's plan, or the method's own; one of another method is refused."""
+    if plan is not None and not isinstance(plan, kind):
+        raise TypeError(f"expected plan to be a {kind.__name__}, got {type(plan).__name__!r}; pass one, or none.")
+    return kind() if plan is None else plan
+
+
 def _check_shared(model: DescentClassifier) -> None:
     check_positive("epsilon", model.epsilon, allow_inf=True)
     check_budget(model.epsilon, model.delta)
@@ -248,19 +251,3 @@ def _check_shared(model: DescentClassifier) -> None:
         check_choice("preprocess", model.preprocess, ("auto",))
     if model.noise_seed is not None:
         check_int("noise_seed", model.noise_seed, at_least=0)
-
-
-def make_plan(shares: Any, **settings: Any) -> DescentPlan:
-    """A plan from an estimator's parameters.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a number is out of its range, or ``shares`` are not three numbers that add up to 1.
-    """
-    if not (isinstance(shares, tuple | list) and len(shares) == len(SHARES)):
-        raise ValueError(
-            f"expected shares to be three numbers that add up to 1, got {shares!r}; pass, for example, shares={SHARES}."
-        )
-    split = dict(zip(("share_sizes", "share_violations", "share_gradients"), shares, strict=True))
-    return DescentPlan(**split, **settings)

@@ -11,22 +11,15 @@ decision and group (Lowy et al. 2022).
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.func import grad
 
-from justitia._validate import check_nonnegative, check_positive
-from justitia.baselines.descent import (
-    SHARES,
-    DescentClassifier,
-    DescentEngine,
-    DescentPlan,
-    SoftDecisions,
-    make_plan,
-    soft_decisions,
-)
+from justitia._validate import check_nonnegative
+from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan, chosen_plan
 from justitia.notions import FairnessNotion
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem, population_weights
@@ -69,14 +62,40 @@ def slopes(W: Tensor, rates: Tensor, population: Tensor, shares: Tensor) -> tupl
     return by_rates, by_population
 
 
+@dataclass(frozen=True, kw_only=True)
+class FermiPlan(DescentPlan):
+    """Group sizes once; a cross term and a group gradient per round.
+
+    Parameters
+    ----------
+    strength : float
+        Of the regulariser; set by :class:`FermiClassifier`.
+    dual_step : float
+        Step size on W; Psi is concave in W with curvature at most 2, so 0.5 is stable.
+    """
+
+    table: ClassVar[str] = "cross term"
+
+    strength: float = 1.0
+    dual_step: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_nonnegative("strength", self.strength)
+
+    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> FermiEngine:
+        """The engine that carries this plan out."""
+        return FermiEngine(self, problem, vault, **public)
+
+
 class FermiEngine(DescentEngine):
     """Ascends on W with the noised cross term; the slopes of Psi are the weights of the groups' means."""
 
-    def __init__(
-        self, strength: float, plan: DescentPlan, problem: Problem, vault: SensitiveVault, **public: Any
-    ) -> None:
+    plan: FermiPlan
+
+    def __init__(self, plan: FermiPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
-        self.strength = strength
+        self.strength = plan.strength
         self._W: Tensor | None = None
         self._by_population = torch.zeros(len(problem.event_sizes), dtype=torch.float64)
 
@@ -120,27 +139,11 @@ class FermiClassifier(DescentClassifier):
         The trade-off, lambda of the authors; 0 is plain training.
     groups : sequence, mapping or None
         The public list of group labels. If None it is read off the data; the list itself is then not protected.
+    plan : FermiPlan, optional
+        Rounds, steps, clipping and how the budget is split, as in :class:`justitia.GradientsPlan`. One noised gradient
+        steers several public steps: our adaptation, in the method's favour, since the authors noise every step.
     module, preprocess, random_state, noise_seed
         As in :class:`justitia.LagrangianDualClassifier`.
-    private_steps : int
-        Rounds; each asks for one cross term and one group gradient.
-    public_steps : int
-        Steps on the weights in a round, all steered by its noised gradient (our adaptation, in the method's favour: the
-        authors noise every step).
-    warmup_steps, batch_size : int
-        Plain steps before the first round; rows of a step on the public loss.
-    learning_rate : float
-        Of Adam after the warm-up; it falls linearly.
-    ascent_rate : float
-        Step size on W; Psi is concave in W with curvature at most 2, so 0.5 is stable.
-    memory : float
-        Weight of the past in the running average of noised gradients.
-    averaging : float
-        Rate of the running average of the weights that ``fit`` returns; 1 returns the last weights.
-    clip : float or "auto"
-        Bound on a row's gradient; "auto" chooses it from public norms.
-    shares : three floats
-        How the budget (in mu^2) is split between sizes, cross terms and gradients.
 
     Attributes
     ----------
@@ -170,16 +173,7 @@ class FermiClassifier(DescentClassifier):
         strength: float = 1.0,
         groups: Any = None,
         module: Any = None,
-        private_steps: int = 100,
-        public_steps: int = 10,
-        warmup_steps: int = 800,
-        batch_size: int = 512,
-        learning_rate: float = 1e-3,
-        ascent_rate: float = 0.5,
-        memory: float = 0.8,
-        averaging: float = 0.003,
-        clip: float | str = "auto",
-        shares: tuple[float, float, float] = SHARES,
+        plan: FermiPlan | None = None,
         preprocess: str | None = "auto",
         random_state: Any = None,
         noise_seed: int | None = None,
@@ -190,36 +184,10 @@ class FermiClassifier(DescentClassifier):
         self.strength = strength
         self.groups = groups
         self.module = module
-        self.private_steps = private_steps
-        self.public_steps = public_steps
-        self.warmup_steps = warmup_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.ascent_rate = ascent_rate
-        self.memory = memory
-        self.averaging = averaging
-        self.clip = clip
-        self.shares = shares
+        self.plan = plan
         self.preprocess = preprocess
         self.random_state = random_state
         self.noise_seed = noise_seed
 
-    def _settings(self) -> tuple[SoftDecisions, DescentPlan]:
-        check_nonnegative("strength", self.strength)
-        plan = make_plan(
-            self.shares,
-            table="cross term",
-            private_steps=self.private_steps,
-            public_steps=self.public_steps,
-            warmup_steps=self.warmup_steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            dual_step=check_positive("ascent_rate", self.ascent_rate),
-            memory=self.memory,
-            averaging=self.averaging,
-            clip=self.clip,
-        )
-        return soft_decisions(self.notion), plan
-
-    def _engine(self, plan: DescentPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> DescentEngine:
-        return FermiEngine(float(self.strength), plan, problem, vault, **public)
+    def _plan(self) -> FermiPlan:
+        return replace(chosen_plan(self.plan, FermiPlan), strength=check_nonnegative("strength", self.strength))

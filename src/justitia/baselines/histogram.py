@@ -9,21 +9,14 @@ with multipliers :math:`\lambda_{c,a,k} \ge 0` in a ball. For two-valued decisio
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from justitia._validate import check_choice, check_nonnegative, check_positive
-from justitia.baselines.descent import (
-    SHARES,
-    DescentClassifier,
-    DescentEngine,
-    DescentPlan,
-    SoftDecisions,
-    make_plan,
-    soft_decisions,
-)
+from justitia._validate import check_choice, check_nonnegative
+from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan, chosen_plan
 from justitia.notions import FairnessNotion
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
@@ -60,14 +53,44 @@ def ascend_multipliers(multipliers: Tensor, gamma: Tensor, *, slack: float, step
     return raised * min(1.0, radius / max(float(raised.norm()), 1e-12))
 
 
+@dataclass(frozen=True, kw_only=True)
+class HistogramPlan(DescentPlan):
+    """Group sizes once; a histogram of decisions and a group gradient per round.
+
+    Parameters
+    ----------
+    slack : float
+        Of every constraint; set by :class:`HistogramClassifier`.
+    decisions : {"soft", "hard"}
+        What the histogram counts.
+    lambda_max : float
+        Radius of the ball that holds all multipliers.
+    """
+
+    table: ClassVar[str] = "histogram of decisions"
+
+    slack: float = 0.01
+    decisions: Literal["soft", "hard"] = "soft"
+    dual_step: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_nonnegative("slack", self.slack)
+        check_choice("decisions", self.decisions, DECISIONS)
+
+    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> HistogramEngine:
+        """The engine that carries this plan out."""
+        return HistogramEngine(self, problem, vault, **public)
+
+
 class HistogramEngine(DescentEngine):
     """Multipliers ascend on rates of the noised histogram; the weights of the groups' means follow from both."""
 
-    def __init__(
-        self, slack: float, hard: bool, plan: DescentPlan, problem: Problem, vault: SensitiveVault, **public: Any
-    ) -> None:
+    plan: HistogramPlan
+
+    def __init__(self, plan: HistogramPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
-        self.slack, self.hard = slack, hard
+        self.slack, self.hard = plan.slack, plan.decisions == "hard"
         self._multipliers = torch.zeros(2, vault.n_groups, len(problem.event_sizes), dtype=torch.float64)
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
@@ -104,31 +127,10 @@ class HistogramClassifier(DescentClassifier):
         The allowed gap between a group and all others, gamma of the authors.
     groups : sequence, mapping or None
         The public list of group labels. If None it is read off the data; the list itself is then not protected.
+    plan : HistogramPlan, optional
+        Rounds, steps, clipping, multipliers and how the budget is split, as in :class:`justitia.GradientsPlan`.
     module, preprocess, random_state, noise_seed
         As in :class:`justitia.LagrangianDualClassifier`.
-    private_steps : int
-        Rounds; each asks for one histogram and one group gradient.
-    public_steps : int
-        Steps on the weights in a round, all steered by its noised gradient (our adaptation, in the method's favour: the
-        authors noise every step).
-    warmup_steps, batch_size : int
-        Plain steps before the first round; rows of a step on the public loss.
-    learning_rate : float
-        Of Adam after the warm-up; it falls linearly.
-    dual_step, radius : float
-        Step size on the multipliers; radius of the ball that holds them.
-    temperature : float
-        Factor of the score in the soft decisions that the primal step differentiates.
-    decisions : {"soft", "hard"}
-        What the histogram counts.
-    memory : float
-        Weight of the past in the running average of noised gradients.
-    averaging : float
-        Rate of the running average of the weights that ``fit`` returns; 1 returns the last weights.
-    clip : float or "auto"
-        Bound on a row's gradient; "auto" chooses it from public norms.
-    shares : three floats
-        How the budget (in mu^2) is split between sizes, histograms and gradients.
 
     Attributes
     ----------
@@ -158,19 +160,7 @@ class HistogramClassifier(DescentClassifier):
         slack: float = 0.01,
         groups: Any = None,
         module: Any = None,
-        private_steps: int = 100,
-        public_steps: int = 10,
-        warmup_steps: int = 800,
-        batch_size: int = 512,
-        learning_rate: float = 1e-3,
-        dual_step: float = 0.1,
-        radius: float = 5.0,
-        temperature: float = 1.0,
-        decisions: str = "soft",
-        memory: float = 0.8,
-        averaging: float = 0.003,
-        clip: float | str = "auto",
-        shares: tuple[float, float, float] = SHARES,
+        plan: HistogramPlan | None = None,
         preprocess: str | None = "auto",
         random_state: Any = None,
         noise_seed: int | None = None,
@@ -181,41 +171,10 @@ class HistogramClassifier(DescentClassifier):
         self.slack = slack
         self.groups = groups
         self.module = module
-        self.private_steps = private_steps
-        self.public_steps = public_steps
-        self.warmup_steps = warmup_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.dual_step = dual_step
-        self.radius = radius
-        self.temperature = temperature
-        self.decisions = decisions
-        self.memory = memory
-        self.averaging = averaging
-        self.clip = clip
-        self.shares = shares
+        self.plan = plan
         self.preprocess = preprocess
         self.random_state = random_state
         self.noise_seed = noise_seed
 
-    def _settings(self) -> tuple[SoftDecisions, DescentPlan]:
-        check_nonnegative("slack", self.slack)
-        check_choice("decisions", self.decisions, DECISIONS)
-        plan = make_plan(
-            self.shares,
-            table="histogram of decisions",
-            private_steps=self.private_steps,
-            public_steps=self.public_steps,
-            warmup_steps=self.warmup_steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            dual_step=self.dual_step,
-            lambda_max=check_positive("radius", self.radius),
-            memory=self.memory,
-            averaging=self.averaging,
-            clip=self.clip,
-        )
-        return soft_decisions(self.notion, temperature=check_positive("temperature", self.temperature)), plan
-
-    def _engine(self, plan: DescentPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> DescentEngine:
-        return HistogramEngine(float(self.slack), self.decisions == "hard", plan, problem, vault, **public)
+    def _plan(self) -> HistogramPlan:
+        return replace(chosen_plan(self.plan, HistogramPlan), slack=check_nonnegative("slack", self.slack))

@@ -16,13 +16,12 @@ from sklearn.utils import Tags, check_random_state
 
 from justitia._validate import check_nonnegative, check_positive
 from justitia.baselines.agarwal import Mixture, MixtureClassifier, Predictor, check_reduction, import_reductions
-from justitia.baselines.plain import ledger_or_new
 from justitia.networks.classifier import all_or_nothing, public_seed
 from justitia.notions import FairnessNotion
+from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import RandomizedResponse
 from justitia.privacy.noise_seed import SecretNoiseSeed
-from justitia.training.opening import named_groups, noise_from
 
 #: Weights below this are the solver's round-off.
 ROUND_OFF = 1e-9
@@ -373,7 +372,7 @@ class MozannarClassifier(SecretNoiseSeed, MixtureClassifier):
         rows, classes, target = self._read(X, y)
         everyone = np.arange(len(target))
         learn, adjust = split_halves(target, seed) if self.correct and self.halves else (everyone, everyone)
-        ledger = ledger_or_new(ledger, epsilon=epsilon)
+        ledger = ledger_or_new(ledger, epsilon=epsilon, delta=0.0)
         vault = self._vault(sensitive_features, epsilon=epsilon, ledger=ledger, n=len(rows), noise_seed=self.noise_seed)
         response = RandomizedResponse(epsilon)
         answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given).numpy()

@@ -11,27 +11,14 @@ from justitia._validate import check_int, check_positive, check_same_length
 from justitia.engines import GradientsPlan
 from justitia.inputs.tables import read_target, read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
-from justitia.networks.default import make_module, rehearse
+from justitia.networks.default import make_module
 from justitia.notions import DemographicParity
+from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.training.algorithm import Run
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import Round
-
-
-def ledger_or_new(ledger: PrivacyLedger | None, *, epsilon: float) -> PrivacyLedger:
-    """The user's ledger, or a new one with this budget and delta 0.
-
-    Raises
-    ------
-    TypeError
-        If ``ledger`` is something else.
-    """
-    if ledger is None:
-        return PrivacyLedger(epsilon=epsilon, delta=0.0)
-    if not isinstance(ledger, PrivacyLedger):
-        raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
-    return ledger
+from justitia.training.run import Run
+from justitia.training.session import rehearse
 
 
 class PlainClassifier(NetworkClassifier):
@@ -90,7 +77,7 @@ class PlainClassifier(NetworkClassifier):
     ) -> Self:
         """Train on features and labels; ``sensitive_features`` is accepted for comparisons and not looked at."""
         del sensitive_features
-        ledger = ledger_or_new(ledger, epsilon=0.0)
+        ledger = ledger_or_new(ledger, epsilon=0.0, delta=0.0)
         epochs = check_int("epochs", self.epochs, at_least=1)
         steps = None if self.steps is None else check_int("steps", self.steps, at_least=1)
         rate = check_positive("learning_rate", self.learning_rate)
@@ -100,7 +87,7 @@ class PlainClassifier(NetworkClassifier):
         check_same_length(X=features, y=target)
         problem = Problem(features, target, read_weight(sample_weight, target), DemographicParity())
         seed = public_seed(self.random_state)
-        module = make_module(self.module, inputs=features.shape[-1], n=len(target), seed=seed)
+        module = make_module(self.module, problem.X, problem.notion, seed=seed)
         rehearse(module, problem.X, problem.y, plan)
         steps = epochs * math.ceil(len(target) / self.batch_size) if steps is None else steps
         with torch.random.fork_rng(devices=[]):

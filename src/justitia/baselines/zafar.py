@@ -14,14 +14,13 @@ from torch import Tensor, nn
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_positive, check_same_length
 from justitia.baselines.covariance import Solution, error_constraint, linear_constraint, logistic_loss
-from justitia.baselines.plain import ledger_or_new
 from justitia.inputs.tables import read_target
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing
 from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
+from justitia.privacy.door import ledger_or_new, open_vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.opening import open_vault
 
 
 class ZafarClassifier(NetworkClassifier):
@@ -110,7 +109,7 @@ class ZafarClassifier(NetworkClassifier):
             If the solver stopped early; the model is the last point it reached.
         """
         notion = self._check_parameters()
-        ledger = ledger_or_new(ledger, epsilon=math.inf)
+        ledger = ledger_or_new(ledger, epsilon=math.inf, delta=0.0)
         features = self._features(X, reset=True)
         if features.dim() != 2:
             raise ValueError(f"expected X to have 2 dimensions, got {features.dim()}; pass one row per person.")

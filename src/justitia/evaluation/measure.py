@@ -18,10 +18,10 @@ from justitia.evaluation.rates import METRICS, Rate, make_rows, notion_rates
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.door import check_budget, ledger_or_new, open_vault, warn_large_delta
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.opening import check_budget, open_vault, warn_large_delta
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 
@@ -122,13 +122,13 @@ def measure(
         sensitive_features,
         groups=groups,
         epsilon=budget.epsilon,
-        ledger=_open_ledger(ledger, budget),
+        ledger=ledger_or_new(ledger, epsilon=budget.epsilon, delta=budget.delta),
         n=n,
         person=person,
         noise_seed=noise_seed,
         missing_marker=missing_marker,
     )
-    warn_large_delta(budget, n)
+    warn_large_delta(budget.epsilon, budget.delta, n, stacklevel=2)
     table = np.vstack(
         [rows.vectors, np.zeros(len(rows.vectors))]
     )  # the last row, of place -1, is for cells not asked for
@@ -206,14 +206,6 @@ def _check_certificates(disjoint_from: Any, after: Any) -> None:
         raise TypeError(
             f"expected after to be a list of Certificates, got {type(after).__name__!r}; pass [model.certificate_]."
         )
-
-
-def _open_ledger(ledger: Any, budget: _Budget) -> PrivacyLedger:
-    if ledger is None:
-        return PrivacyLedger(epsilon=budget.epsilon, delta=budget.delta)
-    if not isinstance(ledger, PrivacyLedger):
-        raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
-    return ledger
 
 
 def _certificate(vault: SensitiveVault, other: Certificate | None, after: Sequence[Certificate]) -> Certificate:

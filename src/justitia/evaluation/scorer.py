@@ -11,10 +11,10 @@ from sklearn.metrics import make_scorer
 
 from justitia.evaluation.measure import measure
 from justitia.notions import FairnessNotion, get_notion
+from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import hidden
-from justitia.training.opening import check_budget
 
 
 def private_scorer(

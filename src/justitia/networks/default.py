@@ -1,33 +1,35 @@
-"""A network for one ``fit``, the default or a user's own: made, tried before any budget is spent, evaluated."""
+"""The network of one ``fit``: the user's own, or the default one by the rule stated here.
+
+The rule. Engine ``moments`` with at most 20,000 rows and 128 inputs is a small sample, on which a constraint that reads
+labels is overfitted by a plain network; there the default follows from where the notion reads labels:
+
+* nowhere (demographic parity): the multilayer network;
+* in its events (equalized odds and its parts): a piecewise linear function of every feature beside it;
+* in h (accuracy parity): cross-fitted networks, each scoring rows that it has not seen.
+
+In all other cases: the multilayer network. The evidence is in ``docs/moments.md``.
+"""
 
 from __future__ import annotations
 
 import copy
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from justitia.engines.gradients.score_rows import score_rows
 from justitia.networks.crossfitted import CrossFittedNetwork
 from justitia.networks.multilayer import default_widths, multilayer, widths_of
 from justitia.networks.piecewise import FewPeopleNetwork, PiecewiseNetwork
-from justitia.networks.requirements import as_scores, check_module, trainable
-from justitia.training.plan import TrainingPlan
+from justitia.networks.requirements import as_scores
+from justitia.notions import FairnessNotion
 
-#: Default networks by name, made of public rows and hidden widths.
-NETWORKS: dict[str, Callable[[Tensor, Sequence[int]], nn.Module]] = {
-    "multilayer": lambda X, widths: multilayer(X.shape[-1], widths),
-    "piecewise": PiecewiseNetwork,
-    "cross-fitted": CrossFittedNetwork,
-}
-#: Public rows that a module is tried on before training.
-TRIAL_ROWS = 16
+#: A small sample, for this rule: at most so many rows and inputs.
+SMALL_ROWS, SMALL_INPUTS = 20_000, 128
 #: Rows scored at once; bounds memory.
 CHUNK_ROWS = 65536
 
@@ -47,20 +49,34 @@ def evaluate(module: nn.Module, X: Tensor) -> NDArray[np.float64]:
     return scores
 
 
-def make_module(
-    module: Any, *, inputs: int, n: int, seed: int, default: str = "multilayer", X: Tensor | None = None
-) -> nn.Module:
+def default_network(notion: FairnessNotion, X: Tensor, *, small_samples: bool) -> nn.Module:
+    """The default network for public rows X, by the rule above; it is seeded by torch's global generator.
+
+    Parameters
+    ----------
+    small_samples : bool
+        Whether the engine is one that has networks of its own for them.
+    """
+    n, inputs = len(X), X.shape[-1]
+    if small_samples and n <= SMALL_ROWS and inputs <= SMALL_INPUTS:
+        if notion.reads_labels_in == "events":
+            return PiecewiseNetwork(X, default_widths(n))
+        if notion.reads_labels_in == "h":
+            return CrossFittedNetwork(X, default_widths(n))
+    return multilayer(inputs, default_widths(n))
+
+
+def make_module(module: Any, X: Tensor, notion: FairnessNotion, *, seed: int, small_samples: bool = False) -> nn.Module:
     """A fresh network for one ``fit``.
 
-    ``module`` may be None (default widths; the default network has a name of :data:`NETWORKS`, and may cut the numbers
-    of X), hidden widths, a module (copied, never changed), or a function of the number of inputs. The global random
-    state of torch is left as it was.
+    ``module`` may be None (the default), hidden widths, a module (copied, never changed), or a function of the number
+    of inputs. The global random state of torch is left as it was.
     """
+    inputs = X.shape[-1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if module is None:
-            rows = torch.empty(0, inputs) if X is None else X
-            return NETWORKS[default](rows, default_widths(n))
+            return default_network(notion, X, small_samples=small_samples)
         if isinstance(module, nn.Module):
             return copy.deepcopy(module)
         if isinstance(module, Sequence) and all(isinstance(w, numbers.Integral) and int(w) > 0 for w in module):
@@ -74,31 +90,14 @@ def make_module(
     return made
 
 
+def learned_inputs(module: nn.Module, X: Tensor, y: Tensor, weight: Tensor, **how: Any) -> Tensor:
+    """What the network is trained on: the rows, and for a cross-fitted one the score of a network without the row.
+
+    Public: a function of X, y, weights and fixed seeds. Cross-fitting happens here, so it may take a while.
+    """
+    return module.learn(X, y, weight, **how) if isinstance(module, CrossFittedNetwork) else X
+
+
 def ordinary(module: nn.Module) -> nn.Module:
     """The network as it is kept: one for few people as the multilayer one that it is, any other as it is."""
     return module.merged() if isinstance(module, FewPeopleNetwork) else module
-
-
-def rehearse(module: nn.Module, X: Tensor, y: Tensor, plan: TrainingPlan) -> None:
-    """Take one public step on a copy, so that what cannot be trained fails before any budget is spent.
-
-    Raises
-    ------
-    ValueError
-        If the module is not one whose rows can be bounded, or the optimizer cannot take a step on it.
-    """
-    check_module(module, X[:TRIAL_ROWS])
-    twin, rows, labels = copy.deepcopy(module), X[:TRIAL_ROWS], y[:TRIAL_ROWS]
-    try:
-        with torch.random.fork_rng(devices=[]):
-            optimizer = plan.make_optimizer(trainable(twin), n=len(X))
-            scores = as_scores(twin.train()(rows), len(rows))
-            F.binary_cross_entropy_with_logits(scores, labels).backward()
-            optimizer.step()
-            score_rows(twin.eval(), rows)
-    except Exception as error:  # noqa: BLE001 - a user's module and torch's optimizers may raise anything
-        first = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-        raise ValueError(
-            f"expected {plan.optimizer} to take a step on the module, got '{first}'; "
-            "change the plan's optimizer and its options, or the module."
-        ) from None

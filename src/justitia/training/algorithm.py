@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from justitia.networks.requirements import as_scores, trainable
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import Round, TrainingPlan
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What training leaves: the multipliers and a history of public or noised numbers (weights are in the module)."""
-
-    lam: Tensor
-    history: list[dict[str, Any]]
+from justitia.training.plan import TrainingPlan
+from justitia.training.run import Run, Trained
 
 
 def train(
@@ -81,134 +69,3 @@ def train(
             checkpoint.save(run, engine, lam, position + 1)
     run.use_kept_weights()
     return Trained(lam, run.history)
-
-
-class Run:
-    """The state that training mutates: weights, their running average, optimizer, order of the batches, history."""
-
-    def __init__(self, module: nn.Module, problem: Problem, plan: TrainingPlan, generator: torch.Generator) -> None:
-        self.module, self.problem, self.plan, self.generator = module, problem, plan, generator
-        self.params = trainable(module)
-        self.sizes = [p.numel() for p in self.params]
-        self.optimizer = plan.make_optimizer(self.params, n=len(problem))
-        self.average: Tensor | None = None
-        self.kept: Tensor | None = None
-        self.excess = math.inf
-        self.order = torch.empty(0, dtype=torch.long)
-        self.done, self.total = 0, sum(r.steps for r in plan.schedule(len(problem)) if r.k > 0)
-        self.history: list[dict[str, Any]] = []
-
-    def batches(self, this: Round) -> Any:
-        """The next batches of an endless sequence of shuffled passes over the rows; sets their learning rate."""
-        size = min(self.plan.batch_size, len(self.problem))
-        for _ in range(this.steps):
-            rate = self.plan.learning_rate_at(self.done / max(self.total, 1)) if this.k else None
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.plan.warmup_learning_rate if rate is None else rate
-            if len(self.order) == 0:
-                self.order = torch.randperm(len(self.problem), generator=self.generator)
-            batch, self.order = self.order[:size], self.order[size:]
-            yield batch
-            self.done += this.k > 0
-            self._update_average(this)
-
-    def primal_step(self, batch: Tensor, weights: Tensor | None = None, constraint: Tensor | None = None) -> None:
-        r"""Line 4: one optimizer step on the gradient of the loss plus that of the constraint.
-
-        The constraint's part is that of :math:`\sum_i w_i h_i` over all rows, estimated on the batch from public
-        weights w, or a gradient itself.
-        """
-        problem = self.problem
-        y = problem.y[batch]
-        self.module.train()
-        scores = as_scores(self.module(problem.X.index_select(0, batch)), len(batch))  # faster than X[batch]
-        losses = F.binary_cross_entropy_with_logits(scores, y, reduction="none")
-        loss = (problem.weight[batch] * losses).mean()
-        if weights is not None:
-            loss = loss + len(problem) * (weights.to(scores.dtype) * problem.notion.h(scores, y)).mean()
-        self.optimizer.zero_grad()
-        loss.backward()
-        if constraint is not None:
-            for p, part in zip(self.params, constraint.to(scores.dtype).split(self.sizes), strict=True):
-                p.grad = part.view_as(p).clone() if p.grad is None else p.grad + part.view_as(p)
-        self.optimizer.step()
-
-    def _update_average(self, this: Round) -> None:
-        if self.plan.averaging == 1 or this.k == 0:
-            return
-        flat = torch.cat([p.detach().flatten() for p in self.params])
-        self.average = flat if self.average is None else self.average.lerp(flat, self.plan.averaging)
-
-    def scores(self, seen: Tensor | slice) -> Tensor:
-        """(m,) public scores of these rows at the current weights."""
-        self.module.eval()
-        with torch.no_grad():
-            return torch.cat([as_scores(self.module(part), len(part)) for part in self._features(seen)])
-
-    def _features(self, seen: Tensor | slice) -> Iterator[Tensor]:
-        X, size = self.problem.X, self.plan.micro_batch
-        if isinstance(seen, slice):
-            return iter(X[seen].split(size))
-        return (X.index_select(0, part) for part in seen.split(size))
-
-    def record(self, this: Round, scores: Tensor, seen: Tensor | slice, gap: Tensor | None, lam: Tensor) -> None:
-        """One row of the history: public loss and accuracy on the rows seen, the noised gaps, the multipliers."""
-        y, weight = self.problem.y[seen], self.problem.weight[seen]
-        loss = F.binary_cross_entropy_with_logits(scores, y, weight=weight)
-        correct = ((scores > 0) == (y > 0.5)).to(scores.dtype) * weight
-        self.history.append(
-            {
-                "round": this.k,
-                "loss": float(loss),
-                "accuracy": float(correct.sum() / weight.sum()),
-                "noisy_gap": None if gap is None else gap.tolist(),
-                "multiplier": lam.tolist(),
-            }
-        )
-
-    def keep_better(self, engine: Engine, seen: Tensor | slice) -> None:
-        """Keep the averaged weights of now, unless those kept so far are nearer to the tolerance."""
-        if self.average is None:
-            return
-        now = nn.utils.parameters_to_vector(self.params).detach()
-        self._put(self.average)
-        excess = engine.excess(self.scores(seen), seen)
-        self._put(now)
-        if excess <= self.excess:
-            self.kept, self.excess = self.average, excess
-
-    def use_kept_weights(self) -> None:
-        """Put the weights that were kept, or else the running average, into the module."""
-        self.module.eval()
-        chosen = self.average if self.kept is None else self.kept
-        if chosen is not None:
-            self._put(chosen)
-
-    def _put(self, flat: Tensor) -> None:
-        for p, part in zip(self.params, flat.split(self.sizes), strict=True):
-            p.data.copy_(part.view_as(p))
-
-    def state(self) -> dict[str, Any]:
-        """Everything a resumed run needs; nothing in it depends on A but through noised answers."""
-        return {
-            "module": self.module.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "average": self.average,
-            "kept": self.kept,
-            "excess": self.excess,
-            "order": self.order,
-            "done": self.done,
-            "generator": self.generator.get_state(),
-            "torch_generator": torch.get_rng_state(),  # dropout draws from it
-            "history": self.history,
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
-        self.module.load_state_dict(state["module"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.average, self.order, self.done = state["average"], state["order"], state["done"]
-        self.kept, self.excess = state["kept"], state["excess"]
-        self.generator.set_state(state["generator"])
-        torch.set_rng_state(state["torch_generator"])
-        self.history = state["history"]

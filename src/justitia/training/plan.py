@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import nn
@@ -22,7 +22,6 @@ from justitia._validate import (
     check_positive,
     check_rate,
 )
-from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import Cost, epsilon_spent
 from justitia.privacy.mechanisms import Noise
 from justitia.privacy.vault import SensitiveVault
@@ -91,6 +90,9 @@ class TrainingPlan(ABC):
         Rows whose gradients are held in memory at once; bounds memory and never changes the answer.
     """
 
+    #: Whether small samples get a default network of their own (:mod:`justitia.networks.default`).
+    small_samples: ClassVar[bool] = False
+
     warmup_steps: int = 800
     batch_size: int = 512
     optimizer: str = "Adam"
@@ -151,11 +153,6 @@ class TrainingPlan(ABC):
         """The plan for a tolerance that was given; the same, unless said otherwise."""
         del tolerance
         return self
-
-    def network(self, notion: FairnessNotion, *, n: int, inputs: int) -> str:
-        """Name of the default network (``justitia.networks.default.NETWORKS``); a multilayer one, unless said otherwise."""
-        del notion, n, inputs
-        return "multilayer"
 
     def options_at(self, n: int) -> dict[str, Any]:
         """Its keyword arguments for n rows."""

@@ -20,8 +20,8 @@ from justitia.cli.methods import METHODS, Recipe
 from justitia.cli.output import filled, shortened, table_text, tell, told_warnings
 from justitia.evaluation.measurement import Interval
 from justitia.privacy.accounting import gaussian_epsilon, gaussian_mu
+from justitia.privacy.door import check_budget
 from justitia.privacy.ledger import ROUND_OFF, PrivacyLedger
-from justitia.training.opening import check_budget
 
 EXAMPLE = """
 $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1

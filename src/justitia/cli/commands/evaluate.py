@@ -28,8 +28,8 @@ from justitia.cli.output import json_text, staged_file, tell, told_warnings, war
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.exact import rates_by_group, violation
 from justitia.evaluation.measure import Measurement, measure
+from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.training.opening import check_budget
 
 EXAMPLE = """
 $ justitia evaluate model test.csv --epsilon 0.5 --below 0.5

@@ -24,9 +24,9 @@ from justitia.evaluation.intervals import marginal_quantile
 from justitia.evaluation.rates import make_rows, notion_rates
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import epsilon_spent, gaussian_mu
+from justitia.privacy.door import check_budget
 from justitia.privacy.mechanisms import Gaussian
 from justitia.training.lagrangian import row_bound
-from justitia.training.opening import check_budget
 from justitia.training.plan import TrainingPlan
 
 EXAMPLE = """

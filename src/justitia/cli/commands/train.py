@@ -28,11 +28,10 @@ from justitia.cli.output import (
     warn,
 )
 from justitia.cli.plan_file import read_plan
-from justitia.estimator import LagrangianDualClassifier
+from justitia.estimator import LagrangianDualClassifier, check_parameters
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.vault import INFER
 from justitia.saving.folder import MODEL, foreign_in_model
-from justitia.training.opening import check_parameters
 
 EXAMPLE = """
 $ justitia train income.csv --target income --sensitive sex \\

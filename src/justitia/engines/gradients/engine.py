@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from justitia.engines.gradients.clipping import minimise_error_bound
-from justitia.engines.gradients.score_rows import ScoreRows, h_slope
+from justitia.networks.row_gradients import ScoreRows, h_slope
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, Engine, calibrated

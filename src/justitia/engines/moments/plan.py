@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
 from justitia._validate import check_int, check_nonnegative, check_rate
 from justitia.engines.moments.engine import MomentsEngine
-from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import calibrate
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
@@ -20,9 +19,6 @@ from justitia.training.plan import PlannedRelease, Round, TrainingPlan, rounds_o
 
 #: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
 STRICT_BELOW, STRICT = 0.03, 3.0
-#: Rows that are few for a constraint that reads labels, inputs beyond which no network has pieces, and which have them.
-FEW, MOST_INPUTS = 20_000, 128
-FEW_PEOPLE = {"nothing": "multilayer", "events": "piecewise", "h": "cross-fitted"}
 #: Optimizers whose step is several times faster as one operation, and options that rule it out.
 FUSED, EXCLUSIVE = {"Adam", "AdamW"}, {"fused", "foreach", "differentiable"}
 
@@ -55,6 +51,8 @@ class MomentsPlan(TrainingPlan):
     noise_moments, noise_checks : Gaussian or Unprotected, optional
         Set by ``calibrate``.
     """
+
+    small_samples: ClassVar[bool] = True
 
     warmup_steps: int = 600
     batch_size: int = 2048
@@ -102,11 +100,6 @@ class MomentsPlan(TrainingPlan):
         """
         strict = 0.0 if tolerance is None else max(0.0, 1 - tolerance / STRICT_BELOW)
         return replace(self, penalty=self.penalty * (1 + STRICT * strict))
-
-    def network(self, notion: FairnessNotion, *, n: int, inputs: int) -> str:
-        """Where people are few it depends on where the constraint reads labels; what many teach, any network learns."""
-        few = n <= FEW and inputs <= MOST_INPUTS
-        return FEW_PEOPLE[notion.reads_labels_in] if few else super().network(notion, n=n, inputs=inputs)
 
     def second_half(self) -> Self:
         """The second half of the rounds, with the step sizes they have in the whole plan."""

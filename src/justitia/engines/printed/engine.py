@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from justitia.engines.gradients.engine import shares
-from justitia.engines.gradients.score_rows import Layout, find_layout, h_slope, score_rows
+from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_rows
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, Engine

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 
-from justitia.engines.gradients.layers import ACTIVATIONS, SHORTCUTS
+from justitia.networks.layers import ACTIVATIONS, SHORTCUTS
 from justitia.networks.requirements import as_scores, evaluating, trainable
 from justitia.notions import FairnessNotion
 from justitia.privacy.rows import Block, DenseBlock, FactoredRows, index_chunks

@@ -1,0 +1,258 @@
+"""One fit from its checks to its result: the only owner of the vault.
+
+Check what can be checked without the attribute, open ledger, vault and engine, train, check what was spent. The
+estimator, a curve, a search and the descent baselines all go this way.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from justitia.networks.default import learned_inputs
+from justitia.networks.requirements import as_scores, check_module, trainable
+from justitia.networks.row_gradients import score_rows
+from justitia.privacy.accounting import Cost, UnboundedCost
+from justitia.privacy.attribute import Attribute
+from justitia.privacy.certificate import Certificate
+from justitia.privacy.door import ledger_or_new, open_vault, warn_large_delta
+from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.algorithm import train
+from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
+from justitia.training.engine import Engine
+from justitia.training.lagrangian import Problem
+from justitia.training.plan import TrainingPlan
+from justitia.training.run import Trained
+
+#: Public rows that a module is tried on before training.
+TRIAL_ROWS = 16
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Settings:
+    """What one fit is to do; all of it public but the noise seed, which is never shown.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        Before its noise is calibrated.
+    seed : int
+        Of public randomness.
+    features : iterable of str
+        Names of public columns, which the attribute must not be among.
+    open_vault : callable
+        Another door, for audits that watch what is asked.
+    """
+
+    plan: TrainingPlan
+    epsilon: float
+    delta: float
+    groups: Any
+    seed: int
+    tolerance: float | None = None
+    missing_marker: Hashable = None
+    noise_seed: int | None = field(default=None, repr=False)
+    progress: bool | None = False
+    features: Iterable[str] = ()
+    open_vault: Callable[..., SensitiveVault] = open_vault
+
+    def calibrated(self, n: int) -> TrainingPlan:
+        """The plan for this tolerance and budget."""
+        return self.plan.at_tolerance(self.tolerance).calibrate(self.epsilon, self.delta, n=n)
+
+    def bar(self, total: int, name: str) -> tqdm[Any]:
+        """A progress bar; by default only in a terminal."""
+        shown = sys.stderr is not None and sys.stderr.isatty() if self.progress is None else self.progress
+        return tqdm(total=total, disable=not shown, unit="step", desc=name)
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """What one fit works with between its checks and its result."""
+
+    settings: Settings
+    module: nn.Module
+    problem: Problem
+    plan: TrainingPlan
+    ledger: PrivacyLedger
+    vault: SensitiveVault
+    engine: Engine
+    saved: Checkpoint | None
+    before: Counter[Cost]
+
+    def warn(self, *, stacklevel: int) -> None:
+        """What can be said before anything is asked."""
+        settings = self.settings
+        warn_large_delta(settings.epsilon, settings.delta, len(self.problem), stacklevel=stacklevel + 1)
+        for sentence in self.engine.outlook():
+            warnings.warn(sentence, stacklevel=stacklevel + 1)
+
+    def train(self, start: Tensor | None = None) -> Trained:
+        """Algorithm 1; a run that follows another one starts from its multipliers."""
+        total = sum(one.steps for one in self.plan.schedule(len(self.problem)))
+        with torch.random.fork_rng(devices=[]), self.settings.bar(total, "fit") as bar:
+            torch.manual_seed(self.settings.seed)
+            return train(
+                self.module,
+                self.problem,
+                self.plan,
+                self.engine,
+                start=start,
+                checkpoint=self.saved,
+                progress=bar.update,
+            )
+
+    def check_spent(self) -> None:
+        """What the plan said it would cost equals what the ledger recorded."""
+        if _finite_part(self.ledger.own_costs() - self.before) != _finite_part(self.plan.costs()):
+            raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
+
+    def certificate(self) -> Certificate:
+        """What is promised, with the engine's remarks."""
+        planned = sum(self.plan.costs().values())
+        certificate = self.vault.certificate(planned=planned, claim=getattr(self.plan, "claim", None))
+        return replace(certificate, remarks=tuple(self.engine.remarks()))
+
+
+def open_session(
+    settings: Settings,
+    problem: Problem,
+    module: nn.Module,
+    attribute: Attribute,
+    *,
+    person: Any = None,
+    ledger: PrivacyLedger | None = None,
+    folder: RunFolder | None = None,
+) -> Session:
+    """Check everything that can be checked without the attribute, and open ledger, vault and engine."""
+    rehearse(module, problem.X, problem.y, settings.plan)
+    n = len(problem)
+    plan = settings.calibrated(n)
+    ledger = open_ledger(settings, plan, ledger, folder)
+    vault = settings.open_vault(
+        attribute,
+        groups=settings.groups,
+        epsilon=settings.epsilon,
+        ledger=ledger,
+        n=n,
+        person=person,
+        features=settings.features,
+        noise_seed=settings.noise_seed,
+        missing_marker=settings.missing_marker,
+    )
+    before: Counter[Cost] = Counter()
+    saved = None
+    if folder is None:
+        before = ledger.own_costs()
+        ledger.check(plan.costs())
+    else:
+        saved = open_checkpoint(settings, folder, problem, plan, module, vault, ledger)
+        if isinstance(ledger, DurableLedger):
+            ledger.check(plan.costs() - ledger.own_costs())
+    # Public, and last: cross-fitting takes time, and wrong input is told by now.
+    with settings.bar(plan.warmup_steps, "networks") as bar:
+        seen = problem.X, problem.y, problem.weight
+        X = learned_inputs(module, *seen, steps=plan.warmup_steps, progress=bar.update)
+    problem = problem if X is problem.X else replace(problem, X=X)
+    generator = torch.Generator().manual_seed(settings.seed)
+    engine = plan.engine(problem, vault, tolerance=settings.tolerance, generator=generator)
+    return Session(settings, module, problem, plan, ledger, vault, engine, saved, before)
+
+
+def rehearse(module: nn.Module, X: Tensor, y: Tensor, plan: TrainingPlan) -> None:
+    """Take one public step on a copy, so that what cannot be trained fails before any budget is spent.
+
+    Raises
+    ------
+    ValueError
+        If the module is not one whose rows can be bounded, or the optimizer cannot take a step on it.
+    """
+    check_module(module, X[:TRIAL_ROWS])
+    twin, rows, labels = copy.deepcopy(module), X[:TRIAL_ROWS], y[:TRIAL_ROWS]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            optimizer = plan.make_optimizer(trainable(twin), n=len(X))
+            scores = as_scores(twin.train()(rows), len(rows))
+            F.binary_cross_entropy_with_logits(scores, labels).backward()
+            optimizer.step()
+            score_rows(twin.eval(), rows)
+    except Exception as error:  # noqa: BLE001 - a user's module and torch's optimizers may raise anything
+        first = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"expected {plan.optimizer} to take a step on the module, got '{first}'; "
+            "change the plan's optimizer and its options, or the module."
+        ) from None
+
+
+def open_ledger(
+    settings: Settings, plan: TrainingPlan, ledger: PrivacyLedger | None, folder: RunFolder | None
+) -> PrivacyLedger:
+    """The user's ledger, or a new one for this run's budget that holds what an interrupted run has spent."""
+    if folder is not None:
+        ledger = _resumable(ledger, folder)
+    unbounded = any(isinstance(cost, UnboundedCost) for cost in plan.costs())
+    budget = math.inf if unbounded else settings.epsilon
+    if ledger is None and folder is not None:
+        # Reading a journal that does not exist yet writes nothing: a run that fails its checks leaves no folder.
+        return PrivacyLedger(epsilon=budget, delta=settings.delta, journal=folder.journal)
+    return ledger_or_new(ledger, epsilon=budget, delta=settings.delta)
+
+
+def _resumable(ledger: PrivacyLedger | None, folder: RunFolder) -> PrivacyLedger | None:
+    """A durable ledger under the name of the folder's run, or none if the folder keeps its own ledger."""
+    if isinstance(ledger, DurableLedger):
+        if folder.journal.exists():
+            raise ValueError(f"the checkpoint in {str(folder.path)!r} keeps its own ledger; resume it without ledger.")
+        return ledger.for_run(folder.run_name())
+    if ledger is not None:
+        raise ValueError(
+            "a checkpoint keeps its own ledger; pass either checkpoint or ledger, not both, or a DurableLedger."
+        )
+    if (folder.path / RUN_FILE).exists():
+        raise ValueError(
+            f"the run in {str(folder.path)!r} debits a DurableLedger; pass that one as ledger to resume it."
+        )
+    return None
+
+
+def open_checkpoint(
+    settings: Settings,
+    folder: RunFolder,
+    problem: Problem,
+    plan: TrainingPlan,
+    module: nn.Module,
+    vault: SensitiveVault,
+    ledger: PrivacyLedger,
+) -> Checkpoint:
+    """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""
+    digest = hashlib.sha256()
+    for tensor in (problem.X, problem.y, problem.weight):
+        digest.update(tensor.numpy().tobytes())
+    shapes = [tuple(parameter.shape) for parameter in module.parameters()]
+    notion = (problem.notion.name, problem.notion.event_names)
+    budget = (settings.epsilon, settings.delta, settings.tolerance)
+    # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
+    # all the rest is public, so whoever has the hash could try one seed after another.
+    seeded = settings.noise_seed is not None
+    public = (plan, notion, budget, vault.group_names, settings.missing_marker, seeded, shapes)
+    digest.update(repr(public).encode())
+    return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)
+
+
+def _finite_part(costs: Mapping[Cost, int]) -> dict[Cost, int]:
+    """Costs with their counts; an infinite one counts once, however often it was charged."""
+    return {cost: 1 if isinstance(cost, UnboundedCost) else count for cost, count in costs.items()}
