@@ -71,11 +71,19 @@ def _mozannar(request: Request, **settings: Any) -> Any:
 
 
 def _fermi(request: Request, **settings: Any) -> Any:
-    return _private_baseline("fermi", "FermiClassifier", request, settings)
+    return _private_baseline("fermi", "FermiClassifier", request, _with_plan("fermi", "FermiPlan", settings))
 
 
 def _histogram(request: Request, **settings: Any) -> Any:
-    return _private_baseline("histogram", "HistogramClassifier", request, settings)
+    return _private_baseline(
+        "histogram", "HistogramClassifier", request, _with_plan("histogram", "HistogramPlan", settings)
+    )
+
+
+def _with_plan(module: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a descent method: its own parameter, and a plan of all others."""
+    own = {key: value for key, value in settings.items() if key in {"strength", "slack", "module"}}
+    return own | {"plan": _baseline(module, name)(**{k: v for k, v in settings.items() if k not in own})}
 
 
 def _dual(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -20,3 +21,13 @@ def asked(engine: Engine, scores: Tensor, k: int = 0, seen: Tensor | slice = EVE
     """The gap after what the engine asks after round k."""
     engine.ask_after(scores, k)
     return engine.gap(scores, seen)
+
+
+def with_plan(kind: Any, plan: Any, **settings: Any) -> Any:
+    """A descent baseline whose plan takes the settings that are a plan's."""
+    own = {"strength", "slack"}
+    names = {one.name for one in fields(plan)} - own
+    return kind(
+        plan=plan(**{name: value for name, value in settings.items() if name in names}),
+        **{name: value for name, value in settings.items() if name not in names},
+    )

@@ -11,22 +11,24 @@ import pytest
 import torch
 from sklearn.base import clone
 
+from asking import with_plan
 from justitia import BudgetExceeded, PrivacyLedger
 from justitia.baselines.descent import DescentClassifier, decision_rows, soft_decisions, table_gaps
-from justitia.baselines.fermi import FermiClassifier
-from justitia.baselines.histogram import HistogramClassifier
+from justitia.baselines.fermi import FermiClassifier, FermiPlan
+from justitia.baselines.histogram import HistogramClassifier, HistogramPlan
 from justitia.datasets import make_synthetic
 from justitia.notions import NOTIONS, DemographicParity, get_notion
 
 DATA = make_synthetic(300, n_features=3, random_state=0)
 SMALL = {"module": (4,), "private_steps": 3, "public_steps": 2, "warmup_steps": 20, "batch_size": 64, "averaging": 0.5}
+PLANS = {FermiClassifier: FermiPlan, HistogramClassifier: HistogramPlan}
 both_methods = pytest.mark.parametrize("kind", [FermiClassifier, HistogramClassifier])
 TABLES = {FermiClassifier: "cross term", HistogramClassifier: "histogram of decisions"}
 
 
 def make(kind: type[DescentClassifier], **changes: Any) -> DescentClassifier:
     usual = {"epsilon": 2.0, "groups": DATA.groups, "random_state": 0, "noise_seed": 0}
-    return kind(**SMALL | usual | changes)
+    return with_plan(kind, PLANS[kind], **SMALL | usual | changes)
 
 
 def fitted(kind: type[DescentClassifier], sensitive: Any = DATA.sensitive, **changes: Any) -> DescentClassifier:
@@ -83,7 +85,7 @@ def test_ledger_holds_what_was_planned_and_the_certificate_says_epsilon(kind: ty
 
 @both_methods
 def test_shares_split_the_budget(kind: type[DescentClassifier]) -> None:
-    model = fitted(kind, shares=(0.2, 0.3, 0.5))
+    model = fitted(kind, share_sizes=0.2, share_violations=0.3, share_gradients=0.5)
     costs = [(one.count, one.noise.noise_multiplier) for one in model.plan_.releases()]
     spent = [count / multiplier**2 for count, multiplier in costs]
     assert np.allclose(np.array(spent) / sum(spent), [0.2, 0.3, 0.5])
@@ -165,8 +167,7 @@ def test_single_group_read_off_the_data_is_compared_with_everybody(kind: type[De
         ({"memory": 1.0}, "memory to be at least 0 and below 1"),
         ({"averaging": 0.0}, "averaging to be above 0 and at most 1"),
         ({"clip": -1.0}, "clip to be a finite number above 0"),
-        ({"shares": (0.5, 0.5)}, "shares to be three numbers that add up to 1"),
-        ({"shares": (0.5, 0.5, 0.5)}, "add up to 1; got 1.5"),
+        ({"share_sizes": 0.5}, "add up to 1; got 1.46"),
         ({"noise_seed": -1}, "noise_seed to be at least 0"),
         ({"preprocess": "automatic"}, "did you mean 'auto'"),
         ({"random_state": "zero"}, "random_state to be a non-negative int"),

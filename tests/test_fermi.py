@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from asking import asked, opened
+from asking import asked, opened, with_plan
 from justitia import PrivacyLedger
-from justitia.baselines.descent import DescentPlan, soft_decisions
-from justitia.baselines.fermi import FermiClassifier, FermiEngine, ascend_matrix, psi, slopes
+from justitia.baselines.descent import soft_decisions
+from justitia.baselines.fermi import FermiClassifier, FermiEngine, FermiPlan, ascend_matrix, psi, slopes
 from justitia.datasets import make_synthetic
 from justitia.networks.multilayer import multilayer
 from justitia.privacy.vault import SensitiveVault
@@ -92,8 +92,8 @@ def test_psi_of_two_events_is_the_sum_of_each() -> None:
 def exact_engine(notion: str, labels: list[Any], X: Tensor, y: Tensor, strength: float) -> FermiEngine:
     problem = Problem(X, y, torch.ones(len(y)), soft_decisions(notion))
     vault = SensitiveVault(labels, groups=("a", "b", "c"), ledger=PrivacyLedger(epsilon=math.inf, delta=0.0))
-    plan = DescentPlan(dual_step=0.3).calibrate(math.inf, 1e-5, n=len(y))
-    engine = FermiEngine(strength, plan, problem, vault, tolerance=0.0, generator=torch.Generator().manual_seed(0))
+    plan = FermiPlan(dual_step=0.3, strength=strength).calibrate(math.inf, 1e-5, n=len(y))
+    engine = plan.engine(problem, vault, tolerance=0.0, generator=torch.Generator().manual_seed(0))
     opened(engine)
     return engine
 
@@ -165,8 +165,10 @@ def test_gap_without_noise_falls_as_strength_rises(notion: str, n_groups: int) -
     data, y = uneven(n_groups)
     gaps = []
     for strength in (0.0, 1.0, 10.0):
-        model = FermiClassifier(
-            notion,
+        model = with_plan(
+            FermiClassifier,
+            FermiPlan,
+            notion=notion,
             epsilon=math.inf,
             strength=strength,
             groups=data.groups,
@@ -189,7 +191,7 @@ def test_strength_zero_gives_the_same_scores_whatever_the_attribute() -> None:
     data = make_synthetic(200, n_features=2, random_state=0)
     settings: dict[str, Any] = {"strength": 0.0, "private_steps": 3, "warmup_steps": 20, "module": (3,)}
     fits = [
-        FermiClassifier(**settings, epsilon=1.0, groups=data.groups, random_state=0).fit(
+        with_plan(FermiClassifier, FermiPlan, **settings, epsilon=1.0, groups=data.groups, random_state=0).fit(
             data.X, data.y, sensitive_features=labels
         )
         for labels in (data.sensitive, data.sensitive[::-1].to_numpy())
@@ -201,10 +203,12 @@ def test_strength_zero_gives_the_same_scores_whatever_the_attribute() -> None:
     ("parameters", "message"),
     [
         ({"strength": -1.0}, "strength to be a finite number of at least 0"),
-        ({"ascent_rate": 0.0}, "ascent_rate to be a finite number above 0"),
+        ({"dual_step": 0.0}, "dual_step to be a finite number above 0"),
     ],
 )
 def test_wrong_parameter_of_the_method_is_refused_by_name(parameters: dict[str, float], message: str) -> None:
     data = make_synthetic(50, random_state=0)
     with pytest.raises(ValueError, match=message):
-        FermiClassifier(**parameters).fit(data.X, data.y, sensitive_features=data.sensitive)
+        with_plan(FermiClassifier, FermiPlan, groups=data.groups, **parameters).fit(
+            data.X, data.y, sensitive_features=data.sensitive
+        )

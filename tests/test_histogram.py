@@ -9,10 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from asking import asked, opened
+from asking import asked, opened, with_plan
 from justitia import PrivacyLedger
-from justitia.baselines.descent import DescentPlan, soft_decisions
-from justitia.baselines.histogram import HistogramClassifier, HistogramEngine, ascend_multipliers, contrasts
+from justitia.baselines.descent import soft_decisions
+from justitia.baselines.histogram import (
+    HistogramClassifier,
+    HistogramEngine,
+    HistogramPlan,
+    ascend_multipliers,
+    contrasts,
+)
 from justitia.datasets import make_synthetic
 from justitia.networks.multilayer import multilayer
 from justitia.privacy.vault import SensitiveVault
@@ -44,9 +50,10 @@ def test_ascend_multipliers_outside_the_ball_are_scaled_back_to_it() -> None:
 def exact_engine(notion: str, labels: list[Any], X: Tensor, y: Tensor, *, hard: bool = False) -> HistogramEngine:
     problem = Problem(X, y, torch.ones(len(y)), soft_decisions(notion, temperature=2.0))
     vault = SensitiveVault(labels, groups=("a", "b", "c"), ledger=PrivacyLedger(epsilon=math.inf, delta=0.0))
-    plan = DescentPlan(dual_step=0.7).calibrate(math.inf, 1e-5, n=len(y))
+    decisions = "hard" if hard else "soft"
+    plan = HistogramPlan(dual_step=0.7, slack=0.02, decisions=decisions).calibrate(math.inf, 1e-5, n=len(y))
     generator = torch.Generator().manual_seed(0)
-    engine = HistogramEngine(0.02, hard, plan, problem, vault, tolerance=0.0, generator=generator)
+    engine = plan.engine(problem, vault, tolerance=0.0, generator=generator)
     opened(engine)
     return engine
 
@@ -135,7 +142,7 @@ def fitted(data: Any, y: np.ndarray, notion: str, **changes: Any) -> HistogramCl
         "averaging": 0.1,
         "random_state": 0,
     }
-    return HistogramClassifier(notion, groups=data.groups, **usual | changes).fit(
+    return with_plan(HistogramClassifier, HistogramPlan, notion=notion, groups=data.groups, **usual | changes).fit(
         data.X, y, sensitive_features=data.sensitive
     )
 
@@ -168,7 +175,7 @@ def test_hard_histogram_and_a_temperature_change_the_model() -> None:
     ("parameters", "message"),
     [
         ({"slack": -0.1}, "slack to be a finite number of at least 0"),
-        ({"radius": 0.0}, "radius to be a finite number above 0"),
+        ({"lambda_max": -1.0}, "lambda_max to be a finite number of at least 0"),
         ({"dual_step": 0.0}, "dual_step to be a finite number above 0"),
         ({"temperature": 0.0}, "temperature to be a finite number above 0"),
         ({"decisions": "harder"}, "did you mean 'hard'"),
@@ -177,4 +184,6 @@ def test_hard_histogram_and_a_temperature_change_the_model() -> None:
 def test_wrong_parameter_of_the_method_is_refused_by_name(parameters: dict[str, Any], message: str) -> None:
     data = make_synthetic(50, random_state=0)
     with pytest.raises(ValueError, match=message):
-        HistogramClassifier(**parameters).fit(data.X, data.y, sensitive_features=data.sensitive)
+        with_plan(HistogramClassifier, HistogramPlan, groups=data.groups, **parameters).fit(
+            data.X, data.y, sensitive_features=data.sensitive
+        )

@@ -7,14 +7,18 @@ from torch import nn
 
 from justitia import GradientsPlan
 from justitia.networks.crossfitted import CrossFittedNetwork
-from justitia.networks.default import evaluate, make_module, rehearse
+from justitia.networks.default import evaluate, make_module
 from justitia.networks.multilayer import multilayer
 from justitia.networks.piecewise import PiecewiseNetwork
+from justitia.notions import get_notion
+from justitia.training.session import rehearse
+
+ROWS, PARITY = torch.zeros(10, 3), get_notion("demographic_parity")
 
 
 def test_make_module_same_seed_same_weights_and_global_state_untouched() -> None:
     before = torch.get_rng_state()
-    one, two, other = (make_module([4], inputs=3, n=10, seed=seed) for seed in (1, 1, 2))
+    one, two, other = (make_module([4], ROWS, PARITY, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(one[0].weight, two[0].weight)
     assert not torch.equal(one[0].weight, other[0].weight)
     assert torch.equal(before, torch.get_rng_state())
@@ -22,22 +26,22 @@ def test_make_module_same_seed_same_weights_and_global_state_untouched() -> None
 
 def test_make_module_own_module_is_copied() -> None:
     mine = nn.Linear(3, 1)
-    made = make_module(mine, inputs=3, n=10, seed=0)
+    made = make_module(mine, ROWS, PARITY, seed=0)
     assert made is not mine
     assert torch.equal(made.weight, mine.weight)
 
 
 def test_make_module_function_is_given_the_number_of_inputs() -> None:
-    made = make_module(lambda inputs: nn.Linear(inputs, 1), inputs=7, n=10, seed=0)
+    made = make_module(lambda inputs: nn.Linear(inputs, 1), torch.zeros(10, 7), PARITY, seed=0)
     assert made.in_features == 7
 
 
 def test_make_module_takes_the_default_network_only_where_no_module_is_asked_for() -> None:
-    X = torch.randn(50, 3)
-    assert isinstance(make_module(None, inputs=3, n=50, seed=0, default="piecewise", X=X), PiecewiseNetwork)
-    assert isinstance(make_module(None, inputs=3, n=50, seed=0, default="cross-fitted", X=X), CrossFittedNetwork)
-    assert str(make_module([4], inputs=3, n=50, seed=0, default="piecewise", X=X)) == str(multilayer(3, [4]))
-    assert str(make_module(None, inputs=3, n=50, seed=0)) == str(multilayer(3, [8, 6]))
+    X, odds, errors = torch.randn(50, 3), get_notion("equalized_odds"), get_notion("accuracy_parity")
+    assert isinstance(make_module(None, X, odds, seed=0, small_samples=True), PiecewiseNetwork)
+    assert isinstance(make_module(None, X, errors, seed=0, small_samples=True), CrossFittedNetwork)
+    assert str(make_module([4], X, odds, seed=0, small_samples=True)) == str(multilayer(3, [4]))
+    assert str(make_module(None, X, odds, seed=0)) == str(multilayer(3, [8, 6]))
 
 
 def test_evaluate_score_does_not_depend_on_the_other_rows() -> None:

@@ -12,13 +12,15 @@ import torch
 from recording import Outcome, People, Player, Recorder, largest_movements, make_people, problems
 from torch import Tensor
 
+from asking import with_plan
 from justitia.baselines.descent import DescentClassifier, DescentEngine, decision_rows
-from justitia.baselines.fermi import FermiClassifier
-from justitia.baselines.histogram import HistogramClassifier
+from justitia.baselines.fermi import FermiClassifier, FermiPlan
+from justitia.baselines.histogram import HistogramClassifier, HistogramPlan
 from justitia.notions import NOTIONS
 from justitia.privacy.vault import SensitiveVault
 
 SMALL = {"module": (4,), "private_steps": 4, "public_steps": 2, "warmup_steps": 5, "batch_size": 64, "averaging": 0.5}
+PLANS = {FermiClassifier: FermiPlan, HistogramClassifier: HistogramPlan}
 TABLES = {FermiClassifier: "cross term", HistogramClassifier: "histogram of decisions"}
 both_methods = pytest.mark.parametrize("kind", [FermiClassifier, HistogramClassifier])
 group_counts = pytest.mark.parametrize("n_groups", [2, 5])
@@ -29,7 +31,9 @@ def run(
 ) -> Outcome:
     """One fit; with ``answers`` it receives those instead of noised answers of its own."""
     source = Recorder() if answers is None else Player(answers)
-    model = kind(**SMALL | {"groups": people.groups, "epsilon": 4.0, "random_state": 3} | options)
+    model = with_plan(
+        kind, PLANS[kind], **SMALL | {"groups": people.groups, "epsilon": 4.0, "random_state": 3} | options
+    )
     weighted_sum, asked = SensitiveVault.weighted_sum, [torch.empty(0)]
 
     def watched(vault: SensitiveVault, values: Any, weights: Tensor, **rest: Any) -> Tensor:

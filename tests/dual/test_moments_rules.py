@@ -10,8 +10,9 @@ from torch import nn
 from asking import asked
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.engines.moments.engine import MomentsEngine
-from justitia.engines.moments.plan import FEW_PEOPLE
-from justitia.networks.default import NETWORKS
+from justitia.networks.crossfitted import CrossFittedNetwork
+from justitia.networks.default import default_network
+from justitia.networks.piecewise import PiecewiseNetwork
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
 from justitia.training.algorithm import train
 from justitia.training.run import Run
@@ -177,17 +178,14 @@ def test_excess_is_the_largest_gap_beyond_tolerance_and_known_noise() -> None:
 def test_default_network_of_few_people_follows_where_the_constraint_reads_labels(
     n: int, inputs: int, few: bool
 ) -> None:
-    special = {"demographic_parity": "multilayer", "accuracy_parity": "cross-fitted"}
+    special = {"demographic_parity": nn.Sequential, "accuracy_parity": CrossFittedNetwork}
+    X = torch.zeros(n, inputs)
     for name in NOTIONS:
         notion = get_notion(name)
-        expected = special.get(name, "piecewise") if few else "multilayer"
-        assert MomentsPlan().network(notion, n=n, inputs=inputs) == expected
-        assert GradientsPlan().network(notion, n=n, inputs=inputs) == "multilayer"
-        assert PrintedPlan().network(notion, n=n, inputs=inputs) == "multilayer"
-
-
-def test_every_default_network_that_a_plan_names_exists() -> None:
-    assert set(FEW_PEOPLE.values()) == set(NETWORKS)
+        expected = special.get(name, PiecewiseNetwork) if few else nn.Sequential
+        assert type(default_network(notion, X, small_samples=MomentsPlan.small_samples)) is expected
+        for plan in (GradientsPlan, PrintedPlan):
+            assert type(default_network(notion, X, small_samples=plan.small_samples)) is nn.Sequential
 
 
 def test_notion_of_the_users_own_gets_a_piecewise_network_unless_it_says_otherwise() -> None:
@@ -197,4 +195,4 @@ def test_notion_of_the_users_own_gets_a_piecewise_network_unless_it_says_otherwi
         h = DemographicParity.h
         h_exact = DemographicParity.h_exact
 
-    assert MomentsPlan().network(Mine(), n=100, inputs=3) == "piecewise"
+    assert isinstance(default_network(Mine(), torch.zeros(100, 3), small_samples=True), PiecewiseNetwork)
