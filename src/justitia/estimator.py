@@ -16,7 +16,7 @@ from torch import nn
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
 from justitia.engines import DEFAULT_PLANS
-from justitia.inputs.tables import history_table, read_target, read_weight
+from justitia.inputs.tables import read_target, read_weight
 from justitia.networks.classifier import NetworkClassifier, public_seed, unchanged_on_error
 from justitia.networks.default import make_module, ordinary
 from justitia.notions import FairnessNotion, get_notion
@@ -26,6 +26,7 @@ from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import SecretNoiseSeed
 from justitia.saving import folder as saved_folder
 from justitia.training.checkpoint import RunFolder, open_folder
+from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import TrainingPlan
 from justitia.training.run import Trained

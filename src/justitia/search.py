@@ -15,7 +15,6 @@ from justitia._validate import check_nonnegative, check_positive
 from justitia.curve import measured, tradeoff
 from justitia.engines.moments.engine import MomentsEngine
 from justitia.estimator import LagrangianDualClassifier, check_parameters
-from justitia.inputs.tables import names_of
 from justitia.networks.classifier import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute
@@ -23,6 +22,7 @@ from justitia.privacy.door import ledger_or_new, noise_from
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.selection import calibrate_selection, draw_trials
+from justitia.training.history import names_of
 from justitia.training.session import Session
 
 #: What a candidate may not change: the budget, the question, and who is asked.

@@ -23,7 +23,7 @@ from torch import Tensor
 from justitia._validate import check_choice, check_int, check_positive, check_same_length
 from justitia.engines import GradientsPlan
 from justitia.engines.gradients.engine import GradientsEngine
-from justitia.inputs.tables import history_table, read_target, read_weight
+from justitia.inputs.tables import read_target, read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.networks.default import make_module
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
@@ -31,6 +31,7 @@ from justitia.privacy.door import check_budget, named_groups
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import SecretNoiseSeed
 from justitia.training.engine import calibrated
+from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
 from justitia.training.plan import PlannedRelease
 from justitia.training.session import Settings, open_session

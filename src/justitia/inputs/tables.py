@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -108,67 +105,3 @@ def read_weight(sample_weight: Any, target: Tensor) -> Tensor:
     if any(weight[target.numpy() == code].sum() == 0 for code in (0, 1)):
         raise ValueError("expected a positive sample_weight in both classes, got it in one class only.")
     return torch.from_numpy((weight / weight.mean()).astype(np.float32))
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of a history: what it holds, of whom, and whether its numbers may be shown.
-
-    Attributes
-    ----------
-    name : str
-        In the table.
-    kind : str
-        "round", "loss", "accuracy", "noisy_gap" or "multiplier".
-    status : {"public", "noised", "exact"}
-        "exact" is whatever no finite epsilon vouches for: answers without noise, or noised as printed in the paper.
-    event, group : str, optional
-        Of a number by group.
-    """
-
-    name: str
-    kind: str
-    status: Literal["public", "noised", "exact"]
-    event: str | None = None
-    group: str | None = None
-
-    @property
-    def released(self) -> bool:
-        """Whether reports and trackers may show it."""
-        return self.status in ("public", "noised")
-
-
-def history_table(
-    history: list[dict[str, Any]], groups: list[str], events: list[str], *, private: bool
-) -> tuple[pd.DataFrame, tuple[Column, ...]]:
-    """One row per round, and what its columns are.
-
-    Gaps and multipliers get one column per group (and event, if there are several).
-
-    Parameters
-    ----------
-    private : bool
-        Whether a finite epsilon vouches for the answers that gaps and multipliers are made of.
-    """
-    public = tuple(Column(kind, kind, "public") for kind in ("round", "loss", "accuracy"))
-    cells = [(a, k) for a in range(len(groups)) for k in range(len(events))]
-    named = [groups[a] if len(events) == 1 else f"{events[k]}, {groups[a]}" for a, k in cells]
-    by_group = tuple(
-        Column(f"{kind}[{name}]", kind, "noised" if private else "exact", events[k], groups[a])
-        for kind in ("noisy_gap", "multiplier")
-        for name, (a, k) in zip(named, cells, strict=True)
-    )
-    rows = []
-    for record in history:
-        row = {column.name: record[column.kind] for column in public}
-        for column, (a, k) in zip(by_group, 2 * cells, strict=True):
-            values = record[column.kind]
-            row[column.name] = math.nan if values is None else values[a][k]
-        rows.append(row)
-    columns = public + by_group
-    return pd.DataFrame(rows, columns=[column.name for column in columns]), columns
-
-
-def names_of(columns: Iterable[Column], *kinds: str) -> list[str]:
-    """Names of the columns of these kinds that may be shown, of all kinds if none is given."""
-    return [column.name for column in columns if column.released and (not kinds or column.kind in kinds)]

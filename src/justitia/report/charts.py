@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from justitia.inputs.tables import Column
 from justitia.report import svg
 from justitia.report.contents import Spending
 from justitia.report.inputs import Curve, Largest, Measured, Point, Rate
 from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
 from justitia.report.words import bounds, known, number, plain_name
+from justitia.training.history import Column
 
 #: Height of one row of a chart with rows, the room for its names at the left, and for numbers at the right.
 ROW, NAMES, RIGHT = 30.0, 136.0, 18.0

@@ -11,13 +11,13 @@ from typing import Any
 import pandas as pd
 
 from justitia.estimator import LagrangianDualClassifier
-from justitia.inputs.tables import Column, names_of
 from justitia.networks.multilayer import widths_of
 from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
 from justitia.report.inputs import Curve, Measured
 from justitia.report.words import ENGINES, NOTIONS, bounds, listed, number, plain_name, short, tolerance_sentence
+from justitia.training.history import Column, names_of
 
 #: Most rounds that a chart and its table show; a longer history is thinned evenly.
 MOST_ROUNDS = 100

@@ -27,10 +27,10 @@ from torch import nn
 from justitia._files import check_folder, foreign_entry, replace_folder, stage_beside
 from justitia.engines import DEFAULT_PLANS
 from justitia.inputs.encoding import TabularEncoder
-from justitia.inputs.tables import Column
 from justitia.networks.multilayer import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
 from justitia.privacy.mechanisms import Gaussian, Unprotected
+from justitia.training.history import Column
 from justitia.training.plan import TrainingPlan
 
 Model = TypeVar("Model", bound=BaseEstimator)

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
-from justitia.inputs.tables import Column
 from justitia.networks.multilayer import widths_of
+from justitia.training.history import Column
 
 #: Constructor arguments that are noted. Not the noise seed: whoever knows it can subtract the noise.
 PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "engine", "preprocess", "random_state")
