@@ -13,6 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from justitia import LagrangianDualClassifier, PrivacyLedger
 from justitia.baselines import FermiClassifier, HistogramClassifier, MozannarClassifier
+from justitia.baselines.fermi import FermiPlan
+from justitia.baselines.histogram import HistogramPlan
 from justitia.datasets import make_synthetic
 from justitia.evaluation.scorer import private_scorer
 
@@ -36,11 +38,11 @@ def below(folder: Path) -> bytes:
 
 
 def fitted(kind: Any) -> Any:
-    small = {"module": (4,), "private_steps": 2, "public_steps": 2, "warmup_steps": 5}
+    small = {"private_steps": 2, "public_steps": 2, "warmup_steps": 5}
     quick: dict[Any, dict[str, Any]] = {
         LagrangianDualClassifier: {"module": (4,)},
-        FermiClassifier: small,
-        HistogramClassifier: small,
+        FermiClassifier: {"module": (4,), "plan": FermiPlan(**small)},
+        HistogramClassifier: {"module": (4,), "plan": HistogramPlan(**small)},
         MozannarClassifier: {"max_iter": 1, "correct": False},
     }
     settings = {"groups": DATA.groups, "random_state": 0, "noise_seed": SEED} | quick[kind]

@@ -18,6 +18,7 @@ from justitia import (
 from justitia.privacy.accounting import SelectionCost, epsilon_spent
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.search import _draws
+from justitia.training.session import Session
 
 CANDIDATES = [{"tolerance": 0.0}, {"tolerance": 0.2}, {"module": (4,)}]
 
@@ -70,7 +71,7 @@ def test_search_on_a_durable_ledger_leaves_one_debit_whatever_the_number_of_tria
 
 
 def test_search_that_the_ledger_cannot_pay_asks_nothing(people: Any, make: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(LagrangianDualClassifier, "_train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(Session, "train", lambda *_: pytest.fail("trained"))
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
     with pytest.raises(BudgetExceeded):
         search(make(), people, ledger=ledger)
@@ -78,14 +79,14 @@ def test_search_that_the_ledger_cannot_pay_asks_nothing(people: Any, make: Any, 
 
 
 def test_trial_that_fails_is_the_worst_outcome_and_not_shown(people: Any, make: Any, monkeypatch: Any) -> None:
-    original = LagrangianDualClassifier._train
+    original = Session.train
 
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.tolerance == 0.2:
+        if self.settings.tolerance == 0.2:
             raise RuntimeError("diverged")
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(LagrangianDualClassifier, "_train", train)
+    monkeypatch.setattr(Session, "train", train)
     found = search(make(), people, CANDIDATES[:2], trials=12.0)
     assert found.parameters == {"tolerance": 0.0}
     ledger = PrivacyLedger(epsilon=8.0, delta=1e-5)
