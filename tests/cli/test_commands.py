@@ -190,8 +190,8 @@ demographic_parity: below N at N confidence.
 This measurement is (N, N)-differentially private in the sensitive
 attribute of any one row.
 Together with the other certificate: (N, N)-differentially private in the
-sensitive attribute of everybody in either dataset, provided that nobody is in
-both.
+sensitive attribute of everybody in either dataset, with at most one row in
+each, provided that nobody is in both.
 """
 
 
