@@ -99,8 +99,10 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
 
     Guarantee
     ---------
-    * Everything that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially
-      private in each person's attribute; ``certificate_`` states it.
+    * With a finite epsilon, engine "moments" or "gradients", a given list of groups and no ``noise_seed``, everything
+      that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially private in
+      the attribute of any one row or, with ``person``, of any one person; ``certificate_`` states it, and what is
+      missing otherwise.
     * What the plan said it would cost equals what the ledger recorded.
 
     Examples

@@ -298,7 +298,7 @@ def test_plan_that_is_wrong_is_told_in_a_sentence(run: Run, here: Path, text: st
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("plan",), "expected a file, or the number of people"),
+        (("plan",), "expected a file, or the number of rows"),
         (("plan", "income.csv"), "expected the name of the target column in DATA"),
         (("plan", "--rows", "100", "--groups", "1"), "expected at least two groups, got '1'"),
         (("plan", "--rows", "100", "--positives", "1.5"), "expected --positives to be a share between 0 and 1"),

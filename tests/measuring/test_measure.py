@@ -194,8 +194,8 @@ def test_certificate_with_earlier_looks_at_the_same_people_adds_their_costs() ->
 def test_measurement_as_text_and_json_shows_rates_bounds_and_certificate() -> None:
     found = run(epsilon=1.0, threshold=0.5)
     lines = str(found).splitlines()
-    assert lines[0] == "4,000 people, 2 groups; noisy, with bounds at 0.95"
-    assert lines[1].split() == ["metric", "group", "people", "rate", "gap"]
+    assert lines[0] == "4,000 rows, 2 groups; noisy, with bounds at 0.95"
+    assert lines[1].split() == ["metric", "group", "rows", "rate", "gap"]
     assert lines[-1].startswith("For reproduction only: the noise was seeded, so nothing is promised.")
     facts = json.loads(found.to_json())
     assert facts["violations"]["demographic_parity"]["lower"] == found.violation.lower

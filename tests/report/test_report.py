@@ -318,9 +318,9 @@ def test_facts_have_their_places_and_unknown_ones_are_printed(two: Case) -> None
 def test_accuracy_on_evaluation_people_is_told_where_the_file_holds_it(two: Case) -> None:
     facts = two.measurement.to_dict() | {"accuracy": 0.7654, "data": "<new>.csv"}
     page = page_of(full(two, measurement=facts))
-    assert page.says("On 1,200 evaluation people (<new>.csv) it is 0.765")
-    assert page.says("Accuracy 0.765 on 1,200 evaluation people")
-    assert "On 1,200 evaluation people (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
+    assert page.says("On 1,200 rows of evaluation people (<new>.csv) it is 0.765")
+    assert page.says("Accuracy 0.765 on 1,200 rows of evaluation people")
+    assert "On 1,200 rows of evaluation people (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
 
 
 def test_verdict_compares_the_largest_gap_with_the_tolerance() -> None:

@@ -306,7 +306,8 @@ class MozannarClassifier(SecretNoiseSeed, MixtureClassifier):
     Guarantee
     ---------
     * ``randomized_labels`` is the only question about the attribute, debited before it is answered; the model is
-      post-processing of its answers, so it is (epsilon, 0)-differentially private in each person's attribute.
+      post-processing of its answers, so with a given list of groups and no ``noise_seed`` it is
+      (epsilon, 0)-differentially private in the attribute of any one row.
 
     Notes
     -----
