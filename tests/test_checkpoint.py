@@ -17,7 +17,7 @@ import pytest
 from dying import Killed, fit_and_die, fit_and_die_after_save
 from justitia import DurableLedger, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
 from justitia.dual.checkpoint import LOCK_FILE, open_folder
-from justitia.privacy.accounting import GaussianCost
+from justitia.privacy.accounting import GaussianCost, gaussian_mu
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, Release
 from justitia.privacy.vault import SensitiveVault
 
@@ -241,6 +241,19 @@ def test_another_process_that_debits_during_a_fit_is_not_taken_for_a_defect(
     make().fit(people.X, people.y, sensitive_features=people.a, ledger=shared(tmp_path))
     counts = Counter(one.purpose for one in shared(tmp_path).releases)
     assert counts == Counter([*RELEASES, *["another process"] * 4])
+
+
+def test_fit_that_another_process_outran_stops_at_the_debit_that_no_longer_fits(
+    people: Any, make: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    def take_the_rest() -> None:
+        multiplier = 1 / gaussian_mu(shared(tmp_path).remaining(), 1e-5)
+        shared(tmp_path).debit(Release("another process", GaussianCost(multiplier * (1 + 1e-9)), 1.0))
+
+    asked_during_fit(monkeypatch, take_the_rest, at=3)
+    with pytest.raises(BudgetExceeded, match="the budget is 9"):
+        make().fit(people.X, people.y, sensitive_features=people.a, ledger=shared(tmp_path))
+    assert [one.purpose for one in shared(tmp_path).releases] == [*RELEASES[:2], "another process"]
 
 
 # --- one run at a time
