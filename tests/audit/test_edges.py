@@ -230,6 +230,35 @@ def test_promise_without_ids_is_about_rows_and_with_ids_about_persons() -> None:
     assert not any("several rows" in one for one in persons.not_covered)
 
 
+def test_curves_searches_and_measurements_with_ids_promise_to_persons() -> None:
+    given: dict[str, Any] = {"sensitive_features": SECRET, "person": PERSON}
+    found = {
+        "curve": tradeoff(classifier(), X, Y, tolerances=(0.1, 0.2), **given).certificate,
+        "search": private_search(classifier(), [{"module": (3,)}, {"module": (4,)}], X, Y, **given).certificate,
+        "measurement": measure(Y, Y, groups=GROUPS, delta=1e-3, **given).certificate,
+    }
+    assert {name: one.unit for name, one in found.items()} == dict.fromkeys(found, "person")
+    assert all("any one person" in one.statement for one in found.values())
+
+
+def test_randomized_labels_of_people_with_several_rows_are_refused_before_anything_is_debited() -> None:
+    ledger = PrivacyLedger(epsilon=4.0, delta=1e-3)
+    vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, people=Persons.of(PERSON))
+    with pytest.raises(ValueError, match="randomise one answer per person"):
+        vault.randomized_labels(RandomizedResponse(1.0), purpose="labels")
+    assert ledger.releases == ()
+
+
+def test_promise_on_a_ledger_of_rows_and_persons_is_about_rows() -> None:
+    ledger = PrivacyLedger(epsilon=4.0, delta=1e-3)
+    given: dict[str, Any] = {"sensitive_features": SECRET, "groups": GROUPS, "delta": 1e-3, "ledger": ledger}
+    assert measure(Y, Y, person=PERSON, **given).certificate.unit == "person"
+    assert measure(Y, Y, **given).certificate.unit == "row"
+    both = measure(Y, Y, person=PERSON, **given).certificate
+    assert "any one row" in both.statement
+    assert "of one row" in both.adjacency
+
+
 @pytest.mark.parametrize("question", ["group_sums", "weighted_sum"])
 def test_answers_about_persons_move_by_at_most_the_recorded_sensitivity_and_reach_it(question: str) -> None:
     ids = ["one"] * 3 + ["two"] * 3

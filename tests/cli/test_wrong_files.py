@@ -338,6 +338,8 @@ def test_unexpected_error_shows_its_type_and_not_its_text(
     monkeypatch.setattr(LagrangianDualClassifier, "fit", broken)
     text = refused(run, here, ("train", "income.csv", *TRAIN, "--out", "m"), "unexpected KeyError", code=1)
     assert "Female" not in text
+    monkeypatch.setenv("JUSTITIA_TRACEBACK", "1")
+    assert "Female" in run("train", "income.csv", *TRAIN, "--out", "m").stderr
 
 
 def test_model_from_python_is_evaluated_with_a_target_and_a_sensitive_column(run: Run, here: Path) -> None:
