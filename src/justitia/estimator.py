@@ -77,8 +77,8 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
     missing_marker : hashable, optional
         A label that means "not given", besides None and NaN.
     noise_seed : int, optional
-        Makes the noise reproducible for tables; the certificate then says that the guarantee is void for whoever
-        knows the seed. It is not printed, and neither a file nor a pickle of the fitted model holds it.
+        Makes the noise reproducible for tables; the certificate then begins with saying that nothing is promised. The
+        seed is not printed, and neither a file nor a pickle of the fitted model holds it.
     progress : bool, optional
         Show a progress bar; by default only in a terminal.
 

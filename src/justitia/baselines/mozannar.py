@@ -292,8 +292,8 @@ class MozannarClassifier(SecretNoiseSeed, MixtureClassifier):
     preprocess, random_state
         As in :class:`justitia.LagrangianDualClassifier`. ``random_state`` also seeds the draws of ``predict``.
     noise_seed : int, optional
-        Makes the randomised response reproducible for tables; the certificate then says that the guarantee is void for
-        whoever knows the seed.
+        Makes the randomised response reproducible for tables; the certificate then begins with saying that nothing is
+        promised.
 
     Attributes
     ----------

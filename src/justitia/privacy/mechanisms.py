@@ -84,7 +84,7 @@ class SeededNoise(NoiseSource):
             raise ValueError(f"Expected a noise seed that is a whole number of at least 0; got {seed!r}.")
         self._seed = int(seed)
         self._question = b""
-        self.description = "fixed noise seed: reproducible, and void for whoever knows the seed"
+        self.description = "fixed noise seed: it can be drawn again, so it promises nothing"
 
     def about(self, question: bytes) -> Self:
         """The same seed for one question."""

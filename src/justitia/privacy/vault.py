@@ -152,7 +152,7 @@ class SensitiveVault:
         """
         source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
         if len(source) != len(self):
-            raise ValueError(f"Expected one public row per person ({len(self)}); got {len(source)}.")
+            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
         sensitivity = math.sqrt(2) * _with_norm_rounding(_check_bound(bound), source.width) * self.rows_per_person
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         question = self._question(purpose, source.width, bound, noise)
@@ -282,7 +282,7 @@ class SensitiveVault:
         rows = values.detach()
         rows = rows[:, None] if rows.dim() == 1 else rows
         if rows.dim() != 2 or len(rows) != len(self):
-            raise ValueError(f"Expected one public row per person ({len(self)}); got shape {tuple(values.shape)}.")
+            raise ValueError(f"Expected one public row per label ({len(self)}); got shape {tuple(values.shape)}.")
         return rows.double()
 
     def __repr__(self) -> str:
