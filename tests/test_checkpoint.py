@@ -17,7 +17,7 @@ import pytest
 from dying import Killed, fit_and_die, fit_and_die_after_save
 from justitia import DurableLedger, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
 from justitia.dual.checkpoint import LOCK_FILE, open_folder
-from justitia.privacy.accounting import GaussianCost
+from justitia.privacy.accounting import GaussianCost, gaussian_mu
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, Release
 from justitia.privacy.vault import SensitiveVault
 
@@ -179,6 +179,18 @@ def test_resume_with_other_people_is_refused(people: Any, make: Any, tmp_path: P
         make().fit(people.X, 1 - people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
 
 
+def test_resume_with_other_ids_is_refused_and_with_renamed_ones_goes_on(people: Any, make: Any, tmp_path: Path) -> None:
+    """A promise to persons needs one meaning of person from the first answer to the last."""
+    n = len(people.X)
+    pairs, given = [i // 2 for i in range(n)], {"sensitive_features": people.a, "checkpoint": tmp_path / "run"}
+    make().fit(people.X, people.y, person=pairs, **given)
+    for ids in (None, [i % (n // 2) for i in range(n)]):
+        with pytest.raises(ValueError, match="other data or settings"):
+            make().fit(people.X, people.y, person=ids, **given)
+    renamed = make().fit(people.X, people.y, person=[f"person {one}" for one in pairs], **given)
+    assert renamed.certificate_.unit == "person"
+
+
 def test_checkpoint_files_hold_neither_labels_nor_a_hash_of_them(people: Any, make: Any, tmp_path: Path) -> None:
     """Same noise, two attributes that differ: the fingerprint must not."""
     labels = people.a.astype(object)
@@ -253,6 +265,19 @@ def test_another_process_that_debits_during_a_fit_is_not_taken_for_a_defect(
     make().fit(people.X, people.y, sensitive_features=people.a, ledger=shared(tmp_path))
     counts = Counter(one.purpose for one in shared(tmp_path).releases)
     assert counts == Counter([*RELEASES, *["another process"] * 4])
+
+
+def test_fit_that_another_process_outran_stops_at_the_debit_that_no_longer_fits(
+    people: Any, make: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    def take_the_rest() -> None:
+        multiplier = 1 / gaussian_mu(shared(tmp_path).remaining(), 1e-5)
+        shared(tmp_path).debit(Release("another process", GaussianCost(multiplier * (1 + 1e-9)), 1.0))
+
+    asked_during_fit(monkeypatch, take_the_rest, at=3)
+    with pytest.raises(BudgetExceeded, match="the budget is 9"):
+        make().fit(people.X, people.y, sensitive_features=people.a, ledger=shared(tmp_path))
+    assert [one.purpose for one in shared(tmp_path).releases] == [*RELEASES[:2], "another process"]
 
 
 # --- one run at a time

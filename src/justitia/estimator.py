@@ -77,8 +77,8 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
     missing_marker : hashable, optional
         A label that means "not given", besides None and NaN.
     noise_seed : int, optional
-        Makes the noise reproducible for tables; the certificate then says that the guarantee is void for whoever
-        knows the seed. It is not printed, and neither a file nor a pickle of the fitted model holds it.
+        Makes the noise reproducible for tables; the certificate then begins with saying that nothing is promised. The
+        seed is not printed, and neither a file nor a pickle of the fitted model holds it.
     progress : bool, optional
         Show a progress bar; by default only in a terminal.
 
@@ -99,8 +99,10 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
 
     Guarantee
     ---------
-    * Everything that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially
-      private in each person's attribute; ``certificate_`` states it.
+    * With a finite epsilon, engine "moments" or "gradients", a given list of groups and no ``noise_seed``, everything
+      that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially private in
+      the attribute of any one row or, with ``person``, of any one person; ``certificate_`` states it, and what is
+      missing otherwise.
     * What the plan said it would cost equals what the ledger recorded.
 
     Examples

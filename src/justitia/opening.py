@@ -127,11 +127,11 @@ def noise_from(seed: int | None) -> NoiseSource:
 
 
 def warn_large_delta(model: BaseEstimator, n: int) -> None:
-    """Warn of a delta that lets a mechanism publish one of n people's attribute and still keep its promise."""
+    """Warn of a delta that lets a mechanism publish the attribute of one of n rows and still keep its promise."""
     if model.delta >= 1 / n and not math.isinf(model.epsilon):
         warnings.warn(
-            f"delta={model.delta:g} is not below 1/n = {1 / n:.2g}: such a guarantee allows one person's "
-            "attribute to be published; choose a smaller delta.",
+            f"delta={model.delta:g} is not below 1/n = {1 / n:.2g}: such a guarantee allows the attribute "
+            "of one row to be published; choose a smaller delta.",
             stacklevel=3,
         )
 

@@ -100,7 +100,8 @@ def private_search(
 
     Guarantee
     ---------
-    * The result is (epsilon, delta)-differentially private in each person's attribute (``docs/privacy.md``, 2.8).
+    * With a given list of groups and without a ``noise_seed``, the result is (epsilon, delta)-differentially private in
+      the attribute of any one row or, with ``person``, of any one person (``docs/privacy.md``, 2.8).
     * The ledger is debited once, with the price of the whole search, before the first trial.
     * Scores are made of public and noised numbers. Warnings and errors of trials that lose are not shown: they would be
       a second answer. Whoever can watch the running time learns about the number of trials; that is not covered.

@@ -114,12 +114,18 @@ def asked(**changes: Any) -> torch.Tensor:
         "bound": 2.0,
         "weight": 1.0,
         "identity": "",
+        "labels": SECRET,
+        "groups": GROUPS,
+        "ids": None,
     }
     facts |= changes
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-3)
     if facts["identity"]:
         ledger = type("Named", (PrivacyLedger,), {"identity": facts["identity"]})(epsilon=1.0, delta=1e-3)
-    vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=SeededNoise(7))
+    people = None if facts["ids"] is None else Persons.of(facts["ids"])
+    vault = SensitiveVault(
+        facts["labels"], groups=facts["groups"], ledger=ledger, people=people, noise_source=SeededNoise(7)
+    )
     weights = facts["weight"] * torch.eye(3, dtype=torch.float64)[torch.arange(N) % 3]
     how: dict[str, Any] = {"bound": facts["bound"], "noise": Gaussian(40.0), "purpose": facts["purpose"]}
     sums = vault.group_sums(facts["rows"], **how).flatten()
@@ -135,6 +141,28 @@ def test_seeded_noise_is_the_same_for_the_same_question_and_other_for_any_other(
     for change in others:
         assert not torch.isclose(base, asked(**change)).any()
     assert not torch.isclose(base[4:], asked(weight=1.0 + 1e-12)[4:]).any()
+
+
+def test_seeded_noise_is_other_where_other_rows_of_a_person_are_asked_about() -> None:
+    busy = [*(["busy"] * 9), *range(N - 9)]
+    one, other = (Persons.of(ids) for ids in (busy, busy[::-1]))
+    assert one.rows_each == other.rows_each
+    labels = [None] * N  # so that the exact answers are the same, and the noise alone can differ
+    assert not torch.isclose(asked(labels=labels, ids=busy)[:4], asked(labels=labels, ids=busy[::-1])[:4]).any()
+
+
+def test_seeded_noise_is_other_for_groups_that_are_only_printed_alike() -> None:
+    labels = [None] * N
+    assert not torch.isclose(asked(labels=labels, groups=["1", "2"])[:4], asked(labels=labels, groups=[1, 2])[:4]).any()
+
+
+def test_seeded_randomized_response_of_another_epsilon_tosses_other_coins() -> None:
+    drawn = []
+    for epsilon in (1e-6, 2e-6):  # answers are nearly uniform, so they agree if the coins do
+        ledger = PrivacyLedger(epsilon=1.0, delta=0.0)
+        vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=SeededNoise(7))
+        drawn.append(vault.randomized_labels(RandomizedResponse(epsilon), purpose="a"))
+    assert not torch.equal(*drawn)
 
 
 def test_seeded_fit_is_reproducible_and_its_certificate_promises_nothing_first() -> None:
@@ -200,6 +228,35 @@ def test_promise_without_ids_is_about_rows_and_with_ids_about_persons() -> None:
     assert persons.statement.endswith("-differentially private in the sensitive attribute of any one person.")
     assert "of one person" in persons.adjacency
     assert not any("several rows" in one for one in persons.not_covered)
+
+
+def test_curves_searches_and_measurements_with_ids_promise_to_persons() -> None:
+    given: dict[str, Any] = {"sensitive_features": SECRET, "person": PERSON}
+    found = {
+        "curve": tradeoff(classifier(), X, Y, tolerances=(0.1, 0.2), **given).certificate,
+        "search": private_search(classifier(), [{"module": (3,)}, {"module": (4,)}], X, Y, **given).certificate,
+        "measurement": measure(Y, Y, groups=GROUPS, delta=1e-3, **given).certificate,
+    }
+    assert {name: one.unit for name, one in found.items()} == dict.fromkeys(found, "person")
+    assert all("any one person" in one.statement for one in found.values())
+
+
+def test_randomized_labels_of_people_with_several_rows_are_refused_before_anything_is_debited() -> None:
+    ledger = PrivacyLedger(epsilon=4.0, delta=1e-3)
+    vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, people=Persons.of(PERSON))
+    with pytest.raises(ValueError, match="randomise one answer per person"):
+        vault.randomized_labels(RandomizedResponse(1.0), purpose="labels")
+    assert ledger.releases == ()
+
+
+def test_promise_on_a_ledger_of_rows_and_persons_is_about_rows() -> None:
+    ledger = PrivacyLedger(epsilon=4.0, delta=1e-3)
+    given: dict[str, Any] = {"sensitive_features": SECRET, "groups": GROUPS, "delta": 1e-3, "ledger": ledger}
+    assert measure(Y, Y, person=PERSON, **given).certificate.unit == "person"
+    assert measure(Y, Y, **given).certificate.unit == "row"
+    both = measure(Y, Y, person=PERSON, **given).certificate
+    assert "any one row" in both.statement
+    assert "of one row" in both.adjacency
 
 
 @pytest.mark.parametrize("question", ["group_sums", "weighted_sum"])

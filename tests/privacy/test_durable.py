@@ -583,6 +583,12 @@ def test_ledger_in_a_read_only_folder_is_not_made() -> None:
         assert list(folder.iterdir()) == []
 
 
+def test_file_has_a_rollback_journal_and_commits_wait_for_the_disk(tmp_path: Path) -> None:
+    with opened(tmp_path)._connection() as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+
+
 def test_full_disk_refuses_the_debit_and_room_allows_it_again(tmp_path: Path) -> None:
     ledger = opened(tmp_path, epsilon=5.0)
     long = Release("x" * 60_000, GaussianCost(SIGMA), 1.0)

@@ -78,7 +78,7 @@ def measure(
     ledger : PrivacyLedger, optional
         A budget shared with other releases about the same people.
     noise_seed : int, optional
-        Makes the noise reproducible, and void as a protection for whoever knows the seed.
+        Makes the noise reproducible; the certificate then begins with saying that nothing is promised.
     disjoint_from : Certificate, optional
         Of a training run on other people. The certificate of the result then states what holds for both together,
         provided that nobody is in both.

@@ -73,8 +73,8 @@ def rows_each(sizes: NDArray[np.int64]) -> int:
     r"""How many rows of one person to ask about, from everybody's numbers of rows.
 
     With k rows each, :math:`R(k) = \sum_p \min(m_p, k)` rows are asked about and the noise is k times that of one row,
-    so relative to what is asked it is :math:`k / R(k)`, which only grows with k. More rows have less sampling error:
-    the largest k is taken whose relative noise is at most ``MOST_NOISE`` times that of k = 1.
+    so relative to what is asked it is :math:`k / R(k)`, which never falls as k grows. More rows have less sampling
+    error: the largest k is taken whose relative noise is at most ``MOST_NOISE`` times that of k = 1.
     """
     count = np.bincount(sizes)
     at_least = count[::-1].cumsum()[::-1][1:]  # persons with at least 1, 2, ... rows

@@ -16,7 +16,7 @@ from justitia.privacy.groups import encode, group_names, infer_groups, public_gr
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
 from justitia.privacy.persons import Persons
-from justitia.privacy.questions import Question
+from justitia.privacy.questions import Question, unlike_their_names
 from justitia.privacy.rows import (
     CANCELLATION,
     SUM_ERROR,
@@ -39,16 +39,16 @@ _UNDERFLOW = 2.0**-560
 
 
 class SensitiveVault:
-    r"""Holds each person's group and answers questions about it with noise.
+    r"""Holds each row's group and answers questions about it with noise.
 
     A appears only as a selector, so every answer has the form :math:`\sum_i c_i(A_i) + \text{noise}` and moves by at
-    most :math:`\max_i \max_{a,a'} \|c_i(a) - c_i(a')\|` when one person's attribute changes.
+    most :math:`\max_i \max_{a,a'} \|c_i(a) - c_i(a')\|` when one row's attribute changes.
 
     Parameters
     ----------
     labels : array-like, Series or DataFrame
-        Each person's attribute; several columns are crossed. None, NaN, ``missing_marker`` and any label that is not
-        in ``groups`` mean "not given", which is one more category with the same protection.
+        Each row's attribute; several columns are crossed. None, NaN, ``missing_marker`` and any label that is not in
+        ``groups`` mean "not given", which is one more category with the same protection.
     groups : sequence, mapping or "infer"
         The public list of group labels; "infer" reads it off the labels, and then the certificate begins with saying
         that the list itself is not protected.
@@ -62,7 +62,8 @@ class SensitiveVault:
 
     Guarantee
     ---------
-    * No label changes whether a call fails, what it costs, or the shape and scale of what it returns.
+    * With a given list of groups, no label changes whether a call fails, what it costs, or the shape and scale of what
+      it returns.
     * The vault cannot be pickled or copied, and its text form shows public facts only.
     """
 
@@ -147,11 +148,11 @@ class SensitiveVault:
           by :attr:`rows_per_person` times as much. Each row is rounded toward zero to a public grid on which sums are
           exact.
         * The ledger is debited first; if the budget does not allow it, nothing is computed.
-        * A row that is not finite counts as zero, so no person can change whether the call fails.
+        * A row that is not finite counts as zero, so no row can change whether the call fails.
         """
         source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
         if len(source) != len(self):
-            raise ValueError(f"Expected one public row per person ({len(self)}); got {len(source)}.")
+            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
         sensitivity = math.sqrt(2) * _with_norm_rounding(_check_bound(bound), source.width) * self.rows_per_person
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         question = self._question(purpose, source.width, bound, noise)
@@ -242,7 +243,7 @@ class SensitiveVault:
             raise ValueError("expected rows that are one person's each, got persons; randomise one answer per person.")
         categories = self.n_groups + not_given
         release = self._ledger.debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
-        drawn = self._source.about(self._question(purpose, categories).digest())
+        drawn = self._source.about(self._question(purpose, categories, mechanism).digest())
         return mechanism.randomize(self.__codes, categories=categories, source=drawn, release=release)
 
     def reveal(self, *, purpose: str) -> NDArray[np.int64]:
@@ -272,13 +273,16 @@ class SensitiveVault:
     def _question(self, purpose: str, *facts: Any) -> Question:
         """What is public about a question; its rows are heard as they are summed."""
         named = (self._ledger.identity, purpose, len(self), self._names, self.rows_per_person, *facts)
-        return Question(named, idle=not self._source.seeded)
+        question = Question((*named, *unlike_their_names(self._groups)), idle=not self._source.seeded)
+        if self._people is not None:
+            question.hear(torch.from_numpy(self._people.counted))
+        return question
 
     def _check_rows(self, values: Tensor) -> Tensor:
         rows = values.detach()
         rows = rows[:, None] if rows.dim() == 1 else rows
         if rows.dim() != 2 or len(rows) != len(self):
-            raise ValueError(f"Expected one public row per person ({len(self)}); got shape {tuple(values.shape)}.")
+            raise ValueError(f"Expected one public row per label ({len(self)}); got shape {tuple(values.shape)}.")
         return rows.double()
 
     def __repr__(self) -> str:
