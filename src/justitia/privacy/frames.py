@@ -66,4 +66,4 @@ def closed_attribute(container: object) -> Attribute:
     return Attribute.of(container)
 
 
-__all__ = ["forget_locals", "forgets_locals", "closed_attribute", "sealing"]
+__all__ = ["closed_attribute", "forget_locals", "forgets_locals", "sealing"]
