@@ -394,3 +394,45 @@ def test_fork_during_a_run_leaves_the_folder_to_the_parent_and_the_budget_whole(
     assert codes == [0]
     assert isinstance(caught.value, BudgetExceeded)
     assert len(journal(tmp_path / "run", make())) == len(RELEASES)
+
+
+def test_checkpoint_of_other_persons_is_refused(people: Any, make: Any, tmp_path: Path) -> None:
+    """Noise was made for the rows that one person had then."""
+    n = len(people.y)
+
+    def grouped(ids: Any) -> LagrangianDualClassifier:
+        given: dict[str, Any] = {"sensitive_features": people.a, "checkpoint": tmp_path / "run"}
+        return make().fit(people.X, people.y, person=ids, **given)
+
+    pairs, neighbours = np.arange(n) // 2, np.arange(n) % (n // 2)
+    grouped(pairs)
+    for other in (neighbours, None, np.arange(n)):
+        with pytest.raises(ValueError, match="belongs to a run with other data or settings"):
+            grouped(other)
+    assert grouped([f"id {one}" for one in pairs]).certificate_.unit == "person"
+
+
+def test_file_of_the_locks_name_that_is_not_ours_is_neither_written_nor_deleted(
+    people: Any, make: Any, tmp_path: Path
+) -> None:
+    (tmp_path / LOCK_FILE).write_text("dependencies of another program\n")
+    with pytest.raises(LedgerError, match="holds a file 'lock' that is not a checkpoint's"):
+        fit(make(), people, tmp_path)
+    assert (tmp_path / LOCK_FILE).read_text() == "dependencies of another program\n"
+    assert [one.name for one in tmp_path.iterdir()] == [LOCK_FILE]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights elsewhere")
+@pytest.mark.parametrize("name", [LOCK_FILE, "state.tmp"])
+def test_links_in_a_checkpoint_folder_are_not_written_through(
+    people: Any, make: Any, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "precious").write_text("")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "precious")
+    if name == LOCK_FILE:
+        with pytest.raises(OSError, match="lock"):
+            fit(make(), people, tmp_path / "run")
+    else:
+        fit(make(), people, tmp_path / "run")
+    assert (tmp_path / "precious").read_text() == ""

@@ -35,6 +35,7 @@ from justitia.prediction import NetworkClassifier, public_seed, unchanged_on_err
 from justitia.privacy.accounting import Cost, UnboundedCost
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.durable import DurableLedger
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
 from justitia.tables import history_table, read_target, read_weight
@@ -149,6 +150,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         self.noise_seed = noise_seed
         self.progress = progress
 
+    @sealing
     def fit(
         self,
         X: Any,
@@ -200,13 +202,13 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
             )
             warn_large_delta(self, len(session.problem))
             for sentence in session.engine.outlook():
-                warnings.warn(sentence, stacklevel=2)
+                warnings.warn(sentence, stacklevel=3)
             trained = self._train(session)
             session.check_spent()
             self._keep(session, trained)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in session.engine.remarks():
-            warnings.warn(sentence, stacklevel=2)
+            warnings.warn(sentence, stacklevel=3)
         return self
 
     def _begin(
@@ -240,7 +242,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
             before = ledger.own_costs()
             ledger.check(plan.costs())
         else:
-            saved = open_checkpoint(self, checkpoint, problem, plan, module, vault.group_names, ledger)
+            saved = open_checkpoint(self, checkpoint, problem, plan, module, vault, ledger)
             if isinstance(ledger, DurableLedger):
                 ledger.check(plan.costs() - ledger.own_costs())
         if isinstance(module, CrossFittedNetwork):  # public, and last: it takes time, and wrong input is told by now

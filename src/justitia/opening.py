@@ -132,7 +132,7 @@ def warn_large_delta(model: BaseEstimator, n: int) -> None:
         warnings.warn(
             f"delta={model.delta:g} is not below 1/n = {1 / n:.2g}: such a guarantee allows the attribute "
             "of one row to be published; choose a smaller delta.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -179,7 +179,7 @@ def open_checkpoint(
     problem: Problem,
     plan: TrainingPlan,
     module: nn.Module,
-    groups: tuple[str, ...],
+    vault: SensitiveVault,
     ledger: PrivacyLedger,
 ) -> Checkpoint:
     """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""
@@ -192,6 +192,7 @@ def open_checkpoint(
     budget = (float(model.epsilon), float(model.delta), tolerance)
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
     # all the rest is public, so whoever has the hash could try one seed after another.
-    public = (plan, notion, budget, groups, model.missing_marker, model.noise_seed is not None, shapes)
+    people = (vault.group_names, vault.people_digest)
+    public = (plan, notion, budget, people, model.missing_marker, model.noise_seed is not None, shapes)
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)

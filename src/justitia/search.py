@@ -18,6 +18,7 @@ from justitia.opening import check_parameters, noise_from, warn_large_delta
 from justitia.prediction import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.selection import calibrate_selection, draw_trials
@@ -55,6 +56,7 @@ class SearchResult:
     table: pd.DataFrame | None = None
 
 
+@sealing
 def private_search(
     model: LagrangianDualClassifier,
     candidates: Sequence[Mapping[str, Any]],
@@ -210,7 +212,7 @@ def _rehearsed_mu(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> 
         raise ValueError(_NOT_GAUSSIAN)
     warn_large_delta(candidate, len(session.problem))
     for sentence in session.engine.outlook():
-        warnings.warn(sentence, stacklevel=4)
+        warnings.warn(sentence, stacklevel=5)
     return math.sqrt(sum(n / cost.noise_multiplier**2 for cost, n in costs.items() if isinstance(cost, GaussianCost)))
 
 

@@ -23,6 +23,7 @@ from justitia.estimator import LagrangianDualClassifier, Session
 from justitia.network import evaluate
 from justitia.opening import warn_large_delta
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 
 
@@ -58,6 +59,7 @@ class Tradeoff:
         return self.models[int(accuracy.to_numpy().argmax())]
 
 
+@sealing
 def tradeoff(
     model: LagrangianDualClassifier,
     X: Any,
@@ -105,7 +107,7 @@ def tradeoff(
     session = first._begin(X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger)
     warn_large_delta(first, len(session.problem))
     for sentence in session.engine.outlook():
-        warnings.warn(sentence, stacklevel=2)
+        warnings.warn(sentence, stacklevel=3)
     trained = first._train(session)
     session.check_spent()
     first._keep(session, trained)

@@ -19,6 +19,7 @@ from justitia.notions import FairnessNotion, get_notion
 from justitia.opening import check_budget, open_vault, warn_large_delta
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
@@ -26,6 +27,7 @@ from justitia.privacy.vault import SensitiveVault
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 
 
+@sealing
 def measure(
     y_true: Any,
     y_pred: Any,

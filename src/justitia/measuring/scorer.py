@@ -14,6 +14,7 @@ from justitia.noise_seed import hidden
 from justitia.notions import FairnessNotion, get_notion
 from justitia.opening import check_budget
 from justitia.privacy.durable import DurableLedger
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
 
 
@@ -89,6 +90,7 @@ class NoisyViolation:
     def __name__(self) -> str:
         return f"noisy_{self.notion.name}_violation"
 
+    @sealing
     def __call__(self, y_true: Any, y_pred: Any, *, sensitive_features: Any) -> float:
         """Debit, then measure."""
         found = measure(

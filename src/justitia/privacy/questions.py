@@ -7,7 +7,7 @@ its stream. With noise from the operating system nothing is computed here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
@@ -30,10 +30,4 @@ class Question:
         return b"" if self._sum is None else self._sum.digest()
 
 
-def unlike_their_names(groups: Sequence[Hashable]) -> list[tuple[int, str]]:
-    """Places and types of labels that are no text: 1 and "1" are printed alike and are not the same group."""
-    parts = [part for group in groups for part in (group if isinstance(group, tuple) else (group,))]
-    return [(place, type(part).__name__) for place, part in enumerate(parts) if not isinstance(part, str)]
-
-
-__all__ = ["Question", "unlike_their_names"]
+__all__ = ["Question"]

@@ -11,12 +11,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from justitia.privacy.frames import forgets_locals
 from justitia.privacy.grid import exact_sum_step, toward_zero
-from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
+from justitia.privacy.groups import (
+    encode,
+    group_names,
+    infer_groups,
+    listed_labels,
+    public_groups,
+    read_columns,
+)
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
 from justitia.privacy.persons import Persons
-from justitia.privacy.questions import Question, unlike_their_names
+from justitia.privacy.questions import Question
 from justitia.privacy.rows import (
     CANCELLATION,
     SUM_ERROR,
@@ -65,10 +73,13 @@ class SensitiveVault:
     * With a given list of groups, no label changes whether a call fails, what it costs, or the shape and scale of what
       it returns.
     * The vault cannot be pickled or copied, and its text form shows public facts only.
+    * Whatever is raised while a question is answered holds no local variable, so that who prints those prints nothing
+      exact.
     """
 
     __slots__ = ("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_people", "_source")
 
+    @forgets_locals
     def __init__(
         self,
         labels: Any,
@@ -118,10 +129,16 @@ class SensitiveVault:
         return 1 if self._people is None else self._people.rows_each
 
     @property
+    def people_digest(self) -> str:
+        """A public name of which rows are one person's; nothing where a row is what is protected."""
+        return "" if self._people is None else self._people.digest
+
+    @property
     def noise_source(self) -> NoiseSource:
         """Where this vault's noise comes from."""
         return self._source
 
+    @forgets_locals
     def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
         r"""Noised sum of public rows over each group.
 
@@ -174,6 +191,7 @@ class SensitiveVault:
         noisy = noisy + (total - noisy.sum(0)) / len(noisy)
         return noisy[: self.n_groups]
 
+    @forgets_locals
     def weighted_sum(
         self,
         values: Tensor | RowSource,
@@ -230,6 +248,7 @@ class SensitiveVault:
         drawn = self._source.about(question.digest())
         return noise.add_noise(exact.value(), sensitivity=sensitivity, source=drawn, release=release)
 
+    @forgets_locals
     def randomized_labels(self, mechanism: RandomizedResponse, *, purpose: str, not_given: bool = True) -> Tensor:
         """Everybody's randomised group code: 0 .. G - 1 and, if ``not_given``, G for people who did not give theirs.
 
@@ -272,11 +291,9 @@ class SensitiveVault:
 
     def _question(self, purpose: str, *facts: Any) -> Question:
         """What is public about a question; its rows are heard as they are summed."""
-        named = (self._ledger.identity, purpose, len(self), self._names, self.rows_per_person, *facts)
-        question = Question((*named, *unlike_their_names(self._groups)), idle=not self._source.seeded)
-        if self._people is not None:
-            question.hear(torch.from_numpy(self._people.counted))
-        return question
+        asked = (self._columns, listed_labels(self._groups), self.people_digest, len(self))
+        named = (self._ledger.identity, purpose, asked, *facts)
+        return Question(named, idle=not self._source.seeded)
 
     def _check_rows(self, values: Tensor) -> Tensor:
         rows = values.detach()
