@@ -102,7 +102,8 @@ def test_fit_empty_group_asks_whether_its_name_is_right(people: Any, make: Any) 
 
 
 def test_fit_empty_group_warning_tells_the_noised_size(people: Any, make: Any) -> None:
-    sizes = {quiet(make(groups=["femal", "m"], noise_seed=seed), people)[0] for seed in range(6)}
+    told = (quiet(make(groups=["femal", "m"], noise_seed=seed), people) for seed in range(6))
+    sizes = {one for sentences in told for one in sentences}  # noise may also make the group look large
     assert len(sizes) > 1
     assert all(one.startswith("the noised size of group 'femal' is about ") for one in sizes)
 

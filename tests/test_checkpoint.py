@@ -16,7 +16,7 @@ import pytest
 
 from dying import Killed, fit_and_die, fit_and_die_after_save
 from justitia import DurableLedger, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
-from justitia.privacy.accounting import GaussianCost
+from justitia.privacy.accounting import GaussianCost, gaussian_mu
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, Release
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.checkpoint import LOCK_FILE, open_folder
@@ -97,6 +97,18 @@ def test_resume_after_two_deaths_asks_nothing_twice(
     assert noise_numbers == list(range(7))
 
 
+def test_resume_after_a_lost_answer_and_a_death_right_after_resuming_asks_nothing_twice(
+    people: Any, make: Any, tmp_path: Path, noise_numbers: list[int]
+) -> None:
+    """The state is the one from before the lost answer, and must go on to say so."""
+    model, folder = make(), tmp_path / "run"
+    fit_and_die(model, people, folder, at=2, answered=True)
+    fit_and_die_after_save(model, people, folder, saves=1)
+    fit(model, people, folder)
+    assert journal(folder, model) == RELEASES
+    assert noise_numbers == [0, 1, 3, 4, 5, 6]  # all multipliers are 0 in the round of number 2
+
+
 def test_resume_run_that_died_at_its_first_question_is_refused(people: Any, make: Any, tmp_path: Path) -> None:
     model, folder = make(), tmp_path / "run"
     fit_and_die(model, people, folder, at=1, answered=True)
@@ -165,6 +177,18 @@ def test_resume_with_other_people_is_refused(people: Any, make: Any, tmp_path: P
         make().fit(people.X[::-1], people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
     with pytest.raises(ValueError, match="other data or settings"):
         make().fit(people.X, 1 - people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
+
+
+def test_resume_with_other_ids_is_refused_and_with_renamed_ones_goes_on(people: Any, make: Any, tmp_path: Path) -> None:
+    """A promise to persons needs one meaning of person from the first answer to the last."""
+    n = len(people.X)
+    pairs, given = [i // 2 for i in range(n)], {"sensitive_features": people.a, "checkpoint": tmp_path / "run"}
+    make().fit(people.X, people.y, person=pairs, **given)
+    for ids in (None, [i % (n // 2) for i in range(n)]):
+        with pytest.raises(ValueError, match="other data or settings"):
+            make().fit(people.X, people.y, person=ids, **given)
+    renamed = make().fit(people.X, people.y, person=[f"person {one}" for one in pairs], **given)
+    assert renamed.certificate_.unit == "person"
 
 
 def test_checkpoint_files_hold_neither_labels_nor_a_hash_of_them(people: Any, make: Any, tmp_path: Path) -> None:
@@ -241,6 +265,19 @@ def test_another_process_that_debits_during_a_fit_is_not_taken_for_a_defect(
     make().fit(people.X, people.y, sensitive_features=people.a, ledger=shared(tmp_path))
     counts = Counter(one.purpose for one in shared(tmp_path).releases)
     assert counts == Counter([*RELEASES, *["another process"] * 4])
+
+
+def test_fit_that_another_process_outran_stops_at_the_debit_that_no_longer_fits(
+    people: Any, make: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    def take_the_rest() -> None:
+        multiplier = 1 / gaussian_mu(shared(tmp_path).remaining(), 1e-5)
+        shared(tmp_path).debit(Release("another process", GaussianCost(multiplier * (1 + 1e-9)), 1.0))
+
+    asked_during_fit(monkeypatch, take_the_rest, at=3)
+    with pytest.raises(BudgetExceeded, match="the budget is 9"):
+        make().fit(people.X, people.y, sensitive_features=people.a, ledger=shared(tmp_path))
+    assert [one.purpose for one in shared(tmp_path).releases] == [*RELEASES[:2], "another process"]
 
 
 # --- one run at a time
@@ -357,3 +394,45 @@ def test_fork_during_a_run_leaves_the_folder_to_the_parent_and_the_budget_whole(
     assert codes == [0]
     assert isinstance(caught.value, BudgetExceeded)
     assert len(journal(tmp_path / "run", make())) == len(RELEASES)
+
+
+def test_checkpoint_of_other_persons_is_refused(people: Any, make: Any, tmp_path: Path) -> None:
+    """Noise was made for the rows that one person had then."""
+    n = len(people.y)
+
+    def grouped(ids: Any) -> LagrangianDualClassifier:
+        given: dict[str, Any] = {"sensitive_features": people.a, "checkpoint": tmp_path / "run"}
+        return make().fit(people.X, people.y, person=ids, **given)
+
+    pairs, neighbours = np.arange(n) // 2, np.arange(n) % (n // 2)
+    grouped(pairs)
+    for other in (neighbours, None, np.arange(n)):
+        with pytest.raises(ValueError, match="belongs to a run with other data or settings"):
+            grouped(other)
+    assert grouped([f"id {one}" for one in pairs]).certificate_.unit == "person"
+
+
+def test_file_of_the_locks_name_that_is_not_ours_is_neither_written_nor_deleted(
+    people: Any, make: Any, tmp_path: Path
+) -> None:
+    (tmp_path / LOCK_FILE).write_text("dependencies of another program\n")
+    with pytest.raises(LedgerError, match="holds a file 'lock' that is not a checkpoint's"):
+        fit(make(), people, tmp_path)
+    assert (tmp_path / LOCK_FILE).read_text() == "dependencies of another program\n"
+    assert [one.name for one in tmp_path.iterdir()] == [LOCK_FILE]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights elsewhere")
+@pytest.mark.parametrize("name", [LOCK_FILE, "state.tmp"])
+def test_links_in_a_checkpoint_folder_are_not_written_through(
+    people: Any, make: Any, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "precious").write_text("")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "precious")
+    if name == LOCK_FILE:
+        with pytest.raises(OSError, match="lock"):
+            fit(make(), people, tmp_path / "run")
+    else:
+        fit(make(), people, tmp_path / "run")
+    assert (tmp_path / "precious").read_text() == ""

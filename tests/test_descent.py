@@ -236,7 +236,7 @@ def test_same_seeds_give_the_same_answer_and_another_noise_seed_does_not(kind: t
     assert np.array_equal(first.decision_function(DATA.X), again.decision_function(DATA.X))
     assert first.history_.equals(again.history_)
     assert not np.array_equal(first.decision_function(DATA.X), other.decision_function(DATA.X))
-    assert "void for whoever knows the seed" in first.certificate_.noise
+    assert "so it promises nothing" in first.certificate_.noise
 
 
 @both_methods

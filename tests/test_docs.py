@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from justitia.privacy.certificate import NOT_COVERED, SEVERAL_ROWS
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -138,6 +140,24 @@ def test_tests_that_a_page_names_exist(page: Path) -> None:
     named = set(re.findall(r"`(?:[\w/]+\.py::)?(test_\w+)`", text))
     sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert sorted(name for name in named if f"def {name}(" not in sources) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_files_of_tests_that_a_page_names_exist_and_hold_the_tests_named_with_them(page: Path) -> None:
+    text = without_blocks(page.read_text(encoding="utf-8"))
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`", text):
+        assert not name or f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), (file, name)
+        assert (ROOT / file).is_file(), file
+
+
+# --- sentences that two places share
+
+
+def test_what_certificates_do_not_cover_is_what_the_privacy_page_explains() -> None:
+    text = (ROOT / "docs/privacy.md").read_text(encoding="utf-8")
+    section = text.partition("### 1.2 Not covered\n")[2].partition("\n## ")[0]
+    explained = [" ".join(words.split()) for words in re.findall(r"^\* \*(.+?)\*", section, re.MULTILINE | re.DOTALL)]
+    assert explained == [*NOT_COVERED, SEVERAL_ROWS]
 
 
 # --- dependencies

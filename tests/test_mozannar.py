@@ -290,7 +290,7 @@ def test_noise_seed_decides_the_answers_and_random_state_does_not() -> None:
     again, other = fitted(max_iter=2), fitted(max_iter=2, noise_seed=1)
     assert np.array_equal(model.predict_proba(DATA.X), again.predict_proba(DATA.X))
     assert not np.array_equal(model.predict_proba(DATA.X), other.predict_proba(DATA.X))
-    assert "void for whoever knows the seed" in model.certificate_.noise
+    assert "so it promises nothing" in model.certificate_.noise
     assert "operating system" in fitted(max_iter=1, noise_seed=None).certificate_.noise
 
 

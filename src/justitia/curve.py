@@ -19,6 +19,7 @@ from justitia.engines.moments.plan import STRICT_BELOW
 from justitia.estimator import LagrangianDualClassifier
 from justitia.networks.default import evaluate
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.training.lagrangian import largest_gap
 from justitia.training.plan import TrainingPlan
@@ -58,6 +59,7 @@ class Tradeoff:
         return self.models[int(accuracy.to_numpy().argmax())]
 
 
+@sealing
 def tradeoff(
     model: LagrangianDualClassifier,
     X: Any,
@@ -103,7 +105,7 @@ def tradeoff(
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: LagrangianDualClassifier = clone(model).set_params(tolerance=grid[0])
     session = first._open(X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger)
-    session.warn(stacklevel=2)
+    session.warn(stacklevel=3)
     trained = session.train()
     session.check_spent()
     first._keep(session, trained)

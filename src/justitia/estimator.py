@@ -22,6 +22,7 @@ from justitia.networks.default import make_module, ordinary
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import check_budget, named_groups, open_vault
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import SecretNoiseSeed
 from justitia.saving import folder as saved_folder
@@ -70,8 +71,8 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
     missing_marker : hashable, optional
         A label that means "not given", besides None and NaN.
     noise_seed : int, optional
-        Makes the noise reproducible for tables; the certificate then says that the guarantee is void for whoever
-        knows the seed. It is not printed, and neither a file nor a pickle of the fitted model holds it.
+        Makes the noise reproducible for tables; the certificate then begins with saying that nothing is promised. The
+        seed is not printed, and neither a file nor a pickle of the fitted model holds it.
     progress : bool, optional
         Show a progress bar; by default only in a terminal.
 
@@ -92,8 +93,10 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
 
     Guarantee
     ---------
-    * Everything that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially
-      private in each person's attribute; ``certificate_`` states it.
+    * With a finite epsilon, engine "moments" or "gradients", a given list of groups and no ``noise_seed``, everything
+      that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially private in
+      the attribute of any one row or, with ``person``, of any one person; ``certificate_`` states it, and what is
+      missing otherwise.
     * What the plan said it would cost equals what the ledger recorded.
 
     Examples
@@ -140,6 +143,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         self.noise_seed = noise_seed
         self.progress = progress
 
+    @sealing
     def fit(
         self,
         X: Any,
@@ -189,13 +193,13 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
             session = self._open(
                 X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger, folder=folder
             )
-            session.warn(stacklevel=2)
+            session.warn(stacklevel=3)
             trained = session.train()
             session.check_spent()
             self._keep(session, trained)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in session.engine.remarks():
-            warnings.warn(sentence, stacklevel=2)
+            warnings.warn(sentence, stacklevel=3)
         return self
 
     def _open(

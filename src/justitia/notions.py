@@ -77,7 +77,7 @@ class FairnessNotion(ABC):
     def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return what h stands for, on hard decisions, between 0 and 1: for the dual step and the metrics.
 
-        Parameters and result have the shapes of :meth:`h`. The bound of 1 is what one person can add to a
+        Parameters and result have the shapes of :meth:`h`. The bound of 1 is what one row can add to a
         group's sum, which is why a notion has to keep it.
         """
 

@@ -19,6 +19,7 @@ from justitia.networks.classifier import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import ledger_or_new, noise_from
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.selection import calibrate_selection, draw_trials
@@ -56,6 +57,7 @@ class SearchResult:
     table: pd.DataFrame | None = None
 
 
+@sealing
 def private_search(
     model: LagrangianDualClassifier,
     candidates: Sequence[Mapping[str, Any]],
@@ -101,7 +103,8 @@ def private_search(
 
     Guarantee
     ---------
-    * The result is (epsilon, delta)-differentially private in each person's attribute (``docs/privacy.md``, 2.8).
+    * With a given list of groups and without a ``noise_seed``, the result is (epsilon, delta)-differentially private in
+      the attribute of any one row or, with ``person``, of any one person (``docs/privacy.md``, 2.8).
     * The ledger is debited once, with the price of the whole search, before the first trial.
     * Scores are made of public and noised numbers. Warnings and errors of trials that lose are not shown: they would be
       a second answer. Whoever can watch the running time learns about the number of trials; that is not covered.
@@ -206,7 +209,7 @@ def _rehearsed_mu(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> 
     costs = session.plan.costs()
     if not all(isinstance(cost, GaussianCost) for cost in costs):
         raise ValueError(_NOT_GAUSSIAN)
-    session.warn(stacklevel=4)
+    session.warn(stacklevel=5)
     return math.sqrt(sum(n / cost.noise_multiplier**2 for cost, n in costs.items() if isinstance(cost, GaussianCost)))
 
 

@@ -74,12 +74,19 @@ class Player(Recorder):
 
 @dataclass(frozen=True)
 class People:
-    """A small public table and everybody's label."""
+    """A small public table and everybody's label; ids where a person has several rows, weights where rows have any."""
 
     X: pd.DataFrame
     y: NDArray[np.int64]
     labels: tuple[Any, ...]
     groups: tuple[str, ...]
+    ids: tuple[Any, ...] | None = None
+    weights: tuple[float, ...] | None = None
+
+    def with_labels(self, person: Any, label: Any) -> People:
+        """The neighbour in which the label of every row of one person, by id, is another."""
+        pairs = zip(self.labels, self.ids or (), strict=True)
+        return replace(self, labels=tuple(label if one == person else held for held, one in pairs))
 
     def with_label(self, person: int, label: Any) -> People:
         """The neighbour in which one person's label is another."""
@@ -126,7 +133,8 @@ def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: A
         warnings.simplefilter("ignore", ResourceWarning)  # of earlier tests, collected meanwhile
         patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
         patch.setattr(SensitiveVault, "weighted_sum", watched)
-        model.fit(people.X, people.y, sensitive_features=list(people.labels))
+        given: dict[str, Any] = {"person": people.ids, "sample_weight": people.weights}
+        model.fit(people.X, people.y, sensitive_features=list(people.labels), **given)
     public = _public(model, people, [str(one.message) for one in caught]) | {"printed lines": printed.getvalue()}
     return Outcome(model.ledger_.releases, tuple(source.exact), tuple(source.noisy), public, asked[-1], model)
 

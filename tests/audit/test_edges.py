@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import traceback
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ import torch
 from justitia import LagrangianDualClassifier, MomentsPlan, measure, private_search, tradeoff
 from justitia.audit.replay import Silent
 from justitia.baselines import FermiClassifier, MozannarClassifier
+from justitia.evaluation.exact import rates_by_group, violation
+from justitia.evaluation.scorer import private_scorer
 from justitia.privacy.accounting import gaussian_epsilon
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse, SeededNoise
 from justitia.privacy.noise_grid import largest_epsilon, sampler_delta
 from justitia.privacy.persons import Persons, rows_each
+from justitia.privacy.rows import TensorRows
 from justitia.privacy.vault import SensitiveVault
 
 # Sixty people are few: every fit says so.
@@ -114,12 +118,18 @@ def asked(**changes: Any) -> torch.Tensor:
         "bound": 2.0,
         "weight": 1.0,
         "identity": "",
+        "labels": SECRET,
+        "groups": GROUPS,
+        "ids": None,
     }
     facts |= changes
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-3)
     if facts["identity"]:
         ledger = type("Named", (PrivacyLedger,), {"identity": facts["identity"]})(epsilon=1.0, delta=1e-3)
-    vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=SeededNoise(7))
+    people = None if facts["ids"] is None else Persons.of(facts["ids"])
+    vault = SensitiveVault(
+        facts["labels"], groups=facts["groups"], ledger=ledger, people=people, noise_source=SeededNoise(7)
+    )
     weights = facts["weight"] * torch.eye(3, dtype=torch.float64)[torch.arange(N) % 3]
     how: dict[str, Any] = {"bound": facts["bound"], "noise": Gaussian(40.0), "purpose": facts["purpose"]}
     sums = vault.group_sums(facts["rows"], **how).flatten()
@@ -135,6 +145,63 @@ def test_seeded_noise_is_the_same_for_the_same_question_and_other_for_any_other(
     for change in others:
         assert not torch.isclose(base, asked(**change)).any()
     assert not torch.isclose(base[4:], asked(weight=1.0 + 1e-12)[4:]).any()
+
+
+def test_seeded_noise_is_other_where_other_rows_of_a_person_are_asked_about() -> None:
+    busy = [*(["busy"] * 9), *range(N - 9)]
+    one, other = (Persons.of(ids) for ids in (busy, busy[::-1]))
+    assert one.rows_each == other.rows_each
+    labels = [None] * N  # so that the exact answers are the same, and the noise alone can differ
+    assert not torch.isclose(asked(labels=labels, ids=busy)[:4], asked(labels=labels, ids=busy[::-1])[:4]).any()
+
+
+def test_seeded_noise_is_other_for_groups_that_are_only_printed_alike() -> None:
+    labels = [None] * N
+    assert not torch.isclose(asked(labels=labels, groups=["1", "2"])[:4], asked(labels=labels, groups=[1, 2])[:4]).any()
+
+
+def test_seeded_randomized_response_of_another_epsilon_tosses_other_coins() -> None:
+    drawn = []
+    for epsilon in (1e-6, 2e-6):  # answers are nearly uniform, so they agree if the coins do
+        ledger = PrivacyLedger(epsilon=1.0, delta=0.0)
+        vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=SeededNoise(7))
+        drawn.append(vault.randomized_labels(RandomizedResponse(epsilon), purpose="a"))
+    assert not torch.equal(*drawn)
+
+
+def sums_of(labels: Any, groups: Any = tuple(GROUPS), ids: Any = None) -> torch.Tensor:
+    people = None if ids is None else Persons.of(ids)
+    ledger = PrivacyLedger(epsilon=5.0, delta=1e-3)
+    vault = SensitiveVault(labels, groups=groups, ledger=ledger, people=people, noise_source=SeededNoise(7))
+    return vault.group_sums(torch.ones(N), bound=1.0, noise=Gaussian(5.0), purpose="sizes").flatten()
+
+
+def test_seeded_noise_is_other_for_other_persons_labels_or_columns() -> None:
+    """All of it is public, and each difference of two answers with the same noise would be exact."""
+    two_types = [1 if i % 3 else "1" for i in range(N)]
+    pairs = {
+        "persons": [sums_of(SECRET, ids=[first, 1, 0, *range(3, N)]) for first in (0, 1)],
+        "types of labels": [sums_of(two_types, groups=[label, "other"]) for label in (1, "1")],
+        "parts of labels": [
+            sums_of({"one": SECRET, "two": SECRET}, groups=pairs)
+            for pairs in ([("a & b", "c"), ("x", "y")], [("a", "b & c"), ("x", "y")])
+        ],
+        "columns": [sums_of({name: SECRET}) for name in ("sex", "illness")],
+    }
+    for what, (one, other) in pairs.items():
+        assert not torch.isclose((one - other) % 1, torch.zeros_like(one)).all(), what
+
+
+def test_seeded_randomized_response_does_not_share_coins_between_two_epsilons() -> None:
+    """With shared coins, whoever answers differently has told the truth at the larger epsilon."""
+    told = []
+    for epsilon in (0.5, 1.5):
+        ledger = PrivacyLedger(epsilon=2.0, delta=0.0)
+        vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=SeededNoise(7))
+        told.append(vault.randomized_labels(RandomizedResponse(epsilon), purpose="answers", not_given=False))
+    true = torch.tensor([GROUPS.index(label) for label in SECRET])
+    other = told[0] != told[1]
+    assert not torch.equal(told[1][other], true[other])
 
 
 def test_seeded_fit_is_reproducible_and_its_certificate_promises_nothing_first() -> None:
@@ -202,6 +269,35 @@ def test_promise_without_ids_is_about_rows_and_with_ids_about_persons() -> None:
     assert not any("several rows" in one for one in persons.not_covered)
 
 
+def test_curves_searches_and_measurements_with_ids_promise_to_persons() -> None:
+    given: dict[str, Any] = {"sensitive_features": SECRET, "person": PERSON}
+    found = {
+        "curve": tradeoff(classifier(), X, Y, tolerances=(0.1, 0.2), **given).certificate,
+        "search": private_search(classifier(), [{"module": (3,)}, {"module": (4,)}], X, Y, **given).certificate,
+        "measurement": measure(Y, Y, groups=GROUPS, delta=1e-3, **given).certificate,
+    }
+    assert {name: one.unit for name, one in found.items()} == dict.fromkeys(found, "person")
+    assert all("any one person" in one.statement for one in found.values())
+
+
+def test_randomized_labels_of_people_with_several_rows_are_refused_before_anything_is_debited() -> None:
+    ledger = PrivacyLedger(epsilon=4.0, delta=1e-3)
+    vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, people=Persons.of(PERSON))
+    with pytest.raises(ValueError, match="randomise one answer per person"):
+        vault.randomized_labels(RandomizedResponse(1.0), purpose="labels")
+    assert ledger.releases == ()
+
+
+def test_promise_on_a_ledger_of_rows_and_persons_is_about_rows() -> None:
+    ledger = PrivacyLedger(epsilon=4.0, delta=1e-3)
+    given: dict[str, Any] = {"sensitive_features": SECRET, "groups": GROUPS, "delta": 1e-3, "ledger": ledger}
+    assert measure(Y, Y, person=PERSON, **given).certificate.unit == "person"
+    assert measure(Y, Y, **given).certificate.unit == "row"
+    both = measure(Y, Y, person=PERSON, **given).certificate
+    assert "any one row" in both.statement
+    assert "of one row" in both.adjacency
+
+
 @pytest.mark.parametrize("question", ["group_sums", "weighted_sum"])
 def test_answers_about_persons_move_by_at_most_the_recorded_sensitivity_and_reach_it(question: str) -> None:
     ids = ["one"] * 3 + ["two"] * 3
@@ -254,6 +350,13 @@ def test_rows_beyond_a_persons_share_are_not_asked_about() -> None:
 )
 def test_share_of_rows_follows_from_everybodys_numbers_of_rows(sizes: list[int], each: int) -> None:
     assert rows_each(np.array(sizes)) == each
+
+
+@pytest.mark.parametrize("other", ["1", " 1 ", "1.0", 1.0, True, Decimal(1), np.float32(1.0)])
+def test_id_that_was_read_as_another_type_is_the_same_person(other: Any) -> None:
+    people = Persons.of([1, other, "another", 1, "one more", other])
+    assert people.number == 3
+    assert Persons.of(["1.5", 1, "x1", "01", -1, "-1"]).number == 5
 
 
 def test_noise_for_persons_is_as_many_times_larger_as_rows_of_one_are_asked_about() -> None:
@@ -338,7 +441,8 @@ def test_randomized_response_at_the_largest_epsilon_still_lies() -> None:
 
 def kept_by_a_reporter(error: BaseException) -> str:
     """The local variables of every frame of the package, as error reporters print them."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    came_from = [error, *(one for one in (error.__cause__, error.__context__) if one is not None)]
+    frames = [frame for one in came_from for frame, _ in traceback.walk_tb(one.__traceback__)]
     ours = [frame for frame in frames if str(frame.f_globals.get("__name__", "")).startswith("justitia")]
     assert ours
     return "\n".join(f"{name} = {value!r}" for frame in ours for name, value in frame.f_locals.items())
@@ -365,5 +469,102 @@ def refused_runs() -> dict[str, Any]:
 def test_local_variables_of_a_refused_run_hold_no_readable_attribute(way: str) -> None:
     with pytest.raises(BudgetExceeded) as refused:
         refused_runs()[way]()
+    kept = kept_by_a_reporter(refused.value)
+    assert not any(label in kept for label in GROUPS)
+
+
+class Interrupted:
+    """Public rows of which the second half is never given."""
+
+    width = 1
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __len__(self) -> int:
+        return N
+
+    def dense(self) -> Any:
+        yield torch.arange(N // 2), torch.ones(N // 2, 1)
+        raise self.error
+
+    def chunks(self) -> Any:
+        for part in TensorRows(torch.ones(N, 1), chunk_rows=N // 2).chunks():
+            yield part
+            raise self.error
+
+
+class Broken(SeededNoise):
+    """A source whose generator fails."""
+
+    def words(self, size: int, *, release: int, stream: str = "noise") -> Any:
+        raise KeyboardInterrupt
+
+
+ERRORS = (RuntimeError("a module failed"), KeyboardInterrupt())
+
+
+def interrupted_questions() -> dict[str, Any]:
+    how: dict[str, Any] = {"bound": 1.0, "noise": Gaussian(1.0), "purpose": "test"}
+    weights = torch.tensor([[1.0, 2.0, 0.0]] * N)
+
+    def vault(source: SeededNoise | None = None) -> SensitiveVault:
+        ledger = PrivacyLedger(epsilon=math.inf, delta=1e-3)
+        return SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=source)
+
+    response = RandomizedResponse(1.0)
+    found: dict[str, Any] = {}
+    for error in ERRORS:
+        rows, name = Interrupted(error), type(error).__name__
+        found[f"group_sums, {name}"] = lambda rows=rows: vault().group_sums(rows, **how)
+        found[f"weighted_sum, {name}"] = lambda rows=rows: vault().weighted_sum(rows, weights, **how)
+    return found | {
+        "group_sums, noise": lambda: vault(Broken(1)).group_sums(torch.ones(N), **how),
+        "weighted_sum, noise": lambda: vault(Broken(1)).weighted_sum(torch.ones(N), weights, **how),
+        "randomized_labels, noise": lambda: vault(Broken(1)).randomized_labels(response, purpose="test"),
+    }
+
+
+@pytest.mark.parametrize("way", interrupted_questions())
+def test_error_in_the_middle_of_a_question_holds_no_variable_of_it(way: str) -> None:
+    """Exact sums, and everybody's weight or code, are local variables until there is noise on them."""
+    with pytest.raises((RuntimeError, KeyboardInterrupt)) as stopped:
+        interrupted_questions()[way]()
+    kept = kept_by_a_reporter(stopped.value)
+    assert not any(name in kept for name in ("exact", "selected", "codes", "tensor"))
+
+
+def misshapen() -> dict[str, Any]:
+    return {
+        "three dimensions": np.array(SECRET).reshape(N, 1, 1),
+        "columns of two lengths": {"one": SECRET, "two": SECRET[:-1]},
+        "no container": iter(SECRET),
+        "too few rows": SECRET[:-1],
+    }
+
+
+def misused(attribute: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"sensitive_features": attribute}
+    anonymous = ["a", "b"]
+    model = classifier(groups=anonymous)
+    scorer = private_scorer(groups=anonymous, ledger=PrivacyLedger(epsilon=1.0, delta=1e-3), epsilon=0.5)
+    return {
+        "fit": lambda: model.fit(X, Y, **given),
+        "tradeoff": lambda: tradeoff(model, X, Y, **given),
+        "search": lambda: private_search(model, [{"module": (3,)}], X, Y, **given),
+        "measure": lambda: measure(Y, Y, groups=anonymous, **given),
+        "scorer": lambda: scorer._score_func(Y, Y, **given),
+        "mozannar": lambda: MozannarClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
+        "fermi": lambda: FermiClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
+        "rates_by_group": lambda: rates_by_group(Y, Y, **given),
+        "violation": lambda: violation(Y, Y, **given),
+    }
+
+
+@pytest.mark.parametrize("shape", misshapen())
+@pytest.mark.parametrize("way", misused(None))
+def test_error_about_the_container_holds_none_of_its_entries(way: str, shape: str) -> None:
+    with pytest.raises((ValueError, TypeError)) as refused:
+        misused(misshapen()[shape])[way]()
     kept = kept_by_a_reporter(refused.value)
     assert not any(label in kept for label in GROUPS)

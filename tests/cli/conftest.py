@@ -8,7 +8,7 @@ import pytest
 from running import ROWS, TINY, Run, income, invoke
 
 from justitia import DurableLedger
-from justitia.cli import train
+from justitia.cli.commands import train
 from justitia.datasets import make_synthetic
 
 

@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 from running import invoke
 
@@ -43,6 +44,28 @@ def test_four_commands_of_the_readme_lead_from_a_csv_to_a_report(
     page = Path("report.html").read_text(encoding="utf-8")
     assert "Female" in page
     assert "not measured" not in page
+
+
+def all_options(command: click.Command) -> set[str]:
+    own = {word for one in command.params for word in one.opts}
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return own.union(*(all_options(one) for one in below), {"--help"})
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/ledger.md", "docs/report.md"])
+def test_options_that_a_page_names_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = {word for code in re.findall(r"`([^`\n]*)`", text) for word in re.findall(r"(?<!\S)--[a-z][a-z-]*", code)}
+    assert named - all_options(cli) == set()
+
+
+def test_commands_that_take_a_ledger_are_those_that_the_page_names() -> None:
+    (named,) = re.findall(r"about the attribute with noise \(([^)]*)\)\s+takes\s+`--ledger`", PAGE)
+    assert set(re.findall(r"`(\w+)`", named)) == {name for name, one in cli.commands.items() if _takes_ledger(one)}
+
+
+def _takes_ledger(command: click.Command) -> bool:
+    return any("--ledger" in one.opts for one in command.params)
 
 
 def test_page_names_every_command_and_every_exit_code() -> None:

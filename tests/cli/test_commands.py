@@ -176,11 +176,11 @@ def test_predict_writes_a_decision_for_every_row_without_the_attribute(run: Run,
 
 
 EVALUATED = """
-Measured: N people of test.csv, N groups; accuracy N.
+Measured: N rows of test.csv, N groups; accuracy N.
 Counts and rates are noised; bounds hold noise and sampling, at N.
 
 selection_rate (population N)
-group people rate, bounds gap to population, bounds
+group rows rate, bounds gap to population, bounds
 Female N N [N, N] N [N, N]
 Male N N [N, N] N [N, N]
 
@@ -190,8 +190,8 @@ demographic_parity: below N at N confidence.
 This measurement is (N, N)-differentially private in the sensitive
 attribute of any one row.
 Together with the other certificate: (N, N)-differentially private in the
-sensitive attribute of everybody in either dataset, provided that nobody is in
-both.
+sensitive attribute of everybody in either dataset, with at most one row in
+each, provided that nobody is in both.
 """
 
 
@@ -326,15 +326,15 @@ def test_parts_of_a_budget_compose_to_it(parts: int) -> None:
 
 PLANNED = """\
 Plan: nothing was read but public numbers, nothing was spent.
-  people     36,000 in 2 groups; 9,000 have the positive answer
+  rows       36,000 in 2 groups; 9,000 have the positive answer
   asked for  demographic_parity, engine moments
   budget     epsilon 1 at delta 1e-05, all of it:
   what is asked  times  noise  epsilon alone
   moments            1  5.276          0.684
   decisions          4  10.55          0.684
 
-How precise, by the number of people in a group:
-  people  noise of its rate  measured violation of 0
+How precise, by the number of rows in a group:
+    rows  noise of its rate  measured violation of 0
      100              0.043                    0.110
      300              0.014                    0.059
    1,000              0.004                    0.031
@@ -343,7 +343,7 @@ How precise, by the number of people in a group:
   18,000              0.000                    0.010
   Noise of its rate: standard deviation in training, in the smallest event.
   Measured violation of 0: upper bound at 0.95 that 'evaluate' would show with
-  the same epsilon and as many people if groups were treated alike.
+  the same epsilon and as many rows if groups were treated alike.
 """
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from justitia.cli import rows
+from justitia.cli.files import public_rows as rows
 from justitia.cli.files.public_rows import PublicRows, Sketch, _canonical, united
 
 

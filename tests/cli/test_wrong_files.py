@@ -298,7 +298,7 @@ def test_plan_that_is_wrong_is_told_in_a_sentence(run: Run, here: Path, text: st
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("plan",), "expected a file, or the number of people"),
+        (("plan",), "expected a file, or the number of rows"),
         (("plan", "income.csv"), "expected the name of the target column in DATA"),
         (("plan", "--rows", "100", "--groups", "1"), "expected at least two groups, got '1'"),
         (("plan", "--rows", "100", "--positives", "1.5"), "expected --positives to be a share between 0 and 1"),
@@ -338,6 +338,8 @@ def test_unexpected_error_shows_its_type_and_not_its_text(
     monkeypatch.setattr(LagrangianDualClassifier, "fit", broken)
     text = refused(run, here, ("train", "income.csv", *TRAIN, "--out", "m"), "unexpected KeyError", code=1)
     assert "Female" not in text
+    monkeypatch.setenv("JUSTITIA_TRACEBACK", "1")
+    assert "Female" in run("train", "income.csv", *TRAIN, "--out", "m").stderr
 
 
 def test_model_from_python_is_evaluated_with_a_target_and_a_sensitive_column(run: Run, here: Path) -> None:

@@ -73,10 +73,17 @@ def test_model_alone_leaves_parameters_numbers_and_its_certificate(fitted: Any) 
     assert data.params["notion"] == "demographic_parity"
     assert (data.params["epsilon"], data.params["tolerance"], data.params["plan.private_steps"]) == ("8.0", "None", "3")
     assert data.params["module"].endswith("-1")
-    assert data.metrics["epsilon_spent"] == model.certificate_.epsilon
+    assert data.metrics["epsilon_spent"] == model.certificate_.spent_epsilon
     assert json.loads((artifacts(run) / "certificate.json").read_text()) == model.certificate_.to_dict()
     assert (artifacts(run) / "certificate.txt").read_text() == f"{model.certificate_}\n"
     assert sorted(path.name for path in artifacts(run).iterdir()) == ["certificate.json", "certificate.txt"]
+
+
+def test_epsilon_on_a_ledger_of_several_runs_is_what_is_promised_beside_what_was_spent(fitted: Any) -> None:
+    model = copy.copy(fitted[0])
+    model.certificate_ = dataclasses.replace(model.certificate_, epsilon=20.0)
+    noted = mlflow.get_run(log_to_mlflow(model)).data.metrics
+    assert (noted["epsilon"], noted["epsilon_spent"]) == (20.0, model.certificate_.spent_epsilon)
 
 
 def test_history_is_noted_by_round_under_names_that_mlflow_accepts(fitted: Any) -> None:
@@ -129,7 +136,7 @@ def test_names_that_become_equal_are_kept_apart_by_a_number(fitted: Any) -> None
     )
     data = mlflow.get_run(log_to_mlflow(model)).data
     by_group = {"noisy_gap/a_b", "noisy_gap/a_b_2", "multiplier/a_b", "multiplier/a_b_2"}
-    assert set(data.metrics) == {"epsilon_spent", "delta", "loss", "accuracy"} | by_group
+    assert set(data.metrics) == {"epsilon", "epsilon_spent", "delta", "loss", "accuracy"} | by_group
 
 
 @pytest.fixture(scope="module", params=[("gradients", math.inf), ("printed", 8.0)], ids=["infinite", "printed"])

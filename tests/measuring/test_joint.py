@@ -1,12 +1,13 @@
 """What several certificates say together."""
 
+import dataclasses
 import math
 
 import pytest
 
 from justitia.evaluation.joint import composed, joint
 from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, epsilon_spent, gaussian_mu
-from justitia.privacy.ledger import Certificate, PrivacyLedger, Release
+from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Gaussian
 
 
@@ -51,7 +52,36 @@ def test_infinite_cost_anywhere_is_no_guarantee() -> None:
 def test_sentence_takes_the_largest_lot_and_names_its_condition() -> None:
     one, small, large = gaussian(1.0), gaussian(0.1), gaussian(3.0)
     assert "(1.466, 1e-05)" in joint(one, after=[one], apart=[[small]])
-    assert joint(one, after=[one], apart=[[small]]).endswith("of which the costs were not added.")
+    assert "of which the costs were not added and that" in joint(one, after=[one], apart=[[small]])
     assert "(3, 1e-05)" in joint(one, after=[one], apart=[[large]])
     assert joint(one, apart=[[small], [small]]).endswith("provided that nobody is in two of them.")
-    assert joint(one, after=[one]).endswith("of everybody in either dataset.")
+    assert "of everybody in either dataset, with at most one row in each, " in joint(one, after=[one])
+
+
+def test_sentence_of_added_costs_holds_for_looks_that_were_fixed_in_advance() -> None:
+    one = gaussian(1.0)
+    for given in ({"after": [one]}, {"after": [one, one]}, {"apart": [[one, one]]}, {"after": [one], "apart": [[one]]}):
+        assert joint(one, **given).endswith("these looks and their prices were fixed before the first.")
+    assert "fixed" not in joint(one, apart=[[one], [one]])
+
+
+def test_sentence_speaks_of_rows_unless_every_certificate_is_about_persons() -> None:
+    row = gaussian(1.0)
+    person = dataclasses.replace(row, unit="person")
+    assert "with at most one row in each" in joint(person, after=[row])
+    assert "with at most one row in each" in joint(person, apart=[[row]])
+    assert "row" not in joint(person, after=[person])
+
+
+def test_sentence_with_seeded_noise_anywhere_promises_nothing() -> None:
+    one = gaussian(1.0)
+    seeded = dataclasses.replace(one, reproduction=True)
+    for own, given in ((seeded, {"after": [one]}), (one, {"after": [seeded]}), (one, {"apart": [[one], [seeded]]})):
+        assert joint(own, **given).startswith("Nothing is promised, since noise was seeded; with secret noise, ")
+
+
+def test_sentence_with_a_list_of_groups_read_off_the_data_leaves_that_list_out() -> None:
+    one = gaussian(1.0)
+    inferred = dataclasses.replace(one, groups_source=INFERRED)
+    assert "apart from lists of groups that were read off the data: (1, 1e-05)" in joint(one, apart=[[inferred]])
+    assert "lists of groups" not in joint(one, apart=[[one]])

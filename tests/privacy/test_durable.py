@@ -507,7 +507,7 @@ def test_unit_of_a_release_is_kept_in_the_file_and_its_export(tmp_path: Path) ->
 
 @pytest.mark.parametrize("cost", [GaussianCost(1e4), SelectionCost(1e3, 0.5)])
 def test_budget_without_delta_refuses_gaussian_noise(tmp_path: Path, cost: Cost) -> None:
-    ledger = opened(tmp_path, epsilon=1e6, delta=0.0)
+    ledger = opened(tmp_path, epsilon=50.0, delta=0.0)
     with pytest.raises(BudgetExceeded, match="no amount of Gaussian noise suffices"):
         ledger.debit(release(cost))
     assert ledger.debit(release(RandomizedResponseCost(0.25, 3))) == 0
@@ -583,6 +583,12 @@ def test_ledger_in_a_read_only_folder_is_not_made() -> None:
         assert list(folder.iterdir()) == []
 
 
+def test_file_has_a_rollback_journal_and_commits_wait_for_the_disk(tmp_path: Path) -> None:
+    with opened(tmp_path)._connection() as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+
+
 def test_full_disk_refuses_the_debit_and_room_allows_it_again(tmp_path: Path) -> None:
     ledger = opened(tmp_path, epsilon=5.0)
     long = Release("x" * 60_000, GaussianCost(SIGMA), 1.0)
@@ -611,3 +617,32 @@ def test_wrong_argument_is_refused_and_no_file_is_made(tmp_path: Path, change: d
     with pytest.raises(ValueError, match=text):
         opened(tmp_path, **change)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_copy_of_a_file_that_another_program_gave_a_write_ahead_log_holds_every_debit(tmp_path: Path) -> None:
+    """Entries in such a log are not in the file that people copy."""
+    ledger = opened(tmp_path, epsilon=5.0)
+    ledger.debit(release())
+    statement(ledger.path, "PRAGMA journal_mode = WAL")
+    ledger.debit(release())
+    assert sorted(one.name for one in tmp_path.iterdir()) == [ledger.path.name]
+    (tmp_path / "copy").mkdir()
+    copied = tmp_path / "copy" / ledger.path.name
+    copied.write_bytes(ledger.path.read_bytes())
+    assert len(opened(tmp_path / "copy", epsilon=5.0).releases) == 2
+    with sqlite3.connect(copied) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    connection.close()
+
+
+def test_debit_while_another_program_reads_through_a_write_ahead_log_is_refused(tmp_path: Path) -> None:
+    ledger = opened(tmp_path, epsilon=5.0, timeout=0.0)
+    ledger.debit(release())
+    reader = sqlite3.connect(ledger.path, isolation_level=None)
+    reader.execute("PRAGMA journal_mode = WAL")
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM debits").fetchall()
+    with pytest.raises(LedgerError, match="in use by other processes"):
+        ledger.debit(release())
+    reader.close()
+    assert ledger.debit(release()) == 1

@@ -557,10 +557,12 @@ def test_certificate_of_gaussian_releases_reads_as_written_here() -> None:
             "  groups:      F, M (given)",
             "  releases:    2 x check round 3 (gaussian, noise multiplier 3.731)",
             "  not covered: features X and labels Y are treated as public; what features and labels",
-            "               themselves tell about the attribute; running time and memory access of the",
-            "               machine that trains; choices made by looking at other runs on the same people,",
-            "               unless those runs share this ledger; a person with several rows, whose rows are",
-            "               each protected and together less; ids (person=) change that",
+            "               themselves tell about the attribute; several people whose attributes change",
+            "               together; running time and memory access of the machine that trains; choices made",
+            "               by looking at other runs on the same people, unless those runs share this ledger;",
+            "               exact numbers by group that somebody computes with the attribute; a person with",
+            "               several rows, whose rows are each protected and together less; ids (person=)",
+            "               change that",
         ]
     )
 

@@ -141,7 +141,7 @@ def test_seeded_noise_with_a_seed_that_is_no_whole_number_is_refused(seed: objec
 
 def test_descriptions_say_whether_the_noise_can_be_drawn_again() -> None:
     assert SystemNoise().description == "operating system entropy"
-    assert SeededNoise(0).description == "fixed noise seed: reproducible, and void for whoever knows the seed"
+    assert SeededNoise(0).description == "fixed noise seed: it can be drawn again, so it promises nothing"
     assert "31337" not in SeededNoise(31337).description
 
 

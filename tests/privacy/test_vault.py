@@ -338,7 +338,7 @@ def test_streamed_source_of_rows_that_need_a_gradient_gives_an_answer_without_on
 
 def test_streamed_source_of_another_length_is_refused_in_a_sentence_before_the_debit() -> None:
     vault, ledger = open_vault(["a", "b"])
-    with pytest.raises(ValueError, match=r"^Expected one public row per person \(2\); got 3\.$"):
+    with pytest.raises(ValueError, match=r"^Expected one public row per label \(2\); got 3\.$"):
         vault.group_sums(Streamed(torch.ones(3, 1), 2), bound=1.0, noise=NOISE, purpose="test")
     assert ledger.releases == ()
 
@@ -457,7 +457,7 @@ def test_each_release_of_a_seeded_vault_gets_noise_of_its_own() -> None:
 
 def test_rows_of_another_length_are_refused_in_a_sentence() -> None:
     vault, ledger = open_vault(["a", "b"])
-    with pytest.raises(ValueError, match=r"^Expected one public row per person \(2\); got shape \(3, 1\)\.$"):
+    with pytest.raises(ValueError, match=r"^Expected one public row per label \(2\); got shape \(3, 1\)\.$"):
         vault.group_sums(torch.ones(3, 1), bound=1.0, noise=NOISE, purpose="test")
     with pytest.raises(ValueError, match=r"Expected 2 rows and weights of shape \(2, 3\); got 2 rows and weights of "):
         vault.weighted_sum(torch.ones(2, 1), torch.ones(2, 2), bound=1.0, noise=NOISE, purpose="test")

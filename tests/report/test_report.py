@@ -288,6 +288,15 @@ def test_certificate_on_the_page_is_the_one_of_the_model(two: Case) -> None:
     assert json.loads(re.findall(r"```json\n(.*?)\n```", full(two).markdown(), re.DOTALL)[0]) == json.loads(text)
 
 
+def test_joint_privacy_that_the_measurement_states_is_not_said_to_be_missing(two: Case) -> None:
+    silent = two.measurement.to_dict()
+    told = silent | {"certificate": silent["certificate"] | {"remarks": ["Together with the other certificate: all."]}}
+    for measurement, sentence in ((silent, "unless one ledger paid for both"), (told, "but for what the remarks")):
+        page = page_of(full(two, measurement=measurement))
+        assert page.says(f"Joint privacy of training and measurement, {sentence}")
+    assert page.says("Together with the other certificate: all.")
+
+
 def test_best_guess_is_the_closed_form_rounded_up(two: Case) -> None:
     certificate = replace(two.model.certificate_, reproduction=False)
     best = (math.exp(certificate.epsilon) + certificate.delta) / (1 + math.exp(certificate.epsilon))
@@ -309,9 +318,9 @@ def test_facts_have_their_places_and_unknown_ones_are_printed(two: Case) -> None
 def test_accuracy_on_evaluation_people_is_told_where_the_file_holds_it(two: Case) -> None:
     facts = two.measurement.to_dict() | {"accuracy": 0.7654, "data": "<new>.csv"}
     page = page_of(full(two, measurement=facts))
-    assert page.says("On 1,200 evaluation people (<new>.csv) it is 0.765")
-    assert page.says("Accuracy 0.765 on 1,200 evaluation people")
-    assert "On 1,200 evaluation people (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
+    assert page.says("On 1,200 rows of evaluation people (<new>.csv) it is 0.765")
+    assert page.says("Accuracy 0.765 on 1,200 rows of evaluation people")
+    assert "On 1,200 rows of evaluation people (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
 
 
 def test_verdict_compares_the_largest_gap_with_the_tolerance() -> None:

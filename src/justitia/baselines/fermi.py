@@ -154,7 +154,8 @@ class FermiClassifier(DescentClassifier):
 
     Guarantee
     ---------
-    * Everything that leaves ``fit`` is (epsilon, delta)-differentially private in each person's attribute.
+    * With a finite epsilon, a given list of groups and no ``noise_seed``, everything that leaves ``fit`` is
+      (epsilon, delta)-differentially private in the attribute of any one row.
     * What the plan said it would cost equals what the ledger recorded.
 
     Notes

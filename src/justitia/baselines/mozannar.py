@@ -291,8 +291,8 @@ class MozannarClassifier(SecretNoiseSeed, MixtureClassifier):
     preprocess, random_state
         As in :class:`justitia.LagrangianDualClassifier`. ``random_state`` also seeds the draws of ``predict``.
     noise_seed : int, optional
-        Makes the randomised response reproducible for tables; the certificate then says that the guarantee is void for
-        whoever knows the seed.
+        Makes the randomised response reproducible for tables; the certificate then begins with saying that nothing is
+        promised.
 
     Attributes
     ----------
@@ -305,7 +305,8 @@ class MozannarClassifier(SecretNoiseSeed, MixtureClassifier):
     Guarantee
     ---------
     * ``randomized_labels`` is the only question about the attribute, debited before it is answered; the model is
-      post-processing of its answers, so it is (epsilon, 0)-differentially private in each person's attribute.
+      post-processing of its answers, so with a given list of groups and no ``noise_seed`` it is
+      (epsilon, 0)-differentially private in the attribute of any one row.
 
     Notes
     -----

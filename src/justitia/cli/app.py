@@ -40,7 +40,8 @@ def cli() -> None:
     """Classifiers that treat groups alike, without anyone learning who is in which.
 
     Features, target and group names are public. The sensitive attribute is protected by differential privacy in
-    everything that these commands print and write, unless they say otherwise (evaluate --exact, audit).
+    everything that these commands print and write, unless they say otherwise (an infinite epsilon, --engine
+    printed, --groups infer, evaluate --exact, audit).
     """
 
 

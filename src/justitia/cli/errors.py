@@ -2,8 +2,11 @@
 
 Guarantee
 ---------
-* What is printed about an exception is a sentence that this package wrote about public things, or the name of its type.
-  The text of an unexpected one is not shown: it may hold a value of somebody's attribute.
+* What is printed about an exception is a sentence about public things (this package's own, scikit-learn's about
+  features, the operating system's about a file) or the name of its type. Whatever reads an entry of the attribute lets
+  no exception about it through (:mod:`justitia.privacy.columns`).
+* The text of an unexpected one is not shown, unless ``JUSTITIA_TRACEBACK`` is set: it may hold a value of somebody's
+  attribute.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ from typing import Any
 from justitia.cli.output import filled, shortened, table_text
 from justitia.evaluation.measurement import Interval, Measurement
 
-_HEAD = ("group", "people", "rate, bounds", "gap to population, bounds")
+_HEAD = ("group", "rows", "rate, bounds", "gap to population, bounds")
 
 
 def measurement_text(found: Measurement, accuracy: float, name: str) -> str:
     """Rates by group, violations, verdicts and the certificate."""
     lines = [
-        filled(f"Measured: {found.people:,} people of {name}, {len(found.groups)} groups; accuracy {accuracy:.3f}."),
+        filled(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups; accuracy {accuracy:.3f}."),
         filled(f"Counts and rates are noised; bounds hold noise and sampling, at {found.confidence:.4g}."),
     ]
     for metric in found.rate_names:
@@ -58,5 +58,5 @@ def exact_text(found: dict[str, Any], accuracy: float) -> str:
             for row in one["by_group"]
         ]
         lines += ["", f"{notion}: violation {one['violation']:.3f}"]
-        lines.append(table_text(("event", "group", "people", "rate, bounds"), rows, left=2))
+        lines.append(table_text(("event", "group", "rows", "rate, bounds"), rows, left=2))
     return "\n".join(lines)

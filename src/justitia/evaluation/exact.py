@@ -18,9 +18,12 @@ from scipy.stats import norm
 
 from justitia._validate import check_fraction, check_same_length
 from justitia.notions import FairnessNotion, get_notion
+from justitia.privacy.frames import forgets_locals, sealing
 from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
 
 
+@sealing
+@forgets_locals
 def rates_by_group(
     y_true: Any,
     y_pred: Any,
@@ -139,6 +142,7 @@ def _positive_label(found: set[Any], pos_label: Any) -> Any:
     return sorted(found)[1]
 
 
+@sealing
 def violation(
     y_true: Any,
     y_pred: Any,
@@ -205,6 +209,7 @@ def _estimable(
     return rates[rates.notna().sum(axis=1) >= 2]
 
 
+@sealing
 def demographic_parity_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
 ) -> float:
@@ -212,6 +217,7 @@ def demographic_parity_difference(
     return _difference(y_true, y_pred, sensitive_features, "demographic_parity", groups, pos_label)
 
 
+@sealing
 def equalized_odds_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
 ) -> float:
@@ -219,6 +225,7 @@ def equalized_odds_difference(
     return _difference(y_true, y_pred, sensitive_features, "equalized_odds", groups, pos_label)
 
 
+@sealing
 def equal_opportunity_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
 ) -> float:
@@ -226,6 +233,7 @@ def equal_opportunity_difference(
     return _difference(y_true, y_pred, sensitive_features, "equal_opportunity", groups, pos_label)
 
 
+@sealing
 def accuracy_parity_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
 ) -> float:
@@ -233,6 +241,7 @@ def accuracy_parity_difference(
     return _difference(y_true, y_pred, sensitive_features, "accuracy_parity", groups, pos_label)
 
 
+@sealing
 def demographic_parity_ratio(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
 ) -> float:
@@ -240,6 +249,7 @@ def demographic_parity_ratio(
     return _ratio(y_true, y_pred, sensitive_features, "demographic_parity", groups, pos_label)
 
 
+@sealing
 def equalized_odds_ratio(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
 ) -> float:
@@ -247,6 +257,7 @@ def equalized_odds_ratio(
     return _ratio(y_true, y_pred, sensitive_features, "equalized_odds", groups, pos_label)
 
 
+@sealing
 def equal_opportunity_ratio(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
 ) -> float:

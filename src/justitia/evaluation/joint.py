@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from justitia.privacy.accounting import Cost, GaussianCost, epsilon_spent
-from justitia.privacy.ledger import Certificate, rounded_up
+from justitia.privacy.ledger import INFERRED, Certificate, rounded_up
 
 
 def composed(certificates: Sequence[Certificate]) -> tuple[float, float]:
@@ -42,7 +43,13 @@ def joint(own: Certificate, *, after: Sequence[Certificate] = (), apart: Sequenc
     apart : sequence of sequences of Certificate
         Of releases about other people, those about the same people in one sequence. One person's attribute enters
         one of these, or the first lot, so the largest cost covers all (parallel composition).
+
+    Notes
+    -----
+    Without a shared ledger nothing bounds what may follow: where costs were added, the sum holds for looks that were
+    fixed before the first of them (``docs/privacy.md``, section 2.6).
     """
+    listed = [own, *after, *itertools.chain.from_iterable(apart)]
     totals = [composed([own, *after]), *(composed(one) for one in apart)]
     epsilon, delta = max(one for one, _ in totals), max(one for _, one in totals)
     number = len(after) + sum(len(one) for one in apart)
@@ -53,18 +60,29 @@ def joint(own: Certificate, *, after: Sequence[Certificate] = (), apart: Sequenc
     if after and number > 1:
         counted = "all" if not apart else str(len(after))
         added = f", costs of {counted} of them added since the same people are or may be in them"
+    lists = " and apart from lists of groups that were read off the data" if _inferred(listed) else ""
+    rows = ", with at most one row in each" if any(one.unit == "row" for one in listed) else ""
+    conditions = _conditions(number, len(after), len(apart))
+    seeded = any(one.reproduction for one in listed)
+    together = "Nothing is promised, since noise was seeded; with secret noise, together" if seeded else "Together"
     return (
-        f"Together with {others}{added}: ({rounded_up(epsilon)}, {delta:.4g})-differentially private in the sensitive "
-        f"attribute of everybody in {'either dataset' if number == 1 else 'any of the datasets'}"
-        f"{_condition(number, len(after), len(apart))}."
+        f"{together} with {others}{added}{lists}: ({rounded_up(epsilon)}, {delta:.4g})-differentially private in the "
+        f"sensitive attribute of everybody in {'either dataset' if number == 1 else 'any of the datasets'}{rows}, "
+        f"provided that {' and that '.join(conditions)}."
     )
 
 
-def _condition(number: int, added: int, apart: int) -> str:
-    if not apart:
-        return ""
-    if number == 1:
-        return ", provided that nobody is in both"
-    if not added and apart == number:
-        return ", provided that nobody is in two of them"
-    return ", provided that nobody is in two of which the costs were not added"
+def _inferred(certificates: Iterable[Certificate]) -> bool:
+    return any(one.groups_source == INFERRED for one in certificates)
+
+
+def _conditions(number: int, added: int, apart: int) -> list[str]:
+    """Who must not be in two datasets, and, where costs were added, what must not have been chosen after looking."""
+    found = []
+    if apart:
+        alone = not added and apart == number
+        others = "two of them" if alone else "two of which the costs were not added"
+        found.append(f"nobody is in {'both' if number == 1 else others}")
+    if added or apart < number:
+        found.append("these looks and their prices were fixed before the first")
+    return found

@@ -19,6 +19,7 @@ from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import check_budget, ledger_or_new, open_vault, warn_large_delta
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
@@ -26,6 +27,7 @@ from justitia.privacy.vault import SensitiveVault
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 
 
+@sealing
 def measure(
     y_true: Any,
     y_pred: Any,
@@ -78,7 +80,7 @@ def measure(
     ledger : PrivacyLedger, optional
         A budget shared with other releases about the same people.
     noise_seed : int, optional
-        Makes the noise reproducible, and void as a protection for whoever knows the seed.
+        Makes the noise reproducible; the certificate then begins with saying that nothing is promised.
     disjoint_from : Certificate, optional
         Of a training run on other people. The certificate of the result then states what holds for both together,
         provided that nobody is in both.

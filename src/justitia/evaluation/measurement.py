@@ -110,7 +110,7 @@ class Measurement:
 
     @property
     def counts(self) -> pd.DataFrame:
-        """Noisy number of people behind each rate, groups by rates; it may be negative."""
+        """Noisy number of rows behind each rate, groups by rates; it may be negative."""
         return self._frame(self.noisy.counts)
 
     def _frame(self, values: Array) -> pd.DataFrame:
@@ -261,12 +261,12 @@ class Measurement:
             {
                 "metric": shown["metric"].where(~shown["metric"].duplicated(), ""),
                 "group": shown["group"],
-                "people": [f"{count:,.0f}" for count in shown["count"]],
+                "rows": [f"{count:,.0f}" for count in shown["count"]],
                 "rate": [str(Interval(*row)) for row in shown[["rate", "lower", "upper"]].to_numpy().tolist()],
                 "gap": [str(Interval(*row)) for row in shown[["gap", "gap_lower", "gap_upper"]].to_numpy().tolist()],
             }
         )
-        heading = f"{self.people:,} people, {len(self.groups)} groups; noisy, with bounds at {self.confidence:.4g}"
+        heading = f"{self.people:,} rows, {len(self.groups)} groups; noisy, with bounds at {self.confidence:.4g}"
         unknown = f"  among the groups with enough evidence, not {', '.join(self.unknown_groups)}"
         return "\n".join(
             [

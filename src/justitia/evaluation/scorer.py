@@ -13,6 +13,7 @@ from justitia.evaluation.measure import measure
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import hidden
 
@@ -89,6 +90,7 @@ class NoisyViolation:
     def __name__(self) -> str:
         return f"noisy_{self.notion.name}_violation"
 
+    @sealing
     def __call__(self, y_true: Any, y_pred: Any, *, sensitive_features: Any) -> float:
         """Debit, then measure."""
         found = measure(

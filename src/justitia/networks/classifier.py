@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.tables import read_numbers
 from justitia.networks.default import evaluate
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.frames import sealing
 
 Model = TypeVar("Model")
 
@@ -94,10 +94,9 @@ def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
 def all_or_nothing(fit: Callable[..., Model]) -> Callable[..., Model]:
     """Make a ``fit`` that fails leave its estimator as it was, and hand it the attribute closed."""
 
+    @sealing
     @functools.wraps(fit)
     def guarded(self: BaseEstimator, *args: Any, **kwargs: Any) -> Model:
-        if kwargs.get("sensitive_features") is not None:
-            kwargs["sensitive_features"] = Attribute.of(kwargs["sensitive_features"])
         with unchanged_on_error(self):
             return fit(self, *args, **kwargs)
 

@@ -90,6 +90,11 @@ def make_module(module: Any, X: Tensor, notion: FairnessNotion, *, seed: int, sm
     return made
 
 
+def learns_first(module: nn.Module) -> bool:
+    """Whether the network learns something public from labels before Algorithm 1 begins."""
+    return isinstance(module, CrossFittedNetwork)
+
+
 def learned_inputs(module: nn.Module, X: Tensor, y: Tensor, weight: Tensor, **how: Any) -> Tensor:
     """What the network is trained on: the rows, and for a cross-fitted one the score of a network without the row.
 

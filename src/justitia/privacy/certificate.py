@@ -18,11 +18,14 @@ ADJACENCY = {
     "row": f"two datasets that differ in the sensitive attribute of one row {_PUBLIC}",
     "person": f"two datasets that differ in the sensitive attribute of one person, in all their rows {_PUBLIC}",
 }
+#: Section 1.2 of docs/privacy.md explains these, word for word, and those below.
 NOT_COVERED = (
     "features X and labels Y are treated as public",
     "what features and labels themselves tell about the attribute",
+    "several people whose attributes change together",
     "running time and memory access of the machine that trains",
     "choices made by looking at other runs on the same people, unless those runs share this ledger",
+    "exact numbers by group that somebody computes with the attribute",
 )
 #: Said where rows are not grouped by person: docs/privacy.md, section 1.1.
 SEVERAL_ROWS = "a person with several rows, whose rows are each protected and together less; ids (person=) change that"

@@ -1,7 +1,7 @@
 """From a container of labels to plain Python entries, each read by itself.
 
-This module handles the sensitive attribute A; only :class:`justitia.privacy.attribute.Attribute` and the reader of
-tables in the command line call it.
+This module handles the sensitive attribute A; only :class:`justitia.privacy.attribute.Attribute` and the command line's
+readers of tables and of cut points call it.
 
 Guarantee
 ---------

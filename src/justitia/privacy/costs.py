@@ -1,7 +1,7 @@
 """What one release costs, and the closed forms for Gaussian releases (mu-GDP).
 
 ``noise_multiplier`` means one thing everywhere: the standard deviation of the noise over the sensitivity, and
-the sensitivity is the largest L2 distance the un-noised answer moves when one person's A is substituted.
+the sensitivity is the largest L2 distance the un-noised answer moves between neighbours.
 """
 
 import math

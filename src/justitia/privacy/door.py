@@ -107,10 +107,10 @@ def ledger_or_new(ledger: Any, *, epsilon: float, delta: float) -> PrivacyLedger
 
 
 def warn_large_delta(epsilon: float, delta: float, n: int, *, stacklevel: int) -> None:
-    """Warn of a delta that lets a mechanism publish one of n rows' attribute and still keep its promise."""
+    """Warn of a delta that lets a mechanism publish the attribute of one of n rows and still keep its promise."""
     if delta >= 1 / n and not math.isinf(epsilon):
         warnings.warn(
-            f"delta={delta:g} is not below 1/n = {1 / n:.2g}: such a guarantee allows one person's "
-            "attribute to be published; choose a smaller delta.",
+            f"delta={delta:g} is not below 1/n = {1 / n:.2g}: such a guarantee allows the attribute "
+            "of one row to be published; choose a smaller delta.",
             stacklevel=stacklevel + 1,
         )

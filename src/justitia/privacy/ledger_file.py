@@ -92,6 +92,7 @@ def connection_to(path: Path, timeout: float, *, create: bool = False) -> Iterat
     try:
         uri = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}"
         with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")  # a viewer may have given it a write-ahead log
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
             yield connection

@@ -84,7 +84,7 @@ class SeededNoise(NoiseSource):
             raise ValueError(f"Expected a noise seed that is a whole number of at least 0; got {seed!r}.")
         self._seed = int(seed)
         self._question = b""
-        self.description = "fixed noise seed: reproducible, and void for whoever knows the seed"
+        self.description = "fixed noise seed: it can be drawn again, so it promises nothing"
 
     def about(self, question: bytes) -> Self:
         """The same seed for one question."""
@@ -118,8 +118,8 @@ class Gaussian:
 
     Guarantee
     ---------
-    * One release is mu-GDP with mu = 1 / noise_multiplier, if ``sensitivity`` bounds what one person moves after the
-      entries were rounded to the grid.
+    * One release is mu-GDP with mu = 1 / noise_multiplier, if ``sensitivity`` bounds how far the entries of neighbours
+      are apart after they were rounded to the grid.
     """
 
     noise_multiplier: float
@@ -163,7 +163,7 @@ class RandomizedResponse:
 
     Guarantee
     ---------
-    * One release of all labels is (epsilon, 0)-differentially private in each person's label, "no category" included.
+    * One release of all labels is (epsilon, 0)-differentially private in each row's label, "no category" included.
     """
 
     epsilon: float

@@ -8,6 +8,8 @@ count as "not given".
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +17,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+#: A whole number as text, with or without the point that tools add to a column with a gap.
+_WHOLE = re.compile(r"^\+?(-?[0-9]+)(\.0+)?$")
 #: Noise, relative to the rows that are asked about, may be this many times what it is with one row per person.
 MOST_NOISE = 1.1
 
@@ -31,6 +35,8 @@ class Persons:
         The rows that are asked about, drawn by chance where a person has more than ``rows_each``.
     number : int
         How many persons there are.
+    digest : str
+        Of which rows are one person's, whatever the ids are called.
 
     Guarantee
     ---------
@@ -41,6 +47,7 @@ class Persons:
     rows_each: int
     counted: NDArray[np.bool_] = field(repr=False)
     number: int
+    digest: str
 
     @classmethod
     def of(cls, ids: Any) -> Persons:
@@ -59,7 +66,7 @@ class Persons:
         place = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         counted = np.zeros(len(codes), dtype=np.bool_)
         counted[by_person] = place < each
-        return cls(each, counted, len(sizes))
+        return cls(each, counted, len(sizes), hashlib.sha256(codes.astype("<i8").tobytes()).hexdigest())
 
     def check_rows(self, n: int) -> None:
         """Refuse another number of rows."""
@@ -73,8 +80,8 @@ def rows_each(sizes: NDArray[np.int64]) -> int:
     r"""How many rows of one person to ask about, from everybody's numbers of rows.
 
     With k rows each, :math:`R(k) = \sum_p \min(m_p, k)` rows are asked about and the noise is k times that of one row,
-    so relative to what is asked it is :math:`k / R(k)`, which only grows with k. More rows have less sampling error:
-    the largest k is taken whose relative noise is at most ``MOST_NOISE`` times that of k = 1.
+    so relative to what is asked it is :math:`k / R(k)`, which never falls as k grows. More rows have less sampling
+    error: the largest k is taken whose relative noise is at most ``MOST_NOISE`` times that of k = 1.
     """
     count = np.bincount(sizes)
     at_least = count[::-1].cumsum()[::-1][1:]  # persons with at least 1, 2, ... rows
@@ -103,15 +110,29 @@ def _codes(ids: Any) -> NDArray[np.int64]:
 
 
 def _code(value: Any, known: dict[Any, int]) -> int:
-    """Number of this id, in order of appearance; -1 for a missing one. Ids that are equal in Python are one person."""
+    """Number of this id, in order of appearance; -1 for a missing one.
+
+    Ids that are equal in Python are one person, and so are a whole number and its text: a column that was read in parts
+    may hold 1, 1.0 and "1". To take two persons for one protects both.
+    """
     try:
         if value is None or bool(value != value):  # noqa: PLR0124 - only NaN and its like differ from themselves
             return -1
-        return known.setdefault(value, len(known))
+        return known.setdefault(_same(value), len(known))
     except TypeError:
         raise TypeError(
             f"expected ids that can be compared in person, got {type(value).__name__!r}; pass numbers or text."
         ) from None
+
+
+def _same(value: Any) -> Any:
+    """The id that others are compared with."""
+    if isinstance(value, str):
+        return _WHOLE.sub(r"\1", value.strip())
+    try:
+        return str(int(value)) if int(value) == value else value
+    except (TypeError, ValueError, OverflowError):
+        return value
 
 
 __all__ = ["Persons", "rows_each"]

@@ -20,7 +20,7 @@ class Question:
         self._sum = None if idle else hashlib.sha256(repr(tuple(facts)).encode())
 
     def hear(self, *rows: Tensor) -> None:
-        """Public rows or weights, to the last bit."""
+        """Public rows, weights or marks, to the last bit."""
         if self._sum is not None:
             for part in rows:
                 self._sum.update(part.detach().contiguous().numpy().data)

@@ -11,7 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
+from justitia.privacy.frames import forgets_locals
+from justitia.privacy.groups import (
+    encode,
+    group_names,
+    infer_groups,
+    listed_labels,
+    public_groups,
+    read_columns,
+)
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
 from justitia.privacy.noise_grid import exact_sum_step, toward_zero
@@ -39,16 +47,16 @@ _UNDERFLOW = 2.0**-560
 
 
 class SensitiveVault:
-    r"""Holds each person's group and answers questions about it with noise.
+    r"""Holds each row's group and answers questions about it with noise.
 
     A appears only as a selector, so every answer has the form :math:`\sum_i c_i(A_i) + \text{noise}` and moves by at
-    most :math:`\max_i \max_{a,a'} \|c_i(a) - c_i(a')\|` when one person's attribute changes.
+    most :math:`\max_i \max_{a,a'} \|c_i(a) - c_i(a')\|` when one row's attribute changes.
 
     Parameters
     ----------
     labels : array-like, Series or DataFrame
-        Each person's attribute; several columns are crossed. None, NaN, ``missing_marker`` and any label that is not
-        in ``groups`` mean "not given", which is one more category with the same protection.
+        Each row's attribute; several columns are crossed. None, NaN, ``missing_marker`` and any label that is not in
+        ``groups`` mean "not given", which is one more category with the same protection.
     groups : sequence, mapping or "infer"
         The public list of group labels; "infer" reads it off the labels, and then the certificate begins with saying
         that the list itself is not protected.
@@ -62,12 +70,16 @@ class SensitiveVault:
 
     Guarantee
     ---------
-    * No label changes whether a call fails, what it costs, or the shape and scale of what it returns.
+    * With a given list of groups, no label changes whether a call fails, what it costs, or the shape and scale of what
+      it returns.
     * The vault cannot be pickled or copied, and its text form shows public facts only.
+    * Whatever is raised while a question is answered holds no local variable, so that who prints those prints nothing
+      exact.
     """
 
     __slots__ = ("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_people", "_source")
 
+    @forgets_locals
     def __init__(
         self,
         labels: Any,
@@ -117,10 +129,16 @@ class SensitiveVault:
         return 1 if self._people is None else self._people.rows_each
 
     @property
+    def people_digest(self) -> str:
+        """A public name of which rows are one person's; nothing where a row is what is protected."""
+        return "" if self._people is None else self._people.digest
+
+    @property
     def noise_source(self) -> NoiseSource:
         """Where this vault's noise comes from."""
         return self._source
 
+    @forgets_locals
     def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
         r"""Noised sum of public rows over each group.
 
@@ -147,11 +165,11 @@ class SensitiveVault:
           by :attr:`rows_per_person` times as much. Each row is rounded toward zero to a public grid on which sums are
           exact.
         * The ledger is debited first; if the budget does not allow it, nothing is computed.
-        * A row that is not finite counts as zero, so no person can change whether the call fails.
+        * A row that is not finite counts as zero, so no row can change whether the call fails.
         """
         source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
         if len(source) != len(self):
-            raise ValueError(f"Expected one public row per person ({len(self)}); got {len(source)}.")
+            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
         sensitivity = math.sqrt(2) * _with_norm_rounding(_check_bound(bound), source.width) * self.rows_per_person
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         question = self._question(purpose, source.width, bound, noise)
@@ -173,6 +191,7 @@ class SensitiveVault:
         noisy = noisy + (total - noisy.sum(0)) / len(noisy)
         return noisy[: self.n_groups]
 
+    @forgets_locals
     def weighted_sum(
         self,
         values: Tensor | RowSource,
@@ -229,6 +248,7 @@ class SensitiveVault:
         drawn = self._source.about(question.digest())
         return noise.add_noise(exact.value(), sensitivity=sensitivity, source=drawn, release=release)
 
+    @forgets_locals
     def randomized_labels(self, mechanism: RandomizedResponse, *, purpose: str, not_given: bool = True) -> Tensor:
         """Everybody's randomised group code: 0 .. G - 1 and, if ``not_given``, G for people who did not give theirs.
 
@@ -242,7 +262,7 @@ class SensitiveVault:
             raise ValueError("expected rows that are one person's each, got persons; randomise one answer per person.")
         categories = self.n_groups + not_given
         release = self._ledger.debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
-        drawn = self._source.about(self._question(purpose, categories).digest())
+        drawn = self._source.about(self._question(purpose, categories, mechanism).digest())
         return mechanism.randomize(self.__codes, categories=categories, source=drawn, release=release)
 
     def reveal(self, *, purpose: str) -> NDArray[np.int64]:
@@ -271,14 +291,15 @@ class SensitiveVault:
 
     def _question(self, purpose: str, *facts: Any) -> Question:
         """What is public about a question; its rows are heard as they are summed."""
-        named = (self._ledger.identity, purpose, len(self), self._names, self.rows_per_person, *facts)
+        asked = (self._columns, listed_labels(self._groups), self.people_digest, len(self))
+        named = (self._ledger.identity, purpose, asked, *facts)
         return Question(named, idle=not self._source.seeded)
 
     def _check_rows(self, values: Tensor) -> Tensor:
         rows = values.detach()
         rows = rows[:, None] if rows.dim() == 1 else rows
         if rows.dim() != 2 or len(rows) != len(self):
-            raise ValueError(f"Expected one public row per person ({len(self)}); got shape {tuple(values.shape)}.")
+            raise ValueError(f"Expected one public row per label ({len(self)}); got shape {tuple(values.shape)}.")
         return rows.double()
 
     def __repr__(self) -> str:

@@ -59,7 +59,7 @@ def _rate_mark(rate: Rate, scale: Scale, y: float, confidence: float, index: int
         return []
     text = (
         f"{rate.group}, {plain_name(rate.metric)}: {number(rate.rate)}, bounds {bounds(rate.lower, rate.upper)} at "
-        f"{confidence:.4g} confidence, about {rate.count:,.0f} people"
+        f"{confidence:.4g} confidence, about {rate.count:,.0f} rows"
     )
     return [Mark(scale(rate.rate), y, text, index=index)]
 

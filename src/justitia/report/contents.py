@@ -299,7 +299,7 @@ def _headline_accuracy(contents: Contents) -> tuple[str, str]:
     measured = contents.measured
     if measured is None or measured.accuracy is None:
         return number(contents.accuracy), contents.accuracy_source
-    return number(measured.accuracy), f"on {measured.people:,} evaluation people"
+    return number(measured.accuracy), f"on {measured.people:,} rows of evaluation people"
 
 
 def _headline_violation(contents: Contents) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from justitia.privacy.ledger import Certificate
 from justitia.report.contents import Contents
 
 
@@ -13,7 +14,7 @@ def not_promised(contents: Contents) -> tuple[str, ...]:
         found = ["Privacy of the sensitive attribute: this model has no guarantee.", *found]
     if certificate.groups_source != "given":
         found += [f"The list of groups was {certificate.groups_source}."]
-    if "seed" in certificate.noise:
+    if certificate.reproduction:
         found += [f"Noise: {certificate.noise}."]
     found += [
         "Fairness on other people: rates are about the population that the measured people were drawn from, and change "
@@ -25,8 +26,18 @@ def not_promised(contents: Contents) -> tuple[str, ...]:
         "That decisions are lawful or right: a small violation is no proof that nobody is discriminated against.",
     ]
     if contents.measured is not None:
-        found += [
-            "Joint privacy of training and measurement, if the same people are in both: then the two budgets add up "
-            "and belong on one ledger."
-        ]
+        found += [_jointly(contents.measured.certificate)]
     return tuple(found)
+
+
+def _jointly(measurement: Certificate) -> str:
+    """Remarks of a measurement say what it costs together with the training, if it was told of the training."""
+    if measurement.remarks:
+        return (
+            "Joint privacy of training and measurement, but for what the remarks of the measurement state under their "
+            "conditions."
+        )
+    return (
+        "Joint privacy of training and measurement, unless one ledger paid for both: costs add up for people who are "
+        "in both, and nothing here says who is."
+    )

@@ -79,7 +79,7 @@ def listed(names: Any) -> str:
 
 
 def odds_sentence(certificate: Certificate) -> str:
-    r"""The guarantee as the success of whoever guesses one person's group.
+    r"""The guarantee as the success of whoever guesses the group of one row or, with ids, of one person.
 
     For (epsilon, delta)-differential privacy, no test tells two neighbouring datasets, equally likely beforehand, apart
     with probability above :math:`(e^\epsilon + \delta) / (1 + e^\epsilon)`.

@@ -169,7 +169,8 @@ def _tags(model: LagrangianDualClassifier) -> dict[str, str]:
 
 def _spent(model: LagrangianDualClassifier) -> dict[str, float]:
     """What the certificate says; an infinite epsilon is in its statement, which is a tag."""
-    numbers = {"epsilon_spent": model.certificate_.epsilon, "delta": model.certificate_.delta}
+    paid = model.certificate_
+    numbers = {"epsilon": paid.epsilon, "epsilon_spent": paid.spent_epsilon, "delta": paid.delta}
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 RUN_FILE = "run.txt"
 #: Is there, and locked, while a run works in the folder.
 LOCK_FILE = "lock"
+_FIRST_WORDS = b'{"process": '
 
 
 class RunFolder:
@@ -72,7 +73,7 @@ def open_folder(path: Path | str | None) -> Iterator[RunFolder | None]:
     Raises
     ------
     LedgerError
-        If another run works in it; the sentence says whose.
+        If another run works in it; the sentence says whose. If a file of the lock's name is somebody else's.
     """
     if path is None:
         yield None
@@ -80,6 +81,11 @@ def open_folder(path: Path | str | None) -> Iterator[RunFolder | None]:
     folder = Path(path).absolute()
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     lock = _lock(folder)
+    if not _is_ours(lock.read()):
+        lock.close()
+        raise LedgerError(
+            f"The folder {str(folder)!r} holds a file {LOCK_FILE!r} that is not a checkpoint's; choose another folder."
+        )
     try:
         lock.write(_owner().encode(), at=0)
         yield RunFolder(folder, lock)
@@ -107,7 +113,7 @@ def _lock(folder: Path) -> LockedFile:
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            return LockedFile(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, timeout=0)
+            return LockedFile(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), timeout=0)
         except FileNotFoundError:
             continue  # another run has just ended and left nothing
         except TimeoutError:
@@ -120,6 +126,11 @@ def _lock(folder: Path) -> LockedFile:
 def _owner() -> str:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     return json.dumps({"process": os.getpid(), "host": socket.gethostname(), "started": started})
+
+
+def _is_ours(content: bytes) -> bool:
+    """Whether a lock may be written and removed: it is new, or of a run that was killed."""
+    return not content or content.startswith(_FIRST_WORDS)
 
 
 def _holder(folder: Path) -> str:
@@ -194,6 +205,8 @@ class Checkpoint:
     def save(self, run: Any, engine: Engine, lam: Tensor, position: int) -> None:
         """Write the state atomically, and to the disk."""
         self._held.check()
+        if self._state is not None and self._state["position"] == position:
+            return  # just restored: to save it again would forget how many of the debits so far have lost their answer
         state = {
             "fingerprint": self.fingerprint,
             "releases": len(self.ledger.own_releases()),
@@ -203,12 +216,10 @@ class Checkpoint:
             "run": run.state(),
         }
         temporary = self.folder / "state.tmp"
-        torch.save(state, temporary)
-        _sync(temporary)
+        temporary.unlink(missing_ok=True)  # of a run that was killed
+        with temporary.open("xb") as file:  # never through a link
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(self.folder / "state.pt")
         sync_folder(self.folder)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())

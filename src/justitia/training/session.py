@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm.auto import tqdm
 
-from justitia.networks.default import learned_inputs
+from justitia.networks.default import learned_inputs, learns_first
 from justitia.networks.requirements import as_scores, check_module, trainable
 from justitia.networks.row_gradients import score_rows
 from justitia.privacy.accounting import Cost, UnboundedCost
@@ -163,11 +163,10 @@ def open_session(
         saved = open_checkpoint(settings, folder, problem, plan, module, vault, ledger)
         if isinstance(ledger, DurableLedger):
             ledger.check(plan.costs() - ledger.own_costs())
-    # Public, and last: cross-fitting takes time, and wrong input is told by now.
-    with settings.bar(plan.warmup_steps, "networks") as bar:
-        seen = problem.X, problem.y, problem.weight
-        X = learned_inputs(module, *seen, steps=plan.warmup_steps, progress=bar.update)
-    problem = problem if X is problem.X else replace(problem, X=X)
+    if learns_first(module):  # public, and last: it takes time, and wrong input is told by now
+        with settings.bar(plan.warmup_steps, "networks") as bar:
+            seen = problem.X, problem.y, problem.weight
+            problem = replace(problem, X=learned_inputs(module, *seen, steps=plan.warmup_steps, progress=bar.update))
     generator = torch.Generator().manual_seed(settings.seed)
     engine = plan.engine(problem, vault, tolerance=settings.tolerance, generator=generator)
     return Session(settings, module, problem, plan, ledger, vault, engine, saved, before)
@@ -248,7 +247,8 @@ def open_checkpoint(
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
     # all the rest is public, so whoever has the hash could try one seed after another.
     seeded = settings.noise_seed is not None
-    public = (plan, notion, budget, vault.group_names, settings.missing_marker, seeded, shapes)
+    people = (vault.group_names, vault.people_digest)
+    public = (plan, notion, budget, people, settings.missing_marker, seeded, shapes)
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)
 

@@ -47,10 +47,10 @@ def audit(
     as_json: bool,
     **settings: Any,
 ) -> int:
-    """Attack one person's attribute, and hold what that proves against the certificate.
+    """Attack the attribute of one row, and hold what that proves against the certificate.
 
-    The settings are those of 'justitia train'; many runs are made with one person's attribute changed. NOT private: for
-    people whose attribute is public, or made up. Exit code 4 if the attack proves more than the certificate allows.
+    The settings are those of 'justitia train'; many runs are made with the attribute of one row changed. NOT private:
+    for people whose attribute is public, or made up. Exit code 4 if the attack proves more than the certificate allows.
     """
     people = people_of(data, settings)
     if people.person is not None:

@@ -118,8 +118,8 @@ def evaluate(
     """Measure how MODEL treats groups of the people in DATA.
 
     They should be other people than those of the training. Rates, gaps and the violation are released once, with
-    noise that protects each person's attribute, and with bounds that hold both noise and sampling error. Target,
-    sensitive column and groups are the training's unless given here.
+    noise that protects the attribute of any one row (with --person, of any one person), and with bounds that hold both
+    noise and sampling error. Target, sensitive column, groups and --person are the training's unless given here.
 
     Every measurement is kept in the model's folder. What it costs together with the training and with earlier ones is
     printed: costs add up for people whose public rows were looked at before.

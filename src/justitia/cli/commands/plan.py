@@ -50,7 +50,7 @@ class Crowd:
 @click.command("plan", cls=Command, example=EXAMPLE)
 @click.argument("data", type=options.FILE, required=False)
 @options.target
-@click.option("--rows", type=click.IntRange(min=2), help="Number of people, without DATA.")
+@click.option("--rows", type=click.IntRange(min=2), help="Number of rows, without DATA.")
 @click.option(
     "--positives", type=float, default=0.5, show_default=True, help="Share of positive answers, without DATA."
 )
@@ -62,7 +62,7 @@ class Crowd:
 def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool, **settings: Any) -> None:
     """Say what a training run will ask, what it costs, and how precisely a violation can be held and measured.
 
-    Only public numbers are needed: how many people, positive answers and groups. With DATA, rows and positive answers
+    Only public numbers are needed: how many rows, positive answers and groups. With DATA, rows and positive answers
     are counted in its target column; the sensitive column is not read.
     """
     check_budget(settings["epsilon"], settings["delta"])
@@ -98,7 +98,7 @@ def _crowd(data: Path | None, groups: str, settings: dict[str, Any]) -> Crowd:
         y, _ = read_target(table, settings["target"], settings["positive"])
         return Crowd(len(y), int(y.sum()), number)
     if settings["rows"] is None:
-        raise Refusal("expected a file, or the number of people; pass DATA --target NAME, or --rows N.")
+        raise Refusal("expected a file, or the number of rows; pass DATA --target NAME, or --rows N.")
     if not 0 < settings["positives"] < 1:
         raise Refusal(f"expected --positives to be a share between 0 and 1, got {settings['positives']:g}.")
     return Crowd(
@@ -194,7 +194,7 @@ def _text(facts: dict[str, Any]) -> str:
         for one in facts["precision"]
     ]
     head = {
-        "people": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have the positive answer",
+        "rows": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have the positive answer",
         "asked for": f"{facts['notion']}, engine {facts['engine']}",
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
     }
@@ -203,11 +203,11 @@ def _text(facts: dict[str, Any]) -> str:
         facts_text(head),
         table_text(("what is asked", "times", "noise", "epsilon alone"), asked),
         "",
-        "How precise, by the number of people in a group:",
-        table_text(("people", "noise of its rate", "measured violation of 0"), precise, left=0),
+        "How precise, by the number of rows in a group:",
+        table_text(("rows", "noise of its rate", "measured violation of 0"), precise, left=0),
         filled(
             "Noise of its rate: standard deviation in training, in the smallest event. Measured violation of 0: upper "
-            "bound at 0.95 that 'evaluate' would show with the same epsilon and as many people if groups were treated "
+            "bound at 0.95 that 'evaluate' would show with the same epsilon and as many rows if groups were treated "
             "alike.",
             first="  ",
             indent=2,

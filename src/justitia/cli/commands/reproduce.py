@@ -65,7 +65,7 @@ def checkout(named: Path | None = None) -> Path:
     Refusal
         If it is none.
     """
-    root = Path(__file__).parents[3] if named is None else named.absolute()
+    root = Path(__file__).parents[4] if named is None else named.absolute()
     if (root / "experiments" / "__main__.py").exists() and (root / "src" / "justitia").exists():
         return root
     if named is not None:

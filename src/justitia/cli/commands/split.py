@@ -29,7 +29,8 @@ $ justitia split income.csv --test 0.2 --seed 0
 def split(data: Path, test: float, seed: int, separator: str, encoding: str, overwrite: bool, as_json: bool) -> None:
     """Write DATA's rows to two files, NAME-train and NAME-test, at random.
 
-    Train on one and evaluate on the other: the people measured are then others than those trained on. The draw looks at
+    Train on one and evaluate on the other: where everybody has one row, the people measured are then others than those
+    trained on. Somebody with several rows may be in both files, and costs then add up. The draw looks at
     the number of rows only; rows are copied as they are, and who may not read DATA may not read the two files.
     """
     if not 0 < test < 1:

@@ -29,6 +29,7 @@ from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.files.bins import Bins, read_bins
 from justitia.cli.files.reading import Table, open_table
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.frames import forgets_locals
 from justitia.privacy.vault import INFER
 
 Groups = dict[str, list[str]]
@@ -164,6 +165,7 @@ def _joined(labels: Sequence[str]) -> str:
     return line.getvalue()
 
 
+@forgets_locals
 def read_attribute(facts: AttributeFacts, data: Table) -> Attribute:
     """Each row's attribute as text, one column per sensitive column, in the order of the data; None is "not given".
 

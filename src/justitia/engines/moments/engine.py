@@ -249,7 +249,7 @@ class MomentsEngine(Engine):
                 found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
             elif worst > max(self.tolerance, LOUD):
                 found.append(
-                    f"the noise in the rates of group {name!r} (about {size:.0f} people) is about {worst:.2g}; its "
+                    f"the noise in the rates of group {name!r} (about {size:.0f} rows) is about {worst:.2g}; its "
                     "violation cannot be held to less."
                 )
             if self._last is not None and 0 < self.plan.lambda_max <= float(self._last[0][a].abs().max()):

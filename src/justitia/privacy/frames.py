@@ -1,0 +1,69 @@
+"""Errors that carry no private values.
+
+An error keeps the frames that it passed through, with all their local variables, and error reporters print those. Where
+the attribute is read, or something exact is made of it, whatever is raised (Ctrl-C too) leaves without them.
+"""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from justitia.privacy.attribute import Attribute
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def forgets_locals(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function whose errors say where they came from, and hold no variable of it or of what it called."""
+
+    @functools.wraps(function)
+    def closed(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            del args, kwargs
+            forget_locals(error)
+            raise
+
+    return closed
+
+
+def forget_locals(error: BaseException) -> None:
+    """Empty the frames of an error, and of those that it came from, as far as they have ended."""
+    known: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is not None and id(one) not in known:
+            known.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            pending += [one.__cause__, one.__context__]
+
+
+def sealing(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function to which ``sensitive_features`` is handed closed, so that none of its frames holds it open."""
+
+    @functools.wraps(function)
+    def sealed(*args: P.args, **kwargs: P.kwargs) -> T:
+        if kwargs.get("sensitive_features") is not None:
+            try:
+                kwargs["sensitive_features"] = closed_attribute(kwargs["sensitive_features"])
+            except BaseException:
+                kwargs.clear()
+                raise
+        return function(*args, **kwargs)
+
+    return sealed
+
+
+@forgets_locals
+def closed_attribute(container: object) -> Attribute:
+    """:meth:`Attribute.of`, whose errors are about the container and hold none of its entries."""
+    return Attribute.of(container)
+
+
+__all__ = ["closed_attribute", "forget_locals", "forgets_locals", "sealing"]
