@@ -167,6 +167,18 @@ def test_resume_with_other_people_is_refused(people: Any, make: Any, tmp_path: P
         make().fit(people.X, 1 - people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
 
 
+def test_resume_with_other_ids_is_refused_and_with_renamed_ones_goes_on(people: Any, make: Any, tmp_path: Path) -> None:
+    """A promise to persons needs one meaning of person from the first answer to the last."""
+    n = len(people.X)
+    pairs, given = [i // 2 for i in range(n)], {"sensitive_features": people.a, "checkpoint": tmp_path / "run"}
+    make().fit(people.X, people.y, person=pairs, **given)
+    for ids in (None, [i % (n // 2) for i in range(n)]):
+        with pytest.raises(ValueError, match="other data or settings"):
+            make().fit(people.X, people.y, person=ids, **given)
+    renamed = make().fit(people.X, people.y, person=[f"person {one}" for one in pairs], **given)
+    assert renamed.certificate_.unit == "person"
+
+
 def test_checkpoint_files_hold_neither_labels_nor_a_hash_of_them(people: Any, make: Any, tmp_path: Path) -> None:
     """Same noise, two attributes that differ: the fingerprint must not."""
     labels = people.a.astype(object)

@@ -240,7 +240,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
             before = ledger.own_costs()
             ledger.check(plan.costs())
         else:
-            saved = open_checkpoint(self, checkpoint, problem, plan, module, vault.group_names, ledger)
+            saved = open_checkpoint(self, checkpoint, problem, plan, module, vault, ledger)
             if isinstance(ledger, DurableLedger):
                 ledger.check(plan.costs() - ledger.own_costs())
         if isinstance(module, CrossFittedNetwork):  # public, and last: it takes time, and wrong input is told by now

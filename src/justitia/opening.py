@@ -179,7 +179,7 @@ def open_checkpoint(
     problem: Problem,
     plan: TrainingPlan,
     module: nn.Module,
-    groups: tuple[str, ...],
+    vault: SensitiveVault,
     ledger: PrivacyLedger,
 ) -> Checkpoint:
     """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""
@@ -192,6 +192,7 @@ def open_checkpoint(
     budget = (float(model.epsilon), float(model.delta), tolerance)
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
     # all the rest is public, so whoever has the hash could try one seed after another.
-    public = (plan, notion, budget, groups, model.missing_marker, model.noise_seed is not None, shapes)
+    people = (vault.group_names, vault.persons)
+    public = (plan, notion, budget, people, model.missing_marker, model.noise_seed is not None, shapes)
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)

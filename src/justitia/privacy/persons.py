@@ -8,6 +8,7 @@ count as "not given".
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,8 @@ class Persons:
         The rows that are asked about, drawn by chance where a person has more than ``rows_each``.
     number : int
         How many persons there are.
+    digest : str
+        Of which rows are one person's, whatever the ids are called.
 
     Guarantee
     ---------
@@ -41,6 +44,7 @@ class Persons:
     rows_each: int
     counted: NDArray[np.bool_] = field(repr=False)
     number: int
+    digest: str
 
     @classmethod
     def of(cls, ids: Any) -> Persons:
@@ -59,7 +63,7 @@ class Persons:
         place = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         counted = np.zeros(len(codes), dtype=np.bool_)
         counted[by_person] = place < each
-        return cls(each, counted, len(sizes))
+        return cls(each, counted, len(sizes), hashlib.sha256(codes.tobytes()).hexdigest())
 
     def check_rows(self, n: int) -> None:
         """Refuse another number of rows."""

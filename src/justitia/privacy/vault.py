@@ -118,6 +118,11 @@ class SensitiveVault:
         return 1 if self._people is None else self._people.rows_each
 
     @property
+    def persons(self) -> str | None:
+        """A public digest of which rows are one person's; None where a row is what is protected."""
+        return None if self._people is None else self._people.digest
+
+    @property
     def noise_source(self) -> NoiseSource:
         """Where this vault's noise comes from."""
         return self._source
