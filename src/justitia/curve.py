@@ -113,7 +113,7 @@ def tradeoff(
     for branch in _branches(grid):
         here, lam = session, trained.lam
         for tolerance in branch:
-            here = _follow(here, tolerance, model.plan)
+            here = _follow(here, tolerance, session.plan)
             found = here.train(start=lam)
             sibling, lam = _sibling(first, here, found, tolerance), found.lam
             points[tolerance] = (sibling, measured(sibling, here))
@@ -129,14 +129,12 @@ def _branches(grid: list[Any]) -> tuple[list[float], list[float]]:
     return strict, [one for one in others if one not in strict]
 
 
-def _follow(session: Session, tolerance: float, base: TrainingPlan | None) -> Session:
+def _follow(session: Session, tolerance: float, plan: TrainingPlan) -> Session:
     """The next point of the curve: the weights so far, the same memberships, half the schedule, no question."""
-    engine, plan = session.engine, session.plan
-    base = MomentsPlan() if base is None else base
-    if not (isinstance(engine, MomentsEngine) and isinstance(plan, MomentsPlan) and isinstance(base, MomentsPlan)):
+    engine = session.engine
+    if not (isinstance(engine, MomentsEngine) and isinstance(plan, MomentsPlan)):
         raise TypeError("only the moments engine can be followed.")
-    half = base.second_half().at_tolerance(tolerance)
-    shorter = replace(half, noise_moments=plan.noise_moments, noise_checks=plan.noise_checks)
+    shorter = plan.second_half().at_tolerance(tolerance)
     return replace(session, module=copy.deepcopy(session.module), engine=engine.at(tolerance), plan=shorter)
 
 

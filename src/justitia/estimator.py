@@ -82,6 +82,8 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
     module_ : torch.nn.Module
     certificate_ : Certificate
     ledger_ : PrivacyLedger
+    groups_ : tuple
+        The public list of groups as labels; of crossed columns, tuples of labels.
     plan_ : TrainingPlan
         The calibrated plan that was carried out.
     history_ : DataFrame
@@ -241,6 +243,7 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
     def _keep(self, session: Session, trained: Trained) -> None:
         groups, events = list(session.vault.group_names), list(session.problem.notion.event_names)
         self.module_ = ordinary(session.module)
+        self.groups_ = session.vault.groups
         self.plan_ = session.plan
         self.ledger_ = session.ledger
         self.certificate_ = session.certificate()

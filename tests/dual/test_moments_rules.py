@@ -40,13 +40,13 @@ def test_adam_is_fused_unless_the_users_options_rule_it_out() -> None:
 
 @pytest.mark.parametrize(("tolerance", "factor"), [(None, 1.0), (0.0, 4.0), (0.015, 2.5), (0.03, 1.0), (0.5, 1.0)])
 def test_penalty_grows_as_a_given_tolerance_gets_stricter(tolerance: float | None, factor: float) -> None:
-    assert MomentsPlan(penalty=0.2).at_tolerance(tolerance).penalty == pytest.approx(0.2 * factor)
+    assert MomentsPlan(penalty=0.2).at_tolerance(tolerance).penalty_used == pytest.approx(0.2 * factor)
     model = LagrangianDualClassifier(
         groups=["a", "b"], plan=replace(PLAN, penalty=0.2), tolerance=tolerance, random_state=0, noise_seed=0
     )
     some = setting()
     model.fit(some.problem.X.numpy(), some.problem.y.numpy(), sensitive_features=some.labels)
-    assert model.plan_.penalty == pytest.approx(0.2 * factor)
+    assert model.plan_.penalty_used == pytest.approx(0.2 * factor)
 
 
 def test_tolerance_where_none_is_given_is_three_standard_deviations_of_the_known_noise() -> None:

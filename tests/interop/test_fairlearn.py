@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score
 
-from justitia import GradientsPlan, LagrangianDualClassifier, measure, metrics
+from justitia import GradientsPlan, LagrangianDualClassifier, measure
+from justitia.evaluation import exact as metrics
 
 PLAN = GradientsPlan(warmup_steps=60, private_steps=2, public_steps=3, batch_size=64, warmup_learning_rate=0.05)
 RNG = np.random.default_rng(1)

@@ -18,9 +18,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from justitia import Certificate, GradientsPlan, LagrangianDualClassifier, onnx_graph
+from justitia import Certificate, GradientsPlan, LagrangianDualClassifier
 from justitia.baselines import PlainClassifier
 from justitia.inputs.encoding import TabularEncoder
+from justitia.saving import onnx_graph
 from justitia.saving.onnx import to_onnx
 
 QUICK = GradientsPlan(warmup_steps=30, private_steps=2, public_steps=2, batch_size=64, warmup_learning_rate=0.02)

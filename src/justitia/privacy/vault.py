@@ -13,6 +13,7 @@ from torch import Tensor
 
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.groups import (
+    Groups,
     encode,
     group_names,
     infer_groups,
@@ -112,6 +113,11 @@ class SensitiveVault:
     def group_names(self) -> tuple[str, ...]:
         """Printable public names of the G groups, in the order of every answer."""
         return self._names
+
+    @property
+    def groups(self) -> Groups:
+        """The public list of labels, in the order of every answer; of crossed columns, tuples."""
+        return self._groups
 
     @property
     def column_names(self) -> tuple[str, ...]:

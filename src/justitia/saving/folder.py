@@ -116,6 +116,7 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
         "widths": widths_of(model.module_),
         "encoder": None if encoder is None else encoder.to_state(),
         "parameters": _parameters(model),
+        "groups": _written(model.groups_),
         "plan": _plan_facts(model.plan_),
         "certificate": model.certificate_.to_dict(),
         "dual": {
@@ -181,6 +182,7 @@ def load(folder: Path | str, *, module: nn.Module | None, kind: type[Model]) -> 
     if facts["encoder"] is not None:
         model.encoder_ = TabularEncoder.from_state(facts["encoder"])
     model.module_ = _load_module(source, facts["widths"], module)
+    model.groups_ = _read(facts["groups"])
     model.plan_ = _load_plan(**facts["plan"])
     model.certificate_ = Certificate.from_dict(facts["certificate"])
     dual = facts["dual"]

@@ -213,7 +213,4 @@ def _completed(where: Where, facts: dict[str, Any]) -> Where:
 
 def _groups(people: People, model: LagrangianDualClassifier, facts: dict[str, Any]) -> Groups:
     columns = people.attribute.columns
-    found = people.attribute.groups or groups_from(facts, columns) or groups_of(model, columns)
-    if found is None:
-        raise Refusal("the model does not say which groups there are; pass --groups, once for each sensitive column.")
-    return found
+    return people.attribute.groups or groups_from(facts, columns) or groups_of(model, columns)

@@ -19,7 +19,6 @@ from justitia.cli.files.attribute import Groups, groups_text, read_groups
 from justitia.cli.files.people import People
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
-from justitia.privacy.vault import INFER
 
 FACTS, CURVE = "training.json", "tradeoff.json"
 
@@ -56,7 +55,7 @@ def training_facts(model: LagrangianDualClassifier, people: People, *, target: s
         "classes": list(people.classes),
         "positive": people.classes[1],
         "sensitive": list(attribute.columns),
-        "groups": None if groups is None else groups_text(groups),
+        "groups": groups_text(groups),
         "bins": [str(one) for one in attribute.bins],
         "key": attribute.key,
         "person": attribute.person,
@@ -93,28 +92,13 @@ def noisy_violation(model: LagrangianDualClassifier) -> float | None:
     )
 
 
-def groups_of(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups | None:
-    """The public groups of a model by column; None if their names cannot be told apart."""
-    given = model.groups
-    if isinstance(given, dict):
-        return {str(name): [str(label) for label in labels] for name, labels in given.items()}
-    if len(columns) == 1:
-        labels = model.certificate_.groups if given is None or given == INFER else given
-        return {columns[0]: [str(label) for label in labels]}
-    return _crossed(model.certificate_.groups, columns)
-
-
-def _crossed(names: Sequence[str], columns: Sequence[str]) -> Groups | None:
-    """Levels of each column from names such as "sex=F & race=B"."""
-    found: Groups = {name: [] for name in columns}
-    for one in names:
-        parts = one.split(" & ")
-        if len(parts) != len(columns):
-            return None
-        for column, part in zip(columns, parts, strict=True):
-            label = part.removeprefix(f"{column}=")
-            found[column] += [] if label in found[column] else [label]
-    return found
+def groups_of(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups:
+    """The public groups of a model by column."""
+    labels = [label if isinstance(label, tuple) else (label,) for label in model.groups_]
+    if any(len(label) != len(columns) for label in labels):
+        raise Refusal("the model's groups are those of other columns; pass --groups, once for each sensitive column.")
+    parts = zip(*labels, strict=True)
+    return {name: list(dict.fromkeys(str(part) for part in one)) for name, one in zip(columns, parts, strict=True)}
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

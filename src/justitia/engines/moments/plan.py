@@ -48,6 +48,8 @@ class MomentsPlan(TrainingPlan):
     candidates : int
         The last rounds whose averaged weights are compared: the latest that meets the tolerance is the result, or else
         the nearest to it; 0 takes the last ones.
+    tolerance : float, optional
+        Set by ``at_tolerance``.
     noise_moments, noise_checks : Gaussian or Unprotected, optional
         Set by ``calibrate``.
     """
@@ -68,6 +70,7 @@ class MomentsPlan(TrainingPlan):
     penalty: float = 0.5
     damping: float = 1.0
     candidates: int = 50
+    tolerance: float | None = None
     noise_moments: Noise | None = None
     noise_checks: Noise | None = None
 
@@ -88,18 +91,23 @@ class MomentsPlan(TrainingPlan):
     def options_at(self, n: int) -> dict[str, Any]:
         """The L2 penalty, where the optimizer knows one and nothing else is said; Adam as one fused operation."""
         known = inspect.signature(getattr(torch.optim, self.optimizer)).parameters
-        penalty = {"weight_decay": self.penalty / math.sqrt(n)} if "weight_decay" in known else {}
+        penalty = {"weight_decay": self.penalty_used / math.sqrt(n)} if "weight_decay" in known else {}
         fused = {"fused": True} if self.optimizer in FUSED and not self.optimizer_options.keys() & EXCLUSIVE else {}
         return penalty | fused | dict(self.optimizer_options)
 
     def at_tolerance(self, tolerance: float | None) -> Self:
-        """The plan for a tolerance that was given.
+        """The plan for a tolerance that was given."""
+        return replace(self, tolerance=tolerance)
 
-        It is meant for people to come, and what holds for training people holds the less for others the more freely
-        the weights were fitted to them: the stricter, the larger the penalty.
+    @property
+    def penalty_used(self) -> float:
+        """The penalty at the plan's tolerance: the stricter, the larger.
+
+        A tolerance is meant for people to come, and what holds for training people holds the less for others the more
+        freely the weights were fitted to them.
         """
-        strict = 0.0 if tolerance is None else max(0.0, 1 - tolerance / STRICT_BELOW)
-        return replace(self, penalty=self.penalty * (1 + STRICT * strict))
+        strict = 0.0 if self.tolerance is None else max(0.0, 1 - self.tolerance / STRICT_BELOW)
+        return self.penalty * (1 + STRICT * strict)
 
     def second_half(self) -> Self:
         """The second half of the rounds, with the step sizes they have in the whole plan."""
