@@ -22,7 +22,7 @@ from justitia.dual.lagrangian import Problem
 from justitia.dual.loop import Trained, train
 from justitia.dual.plan import TrainingPlan
 from justitia.multilayer import multilayer
-from justitia.notions import NOTIONS
+from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
@@ -116,6 +116,17 @@ ENGINES = {
     )
 }
 every_engine = pytest.mark.parametrize("case", ENGINES.values(), ids=ENGINES)
+
+
+def every_engine_but(**reasons: str) -> pytest.MarkDecorator:
+    """Every engine; the named ones do not hold this part of the contract yet, and once they do, the test says so."""
+    params = [
+        pytest.param(case, id=name, marks=[pytest.mark.xfail(reason=reasons[name])] if name in reasons else [])
+        for name, case in ENGINES.items()
+    ]
+    return pytest.mark.parametrize("case", params)
+
+
 private_engines = pytest.mark.parametrize(
     "case", [case for case in ENGINES.values() if not case.reveals], ids=lambda case: case.name
 )
@@ -182,14 +193,14 @@ def opened(
     these: People,
     *,
     plan: TrainingPlan | None = None,
-    notion: str = "demographic_parity",
+    notion: str | FairnessNotion = "demographic_parity",
     epsilon: float = 8.0,
     source: NoiseSource | None = None,
     module: nn.Module | None = None,
 ) -> Opened:
     calibrated = (case.plan if plan is None else plan).calibrate(epsilon, 1e-5, n=len(these.y))
     X, y = torch.tensor(these.X, dtype=torch.float32), torch.tensor(these.y, dtype=torch.float32)
-    problem = Problem(X, y, torch.ones(len(y)), NOTIONS[notion]())
+    problem = Problem(X, y, torch.ones(len(y)), get_notion(notion))
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
     chosen = SeededNoise(0) if source is None else source
     vault = SensitiveVault(these.a, groups=these.groups, ledger=ledger, noise_source=chosen)

@@ -20,6 +20,7 @@ from engine_cases import (
     People,
     calls_watched,
     every_engine,
+    every_engine_but,
     fit,
     model,
     opened,
@@ -43,6 +44,12 @@ every_notion = pytest.mark.parametrize("notion", ["demographic_parity", "equaliz
 
 def purposes(ledger: PrivacyLedger) -> list[str]:
     return [release.purpose for release in ledger.releases]
+
+
+def scores_of(module: nn.Module, X: Tensor) -> Tensor:
+    with torch.no_grad():
+        scores: Tensor = module(X).squeeze(1)
+    return scores
 
 
 def test_contract_cases_hold_every_engine() -> None:
@@ -73,6 +80,20 @@ def test_contract_nothing_is_asked_before_the_loop_nor_by_sentences_and_state(ca
     spent = some.ledger.releases
     some.engine.remarks()
     some.engine.state()
+    assert some.ledger.releases == spent
+
+
+@every_engine_but(gradients="raises: open() has not been called")
+def test_contract_engine_that_has_asked_nothing_has_no_remarks(case: Case) -> None:
+    assert opened(case, people()).engine.remarks() == []
+
+
+@every_engine_but(gradients="looking at the gap once more is one more release")
+def test_contract_gap_that_is_looked_at_again_costs_nothing(case: Case) -> None:
+    some = opened(case, people())
+    some.train()
+    spent = some.ledger.releases
+    some.engine.gap(scores_of(some.module, some.problem.X))
     assert some.ledger.releases == spent
 
 
@@ -138,6 +159,13 @@ def test_contract_run_that_stops_after_every_round_gives_the_result_of_a_whole_o
         assert resumed.certificate_ == whole.certificate_
 
 
+@every_engine_but(printed="the attribute is read, and debited, once more by every run that is resumed")
+def test_contract_resumed_run_debits_what_a_whole_one_debits(case: Case, tmp_path: Path) -> None:
+    fit_and_die_after_save(model(case), people(), tmp_path / "run", saves=2)
+    resumed = fit(model(case), people(), checkpoint=tmp_path / "run")
+    assert Counter(resumed.ledger_.costs()) == resumed.plan_.costs()
+
+
 @private_engines
 def test_contract_answer_that_was_paid_for_and_lost_is_not_paid_for_again(case: Case, tmp_path: Path) -> None:
     these = people()
@@ -171,11 +199,18 @@ def test_contract_state_comes_back_from_a_file_and_holds_tensors_only(case: Case
     again = torch.load(file, weights_only=True)
     assert list(again) == list(state)
     assert all(isinstance(state[name], Tensor) and torch.equal(again[name], state[name]) for name in state)
-    twin = opened(case, people())
-    twin.engine.restore(copy.deepcopy(again), lost=0)
+
+
+@every_engine_but(moments="what was restored is written again only after the next round has begun")
+def test_contract_state_that_was_restored_is_the_state_and_asks_nothing(case: Case) -> None:
+    some, twin = opened(case, people()), opened(case, people())
+    some.train()
+    state = some.engine.state()
+    twin.engine.restore(copy.deepcopy(state), lost=0)
     assert twin.ledger.releases == ()
     restored = twin.engine.state()
-    assert all(torch.equal(restored[name], state[name]) for name in set(restored) & set(state))
+    assert list(restored) == list(state)
+    assert all(torch.equal(restored[name], state[name]) for name in state)
 
 
 @private_engines

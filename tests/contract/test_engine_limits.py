@@ -9,7 +9,27 @@ from engine_cases import Case, Opened, People, every_engine, network, opened, pe
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-every_notion = pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])
+from justitia.notions import FairnessNotion, decision
+
+
+class Overlapping(FairnessNotion):
+    """A user's notion whose events share rows: as many positive decisions in all groups, and among those with y = 1."""
+
+    name = "overlapping"
+    event_names = ("all", "y=1")
+
+    def events(self, y: Tensor) -> Tensor:
+        return torch.stack([torch.ones_like(y), y], dim=1)
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:
+        return torch.sigmoid(scores)
+
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+        return decision(scores)
+
+
+NOTIONS = ["demographic_parity", "equalized_odds", "accuracy_parity", Overlapping()]
+every_notion = pytest.mark.parametrize("notion", NOTIONS, ids=lambda notion: getattr(notion, "name", notion))
 
 
 def by_hand(case: Case, some: Opened, these: People, *, lambda_max: float) -> tuple[nn.Module, Tensor]:
@@ -56,7 +76,9 @@ def scores_of(module: nn.Module, X: Tensor) -> Tensor:
 
 @every_engine
 @every_notion
-def test_contract_without_noise_and_clipping_it_is_the_algorithm_that_is_not_private(case: Case, notion: str) -> None:
+def test_contract_without_noise_and_clipping_it_is_the_algorithm_that_is_not_private(
+    case: Case, notion: str | FairnessNotion
+) -> None:
     these = people()
     some = opened(case, these, plan=case.exact, notion=notion, epsilon=math.inf)
     trained = some.train()
