@@ -50,9 +50,10 @@ audit: setup           ## attack mechanism and whole fits, and the printed engin
 reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
 	$(BIN)/python -m experiments $* --jobs 2
 
-bench: setup           ## speed and memory as ratios, written to results/bench.json and results/scale.json
+bench: setup           ## speed, memory and start as ratios: results/bench.json, results/scale.json, results/start.json
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.start
 
 lock: setup            ## rewrite requirements.lock from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > requirements.lock

@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 import pytest
 
-from justitia.privacy import BudgetExceeded, DurableLedger, LedgerError, PrivacyLedger
+from justitia import BudgetExceeded, DurableLedger, LedgerError, PrivacyLedger
 from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, SelectionCost, UnboundedCost
 from justitia.privacy.costs import COST_KINDS, cost_from_dict, cost_to_dict
 from justitia.privacy.ledger import Certificate, Release

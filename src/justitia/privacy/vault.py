@@ -341,7 +341,7 @@ def _with_rounding(sensitivity: float, weights: Tensor, bound: float, width: int
 
 
 def _clipped_sum(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
-    """Sum of the rows, each clipped to ``bound`` and times its weight (the paper's clipped gradient, Equation 9)."""
+    """Sum of the rows, each clipped to ``bound`` and times its weight (the paper's clipped gradient, Equation 10)."""
     rows = rows.double()
     reach = rows.reach()
     if not math.isfinite(float(reach.sum())):  # rows are public, so this branch is too
