@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tqdm.auto import tqdm
 
 from justitia import GradientsPlan, LagrangianDualClassifier
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, PrivacyLedger, Release
@@ -116,6 +118,7 @@ def verdict(folder: Path, logs: list[Path]) -> dict[str, int]:
 def race(folder: Path, kills: int, seed: int) -> dict[str, int]:
     """Rounds of one folder each until so many workers were killed; the sum of the verdicts."""
     torch.set_num_threads(1)
+    tqdm.set_lock(threading.RLock())  # its own is shared by forked processes, and one that is killed may hold it
     fit(folder / "warm-up")  # what is slow the first time is done before the workers are forked
     chance, total = random.Random(seed), {"kills": 0, "folders": 0, "failures": 0}
     while total["kills"] < kills:

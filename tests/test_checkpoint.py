@@ -97,6 +97,18 @@ def test_resume_after_two_deaths_asks_nothing_twice(
     assert noise_numbers == list(range(7))
 
 
+def test_resume_after_a_lost_answer_and_a_death_right_after_resuming_asks_nothing_twice(
+    people: Any, make: Any, tmp_path: Path, noise_numbers: list[int]
+) -> None:
+    """The state is the one from before the lost answer, and must go on to say so."""
+    model, folder = make(), tmp_path / "run"
+    fit_and_die(model, people, folder, at=2, answered=True)
+    fit_and_die_after_save(model, people, folder, saves=1)
+    fit(model, people, folder)
+    assert journal(folder, model) == RELEASES
+    assert noise_numbers == [0, 1, 3, 4, 5, 6]  # all multipliers are 0 in the round of number 2
+
+
 def test_resume_run_that_died_at_its_first_question_is_refused(people: Any, make: Any, tmp_path: Path) -> None:
     model, folder = make(), tmp_path / "run"
     fit_and_die(model, people, folder, at=1, answered=True)

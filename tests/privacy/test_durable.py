@@ -507,7 +507,7 @@ def test_unit_of_a_release_is_kept_in_the_file_and_its_export(tmp_path: Path) ->
 
 @pytest.mark.parametrize("cost", [GaussianCost(1e4), SelectionCost(1e3, 0.5)])
 def test_budget_without_delta_refuses_gaussian_noise(tmp_path: Path, cost: Cost) -> None:
-    ledger = opened(tmp_path, epsilon=1e6, delta=0.0)
+    ledger = opened(tmp_path, epsilon=50.0, delta=0.0)
     with pytest.raises(BudgetExceeded, match="no amount of Gaussian noise suffices"):
         ledger.debit(release(cost))
     assert ledger.debit(release(RandomizedResponseCost(0.25, 3))) == 0

@@ -194,6 +194,8 @@ class Checkpoint:
     def save(self, run: Any, engine: Engine, lam: Tensor, position: int) -> None:
         """Write the state atomically, and to the disk."""
         self._held.check()
+        if self._state is not None and self._state["position"] == position:
+            return  # just restored: to save it again would forget how many of the debits so far have lost their answer
         state = {
             "fingerprint": self.fingerprint,
             "releases": len(self.ledger.own_releases()),
