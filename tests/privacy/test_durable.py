@@ -611,3 +611,9 @@ def test_wrong_argument_is_refused_and_no_file_is_made(tmp_path: Path, change: d
     with pytest.raises(ValueError, match=text):
         opened(tmp_path, **change)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sensitivity_of_minus_zero_is_read_back_as_what_was_hashed(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    ledger.debit(Release("constant rows", GaussianCost(SIGMA), -0.0))  # SQLite keeps no sign of zero
+    assert DurableLedger.open(ledger.path).releases == ledger.releases

@@ -254,7 +254,7 @@ class SensitiveVault:
     def certificate(
         self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
     ) -> Certificate:
-        """What the ledger can say about everything asked so far, as :meth:`PrivacyLedger.certificate` has it."""
+        """What the ledger can say about everything asked so far: :meth:`justitia.PrivacyLedger.certificate`."""
         return self._ledger.certificate(
             groups=self._names,
             groups_source=self._groups_source,
