@@ -1,12 +1,25 @@
-"""Neural classifiers that treat groups alike, private in the sensitive attribute."""
+"""Neural classifiers that treat groups alike, private in the sensitive attribute.
 
-from justitia.dual.plans import GradientsPlan, MomentsPlan, PrintedPlan
-from justitia.estimator import LagrangianDualClassifier
-from justitia.measuring.measure import Measurement, measure
-from justitia.privacy.durable import DurableLedger
-from justitia.privacy.ledger import BudgetExceeded, Certificate, LedgerError, PrivacyLedger
-from justitia.search import SearchResult, private_search
-from justitia.tradeoff import Tradeoff, tradeoff
+Names are imported when they are first used: `import justitia` costs nothing, and whoever needs a ledger only does not
+wait for scikit-learn.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from justitia.dual.plans import GradientsPlan, MomentsPlan, PrintedPlan
+    from justitia.estimator import LagrangianDualClassifier
+    from justitia.measuring.measure import measure
+    from justitia.measuring.measurement import Measurement
+    from justitia.privacy.certificate import Certificate
+    from justitia.privacy.durable import DurableLedger
+    from justitia.privacy.errors import BudgetExceeded, LedgerError
+    from justitia.privacy.ledger import PrivacyLedger
+    from justitia.search import SearchResult, private_search
+    from justitia.tradeoff import Tradeoff, tradeoff
 
 __version__ = "0.1.0"
 
@@ -27,3 +40,46 @@ __all__ = [
     "private_search",
     "tradeoff",
 ]
+
+#: Which module has each public name: the imports above, for those who run instead of check types.
+_HOMES = {
+    "BudgetExceeded": "justitia.privacy.errors",
+    "Certificate": "justitia.privacy.certificate",
+    "DurableLedger": "justitia.privacy.durable",
+    "GradientsPlan": "justitia.dual.plans",
+    "LagrangianDualClassifier": "justitia.estimator",
+    "LedgerError": "justitia.privacy.errors",
+    "Measurement": "justitia.measuring.measurement",
+    "MomentsPlan": "justitia.dual.plans",
+    "PrintedPlan": "justitia.dual.plans",
+    "PrivacyLedger": "justitia.privacy.ledger",
+    "SearchResult": "justitia.search",
+    "Tradeoff": "justitia.tradeoff",
+    "measure": "justitia.measuring.measure",
+    "private_search": "justitia.search",
+    "tradeoff": "justitia.tradeoff",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from its module; found at once from then on."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """`justitia.tradeoff` is the function, whoever imports the module of that name, and when."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
