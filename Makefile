@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit docs pictures crash-test audit bench lock clean
+.PHONY: setup browser demo test check unit docs pictures crash-test audit bench mutants lock clean
 
 setup: $(STAMP)
 
@@ -50,12 +50,19 @@ audit: setup           ## attack mechanism and whole fits, and the printed engin
 reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
 	$(BIN)/python -m experiments $* --jobs 2
 
-bench: setup           ## speed and memory as ratios, written to results/bench.json and results/scale.json
+bench: setup           ## speed, memory and start as ratios: results/bench.json, results/scale.json, results/start.json
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.start
+
+SAMPLE ?= 30
+SEED ?= 0
+
+mutants: setup         ## break SAMPLE lines of privacy, Lagrangian and bounds, one at a time: which do tests not notice?
+	$(BIN)/python -m benchmarks.mutants --sample $(SAMPLE) --seed $(SEED)
 
 lock: setup            ## rewrite requirements.lock from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > requirements.lock
 
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) out mutants

@@ -134,6 +134,24 @@ def test_code_lines_that_the_method_page_quotes_are_in_their_files() -> None:
         assert code in (ROOT / "src/justitia" / name).read_text(encoding="utf-8"), (name, code)
 
 
+#: Statements of the paper, as docs/method.md counts them; (8), (9) and (12) are steps of its proofs.
+EQUATIONS = {1, 2, 3, 4, 5, 6, 7, 10, 11, 13}
+
+
+def test_equations_that_code_and_pages_name_are_statements_of_the_paper() -> None:
+    files = [*PAGES, *(path for folder in ("src", "tests", "experiments") for path in (ROOT / folder).rglob("*.py"))]
+    named = re.compile(r"\bEquations? (\d+)(?: and (\d+))?")
+    found = {
+        (page_name(path), int(number))
+        for path in files
+        for pair in named.findall(path.read_text(encoding="utf-8"))
+        for number in pair
+        if number
+    }
+    assert {number for _, number in found} >= {1, 10, 13}
+    assert [(name, number) for name, number in sorted(found) if number not in EQUATIONS] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_tests_that_a_page_names_exist(page: Path) -> None:
     text = without_blocks(page.read_text(encoding="utf-8"))
@@ -200,7 +218,7 @@ def test_locked_packages_each_have_a_reason_or_are_asked_for_by_another() -> Non
     assert locked() - documented() - asked_for == set()
 
 
-@pytest.mark.parametrize(("name", "most"), [("bench", 6), ("scale", 5)])
+@pytest.mark.parametrize(("name", "most"), [("bench", 6), ("scale", 5), ("start", 2)])
 def test_readme_bench_table_is_what_the_committed_results_say(name: str, most: int) -> None:
     ratios = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))["ratios"]
     assert len(ratios) >= most

@@ -1,12 +1,23 @@
-"""Neural classifiers that treat groups alike, private in the sensitive attribute."""
+"""Neural classifiers that treat groups alike, private in the sensitive attribute.
 
-from justitia.curve import Tradeoff, tradeoff
-from justitia.engines import GradientsPlan, MomentsPlan, PrintedPlan
-from justitia.estimator import LagrangianDualClassifier
-from justitia.evaluation.measure import Measurement, measure
-from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.ledger import BudgetExceeded, Certificate, LedgerError, PrivacyLedger
-from justitia.search import SearchResult, private_search
+Names are imported when they are first used: `import justitia` costs nothing, and whoever needs a ledger only does not
+wait for scikit-learn.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from justitia.curve import Tradeoff, tradeoff
+    from justitia.engines import GradientsPlan, MomentsPlan, PrintedPlan
+    from justitia.estimator import LagrangianDualClassifier
+    from justitia.evaluation.measure import measure
+    from justitia.evaluation.measurement import Measurement
+    from justitia.privacy.certificate import Certificate
+    from justitia.privacy.durable_ledger import DurableLedger
+    from justitia.privacy.errors import BudgetExceeded, LedgerError
+    from justitia.privacy.ledger import PrivacyLedger
+    from justitia.search import SearchResult, private_search
 
 __version__ = "0.1.0"
 
@@ -27,3 +38,35 @@ __all__ = [
     "private_search",
     "tradeoff",
 ]
+
+#: Which module has each public name: the imports above, for those who run instead of check types.
+_HOMES = {
+    "BudgetExceeded": "justitia.privacy.errors",
+    "Certificate": "justitia.privacy.certificate",
+    "DurableLedger": "justitia.privacy.durable_ledger",
+    "GradientsPlan": "justitia.engines",
+    "LagrangianDualClassifier": "justitia.estimator",
+    "LedgerError": "justitia.privacy.errors",
+    "Measurement": "justitia.evaluation.measurement",
+    "MomentsPlan": "justitia.engines",
+    "PrintedPlan": "justitia.engines",
+    "PrivacyLedger": "justitia.privacy.ledger",
+    "SearchResult": "justitia.search",
+    "Tradeoff": "justitia.curve",
+    "measure": "justitia.evaluation.measure",
+    "private_search": "justitia.search",
+    "tradeoff": "justitia.curve",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from its module; found at once from then on."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

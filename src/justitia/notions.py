@@ -1,6 +1,6 @@
 r"""Which rows are compared and what is averaged: the fairness notions of the paper.
 
-A notion is a set of equality constraints between a population and its groups (equation 1 of the paper),
+A notion is a set of equality constraints between a population and its groups (Equation 1 of the paper),
 
 .. math:: E_{z \sim D_{P_k}}[h(z)] - E_{z \sim D_{G_k}}[h(z)] = 0,
 

@@ -11,11 +11,19 @@ import pytest
 from running import Run, invoke
 
 from justitia.cli import cli
+from justitia.cli.app import COMMANDS as TABLE
 from justitia.cli.errors import EXIT_CODES, NOT_SHOWN, OK
 
 
+def subcommands(group: click.Group) -> dict[str, click.Command]:
+    """Commands of a group by name, in its order."""
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
 def commands(group: click.Group = cli, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, command in group.commands.items():
+    for name, command in subcommands(group).items():
         if isinstance(command, click.Group):
             yield from commands(command, (*words, name))
         else:
@@ -75,8 +83,16 @@ def test_help_is_at_most_80_wide_and_explains_every_option(words: tuple[str, ...
     command: click.Command = cli
     for word in words:
         assert isinstance(command, click.Group)
-        command = command.commands[word]
+        command = subcommands(command)[word]
     assert [one.name for one in command.params if isinstance(one, click.Option) and not one.help] == []
+
+
+def test_table_of_commands_has_the_first_sentence_of_each_commands_own_help() -> None:
+    found = {name: command.get_short_help_str(limit=200) for name, command in subcommands(cli).items()}
+    assert found == TABLE
+    assert list(found) == list(TABLE)
+    shown = " ".join(invoke("--help").stdout.split())
+    assert [name for name, sentence in TABLE.items() if f"{name} {sentence}" not in shown] == []
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -1,4 +1,4 @@
-"""Algorithm 1 and Equations 9 and 10 replayed in numpy; the limits of both engines; missing values."""
+"""Algorithm 1 and Equations 10 and 13 replayed in numpy; the limits of both engines; missing values."""
 
 import math
 from dataclasses import dataclass, replace
@@ -130,7 +130,7 @@ class Replay:
         return sigma * sensitivity * known_draws(2**32 + self.draws, size)
 
     def primal(self, theta: Floats, lam: Floats, batch: NDArray[np.int64]) -> Floats:
-        """Equation 9 (without noise: line 4 of Algorithm 1)."""
+        """Equation 10 (without noise: line 4 of Algorithm 1)."""
         Z, y = np.column_stack([ROWS, np.ones(12)])[batch], LABELS[batch]
         inside = np.array(GROUP)[batch] == np.array([["a"], ["b"]])
         p = 1 / (1 + np.exp(-Z @ theta))
@@ -147,7 +147,7 @@ class Replay:
         return np.asarray(theta - 0.8 * step)
 
     def dual(self, theta: Floats, lam: Floats) -> Floats:
-        """Equation 10 (without noise: line 5 of Algorithm 1), and line 6."""
+        """Equation 13 (without noise: line 5 of Algorithm 1), and line 6."""
         h = 1 / (1 + np.exp(-np.column_stack([ROWS, np.ones(12)]) @ theta))
         clipped = np.minimum(h, PRINTED.C_d) if self.sigma_d else h
         inside = np.array(GROUP) == np.array([["a"], ["b"]])

@@ -106,6 +106,43 @@ def test_largest_lies_between_its_bounds_and_ignores_unknown_groups() -> None:
     )
 
 
+def five_groups(noise: float = 100.0) -> NoisyRates:
+    """Five groups whose rates differ by little more than noise: there the largest of ten differences leans upward."""
+    sums = np.array([270.0, 300.0, 310.0, 290.0, 330.0])
+    return noisy(np.full(5, 1000.0), sums, variance=noise, population=5000.0, overall=sums.sum() / 5000)
+
+
+def test_largest_difference_has_its_upper_bound_drawn_nearer_and_its_lower_one_left() -> None:
+    found = five_groups()
+    value, lower, upper = (float(one) for one in found.largest("between_groups", 0.95))
+    _, low, high = found.differences(Z)
+    _, low_all, high_all = found.differences(pairs_quantile(0.95, 5, 1))
+    assert value == pytest.approx(0.06)
+    assert lower == max(0.0, low_all.max(), -high_all.min())
+    assert value < upper < 0.95 * max(np.abs(low).max(), np.abs(high).max())
+
+
+def test_largest_gap_to_the_overall_rate_keeps_the_bounds_of_its_gaps() -> None:
+    found = five_groups()
+    value, lower, upper = (float(one) for one in found.largest("to_overall", 0.95))
+    gap, low, high = found.gaps(Z)
+    _, low_all, high_all = found.gaps(several_quantile(0.95, 5))
+    assert value == np.abs(gap).max()
+    assert lower == max(0.0, low_all.max(), -high_all.min())
+    assert upper == max(np.abs(low).max(), np.abs(high).max())
+
+
+@pytest.mark.parametrize("compared", ["between_groups", "to_overall"])
+def test_largest_beyond_noise_has_the_lower_bound_of_all_pairs_at_once(compared: str) -> None:
+    counts, sums = np.full(3, 4000.0), np.array([800.0, 2000.0, 2200.0])
+    found = noisy(counts, sums, variance=400.0)
+    _, lower, _ = (float(one) for one in found.largest(compared, 0.95))
+    together = {"between_groups": pairs_quantile(0.95, 3, 1), "to_overall": several_quantile(0.95, 3)}[compared]
+    _, low, high = found.differences(together) if compared == "between_groups" else found.gaps(together)
+    assert lower == max(low.max(), -high.min())
+    assert lower > 0.15
+
+
 # --- rows
 
 

@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 import pytest
 
-from justitia.privacy import BudgetExceeded, DurableLedger, LedgerError, PrivacyLedger
+from justitia import BudgetExceeded, DurableLedger, LedgerError, PrivacyLedger
 from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, SelectionCost, UnboundedCost
 from justitia.privacy.costs import COST_KINDS, cost_from_dict, cost_to_dict
 from justitia.privacy.ledger import Certificate, Release
@@ -646,3 +646,9 @@ def test_debit_while_another_program_reads_through_a_write_ahead_log_is_refused(
         ledger.debit(release())
     reader.close()
     assert ledger.debit(release()) == 1
+
+
+def test_sensitivity_of_minus_zero_is_read_back_as_what_was_hashed(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    ledger.debit(Release("constant rows", GaussianCost(SIGMA), -0.0))  # SQLite keeps no sign of zero
+    assert DurableLedger.open(ledger.path).releases == ledger.releases

@@ -1,6 +1,6 @@
 """The printed engine's noised primal steps, recorded in one fit and taken again for either of two neighbours.
 
-That engine asks the vault no noised question, so its own code is run again: Equation 9 at the weights, multipliers and
+That engine asks the vault no noised question, so its own code is run again: Equation 10 at the weights, multipliers and
 batch of each recorded step in which the canary takes part. The printed analysis covers an attacker who sees every step.
 """
 
@@ -32,7 +32,7 @@ CERTAIN = 1e4
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What Equation 9 is computed from, besides the attribute."""
+    """What Equation 10 is computed from, besides the attribute."""
 
     module: nn.Module
     lam: Tensor

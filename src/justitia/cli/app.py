@@ -7,20 +7,6 @@ import signal
 import click
 
 from justitia.cli.command import Root
-from justitia.cli.commands.audit import audit
-from justitia.cli.commands.budget import budget
-from justitia.cli.commands.compare import compare
-from justitia.cli.commands.completion import completion
-from justitia.cli.commands.datasets import datasets
-from justitia.cli.commands.evaluate import evaluate
-from justitia.cli.commands.plan import plan
-from justitia.cli.commands.predict import predict
-from justitia.cli.commands.report import report
-from justitia.cli.commands.reproduce import reproduce
-from justitia.cli.commands.split import split
-from justitia.cli.commands.tradeoff import tradeoff
-from justitia.cli.commands.train import train
-from justitia.cli.files.facts import version
 
 EXAMPLE = """
 $ justitia datasets write synthetic --rows 3000 --out people.csv
@@ -30,12 +16,30 @@ $ justitia train people-train.csv --target y --sensitive group \\
 $ justitia evaluate model people-test.csv --epsilon 1
 """
 
-
+#: Name and first sentence of every command, in the order in which they are used. The command ``name`` is the function
+#: ``name`` of the module ``justitia.cli.commands.name``, which is imported when it is run or asked for its own help.
+COMMANDS = {
+    "plan": "Say what a training run will ask, what it costs, and how precisely a violation can be held and measured.",
+    "datasets": "Datasets to try things on: list them, or write one as CSV.",
+    "split": "Write DATA's rows to two files, NAME-train and NAME-test, at random.",
+    "train": "Train a classifier on DATA (CSV or Parquet) that treats groups alike.",
+    "predict": "Decide about the people in DATA with a saved MODEL.",
+    "evaluate": "Measure how MODEL treats groups of the people in DATA.",
+    "report": "Write a page about MODEL (HTML, opens anywhere) and a model card (Markdown) beside it.",
+    "tradeoff": "Train models on DATA along a grid of tolerances, all for the price of one.",
+    "compare": "Measure several saved MODELS, and methods trained now, on the same people.",
+    "budget": "A privacy budget in a file: what a dataset's people may be asked in all.",
+    "audit": "Attack one person's attribute, and hold what that proves against the certificate.",
+    "reproduce": "Make the table or figure NAME of the evaluation again.",
+    "completion": "Print a script for SHELL (bash, zsh or fish) that completes commands and options.",
+}
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
-@click.group("justitia", cls=Root, example=EXAMPLE, context_settings=SETTINGS)
-@click.version_option(version(), message="justitia %(version)s")
+@click.group(
+    "justitia", cls=Root, table=COMMANDS, package="justitia.cli.commands", example=EXAMPLE, context_settings=SETTINGS
+)
+@click.version_option(package_name="justitia", message="justitia %(version)s")
 def cli() -> None:
     """Classifiers that treat groups alike, without anyone learning who is in which.
 
@@ -43,15 +47,6 @@ def cli() -> None:
     everything that these commands print and write, unless they say otherwise (an infinite epsilon, --engine
     printed, --groups infer, evaluate --exact, audit).
     """
-
-
-#: In the order in which they are used.
-COMMANDS = (
-    *(plan, datasets, split, train, predict, evaluate, report),
-    *(tradeoff, compare, budget, audit, reproduce, completion),
-)
-for _command in COMMANDS:
-    cli.add_command(_command)
 
 
 def main() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from justitia.cli.errors import EXIT_CODES, INTERRUPTED, TRACEBACK, UNEXPECTED, no_such, told
 from justitia.cli.output import filled
@@ -87,13 +89,45 @@ class Commands(click.Group):
 
 
 class Root(Commands):
-    """The command ``justitia`` itself: its help ends with the exit codes."""
+    """The command ``justitia`` itself: it imports a command when it is needed, and its help ends with the exit codes.
+
+    Parameters
+    ----------
+    table : mapping
+        First sentence of each command's help by its name: the help of all needs none of their modules.
+    package : str
+        Where the command ``name`` is the function ``name`` of the module ``name``.
+    example : str
+        Shell lines, as for :class:`Command`.
+    """
 
     group_class = Commands
 
-    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, table: Mapping[str, str], package: str, example: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.example = example
+        self.table, self.package, self.example = table, package, example
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        del ctx
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, whose module is imported now if it was not before."""
+        if cmd_name in self.table and cmd_name not in self.commands:
+            self.add_command(getattr(import_module(f"{self.package}.{cmd_name}"), cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.table.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names of the table, and options."""
+        names = [CompletionItem(name, help=text) for name, text in self.table.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a first way through, and the exit codes."""

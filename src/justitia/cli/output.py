@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from justitia import _files as writing
 from justitia._files import Foreign, check_folder, replace_folder, stage_beside
@@ -24,7 +23,7 @@ WIDTH = 80
 
 def plain(value: Any) -> Any:
     """Data that JSON has: infinity is a word, NaN is null."""
-    if isinstance(value, np.generic):
+    if getattr(value, "shape", None) == ():  # a number of numpy's, which is not imported for it
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else "infinity" if value > 0 else "-infinity"

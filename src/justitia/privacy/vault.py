@@ -280,7 +280,7 @@ class SensitiveVault:
     def certificate(
         self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
     ) -> Certificate:
-        """What the ledger can say about everything asked so far, as :meth:`PrivacyLedger.certificate` has it."""
+        """What the ledger can say about everything asked so far: :meth:`justitia.PrivacyLedger.certificate`."""
         return self._ledger.certificate(
             groups=self._names,
             groups_source=self._groups_source,
@@ -368,7 +368,7 @@ def _with_rounding(sensitivity: float, weights: Tensor, bound: float, width: int
 
 
 def _clipped_sum(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
-    """Sum of the rows, each clipped to ``bound`` and times its weight (the paper's clipped gradient, Equation 9)."""
+    """Sum of the rows, each clipped to ``bound`` and times its weight (the paper's clipped gradient, Equation 10)."""
     rows = rows.double()
     reach = rows.reach()
     if not math.isfinite(float(reach.sum())):  # rows are public, so this branch is too

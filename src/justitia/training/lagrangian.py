@@ -94,7 +94,7 @@ def shrink(values: Tensor, by: float | Tensor) -> Tensor:
 def ascend_printed(lam: Tensor, violation: Tensor, *, step: float, limit: float) -> Tensor:
     """Lines 5 and 6 of Algorithm 1 as printed: lambda + s_k * violation, at most lambda^max.
 
-    The noise of Equation 10 can make a violation negative; multipliers stay at or above 0, as the paper asks.
+    The noise of Equation 13 can make a violation negative; multipliers stay at or above 0, as the paper asks.
     """
     return (lam + step * violation).clamp(0.0, limit)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PrintedEngine(Engine):
-    """PF-LD as printed (Equations 9 and 10 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
+    """PF-LD as printed (Equations 10 and 13 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
 
     The attribute is revealed to this engine, because its noise scale, its signs and its denominators are functions of
     the exact attribute; ``docs/privacy.md`` shows what that means for the printed guarantee.
@@ -48,7 +48,7 @@ class PrintedEngine(Engine):
         self._given = max(float(inside.sum() / max(len(inside), 1)), 1e-12)
 
     def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
-        """Equation 9: ``lambda^T |grad mu(B_P) - clip(grad mu(B_G))| + N(0, sigma_p^2 Delta_p^2 I)``."""
+        """Equation 10: ``lambda^T |grad mu(B_P) - clip(grad mu(B_G))| + N(0, sigma_p^2 Delta_p^2 I)``."""
         plan, terms = self.plan, self._terms[batch]
         smallest = int((terms > 0).sum(0).min())
         if plan.sigma_p and smallest <= 1:
@@ -74,7 +74,7 @@ class PrintedEngine(Engine):
         return self._noised(exact, plan.sigma_p, 2 * plan.C_p * plan.lambda_max, smallest)
 
     def ask_after(self, scores: Tensor, k: int) -> None:
-        """Equation 10: ``|mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)``."""
+        """Equation 13: ``|mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)``."""
         del k
         plan, problem = self.plan, self.problem
         h = problem.notion.h(scores, problem.y).detach().double()

@@ -27,7 +27,7 @@ class PrintedPlan(TrainingPlan):
     C_p, C_d : float
         Primal and dual clipping bounds (the paper uses 10 and 5).
     absolute : "sign" or "elementwise"
-        How ``|grad mu(B_P) - grad mu(B_G)|`` in Equation 9 is read: the subgradient of Algorithm 1, line 4, or
+        How ``|grad mu(B_P) - grad mu(B_G)|`` in Equation 10 is read: the subgradient of Algorithm 1, line 4, or
         literally the element-wise absolute value, which is not a descent direction.
     dual_noise_ratio : float
         sigma_d / sigma_p, on which the paper is silent. The dual step takes all rows, so without a larger sigma_d it

@@ -1,0 +1,88 @@
+"""What starts quickly: `import justitia` and the help of the command line leave the large libraries alone."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import justitia
+
+#: None of them is needed to name a class or to list commands.
+LARGE = {
+    *("torch", "sympy", "numpy", "pandas", "sklearn", "scipy", "narwhals", "safetensors", "tqdm"),
+    *("jinja2", "markupsafe", "mlflow", "onnx", "onnxscript", "fairlearn", "pyarrow", "matplotlib"),
+}
+HELP = """
+from justitia.cli import cli
+try:
+    cli.main({words!r}, prog_name='justitia')
+except SystemExit as end:
+    assert end.code == 0
+"""
+
+
+def fresh(code: str, **environment: str) -> list[str]:
+    """Names of all modules that a new interpreter holds after running this."""
+    told = f"{code}\nimport json, sys\nprint('\\n' + json.dumps(sorted(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", told],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(Path(justitia.__file__).parents[1])} | environment,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import justitia",
+        "import justitia\ndir(justitia)",
+        HELP.format(words=["--help"]),
+        HELP.format(words=[]).replace("end.code == 0", "end.code == 2"),
+    ],
+    ids=["import", "dir", "help", "no command"],
+)
+def test_start_without_a_command_imports_no_large_library(code: str) -> None:
+    assert LARGE & {name.split(".")[0] for name in fresh(code)} == set()
+
+
+def test_completion_of_the_first_word_imports_no_command_and_no_large_library() -> None:
+    asked = {"_JUSTITIA_COMPLETE": "bash_complete", "COMP_WORDS": "justitia ", "COMP_CWORD": "1"}
+    code = HELP.format(words=[])
+    names = set(fresh(code, **asked))
+    assert LARGE & {name.split(".")[0] for name in names} == set()
+    assert "justitia.cli.commands.train" not in names
+
+
+def test_help_of_one_command_imports_that_command_and_no_other() -> None:
+    names = set(fresh(HELP.format(words=["split", "--help"])))
+    assert "justitia.cli.commands.split" in names
+    assert not {"justitia.cli.commands.train", "justitia.cli.commands.audit", "justitia.report.build"} & names
+
+
+def test_public_names_come_from_the_modules_that_type_checkers_are_told() -> None:
+    tree = ast.parse(Path(justitia.__file__).read_text("utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    told = {alias.name: one.module for one in block.body if isinstance(one, ast.ImportFrom) for alias in one.names}
+    assert told == justitia._HOMES
+    assert sorted(told) == justitia.__all__
+    for name, module in told.items():
+        assert getattr(justitia, name) is getattr(sys.modules[str(module)], name)
+        assert getattr(justitia, name).__module__ == module
+    assert set(justitia.__all__) <= set(dir(justitia))
+
+
+def test_name_that_is_not_public_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'justitia' has no attribute 'Classifier'"):
+        _ = justitia.Classifier  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("first", ["import justitia.tradeoff", "from justitia.report import build_report"])
+def test_name_of_a_function_and_a_module_is_the_function_whoever_comes_first(first: str) -> None:
+    fresh(f"{first}\nfrom justitia import tradeoff\nassert callable(tradeoff)")
