@@ -118,15 +118,6 @@ ENGINES = {
 every_engine = pytest.mark.parametrize("case", ENGINES.values(), ids=ENGINES)
 
 
-def every_engine_but(**reasons: str) -> pytest.MarkDecorator:
-    """Every engine; the named ones do not hold this part of the contract yet, and once they do, the test says so."""
-    params = [
-        pytest.param(case, id=name, marks=[pytest.mark.xfail(reason=reasons[name])] if name in reasons else [])
-        for name, case in ENGINES.items()
-    ]
-    return pytest.mark.parametrize("case", params)
-
-
 private_engines = pytest.mark.parametrize(
     "case", [case for case in ENGINES.values() if not case.reveals], ids=lambda case: case.name
 )

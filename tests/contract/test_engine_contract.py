@@ -20,7 +20,6 @@ from engine_cases import (
     People,
     calls_watched,
     every_engine,
-    every_engine_but,
     fit,
     model,
     opened,
@@ -33,10 +32,10 @@ from audit import recording
 from dying import fit_and_die, fit_and_die_after_save
 from justitia import LagrangianDualClassifier, PrivacyLedger
 from justitia.engines import DEFAULT_PLANS
-from justitia.networks.default import rehearse
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.ledger import BudgetExceeded, Release
 from justitia.privacy.mechanisms import SeededNoise
+from justitia.training.session import rehearse
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 every_notion = pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])
@@ -83,12 +82,12 @@ def test_contract_nothing_is_asked_before_the_loop_nor_by_sentences_and_state(ca
     assert some.ledger.releases == spent
 
 
-@every_engine_but(gradients="raises: open() has not been called")
+@every_engine
 def test_contract_engine_that_has_asked_nothing_has_no_remarks(case: Case) -> None:
     assert opened(case, people()).engine.remarks() == []
 
 
-@every_engine_but(gradients="looking at the gap once more is one more release")
+@every_engine
 def test_contract_gap_that_is_looked_at_again_costs_nothing(case: Case) -> None:
     some = opened(case, people())
     some.train()
@@ -159,7 +158,7 @@ def test_contract_run_that_stops_after_every_round_gives_the_result_of_a_whole_o
         assert resumed.certificate_ == whole.certificate_
 
 
-@every_engine_but(printed="the attribute is read, and debited, once more by every run that is resumed")
+@private_engines
 def test_contract_resumed_run_debits_what_a_whole_one_debits(case: Case, tmp_path: Path) -> None:
     fit_and_die_after_save(model(case), people(), tmp_path / "run", saves=2)
     resumed = fit(model(case), people(), checkpoint=tmp_path / "run")
@@ -201,7 +200,7 @@ def test_contract_state_comes_back_from_a_file_and_holds_tensors_only(case: Case
     assert all(isinstance(state[name], Tensor) and torch.equal(again[name], state[name]) for name in state)
 
 
-@every_engine_but(moments="what was restored is written again only after the next round has begun")
+@every_engine
 def test_contract_state_that_was_restored_is_the_state_and_asks_nothing(case: Case) -> None:
     some, twin = opened(case, people()), opened(case, people())
     some.train()

@@ -40,8 +40,8 @@ class RandomizedResponseCost:
         if not 0.0 < self.epsilon < math.inf:
             raise ValueError(f"epsilon of randomized response must be positive and finite, got {self.epsilon!r}.")
         check_deliverable(self.epsilon, 0.0)
-        if self.categories < 2:
-            raise ValueError(f"categories must be at least 2, got {self.categories!r}.")
+        if not (isinstance(self.categories, int) and self.categories >= 2):
+            raise ValueError(f"categories must be a whole number of at least 2, got {self.categories!r}.")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from justitia._validate import (
     check_rate,
 )
 from justitia.privacy.accounting import Cost, epsilon_spent
-from justitia.privacy.mechanisms import Noise
+from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
@@ -34,6 +34,20 @@ OPTIMIZERS = tuple(
     for name, kind in vars(torch.optim).items()
     if isinstance(kind, type) and name not in {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
 )
+
+
+#: Said of a plan that does not know its price yet.
+NO_NOISE = "This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first."
+
+
+def check_noise(name: str, noise: object) -> None:
+    """Refuse what ``calibrate`` does not set."""
+    if not (noise is None or isinstance(noise, Gaussian | Unprotected)):
+        raise TypeError(
+            f"expected {name} to be set by calibrate, got an object of type {type(noise).__name__!r}; leave it out."
+        )
+    if isinstance(noise, Gaussian):
+        check_positive(f"the noise multiplier of {name}", noise.noise_multiplier)
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,8 @@ class GradientsEngine(Engine):
 
     def remarks(self) -> list[str]:
         """Questions the name of every group whose noised size could be noise alone."""
+        if self._sizes is None:
+            return []
         few = max(1.0, 2 * self.size_std)
         totals = self.noisy_sizes.sum(1).tolist()
         return [

@@ -12,7 +12,7 @@ from justitia.privacy.accounting import calibrate
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import PlannedRelease, Round, TrainingPlan, rounds_of
+from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan, check_noise, rounds_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,8 @@ class GradientsPlan(TrainingPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("noise_sizes", "noise_violations", "noise_gradients"):
+            check_noise(name, getattr(self, name))
         for name in ("private_steps", "public_steps"):
             check_int(name, getattr(self, name), at_least=1)
         check_fraction("memory", self.memory)
@@ -68,7 +70,7 @@ class GradientsPlan(TrainingPlan):
     def releases(self) -> tuple[PlannedRelease, ...]:
         """Sizes once; a violation and a group gradient per round."""
         if self.noise_sizes is None or self.noise_violations is None or self.noise_gradients is None:
-            raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
+            raise ValueError(NO_NOISE)
         return (
             PlannedRelease("group sizes", self.noise_sizes, 1),
             PlannedRelease("violation", self.noise_violations, self.private_steps),

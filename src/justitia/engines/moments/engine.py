@@ -271,7 +271,7 @@ class MomentsEngine(Engine):
         pace = torch.tensor(self._pace, dtype=torch.float64)
         saved = {} if self._last is None else {"lam": self._last[0], "gap": self._last[1], "pace": pace}
         if self._rows is None or self._weights is None:
-            return saved
+            return self._saved or saved  # what was restored, until the next round begins
         saved |= {f"network.{name}": value for name, value in self._rows.network.module.state_dict().items()}
         for j, sums in enumerate(self._sums):
             saved |= {f"sums.{j}": sums, f"spread.{j}": torch.tensor(self._spreads[j], dtype=torch.float64)}

@@ -15,7 +15,7 @@ from justitia.privacy.accounting import calibrate
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import PlannedRelease, Round, TrainingPlan, rounds_of
+from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan, check_noise, rounds_of
 
 #: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
 STRICT_BELOW, STRICT = 0.03, 3.0
@@ -76,6 +76,8 @@ class MomentsPlan(TrainingPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("noise_moments", "noise_checks"):
+            check_noise(name, getattr(self, name))
         for name in ("rounds", "public_steps"):
             check_int(name, getattr(self, name), at_least=1)
         for name in ("checks", "candidates"):
@@ -87,6 +89,8 @@ class MomentsPlan(TrainingPlan):
             raise ValueError("expected share_moments below 1 where checks are to be paid for, got 1; use checks=0.")
         for name in ("ridge", "dead_zone", "penalty", "damping"):
             check_nonnegative(name, getattr(self, name))
+        if self.tolerance is not None:
+            check_nonnegative("tolerance", self.tolerance)
 
     def options_at(self, n: int) -> dict[str, Any]:
         """The L2 penalty, where the optimizer knows one and nothing else is said; Adam as one fused operation."""
@@ -136,7 +140,7 @@ class MomentsPlan(TrainingPlan):
     def releases(self) -> tuple[PlannedRelease, ...]:
         """Moments once, decisions at every check; without noise, the attribute itself."""
         if self.noise_moments is None or self.noise_checks is None:
-            raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
+            raise ValueError(NO_NOISE)
         if isinstance(self.noise_moments, Unprotected):
             return (PlannedRelease("exact attribute, no privacy asked for", self.noise_moments, 1),)
         moments = PlannedRelease("moments", self.noise_moments, 1)

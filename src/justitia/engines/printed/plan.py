@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from justitia._validate import check_choice, check_int, check_positive
+from justitia._validate import check_choice, check_int, check_nonnegative, check_positive
 from justitia.engines.printed.accountant import printed_epsilon, printed_noise
 from justitia.engines.printed.engine import PrintedEngine
 from justitia.privacy.mechanisms import Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import PlannedRelease, Round, TrainingPlan
+from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,9 @@ class PrintedPlan(TrainingPlan):
         check_positive("C_d", self.C_d)
         check_positive("dual_noise_ratio", self.dual_noise_ratio)
         check_choice("absolute", self.absolute, ("sign", "elementwise"))
+        for name in ("sigma_p", "sigma_d"):
+            if getattr(self, name) is not None:
+                check_nonnegative(name, getattr(self, name))
 
     def schedule(self, n: int) -> tuple[Round, ...]:
         """T epochs of all mini-batches once (line 3), each followed by a dual step (line 5)."""
@@ -66,6 +69,8 @@ class PrintedPlan(TrainingPlan):
 
     def releases(self) -> tuple[PlannedRelease, ...]:
         """The printed method computes with the exact attribute: one release that costs everything."""
+        if self.sigma_p is None or self.sigma_d is None:
+            raise ValueError(NO_NOISE)
         return (PlannedRelease("exact attribute, read by the printed method", Unprotected(), 1),)
 
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
