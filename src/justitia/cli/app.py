@@ -29,7 +29,7 @@ COMMANDS = {
     "tradeoff": "Train models on DATA along a grid of tolerances, all for the price of one.",
     "compare": "Measure several saved MODELS, and methods trained now, on the same people.",
     "budget": "A privacy budget in a file: what a dataset's people may be asked in all.",
-    "audit": "Attack one person's attribute, and hold what that proves against the certificate.",
+    "audit": "Attack the attribute of one row, and hold what that proves against the certificate.",
     "reproduce": "Make the table or figure NAME of the evaluation again.",
     "completion": "Print a script for SHELL (bash, zsh or fish) that completes commands and options.",
 }
