@@ -83,6 +83,6 @@ def test_name_that_is_not_public_is_no_attribute() -> None:
         _ = justitia.Classifier  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("first", ["import justitia.tradeoff", "from justitia.report import build_report"])
+@pytest.mark.parametrize("first", ["import justitia.curve", "from justitia.report import build_report"])
 def test_name_of_a_function_and_a_module_is_the_function_whoever_comes_first(first: str) -> None:
     fresh(f"{first}\nfrom justitia import tradeoff\nassert callable(tradeoff)")

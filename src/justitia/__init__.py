@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from justitia.curve import Tradeoff, tradeoff
-    from justitia.engines import GradientsPlan, MomentsPlan, PrintedPlan
+    from justitia.engines.gradients.plan import GradientsPlan
+    from justitia.engines.moments.plan import MomentsPlan
+    from justitia.engines.printed.plan import PrintedPlan
     from justitia.estimator import LagrangianDualClassifier
     from justitia.evaluation.measure import measure
     from justitia.evaluation.measurement import Measurement
@@ -44,12 +46,12 @@ _HOMES = {
     "BudgetExceeded": "justitia.privacy.errors",
     "Certificate": "justitia.privacy.certificate",
     "DurableLedger": "justitia.privacy.durable_ledger",
-    "GradientsPlan": "justitia.engines",
+    "GradientsPlan": "justitia.engines.gradients.plan",
     "LagrangianDualClassifier": "justitia.estimator",
     "LedgerError": "justitia.privacy.errors",
     "Measurement": "justitia.evaluation.measurement",
-    "MomentsPlan": "justitia.engines",
-    "PrintedPlan": "justitia.engines",
+    "MomentsPlan": "justitia.engines.moments.plan",
+    "PrintedPlan": "justitia.engines.printed.plan",
     "PrivacyLedger": "justitia.privacy.ledger",
     "SearchResult": "justitia.search",
     "Tradeoff": "justitia.curve",
