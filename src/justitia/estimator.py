@@ -66,8 +66,8 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
         "auto" standardises numbers, fills missing ones and one-hot encodes categories (fitted on the rows of X in
-        ``fit``, each counted once; see :class:`~justitia.inputs.encoding.TabularEncoder`); None takes finite numbers as they
-        are, for a pipeline of your own.
+        ``fit``, each counted once; see :class:`~justitia.inputs.encoding.TabularEncoder`); None takes finite numbers as
+        they are, for a pipeline of your own.
     missing_marker : hashable, optional
         A label that means "not given", besides None and NaN.
     noise_seed : int, optional

@@ -35,7 +35,7 @@ def without_root_of_two(patch: Patch) -> None:
 
 
 def noise_of_another_clip(patch: Patch) -> None:
-    patch.setattr(vault_module, "_check_bound", lambda bound: bound / 3)
+    patch.setattr(vault_module, "check_bound", lambda bound: bound / 3)
 
 
 def fixed_noise_seed(patch: Patch) -> None:

@@ -219,14 +219,14 @@ def test_problems_of_rows_twice_as_long_as_their_bound_are_found(monkeypatch: py
     sound = PublicRows.take
     monkeypatch.setattr(PublicRows, "take", lambda rows, index: 2 * sound(rows, index))
     assert problems_of_one_change() == []
-    monkeypatch.setattr(vault_module, "_bounded", lambda rows, bound: rows)
+    monkeypatch.setattr(vault_module, "bounded_rows", lambda rows, bound: rows)
     assert any("'moments', moves by" in problem for problem in problems_of_one_change())
 
 
 def test_problems_of_half_the_bound_on_decisions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = moments_module.row_bound
     monkeypatch.setattr(moments_module, "row_bound", lambda rows: 0.5 * sound(rows))
-    monkeypatch.setattr(vault_module, "_bounded", lambda rows, bound: rows)
+    monkeypatch.setattr(vault_module, "bounded_rows", lambda rows, bound: rows)
     assert any("'decisions', moves by" in problem for problem in problems_of_one_change())
 
 

@@ -142,13 +142,13 @@ def test_problems_of_a_vault_that_does_not_clip_are_found(monkeypatch: pytest.Mo
     def unclipped(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
         return rows.weighted_sum(selected.to(rows.norms().dtype))
 
-    monkeypatch.setattr(vault_module, "_clipped_sum", unclipped)
+    monkeypatch.setattr(vault_module, "clipped_sum", unclipped)
     found = problems_of_one_change(plan=replace(SMALL_PLAN, clip=0.01))
     assert any("'group gradient', moves by" in problem for problem in found)
 
 
 def test_problems_of_a_vault_that_ignores_negative_weights_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vault_module, "_weight_range", lambda weights: float(weights.max()) / 2)
+    monkeypatch.setattr(vault_module, "weight_range", lambda weights: float(weights.max()) / 2)
     found = problems_of_one_change(plan=replace(SMALL_PLAN, clip=1e-4))
     assert any("'group gradient', moves by" in problem for problem in found)
 

@@ -197,7 +197,7 @@ def test_contract_more_copies_never_cost_less_than_fewer(cost: Cost) -> None:
 
 @pytest.mark.parametrize("cost", [cost for cost in ALL if not isinstance(cost, SelectionCost)], ids=repr)
 def test_contract_more_copies_never_cost_less_where_delta_is_large(cost: Cost) -> None:
-    """Not for searches: the closed form of one is sound but not convex, so that it may exceed the grid's bound of two."""
+    """Not for searches: the closed form of one is sound but not convex, so it may exceed the grid's bound of two."""
     assert rises([epsilon_spent({cost: n}, 0.5) for n in (0, 1, 2, 3, 10)])
     assert rises([delta_spent({cost: n}, 0.0) for n in (0, 1, 2, 3, 10)])
 

@@ -14,8 +14,8 @@ from scipy import stats
 from scipy.special import ndtri
 from torch import Tensor
 
+from justitia.privacy import bounding, vault
 from justitia.privacy import noise_grid as grid
-from justitia.privacy import vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, SystemNoise
 from justitia.privacy.noise_grid import (
@@ -434,7 +434,7 @@ def test_clipped_sum_is_within_its_stated_error_of_the_exact_one(kind: str, boun
     total = LongSum(rows.width)
     for part, piece in rows.pieces():
         total.add(_clipped_sum(piece, weights[part], bound))
-    factors = vault._clip_factor(rows.double().reach(), bound).tolist()
+    factors = bounding.clip_factor(rows.double().reach(), bound).tolist()
     exact = [Fraction(0)] * rows.width
     for row, f, w in zip(written_out(rows), factors, weights.tolist(), strict=True):
         clipped = Fraction(f) ** 2 * sum(entry**2 for entry in row)
@@ -503,7 +503,7 @@ def test_weighted_sum_of_weights_that_hardly_differ_stays_within_the_sensitivity
 
 
 def test_weighted_sum_whose_rounding_is_left_out_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vault, "_with_rounding", lambda sensitivity, *_, **__: sensitivity)
+    monkeypatch.setattr(vault, "with_rounding", lambda sensitivity, *_, **__: sensitivity)
     rows = list(adversarial_rows().values())
     assert any(weighted_sum_breaks_the_bound(each, sigma) for each in rows for sigma in (1.0, 2.0**24))
 
@@ -511,5 +511,5 @@ def test_weighted_sum_whose_rounding_is_left_out_breaks_the_bound(monkeypatch: p
 def test_rounding_raises_the_sensitivity_of_a_usual_release_by_less_than_a_millionth() -> None:
     n, d = 45_000, 4_000
     weights = torch.tensor([[0.5, -0.5, 0.0]]).expand(n, 3).double()
-    told = vault._with_rounding(1.0, weights, 1.0, d, Gaussian(20.0))
+    told = bounding.with_rounding(1.0, weights, 1.0, d, Gaussian(20.0))
     assert 1.0 < told < 1 + 1e-6

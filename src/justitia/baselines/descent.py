@@ -4,8 +4,8 @@ Both methods minimise a loss plus :math:`\sum_{a,k} \lambda_{a,k}\, \mu(D_{G_{a,
 how the weights :math:`\lambda` follow from a *table* of soft decisions by group. Features and labels are public here,
 so of their stochastic gradient descent-ascent only three questions depend on the attribute: group sizes (once), the
 table (once a round) and the gradient of the sum above (once a round). They are asked over all rows, by the machinery
-of :class:`~justitia.engines.gradients.engine.GradientsEngine`, which both methods profit from: one noised gradient steers several
-public steps, is averaged with earlier ones, and is clipped at a bound chosen from public norms.
+of :class:`~justitia.engines.gradients.engine.GradientsEngine`, which both methods profit from: one noised gradient
+steers several public steps, is averaged with earlier ones, and is clipped at a bound chosen from public norms.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ def private_scorer(
     * Every call debits the ledger before it answers; one that the ledger cannot pay raises ``BudgetExceeded`` and
       answers nothing.
     * A copy debits the same ledger. Pickling, which is how a search with ``n_jobs`` above 1 hands a scorer to other
-      processes, is refused unless the ledger is a :class:`~justitia.privacy.durable_ledger.DurableLedger`: a copy of a ledger
-      in memory would count on its own.
+      processes, is refused unless the ledger is a :class:`~justitia.privacy.durable_ledger.DurableLedger`: a copy of a
+      ledger in memory would count on its own.
     """
     if not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")

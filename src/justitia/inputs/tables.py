@@ -1,4 +1,4 @@
-"""Tables in and out of the estimator: features, class labels, sample weights, and the history of a run."""
+"""Tables into the estimator: features, class labels, sample weights."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """How noise is drawn and what it costs: Gaussian, RandomizedResponse, Unprotected.
 
 Noise comes from the operating system's generator, never from ``random_state``. What is added to sums is a Gaussian
-rounded to a public grid (:mod:`justitia.privacy.noise_grid`), so that no bit of an answer tells what lies under the noise.
+rounded to a public grid (:mod:`justitia.privacy.noise_grid`), so that no bit of an answer tells what lies under the
+noise.
 """
 
 from __future__ import annotations

@@ -11,6 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from justitia.privacy.bounding import (
+    LONGEST,
+    bounded_rows,
+    check_bound,
+    clipped_sum,
+    weight_range,
+    with_norm_rounding,
+    with_rounding,
+)
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.groups import (
     Groups,
@@ -26,25 +35,12 @@ from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, 
 from justitia.privacy.noise_grid import exact_sum_step, toward_zero
 from justitia.privacy.persons import Persons
 from justitia.privacy.questions import Question
-from justitia.privacy.rows import (
-    CANCELLATION,
-    SUM_ERROR,
-    DenseSource,
-    FactoredRows,
-    LongSum,
-    RowSource,
-    TensorRows,
-    round_off,
-)
+from justitia.privacy.rows import DenseSource, LongSum, RowSource, TensorRows
 
 #: Asks for the list of groups to be read off the data.
 INFER = "infer"
 #: The list that is read off data in which nobody has given the attribute: a group that nobody is in.
 NONE_FOUND = ("no group found",)
-#: The square of a longer row is infinite in float64, so it counts as zero.
-_LONGEST = 2.0**512
-#: What the underflow of a factor, at most 2^-1074 each, may add to one row that long.
-_UNDERFLOW = 2.0**-560
 
 
 class SensitiveVault:
@@ -176,11 +172,11 @@ class SensitiveVault:
         source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
         if len(source) != len(self):
             raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
-        sensitivity = math.sqrt(2) * _with_norm_rounding(_check_bound(bound), source.width) * self.rows_per_person
+        sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width) * self.rows_per_person
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         question = self._question(purpose, source.width, bound, noise)
         step = noise.step(sensitivity)
-        step = max(step, exact_sum_step(2.0 * len(self) * min(bound, _LONGEST))) if step else 0.0
+        step = max(step, exact_sum_step(2.0 * len(self) * min(bound, LONGEST))) if step else 0.0
         exact = torch.zeros(self.n_groups + 1, source.width, dtype=torch.float64)
         total = torch.zeros(source.width, dtype=torch.float64)  # public: in an order that does not depend on groups
         done = 0
@@ -188,7 +184,7 @@ class SensitiveVault:
             if not torch.equal(index, torch.arange(done, done + len(rows))):
                 raise ValueError("Expected a source that gives everybody's row once and in order; got another order.")
             done += len(rows)
-            bounded = _bounded(rows.detach().double(), bound)
+            bounded = bounded_rows(rows.detach().double(), bound)
             question.hear(bounded)
             exact.index_add_(0, self.__codes[index], toward_zero(bounded, step) if step else bounded)
             total += bounded.sum(0)
@@ -239,8 +235,8 @@ class SensitiveVault:
                 f"got {len(source)} rows and weights of shape {tuple(weights.shape)}."
             )
         weights = weights.double()
-        sensitivity = _check_bound(bound) * _weight_range(weights) * self.rows_per_person
-        sensitivity = _with_rounding(sensitivity, weights, bound, source.width, noise)
+        sensitivity = check_bound(bound) * weight_range(weights) * self.rows_per_person
+        sensitivity = with_rounding(sensitivity, weights, bound, source.width, noise)
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         question = self._question(purpose, source.width, bound, noise)
         question.hear(weights)
@@ -250,7 +246,7 @@ class SensitiveVault:
             c = selected[chunk]
             question.hear(*rows.factors())
             for part, piece in rows.pieces():
-                exact.add(_clipped_sum(piece, c[part], bound))
+                exact.add(clipped_sum(piece, c[part], bound))
         drawn = self._source.about(question.digest())
         return noise.add_noise(exact.value(), sensitivity=sensitivity, source=drawn, release=release)
 
@@ -315,66 +311,6 @@ class SensitiveVault:
         raise TypeError("A SensitiveVault cannot be pickled or copied: it holds people's sensitive attributes.")
 
     __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
-
-
-def _check_bound(bound: float) -> float:
-    if not (math.isfinite(bound) and bound >= 0):
-        raise ValueError(f"Expected a finite bound of at least 0 on the rows; got {bound!r}.")
-    return float(bound)
-
-
-def _bounded(rows: Tensor, bound: float) -> Tensor:
-    """Rows scaled down to norm ``bound``; rows that are not finite become zero."""
-    norms = rows.norm(dim=1, keepdim=True)
-    return torch.where(torch.isfinite(norms), rows * _clip_factor(norms, bound), torch.zeros_like(rows))
-
-
-def _clip_factor(norms: Tensor, bound: float) -> Tensor:
-    """Factor that brings each norm down to ``bound``.
-
-    The square of a very small number is 0, so a norm below the root of the smallest one may be too small by all of it;
-    such a norm is taken as that root. Bound 0 then means zero, and not "as small as float can show" without noise.
-    """
-    smallest = torch.finfo(norms.dtype).tiny ** 0.5
-    return (bound / (norms if bound > smallest else norms.clamp_min(smallest))).clamp_max(1.0)
-
-
-def _weight_range(weights: Tensor) -> float:
-    low, high = weights.aminmax(dim=1)
-    spread = float((high - low).max())
-    if not math.isfinite(spread):
-        raise ValueError("Expected finite weights; some are NaN or infinite.")
-    return spread
-
-
-def _with_norm_rounding(bound: float, width: int) -> float:
-    """Norm that no row scaled down to ``bound`` exceeds, although norm and factor were rounded."""
-    return bound * (1 + round_off(width)) + _UNDERFLOW if bound > 0 else 0.0
-
-
-def _with_rounding(sensitivity: float, weights: Tensor, bound: float, width: int, noise: Noise) -> float:
-    """Sensitivity of the computed weighted sum: both neighbours' sums may be off, and both are rounded to the grid.
-
-    Where the exact sensitivity is 0 the same numbers are added in the same order, and so is that of the computed sum.
-    """
-    if sensitivity == 0:
-        return 0.0
-    error = SUM_ERROR * CANCELLATION * bound * float(weights.abs().amax(1).sum()) + len(weights) * _UNDERFLOW
-    computed = sensitivity * (1 + round_off(width)) + 2 * error
-    total, rounded = 0.0, computed
-    while rounded > total:  # the step grows with the noise, which grows with what is rounded to the step
-        total, rounded = rounded, computed + 1.01 * math.sqrt(width) * noise.step(rounded)
-    return total
-
-
-def _clipped_sum(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
-    """Sum of the rows, each clipped to ``bound`` and times its weight (the paper's clipped gradient, Equation 10)."""
-    rows = rows.double()
-    reach = rows.reach()
-    if not math.isfinite(float(reach.sum())):  # rows are public, so this branch is too
-        finite = torch.isfinite(reach)
-        rows, reach = rows.zeroed(~finite), torch.where(finite, reach, torch.zeros_like(reach))
-    return rows.weighted_sum(selected.double() * _clip_factor(reach, bound))
 
 
 __all__: Sequence[str] = ["INFER", "SensitiveVault"]

@@ -1,8 +1,8 @@
 """A fitted classifier as one ONNX graph: the columns of a table in, labels and probabilities out.
 
-Needs the extra ``onnx``; :mod:`justitia.saving.onnx` imports this file when it is there. The encoder and the default network
-are written with standard operators, in the precision in which ``predict_proba`` computes; a module of one's own goes
-through torch's exporter.
+Needs the extra ``onnx``; :mod:`justitia.saving.onnx` imports this file when it is there. The encoder and the default
+network are written with standard operators, in the precision in which ``predict_proba`` computes; a module of one's own
+goes through torch's exporter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The moments engine: ask A for a handful of noised sums, and learn the rest from what is public.
 
-1. After the public warm-up, one release: the sums of public rows (:mod:`justitia.engines.moments.public_rows`) over each group.
-2. Soft memberships of largest entropy that agree with them (:mod:`justitia.engines.moments.memberships`) stand in for the
-   attribute: the Lagrangian dual runs on them as often as it likes, at no further cost.
+1. After the public warm-up, one release: the sums of public rows (:mod:`justitia.engines.moments.public_rows`) over
+   each group.
+2. Soft memberships of largest entropy that agree with them (:mod:`justitia.engines.moments.memberships`) stand in for
+   the attribute: the Lagrangian dual runs on them as often as it likes, at no further cost.
 3. At a few checks the sums of the model's own current decisions are released and join the moments, so that the
    memberships are right where the model is.
 
