@@ -16,6 +16,7 @@ from torch import Tensor
 
 from justitia.privacy import bounding, vault
 from justitia.privacy import noise_grid as grid
+from justitia.privacy.bounding import clipped_sum
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, SystemNoise
 from justitia.privacy.noise_grid import (
@@ -38,7 +39,7 @@ from justitia.privacy.rows import (
     ScatterBlock,
     round_off,
 )
-from justitia.privacy.vault import SensitiveVault, _clipped_sum
+from justitia.privacy.vault import SensitiveVault
 
 LEVEL = 1e-9  # chance of a false alarm of one test
 Floats = NDArray[np.float64]
@@ -433,7 +434,7 @@ def test_clipped_sum_is_within_its_stated_error_of_the_exact_one(kind: str, boun
     rows, weights = factored(kind), torch.linspace(-2, 3, 40).double()
     total = LongSum(rows.width)
     for part, piece in rows.pieces():
-        total.add(_clipped_sum(piece, weights[part], bound))
+        total.add(clipped_sum(piece, weights[part], bound))
     factors = bounding.clip_factor(rows.double().reach(), bound).tolist()
     exact = [Fraction(0)] * rows.width
     for row, f, w in zip(written_out(rows), factors, weights.tolist(), strict=True):

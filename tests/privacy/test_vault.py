@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, UnboundedCost
+from justitia.privacy.bounding import clipped_sum
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, RandomizedResponse, SeededNoise, Unprotected
 from justitia.privacy.rows import DenseBlock, FactoredRows, TensorRows, index_chunks
-from justitia.privacy.vault import SensitiveVault, _clipped_sum
+from justitia.privacy.vault import SensitiveVault
 
 NAMES = ("a", "b", "c", "d", "e")
 NOISE = Gaussian(2.0)
@@ -349,7 +350,7 @@ def test_row_whose_square_is_too_small_for_a_float_stays_within_the_bound(
     small: float, dtype: torch.dtype, bound: float
 ) -> None:
     rows = FactoredRows((DenseBlock(torch.full((1, 2), small, dtype=dtype)),))
-    assert float(_clipped_sum(rows, torch.ones(1), bound).norm()) <= bound
+    assert float(clipped_sum(rows, torch.ones(1), bound).norm()) <= bound
     exact, _ = exact_group_sums(["a"], ("a", "b"), torch.full((1, 2), small, dtype=dtype), bound)
     assert float(exact.abs().max()) <= bound
 
