@@ -125,3 +125,9 @@ def test_completion_of_a_half_written_command_lists_commands_and_notions() -> No
     assert [one.value for one in complete.get_completions([], "tra")] == ["train", "tradeoff"]
     found = complete.get_completions(["train", "--notion"], "equal")
     assert [one.value for one in found] == ["equal_opportunity", "equalized_odds"]
+
+
+@pytest.mark.parametrize("words", [(), ("budget",), ("datasets",)])
+def test_command_without_arguments_shows_its_help_and_is_no_error(words: tuple[str, ...]) -> None:
+    bare, asked = invoke(*words), invoke(*words, "--help")
+    assert (bare.exit_code, bare.stdout, bare.stderr) == (0, asked.stdout, "")

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from justitia.cli.errors import EXIT_CODES, INTERRUPTED, TRACEBACK, UNEXPECTED, no_such, told
+from justitia.cli.errors import EXIT_CODES, INTERRUPTED, OK, TRACEBACK, UNEXPECTED, no_such, told
 from justitia.cli.output import filled
 
 STOPPED = "Stopped. What the ledger was debited stays debited; nothing half-written is left."
@@ -76,6 +76,9 @@ class Commands(click.Group):
         except (KeyboardInterrupt, click.Abort):
             click.echo(STOPPED, err=True)
             code = INTERRUPTED
+        except click.exceptions.NoArgsIsHelpError as asked:
+            click.echo(asked.format_message())
+            code = OK
         except BrokenPipeError:
             # Whoever reads has seen enough; nothing more may be written there.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
