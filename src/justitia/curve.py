@@ -145,6 +145,7 @@ def _sibling(
     model: LagrangianDualClassifier = copy.copy(first).set_params(tolerance=tolerance)
     model._keep(session, trained)
     model.plan_ = first.plan_
+    model.certificate_ = replace(first.certificate_, remarks=model.certificate_.remarks)
     return model
 
 
