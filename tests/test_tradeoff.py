@@ -132,8 +132,6 @@ def test_points_that_follow_promise_what_the_first_one_does_however_short_their_
     plan = MomentsPlan(warmup_steps=20, rounds=4, public_steps=2, checks=3, batch_size=64)  # the second half has one
     model = LagrangianDualClassifier(epsilon=8.0, groups=["f", "m"], plan=plan, module=(4,), random_state=0)
     ledger = PrivacyLedger(epsilon=20.0, delta=1e-5)
-    curve = tradeoff(
-        model, people.X, people.y, sensitive_features=people.a, tolerances=(0.05, 0.1, 0.2), ledger=ledger
-    )
+    curve = tradeoff(model, people.X, people.y, sensitive_features=people.a, tolerances=(0.05, 0.1, 0.2), ledger=ledger)
     assert {one.certificate_.epsilon for one in curve.models} == {ledger.epsilon()}
     assert {one.certificate_.statement for one in curve.models} == {curve.certificate.statement}
