@@ -81,9 +81,9 @@ def _histogram(request: Request, **settings: Any) -> Any:
 
 
 def _with_plan(module: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a descent method: its own parameter, and a plan of all others."""
-    own = {key: value for key, value in settings.items() if key in {"strength", "slack", "module"}}
-    return own | {"plan": _baseline(module, name)(**{k: v for k, v in settings.items() if k not in own})}
+    """Settings of a descent method: its network, and a plan of all others."""
+    plan = {key: value for key, value in settings.items() if key != "module"}
+    return {"module": settings.get("module"), "plan": _baseline(module, name)(**plan)}
 
 
 def _dual(

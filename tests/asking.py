@@ -25,8 +25,7 @@ def asked(engine: Engine, scores: Tensor, k: int = 0, seen: Tensor | slice = EVE
 
 def with_plan(kind: Any, plan: Any, **settings: Any) -> Any:
     """A descent baseline whose plan takes the settings that are a plan's."""
-    own = {"strength", "slack"}
-    names = {one.name for one in fields(plan)} - own
+    names = {one.name for one in fields(plan)}
     return kind(
         plan=plan(**{name: value for name, value in settings.items() if name in names}),
         **{name: value for name, value in settings.items() if name not in names},

@@ -16,16 +16,14 @@ from sklearn.exceptions import ConvergenceWarning
 from justitia import BudgetExceeded, PrivacyLedger
 from justitia.baselines import mozannar
 from justitia.baselines.agarwal import AgarwalClassifier
-from justitia.baselines.mozannar import (
+from justitia.baselines.debiasing import (
     DebiasedGaps,
-    MozannarClassifier,
-    best_weights,
     debiased_gaps,
     debiased_memberships,
     inverse_response_matrix,
     response_matrix,
-    split_halves,
 )
+from justitia.baselines.mozannar import MozannarClassifier, best_weights, split_halves
 from justitia.datasets import make_synthetic
 from justitia.privacy.mechanisms import RandomizedResponse, SeededNoise
 from justitia.privacy.vault import SensitiveVault

@@ -16,9 +16,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
+from justitia._validate import check_choice, check_int, check_nonnegative
 from justitia.baselines.plain import PlainClassifier
-from justitia.inputs.tables import read_target
+from justitia.inputs.tables import as_matrix
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.notions import (
     AccuracyParity,
@@ -57,7 +57,6 @@ class ReductionParameters(Protocol):
     difference_bound: float
     base: str
     max_iter: int
-    preprocess: str | None
 
 
 @dataclass(frozen=True)
@@ -157,8 +156,6 @@ def check_reduction(model: ReductionParameters, *, seed: int) -> Reduction:
             f"expected one of the notions {', '.join(sorted(kind.name for kind in MOMENTS))}, "
             f"got {type(notion).__name__}; the reduction knows no others."
         )
-    if model.preprocess is not None:
-        check_choice("preprocess", model.preprocess, ("auto",))
     return Reduction(
         notion,
         check_nonnegative("difference_bound", model.difference_bound),
@@ -177,7 +174,7 @@ class MixtureClassifier(NetworkClassifier):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): how likely ``predict`` is to say each class, in the order of ``classes_``."""
         check_is_fitted(self, "mixture_")
-        rows = self._rows(X, reset=False)
+        rows = as_matrix(self._features(X, reset=False))
         second = np.zeros(len(rows))
         for predictor, weight in zip(self.mixture_.predictors, self.mixture_.weights, strict=True):
             second += weight * predictor.predict(rows)
@@ -200,18 +197,10 @@ class MixtureClassifier(NetworkClassifier):
         labels: NDArray[Any] = self.classes_[drawn.astype(int)]
         return labels
 
-    def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float64]:
-        rows: NDArray[np.float64] = self._features(X, reset=reset).double().numpy()
-        if rows.ndim != 2:
-            raise ValueError(f"expected X to have 2 dimensions, got {rows.ndim}; pass one row per person.")
-        return rows
-
-    def _read(self, X: Any, y: Any) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]:
-        """Public rows, the two class labels, and 0/1 targets."""
-        rows = self._rows(X, reset=True)
-        classes, target = read_target(y)
-        check_same_length(X=rows, y=target)
-        return rows, classes, target.numpy().astype(np.int64)
+    def _arrays(self, X: Any, y: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Public rows and 0/1 targets of a fit."""
+        features, target = self._read(X, y)
+        return as_matrix(features), target.numpy().astype(np.int64)
 
     def _vault(
         self, sensitive_features: Any, *, epsilon: float, ledger: PrivacyLedger, n: int, noise_seed: int | None = None
@@ -226,11 +215,12 @@ class MixtureClassifier(NetworkClassifier):
             noise_seed=noise_seed,
         )
 
-    def _keep(self, mixture: Mixture, classes: NDArray[Any], seed: int, vault: SensitiveVault) -> None:
-        self.classes_ = classes
+    def _keep(self, mixture: Mixture, seed: int, vault: SensitiveVault, ledger: PrivacyLedger) -> Self:
         self.mixture_ = mixture.without_zeros()
         self.prediction_seed_ = seed
+        self.ledger_ = ledger
         self.certificate_ = vault.certificate()
+        return self
 
 
 class AgarwalClassifier(MixtureClassifier):
@@ -312,10 +302,8 @@ class AgarwalClassifier(MixtureClassifier):
         seed = public_seed(self.random_state)
         reduction = check_reduction(self, seed=seed)
         import_reductions()
-        rows, classes, target = self._read(X, y)
+        rows, target = self._arrays(X, y)
         ledger = ledger_or_new(ledger, epsilon=math.inf, delta=0.0)
         vault = self._vault(sensitive_features, epsilon=math.inf, ledger=ledger, n=len(rows))
         codes = vault.reveal(purpose="exact attribute for the reduction")
-        self._keep(reduction.run(rows, target, codes, n_groups=vault.n_groups), classes, seed, vault)
-        self.ledger_ = ledger
-        return self
+        return self._keep(reduction.run(rows, target, codes, n_groups=vault.n_groups), seed, vault, ledger)

@@ -11,23 +11,22 @@ steers several public steps, is averaged with earlier ones, and is clipped at a 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import pandas as pd
 import torch
 from sklearn.utils import Tags
 from torch import Tensor
 
-from justitia._validate import check_choice, check_int, check_positive, check_same_length
+from justitia._validate import check_positive
 from justitia.engines import GradientsPlan
 from justitia.engines.gradients.engine import GradientsEngine
-from justitia.inputs.tables import read_target, read_weight
+from justitia.inputs.tables import read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.networks.default import make_module
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
-from justitia.privacy.door import check_budget, named_groups
+from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import SecretNoiseSeed
 from justitia.training.engine import calibrated
@@ -140,9 +139,6 @@ class DescentPlan(GradientsPlan):
         return sizes, replace(tables, purpose=self.table), gradients
 
 
-Plan = TypeVar("Plan", bound=DescentPlan)
-
-
 class DescentEngine(GradientsEngine):
     """Asks for a noised table of decisions by group where the repaired PF-LD asks for a violation.
 
@@ -173,21 +169,62 @@ class DescentEngine(GradientsEngine):
 
 
 class DescentClassifier(SecretNoiseSeed, NetworkClassifier):
-    """Base of the two methods: what ``fit`` does with a plan and an engine."""
+    """Base of the two methods: everything but the plan, which knows its engine.
 
-    epsilon: float
-    delta: float
-    groups: Any
-    module: Any
-    random_state: Any
+    Parameters
+    ----------
+    notion : str or FairnessNotion
+        One of the five named notions.
+    plan : DescentPlan, optional
+        The method's trade-off, rounds, steps, clipping and how the budget is split.
+    epsilon, delta : float
+        The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
+    groups : sequence, mapping or None
+        The public list of group labels. If None it is read off the data; the list itself is then not protected.
+    module, preprocess, random_state, noise_seed
+        As in :class:`justitia.LagrangianDualClassifier`.
+
+    Attributes
+    ----------
+    classes_, module_, certificate_, ledger_, plan_, history_
+        As in :class:`justitia.LagrangianDualClassifier`.
+    dual_ : DataFrame (G, K)
+        Last weight of each group's mean.
+
+    Guarantee
+    ---------
+    * With a finite epsilon, a given list of groups and no ``noise_seed``, everything that leaves ``fit`` is
+      (epsilon, delta)-differentially private in the attribute of any one row.
+    * What the plan said it would cost equals what the ledger recorded.
+    """
+
+    #: The method's own kind of plan; one with its defaults is used if none is given.
+    plan_kind: ClassVar[type[DescentPlan]]
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
 
-    plan: DescentPlan | None
-
-    @abstractmethod
-    def _plan(self) -> DescentPlan:
-        """The plan with the method's own parameter, checked."""
+    def __init__(
+        self,
+        notion: str | FairnessNotion = "demographic_parity",
+        *,
+        plan: DescentPlan | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        groups: Any = None,
+        module: Any = None,
+        preprocess: str | None = "auto",
+        random_state: Any = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.notion = notion
+        self.plan = plan
+        self.epsilon = epsilon
+        self.delta = delta
+        self.groups = groups
+        self.module = module
+        self.preprocess = preprocess
+        self.random_state = random_state
+        self.noise_seed = noise_seed
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, *, sensitive_features: Any, ledger: PrivacyLedger | None = None) -> Self:
@@ -200,12 +237,9 @@ class DescentClassifier(SecretNoiseSeed, NetworkClassifier):
         BudgetExceeded
             If the ledger cannot pay for the plan, before anything is asked.
         """
-        plan = self._plan()
-        _check_shared(self)
+        plan = self._check_parameters()
         notion = soft_decisions(self.notion, temperature=plan.temperature)
-        features = self._features(X, reset=True)
-        self.classes_, target = read_target(y)
-        check_same_length(X=features, y=target)
+        features, target = self._read(X, y)
         problem = Problem(features, target, read_weight(None, target), notion)
         settings = Settings(
             plan=plan,
@@ -230,25 +264,20 @@ class DescentClassifier(SecretNoiseSeed, NetworkClassifier):
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
         return self
 
+    def _check_parameters(self) -> DescentPlan:
+        """The plan; everything else about the arguments that can be wrong without looking at data is refused."""
+        plan = self.plan_kind() if self.plan is None else self.plan
+        if not isinstance(plan, self.plan_kind):
+            expected = self.plan_kind.__name__
+            raise TypeError(f"expected plan to be a {expected}, got {type(plan).__name__!r}; pass one, or none.")
+        check_positive("epsilon", self.epsilon, allow_inf=True)
+        check_budget(self.epsilon, self.delta)
+        named_groups(self.groups, float(self.epsilon))
+        noise_from(self.noise_seed)
+        return plan
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         # random_state does not seed the noise, so two fits with the same random_state may differ
         tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
         return tags
-
-
-def chosen_plan(plan: Any, kind: type[Plan]) -> Plan:
-    """The user's plan, or the method's own; one of another method is refused."""
-    if plan is not None and not isinstance(plan, kind):
-        raise TypeError(f"expected plan to be a {kind.__name__}, got {type(plan).__name__!r}; pass one, or none.")
-    return kind() if plan is None else plan
-
-
-def _check_shared(model: DescentClassifier) -> None:
-    check_positive("epsilon", model.epsilon, allow_inf=True)
-    check_budget(model.epsilon, model.delta)
-    named_groups(model.groups, float(model.epsilon))
-    if model.preprocess is not None:
-        check_choice("preprocess", model.preprocess, ("auto",))
-    if model.noise_seed is not None:
-        check_int("noise_seed", model.noise_seed, at_least=0)

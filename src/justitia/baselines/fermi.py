@@ -11,7 +11,7 @@ decision and group (Lowy et al. 2022).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -19,8 +19,7 @@ from torch import Tensor
 from torch.func import grad
 
 from justitia._validate import check_nonnegative
-from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan, chosen_plan
-from justitia.notions import FairnessNotion
+from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem, population_weights
 
@@ -69,7 +68,7 @@ class FermiPlan(DescentPlan):
     Parameters
     ----------
     strength : float
-        Of the regulariser; set by :class:`FermiClassifier`.
+        Of the regulariser, lambda of the authors: the trade-off; 0 is plain training.
     dual_step : float
         Step size on W; Psi is concave in W with curvature at most 2, so 0.5 is stable.
     """
@@ -95,7 +94,6 @@ class FermiEngine(DescentEngine):
 
     def __init__(self, plan: FermiPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
-        self.strength = plan.strength
         self._W: Tensor | None = None
         self._by_population = torch.zeros(len(problem.event_sizes), dtype=torch.float64)
 
@@ -108,8 +106,8 @@ class FermiEngine(DescentEngine):
         point = ((self.population + gap).clamp(0.0, 1.0), self.population, shares)
         self._W = ascend_matrix(W, *point, step=self.plan.dual_step_at(k))
         by_rates, by_population = slopes(self._W, *point)
-        self._by_population = self.strength * by_population
-        return self.strength * by_rates
+        self._by_population = self.plan.strength * by_population
+        return self.plan.strength * by_rates
 
     def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
         """Weights of the public part: the slope of Psi by the population's mean.
@@ -127,36 +125,11 @@ class FermiClassifier(DescentClassifier):
     (:math:`P_s`, once), the cross term :math:`\sum_i s_i F_i^T` of each round (for W) and the gradient
     :math:`\sum_i \omega_{i, A_i} \nabla F_i` of each round (for the weights); everything else is public and exact.
 
-    Parameters
-    ----------
-    notion : str or FairnessNotion
-        One of the five named notions. Equalized odds, equal opportunity and predictive equality condition on the label:
-        one W for each. For accuracy parity F holds the probabilities of a correct and of a wrong decision; that case is
-        our extension, the authors treat the others.
-    epsilon, delta : float
-        The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
-    strength : float
-        The trade-off, lambda of the authors; 0 is plain training.
-    groups : sequence, mapping or None
-        The public list of group labels. If None it is read off the data; the list itself is then not protected.
-    plan : FermiPlan, optional
-        Rounds, steps, clipping and how the budget is split, as in :class:`justitia.GradientsPlan`. One noised gradient
-        steers several public steps: our adaptation, in the method's favour, since the authors noise every step.
-    module, preprocess, random_state, noise_seed
-        As in :class:`justitia.LagrangianDualClassifier`.
-
-    Attributes
-    ----------
-    classes_, module_, certificate_, ledger_, plan_, history_
-        As in :class:`justitia.LagrangianDualClassifier`.
-    dual_ : DataFrame (G, K)
-        strength times the last slope of Psi by each group's mean.
-
-    Guarantee
-    ---------
-    * With a finite epsilon, a given list of groups and no ``noise_seed``, everything that leaves ``fit`` is
-      (epsilon, delta)-differentially private in the attribute of any one row.
-    * What the plan said it would cost equals what the ledger recorded.
+    Notions that condition on the label have one W for each event. For accuracy parity F holds the probabilities of a
+    correct and of a wrong decision; that case is our extension, the authors treat the others. One noised gradient
+    steers several public steps: our adaptation, in the method's favour, since the authors noise every step.
+    Parameters, attributes and guarantee: :class:`~justitia.baselines.descent.DescentClassifier`; ``dual_`` is strength
+    times the last slope of Psi by each group's mean.
 
     Notes
     -----
@@ -165,30 +138,4 @@ class FermiClassifier(DescentClassifier):
     larger elsewhere.
     """
 
-    def __init__(
-        self,
-        notion: str | FairnessNotion = "demographic_parity",
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        strength: float = 1.0,
-        groups: Any = None,
-        module: Any = None,
-        plan: FermiPlan | None = None,
-        preprocess: str | None = "auto",
-        random_state: Any = None,
-        noise_seed: int | None = None,
-    ) -> None:
-        self.notion = notion
-        self.epsilon = epsilon
-        self.delta = delta
-        self.strength = strength
-        self.groups = groups
-        self.module = module
-        self.plan = plan
-        self.preprocess = preprocess
-        self.random_state = random_state
-        self.noise_seed = noise_seed
-
-    def _plan(self) -> FermiPlan:
-        return replace(chosen_plan(self.plan, FermiPlan), strength=check_nonnegative("strength", self.strength))
+    plan_kind = FermiPlan

@@ -9,15 +9,14 @@ with multipliers :math:`\lambda_{c,a,k} \ge 0` in a ball. For two-valued decisio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from justitia._validate import check_choice, check_nonnegative
-from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan, chosen_plan
-from justitia.notions import FairnessNotion
+from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 
@@ -60,7 +59,7 @@ class HistogramPlan(DescentPlan):
     Parameters
     ----------
     slack : float
-        Of every constraint; set by :class:`HistogramClassifier`.
+        The allowed gap between a group and all others, gamma of the authors: the trade-off.
     decisions : {"soft", "hard"}
         What the histogram counts.
     lambda_max : float
@@ -90,7 +89,7 @@ class HistogramEngine(DescentEngine):
 
     def __init__(self, plan: HistogramPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
-        self.slack, self.hard = plan.slack, plan.decisions == "hard"
+        self.hard = plan.decisions == "hard"
         self._multipliers = torch.zeros(2, vault.n_groups, len(problem.event_sizes), dtype=torch.float64)
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
@@ -101,7 +100,7 @@ class HistogramEngine(DescentEngine):
         self._multipliers = ascend_multipliers(
             self._multipliers,
             torch.stack([-gamma, gamma]),
-            slack=self.slack,
+            slack=self.plan.slack,
             step=self.plan.dual_step_at(k),
             radius=self.plan.lambda_max,
         )
@@ -117,33 +116,9 @@ class HistogramClassifier(DescentClassifier):
     gradient plus the noised sum of per-row gradients :math:`\sum_i \omega_{i, A_i} \nabla h_i`, whose weights are
     functions of noised answers only.
 
-    Parameters
-    ----------
-    notion : str or FairnessNotion
-        One of the five named notions. Accuracy parity has histograms of correct and wrong decisions.
-    epsilon, delta : float
-        The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
-    slack : float
-        The allowed gap between a group and all others, gamma of the authors.
-    groups : sequence, mapping or None
-        The public list of group labels. If None it is read off the data; the list itself is then not protected.
-    plan : HistogramPlan, optional
-        Rounds, steps, clipping, multipliers and how the budget is split, as in :class:`justitia.GradientsPlan`.
-    module, preprocess, random_state, noise_seed
-        As in :class:`justitia.LagrangianDualClassifier`.
-
-    Attributes
-    ----------
-    classes_, module_, certificate_, ledger_, plan_, history_
-        As in :class:`justitia.LagrangianDualClassifier`.
-    dual_ : DataFrame (G, K)
-        Last derivative of the Lagrangian by each group's mean.
-
-    Guarantee
-    ---------
-    * With a finite epsilon, a given list of groups and no ``noise_seed``, everything that leaves ``fit`` is
-      (epsilon, delta)-differentially private in the attribute of any one row.
-    * What the plan said it would cost equals what the ledger recorded.
+    Accuracy parity has histograms of correct and wrong decisions. Parameters, attributes and guarantee:
+    :class:`~justitia.baselines.descent.DescentClassifier`; ``dual_`` is the last derivative of the Lagrangian by each
+    group's mean.
 
     Notes
     -----
@@ -152,30 +127,4 @@ class HistogramClassifier(DescentClassifier):
     composes everything exactly. People whose attribute is not given are in no group and in no constraint.
     """
 
-    def __init__(
-        self,
-        notion: str | FairnessNotion = "demographic_parity",
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        slack: float = 0.01,
-        groups: Any = None,
-        module: Any = None,
-        plan: HistogramPlan | None = None,
-        preprocess: str | None = "auto",
-        random_state: Any = None,
-        noise_seed: int | None = None,
-    ) -> None:
-        self.notion = notion
-        self.epsilon = epsilon
-        self.delta = delta
-        self.slack = slack
-        self.groups = groups
-        self.module = module
-        self.plan = plan
-        self.preprocess = preprocess
-        self.random_state = random_state
-        self.noise_seed = noise_seed
-
-    def _plan(self) -> HistogramPlan:
-        return replace(chosen_plan(self.plan, HistogramPlan), slack=check_nonnegative("slack", self.slack))
+    plan_kind = HistogramPlan

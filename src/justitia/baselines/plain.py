@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from justitia._validate import check_int, check_positive, check_same_length
+from justitia._validate import check_int, check_positive
 from justitia.engines import GradientsPlan
-from justitia.inputs.tables import read_target, read_weight
+from justitia.inputs.tables import read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.networks.default import make_module
 from justitia.notions import DemographicParity
@@ -82,9 +82,7 @@ class PlainClassifier(NetworkClassifier):
         steps = None if self.steps is None else check_int("steps", self.steps, at_least=1)
         rate = check_positive("learning_rate", self.learning_rate)
         plan = GradientsPlan(batch_size=self.batch_size, warmup_learning_rate=rate)
-        features = self._features(X, reset=True)
-        self.classes_, target = read_target(y)
-        check_same_length(X=features, y=target)
+        features, target = self._read(X, y)
         problem = Problem(features, target, read_weight(sample_weight, target), DemographicParity())
         seed = public_seed(self.random_state)
         module = make_module(self.module, problem.X, problem.notion, seed=seed)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from justitia._validate import check_choice, check_int, check_nonnegative, check_positive, check_same_length
+from justitia._validate import check_int, check_nonnegative, check_positive
 from justitia.baselines.covariance import Solution, error_constraint, linear_constraint, logistic_loss
-from justitia.inputs.tables import read_target
+from justitia.inputs.tables import as_matrix
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing
 from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
@@ -110,14 +110,11 @@ class ZafarClassifier(NetworkClassifier):
         """
         notion = self._check_parameters()
         ledger = ledger_or_new(ledger, epsilon=math.inf, delta=0.0)
-        features = self._features(X, reset=True)
-        if features.dim() != 2:
-            raise ValueError(f"expected X to have 2 dimensions, got {features.dim()}; pass one row per person.")
-        self.classes_, target = read_target(y)
-        check_same_length(X=features, y=target)
+        features, target = self._read(X, y)
+        rows = as_matrix(features)
         vault = self._vault(sensitive_features, ledger, n=len(target))
         z = vault.reveal(purpose="exact attribute for the covariance constraint")
-        solution = self._solve(features, target, z, notion)
+        solution = self._solve(rows, target, z, notion)
         self.module_ = _linear(solution.theta)
         self.ledger_ = ledger
         self.certificate_ = vault.certificate()
@@ -140,8 +137,6 @@ class ZafarClassifier(NetworkClassifier):
         check_nonnegative("bound", self.bound, allow_inf=True)
         check_positive("l2", self.l2)
         check_int("max_iterations", self.max_iterations, at_least=1)
-        if self.preprocess is not None:
-            check_choice("preprocess", self.preprocess, ("auto",))
         return notion
 
     def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
@@ -161,8 +156,10 @@ class ZafarClassifier(NetworkClassifier):
             )
         return vault
 
-    def _solve(self, features: Tensor, target: Tensor, z: NDArray[np.int64], notion: FairnessNotion) -> Solution:
-        loss = logistic_loss(features.double().numpy(), target.double().numpy(), float(self.l2))
+    def _solve(
+        self, rows: NDArray[np.float64], target: Tensor, z: NDArray[np.int64], notion: FairnessNotion
+    ) -> Solution:
+        loss = logistic_loss(rows, target.double().numpy(), float(self.l2))
         if isinstance(notion, DemographicParity):
             return linear_constraint(loss, z, float(self.bound))
         events = notion.events(target).bool().numpy()

@@ -15,8 +15,9 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from justitia._validate import check_choice, check_same_length
 from justitia.inputs.encoding import TabularEncoder
-from justitia.inputs.tables import read_numbers
+from justitia.inputs.tables import read_numbers, read_target
 from justitia.networks.default import evaluate
 from justitia.privacy.frames import sealing
 
@@ -29,6 +30,15 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     preprocess: str | None
     module_: nn.Module
     classes_: NDArray[Any]
+
+    def _read(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
+        """Features and 0/1 targets of a fit, checked; the two class labels are kept."""
+        if self.preprocess is not None:
+            check_choice("preprocess", self.preprocess, ("auto",))
+        features = self._features(X, reset=True)
+        self.classes_, target = read_target(y)
+        check_same_length(X=features, y=target)
+        return features, target
 
     def _features(self, X: Any, *, reset: bool) -> Tensor:
         """Public features as a float tensor, through the default preprocessing unless it is off."""
