@@ -95,8 +95,22 @@ def _labelled(y: Tensor, *labels: int) -> Tensor:
     return torch.stack([(y == label).to(y.dtype) for label in labels], dim=1)
 
 
+class PositiveDecisions(FairnessNotion):
+    """Notions whose h is the decision: they differ in the rows that are compared."""
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Probability of a positive decision."""
+        del y
+        return torch.sigmoid(scores)
+
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Positive decision."""
+        del y
+        return decision(scores)
+
+
 @dataclass(frozen=True)
-class DemographicParity(FairnessNotion):
+class DemographicParity(PositiveDecisions):
     r"""Same rate of positive decisions in every group.
 
     Example 1 of the paper: :math:`|\mathcal{A}|` constraints with :math:`h(z) = M_\theta(z)`,
@@ -112,17 +126,9 @@ class DemographicParity(FairnessNotion):
         """Every row."""
         return _everyone(y)
 
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002 - this notion does not look at the label
-        """Probability of a positive decision."""
-        return torch.sigmoid(scores)
-
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Positive decision."""
-        return decision(scores)
-
 
 @dataclass(frozen=True)
-class EqualizedOdds(FairnessNotion):
+class EqualizedOdds(PositiveDecisions):
     r"""Same rate of positive decisions in every group, among each label.
 
     Example 2 of the paper: :math:`2|\mathcal{A}|` constraints with :math:`h(z) = M_\theta(z)`; for each
@@ -137,17 +143,9 @@ class EqualizedOdds(FairnessNotion):
         """Rows of label 0, rows of label 1."""
         return _labelled(y, 0, 1)
 
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Probability of a positive decision."""
-        return torch.sigmoid(scores)
-
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Positive decision."""
-        return decision(scores)
-
 
 @dataclass(frozen=True)
-class EqualOpportunity(FairnessNotion):
+class EqualOpportunity(PositiveDecisions):
     """Same true positive rate in every group: the half of equalized odds with y = 1."""
 
     name = "equal_opportunity"
@@ -157,17 +155,9 @@ class EqualOpportunity(FairnessNotion):
         """Rows of label 1."""
         return _labelled(y, 1)
 
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Probability of a positive decision."""
-        return torch.sigmoid(scores)
-
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Positive decision."""
-        return decision(scores)
-
 
 @dataclass(frozen=True)
-class PredictiveEquality(FairnessNotion):
+class PredictiveEquality(PositiveDecisions):
     """Same false positive rate in every group: the half of equalized odds with y = 0."""
 
     name = "predictive_equality"
@@ -176,14 +166,6 @@ class PredictiveEquality(FairnessNotion):
     def events(self, y: Tensor) -> Tensor:
         """Rows of label 0."""
         return _labelled(y, 0)
-
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Probability of a positive decision."""
-        return torch.sigmoid(scores)
-
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Positive decision."""
-        return decision(scores)
 
 
 @dataclass(frozen=True)

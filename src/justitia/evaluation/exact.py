@@ -8,7 +8,7 @@ Rows whose attribute is missing belong to no group. A group without rows in an e
 never 0.
 """
 
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -166,100 +166,58 @@ def violation(
     greater_is_better=False).set_score_request(sensitive_features=True)``. The parameters are those of
     :func:`rates_by_group`.
     """
-    return _difference(y_true, y_pred, sensitive_features, notion, groups, pos_label)
-
-
-def _difference(
-    y_true: Any,
-    y_pred: Any,
-    sensitive_features: Any,
-    notion: str | FairnessNotion,
-    groups: Any,
-    pos_label: Any,
-) -> float:
-    rates = _estimable(y_true, y_pred, sensitive_features, notion, groups, pos_label)
-    return float((rates.max(axis=1) - rates.min(axis=1)).max())
-
-
-def _ratio(y_true: Any, y_pred: Any, sensitive_features: Any, notion: str, groups: Any, pos_label: Any) -> float:
-    """Smallest ratio between any two groups, over all events; NaN where every rate is 0."""
-    rates = _estimable(y_true, y_pred, sensitive_features, notion, groups, pos_label)
-    return float((rates.min(axis=1) / rates.max(axis=1)).min())
+    return _largest_difference(_estimable(y_true, y_pred, sensitive_features, notion, groups, pos_label))
 
 
 def _estimable(
-    y_true: Any,
-    y_pred: Any,
-    sensitive_features: Any,
-    notion: str | FairnessNotion,
-    groups: Any,
-    pos_label: Any,
+    y_true: Any, y_pred: Any, sensitive_features: Any, notion: str | FairnessNotion, groups: Any, pos_label: Any
 ) -> pd.DataFrame:
     """Rates (K, G) of the events in which at least two groups have rows."""
-    table = rates_by_group(
-        y_true,
-        y_pred,
-        sensitive_features=sensitive_features,
-        notion=notion,
-        groups=groups,
-        pos_label=pos_label,
-    )
+    given = {"sensitive_features": sensitive_features, "groups": groups, "pos_label": pos_label}
+    table = rates_by_group(y_true, y_pred, notion=notion, **given)
     n_events = len(get_notion(notion).event_names)
     rates = pd.DataFrame(table["rate"].to_numpy().reshape(n_events, -1))
     return rates[rates.notna().sum(axis=1) >= 2]
 
 
-@sealing
-def demographic_parity_difference(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
-) -> float:
-    """Largest minus smallest selection rate."""
-    return _difference(y_true, y_pred, sensitive_features, "demographic_parity", groups, pos_label)
+def _largest_difference(rates: pd.DataFrame) -> float:
+    return float((rates.max(axis=1) - rates.min(axis=1)).max())
 
 
-@sealing
-def equalized_odds_difference(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
-) -> float:
-    """Larger of the gaps in true positive and false positive rate."""
-    return _difference(y_true, y_pred, sensitive_features, "equalized_odds", groups, pos_label)
+def _smallest_ratio(rates: pd.DataFrame) -> float:
+    """NaN where every rate is 0."""
+    return float((rates.min(axis=1) / rates.max(axis=1)).min())
 
 
-@sealing
-def equal_opportunity_difference(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
-) -> float:
-    """Largest minus smallest true positive rate."""
-    return _difference(y_true, y_pred, sensitive_features, "equal_opportunity", groups, pos_label)
+class Metric(Protocol):
+    """One number about how decisions treat groups; the parameters are those of :func:`rates_by_group`."""
+
+    def __call__(
+        self, y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
+    ) -> float:
+        """The number."""
 
 
-@sealing
-def accuracy_parity_difference(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
-) -> float:
-    """Largest minus smallest accuracy."""
-    return _difference(y_true, y_pred, sensitive_features, "accuracy_parity", groups, pos_label)
+_SUMMARIES = {"difference": _largest_difference, "ratio": _smallest_ratio}
 
 
-@sealing
-def demographic_parity_ratio(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
-) -> float:
-    """Smallest over largest selection rate."""
-    return _ratio(y_true, y_pred, sensitive_features, "demographic_parity", groups, pos_label)
+def _metric(notion: str, summary: Literal["difference", "ratio"], meaning: str) -> Metric:
+    """The function of this module that is named after notion and summary."""
+
+    def metric(
+        y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
+    ) -> float:
+        return _SUMMARIES[summary](_estimable(y_true, y_pred, sensitive_features, notion, groups, pos_label))
+
+    metric.__name__ = metric.__qualname__ = f"{notion}_{summary}"
+    metric.__doc__ = meaning
+    return sealing(metric)
 
 
-@sealing
-def equalized_odds_ratio(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
-) -> float:
-    """Smaller of the ratios of true positive and false positive rates."""
-    return _ratio(y_true, y_pred, sensitive_features, "equalized_odds", groups, pos_label)
-
-
-@sealing
-def equal_opportunity_ratio(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, groups: Any = None, pos_label: Any = None
-) -> float:
-    """Smallest over largest true positive rate."""
-    return _ratio(y_true, y_pred, sensitive_features, "equal_opportunity", groups, pos_label)
+demographic_parity_difference = _metric("demographic_parity", "difference", "Largest minus smallest selection rate.")
+demographic_parity_ratio = _metric("demographic_parity", "ratio", "Smallest over largest selection rate.")
+equalized_odds_difference = _metric("equalized_odds", "difference", "Larger gap in true and false positive rates.")
+equalized_odds_ratio = _metric("equalized_odds", "ratio", "Smaller ratio of true and of false positive rates.")
+equal_opportunity_difference = _metric("equal_opportunity", "difference", "Largest minus smallest true positive rate.")
+equal_opportunity_ratio = _metric("equal_opportunity", "ratio", "Smallest over largest true positive rate.")
+accuracy_parity_difference = _metric("accuracy_parity", "difference", "Largest minus smallest accuracy.")
