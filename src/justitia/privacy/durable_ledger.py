@@ -8,36 +8,33 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 import sqlite3
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
 from justitia.privacy.accounting import Cost, epsilon_spent
-from justitia.privacy.costs import cost_from_dict, cost_to_dict
 from justitia.privacy.errors import BudgetExceeded, LedgerError
 from justitia.privacy.ledger import PrivacyLedger, accountant, json_ready, summary
 from justitia.privacy.ledger_file import (
     SCHEMA,
-    Entry,
     Facts,
     check_file,
     check_sound,
     check_writable,
     connection_to,
+    entry_of,
     insert_entry,
     journal_of,
     link,
     make_file,
+    new_facts,
     read_entries,
     read_facts,
+    release_of,
 )
 from justitia.privacy.receipts import Head, check_receipt, make_receipt
 from justitia.privacy.release import Release
@@ -106,8 +103,7 @@ class DurableLedger(PrivacyLedger):
         self._runs: list[str] = []
         self._check_path()
         if not self.path.exists():
-            facts = Facts(uuid.uuid4().hex, self.dataset, self.budget_epsilon, self.delta, _now(), _versions())
-            make_file(self.path, facts, timeout=self.timeout)
+            make_file(self.path, new_facts(dataset, self.budget_epsilon, self.delta), timeout=self.timeout)
         with self._connection() as connection:
             facts = self._checked(read_facts(connection, self.path))
             self._identity, self._links = facts.identity, [link("", facts)]
@@ -161,7 +157,7 @@ class DurableLedger(PrivacyLedger):
                 self._read(connection)
                 fits = self._fits(self._counts + Counter({release.cost: 1}))
                 if fits:
-                    entry = self._entry(release)
+                    entry = entry_of(release, len(self._releases), self.run)
                     own_link = link(self._links[-1], entry)
                     insert_entry(connection, entry, own_link)
                     connection.execute("COMMIT")
@@ -169,11 +165,6 @@ class DurableLedger(PrivacyLedger):
                 raise BudgetExceeded(self._refusal({release.cost: 1}, release.purpose))
             self._take(release, self.run, own_link)
             return entry.number
-
-    def _entry(self, release: Release) -> Entry:
-        cost = json.dumps(cost_to_dict(release.cost))
-        number, sensitivity = len(self._releases), float(release.sensitivity)
-        return Entry(number, release.purpose, cost, sensitivity, release.unit, _now(), self.run, _versions())
 
     def _take(self, release: Release, run: str, own_link: str) -> None:
         self._runs.append(run)
@@ -225,32 +216,19 @@ class DurableLedger(PrivacyLedger):
     def to_json(self) -> str:
         """All entries and the totals as JSON text; an infinite number is the word "infinity"."""
         with self._fresh() as connection:
-            rows = connection.execute("SELECT number, time, run, version FROM debits ORDER BY number").fetchall()
-            releases = self._releases[: len(rows)]
-        counts = Counter(release.cost for release in releases)
+            entries = [entry for entry, _ in read_entries(connection, self.path, self._links[:1])]
+            counts = Counter(release.cost for release in self._releases)
         facts = {
             "schema": SCHEMA,
             "ledger": self._identity,
             "dataset": self.dataset,
-            "receipt": self._receipt(len(rows)),
+            "receipt": self._receipt(len(entries)),
             "budget_epsilon": self.budget_epsilon,
             "delta": self.delta,
             "spent_epsilon": epsilon_spent(counts, self.delta),
             "remaining_epsilon": super().remaining(),
             "accountant": accountant(counts),
-            "entries": [
-                {
-                    "number": number,
-                    "purpose": release.purpose,
-                    "cost": cost_to_dict(release.cost),
-                    "sensitivity": release.sensitivity,
-                    "unit": release.unit,
-                    "time": time,
-                    "run": run,
-                    "version": version,
-                }
-                for release, (number, time, run, version) in zip(releases, rows, strict=True)
-            ],
+            "entries": [entry._asdict() | {"cost": json.loads(entry.cost)} for entry in entries],
         }
         return json.dumps(json_ready(facts), indent=2)
 
@@ -344,24 +322,4 @@ class DurableLedger(PrivacyLedger):
         known = len(self._releases)
         del self._runs[known:], self._links[known + 1 :]  # of a debit that was interrupted on its way into memory
         for entry, own_link in read_entries(connection, self.path, self._links):
-            self._take(_read_release(entry, self.path), entry.run, own_link)
-
-
-def _read_release(entry: Entry, path: Path) -> Release:
-    try:
-        return Release(entry.purpose, cost_from_dict(json.loads(entry.cost)), entry.sensitivity, entry.unit)
-    except (ValueError, TypeError, AttributeError):
-        raise LedgerError(f"The ledger {str(path)!r} holds a cost that this version cannot read; upgrade it.") from None
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-@cache
-def _versions() -> str:
-    try:
-        own = metadata.version("justitia")
-    except metadata.PackageNotFoundError:
-        own = "unknown"
-    return f"justitia {own}, python {platform.python_version()}, sqlite {sqlite3.sqlite_version}"
+            self._take(release_of(entry, self.path), entry.run, own_link)

@@ -10,14 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from justitia.privacy.costs import cost_from_dict, cost_to_dict
 from justitia.privacy.errors import LedgerError
+from justitia.privacy.release import Release
 
 #: Marks a SQLite file as a ledger: "JLed".
 APPLICATION = 0x4A4C6564
@@ -77,6 +83,38 @@ class Entry(NamedTuple):
     time: str
     run: str
     version: str
+
+
+def new_facts(dataset: str, epsilon: float, delta: float) -> Facts:
+    """The facts of a ledger that is made now."""
+    return Facts(uuid.uuid4().hex, dataset, epsilon, delta, _now(), _versions())
+
+
+def entry_of(release: Release, number: int, run: str) -> Entry:
+    """A debit that is made now."""
+    cost, sensitivity = json.dumps(cost_to_dict(release.cost)), float(release.sensitivity)
+    return Entry(number, release.purpose, cost, sensitivity, release.unit, _now(), run, _versions())
+
+
+def release_of(entry: Entry, path: Path) -> Release:
+    """What was debited."""
+    try:
+        return Release(entry.purpose, cost_from_dict(json.loads(entry.cost)), entry.sensitivity, entry.unit)
+    except (ValueError, TypeError, AttributeError):
+        raise LedgerError(f"The ledger {str(path)!r} holds a cost that this version cannot read; upgrade it.") from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@cache
+def _versions() -> str:
+    try:
+        own = metadata.version("justitia")
+    except metadata.PackageNotFoundError:
+        own = "unknown"
+    return f"justitia {own}, python {platform.python_version()}, sqlite {sqlite3.sqlite_version}"
 
 
 def link(previous: str, fields: Facts | Entry) -> str:

@@ -36,8 +36,13 @@ def rates_chart(measured: Measured) -> Chart:
         parts += [svg.bottom_axis(scale, y, top), *_reference(scale, overall, top, y)]
         for k, rate in enumerate(rows):
             place = top + ROW * (k + 0.5)
-            parts += [svg.label(0, place, svg.shortened(rate.group, NAMES - 8)), *_rate_row(rate, scale, place)]
-            marks += _rate_mark(rate, scale, place, measured.confidence, len(marks))
+            told = (
+                f"{rate.group}, {plain_name(metric)}: {_with_bounds(rate.rate, rate, measured.confidence)}, "
+                f"about {rate.count:,.0f} rows"
+            )
+            parts += [svg.label(0, place, svg.shortened(rate.group, NAMES - 8))]
+            parts += _interval(rate.rate, rate, scale, place, rate.evidence)
+            marks += [] if rate.rate is None else [Mark(scale(rate.rate), place, told, index=len(marks))]
         y += 40
     described = "; ".join(
         f"{plain_name(rate.metric)}, {rate.group}: {number(rate.rate)} between {bounds(rate.lower, rate.upper)}"
@@ -48,20 +53,15 @@ def rates_chart(measured: Measured) -> Chart:
     return Chart("rates", "Noised rates by group with bounds", described, y - 10, tuple(parts), tuple(marks))
 
 
-def _rate_row(rate: Rate, scale: Scale, y: float) -> list[Markup]:
-    if rate.rate is None:
-        return [svg.label(scale.start + 6, y, rate.evidence, class_="label quiet")]
-    return whisker(scale, rate.lower, rate.upper, y)
+def _interval(estimate: float | None, ends: Rate | Largest, scale: Scale, y: float, evidence: str) -> list[Markup]:
+    """Whiskers, or the sentence that says why there are none."""
+    if estimate is None:
+        return [svg.label(scale.start + 6, y, evidence, class_="label quiet")]
+    return whisker(scale, ends.lower, ends.upper, y)
 
 
-def _rate_mark(rate: Rate, scale: Scale, y: float, confidence: float, index: int) -> list[Mark]:
-    if rate.rate is None:
-        return []
-    text = (
-        f"{rate.group}, {plain_name(rate.metric)}: {number(rate.rate)}, bounds {bounds(rate.lower, rate.upper)} at "
-        f"{confidence:.4g} confidence, about {rate.count:,.0f} rows"
-    )
-    return [Mark(scale(rate.rate), y, text, index=index)]
+def _with_bounds(estimate: float | None, ends: Rate | Largest, confidence: float) -> str:
+    return f"{number(estimate)}, bounds {bounds(ends.lower, ends.upper)} at {confidence:.4g} confidence"
 
 
 def _reference(scale: Scale, value: float | None, top: float, bottom: float) -> list[Markup]:
@@ -85,11 +85,7 @@ def whisker(scale: Scale, lower: float, upper: float, y: float) -> list[Markup]:
 
 def violation_chart(measured: Measured, notion: str, tolerance: float | None) -> Chart | None:
     """Violation and largest gap of every notion with bounds; the tolerance as a line where the gap is the model's."""
-    named = [
-        ("between groups", "to everybody", largest, gap)
-        for largest, gap in zip(measured.violations, measured.largest_gaps, strict=True)
-    ]
-    shown = [one for _, _, *both in named for one in both if one.estimate is not None]
+    shown = [one for one in (*measured.violations, *measured.largest_gaps) if one.estimate is not None]
     if not shown:
         return None
     high = max([tolerance or 0.0, *(one.upper for one in shown)]) * 1.06
@@ -97,13 +93,15 @@ def violation_chart(measured: Measured, notion: str, tolerance: float | None) ->
     parts: list[Markup] = []
     marks: list[Mark] = []
     y = 0.0
-    for between, everybody, violation, gap in named:
+    for violation, gap in zip(measured.violations, measured.largest_gaps, strict=True):
         parts += [svg.label(0, y + 12, plain_name(violation.notion), class_="label strong")]
         y += 28
-        for name, one in ((between, violation), (everybody, gap)):
-            parts += [svg.label(0, y + ROW / 2, name)]
-            parts += _largest_row(one, scale, y + ROW / 2)
-            marks += _largest_mark(name, one, scale, y + ROW / 2, measured.confidence, len(marks))
+        for name, one in (("between groups", violation), ("to everybody", gap)):
+            place, found = y + ROW / 2, one.estimate
+            told = _with_bounds(found, one, measured.confidence)
+            told = f"{plain_name(one.notion)}, largest difference {name}: {told}"
+            parts += [svg.label(0, place, name), *_interval(found, one, scale, place, "not enough evidence")]
+            marks += [] if found is None else [Mark(scale(found), place, told, index=len(marks))]
             y += ROW
         if tolerance is not None and gap.notion == notion:
             parts += _tolerance_line(scale, tolerance, y - ROW, y)
@@ -114,22 +112,6 @@ def violation_chart(measured: Measured, notion: str, tolerance: float | None) ->
     described += "" if tolerance is None else f"; the tolerance asked is {tolerance:.4g}"
     title = "Violation and largest gap, with bounds" if tolerance is None else "Violation and gap against the tolerance"
     return Chart("violation", title, described, y + AXIS, (axis, *parts), tuple(marks))
-
-
-def _largest_row(one: Largest, scale: Scale, y: float) -> list[Markup]:
-    if one.estimate is None:
-        return [svg.label(scale.start + 6, y, "not enough evidence", class_="label quiet")]
-    return whisker(scale, one.lower, one.upper, y)
-
-
-def _largest_mark(name: str, one: Largest, scale: Scale, y: float, confidence: float, index: int) -> list[Mark]:
-    if one.estimate is None:
-        return []
-    text = (
-        f"{plain_name(one.notion)}, largest difference {name}: {number(one.estimate)}, bounds "
-        f"{bounds(one.lower, one.upper)} at {confidence:.4g} confidence"
-    )
-    return [Mark(scale(one.estimate), y, text, index=index)]
 
 
 def _tolerance_line(scale: Scale, tolerance: float, top: float, bottom: float) -> list[Markup]:
