@@ -150,7 +150,7 @@ def test_labels_are_in_no_file_and_no_line_of_output(tmp_path: Path) -> None:
 
 def test_comparison_finds_a_command_that_counts_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above is able to fail."""
-    train = import_module("justitia.cli.commands.train")
+    train = import_module("justitia.cli.training")
     sound = train.training_facts
 
     def leaky(model: Any, people: Any, **rest: Any) -> dict[str, Any]:

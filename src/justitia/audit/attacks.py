@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from justitia.audit.questions import noise_scale
 from justitia.audit.replay import (
     Canary,
     Codes,
@@ -26,7 +27,6 @@ from justitia.audit.replay import (
     make_replay,
     movement_rows,
     neutral,
-    noise_scale,
     replay_of,
 )
 from justitia.audit.workers import Work, in_parallel

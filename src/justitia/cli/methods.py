@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from justitia.baselines import FermiClassifier, HistogramClassifier, MozannarClassifier, PlainClassifier
-from justitia.cli.commands.train import unfitted
 from justitia.cli.errors import Refusal
 from justitia.cli.files.people import People
+from justitia.cli.training import unfitted
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.ledger import PrivacyLedger
 

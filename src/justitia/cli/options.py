@@ -99,7 +99,7 @@ ledger = together(
     click.option("--ledger-name", metavar="NAME", help="Public name of these people; checked, or given to a new file."),
     click.option("--ledger-epsilon", type=float, help="Total budget of a ledger that is not there yet."),
 )
-training = together(
+settings = together(
     notion,
     epsilon(1.0, "Privacy budget; 'inf' trains without privacy, and says so."),
     delta,
@@ -108,4 +108,11 @@ training = together(
     click.option("--plan", "plan_file", type=FILE, help="TOML file with settings of the engine."),
     click.option("--hidden", type=Numbers(whole=True), metavar="20,10", help="Widths of hidden layers."),
 )
+#: File and settings of a command that trains.
+training = together(click.argument("data", type=FILE), target, attribute, columns, settings)
 overwrite = click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote.")
+
+
+def out(what: str) -> Callable[[Any], Any]:
+    """The folder or file that this command writes."""
+    return together(click.option("--out", type=FILE, required=True, help=what), overwrite)

@@ -10,9 +10,9 @@ import click
 from justitia.audit import audit as attacked
 from justitia.cli import options
 from justitia.cli.command import Command, OneOf
-from justitia.cli.commands.train import people_of, unfitted
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.output import filled, plain, tell, told_warnings, warn
+from justitia.cli.training import people_of, unfitted
 
 EXAMPLE = """
 $ justitia audit people.csv --target y --sensitive group --groups a,b \\
@@ -26,10 +26,6 @@ NOT_PRIVATE = (
 
 
 @click.command("audit", cls=Command, example=EXAMPLE)
-@click.argument("data", type=options.FILE)
-@options.target
-@options.attribute
-@options.columns
 @options.training
 @click.option(
     "--attack", type=OneOf("attack", ATTACKS), default="mechanism", show_default=True, help="What is attacked."

@@ -62,8 +62,7 @@ def show(ledger: Path, as_json: bool) -> None:
 
 @budget.command("export", example=EXPORT)
 @click.argument("ledger", type=options.FILE)
-@click.option("--out", type=options.FILE, required=True, help="JSON file to write.")
-@options.overwrite
+@options.out("JSON file to write.")
 @options.as_json
 def export(ledger: Path, out: Path, overwrite: bool, as_json: bool) -> None:
     """Write all entries and totals as JSON."""

@@ -56,7 +56,7 @@ class Crowd:
 )
 @click.option("--groups", default="2", show_default=True, metavar="A,B", help="Names of the groups, or their number.")
 @click.option("--tolerance", type=float, help="That you want to ask for.")
-@options.training
+@options.settings
 @options.reading
 @options.as_json
 def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool, **settings: Any) -> None:

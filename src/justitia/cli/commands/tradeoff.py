@@ -13,7 +13,6 @@ from justitia._files import foreign_entry
 from justitia._validate import check_nonnegative
 from justitia.cli import options
 from justitia.cli.command import Command, Numbers
-from justitia.cli.commands.train import kept_of, people_of, save, unfitted
 from justitia.cli.files.facts import CURVE
 from justitia.cli.files.people import People
 from justitia.cli.ledger_options import LedgerOptions
@@ -27,6 +26,7 @@ from justitia.cli.output import (
     told_warnings,
     warn,
 )
+from justitia.cli.training import kept_of, people_of, save, unfitted
 from justitia.curve import Tradeoff
 from justitia.curve import tradeoff as trained_curve
 from justitia.saving.folder import foreign_in_model
@@ -39,10 +39,6 @@ TABLE = "tradeoff.csv"
 
 
 @click.command("tradeoff", cls=Command, example=EXAMPLE)
-@click.argument("data", type=options.FILE)
-@options.target
-@options.attribute
-@options.columns
 @options.training
 @click.option(
     "--tolerances",
@@ -54,8 +50,7 @@ TABLE = "tradeoff.csv"
 )
 @click.option("--choose", type=float, metavar="VIOLATION", help="Mark the most accurate point within this violation.")
 @options.ledger
-@click.option("--out", type=options.FILE, required=True, help="Folder for the curve and one model per point.")
-@options.overwrite
+@options.out("Folder for the curve and one model per point.")
 @options.as_json
 def tradeoff(
     data: Path,

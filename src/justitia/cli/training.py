@@ -1,0 +1,79 @@
+"""What commands that train share: the file, an unfitted model, and what is kept of a fitted one."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from justitia.cli.errors import Refusal
+from justitia.cli.files.facts import FACTS, training_facts
+from justitia.cli.files.looks import LEDGER, ROWS
+from justitia.cli.files.people import People, read_people
+from justitia.cli.files.public_rows import public_rows
+from justitia.cli.output import json_text, warn
+from justitia.cli.plan_file import read_plan
+from justitia.estimator import LagrangianDualClassifier, check_parameters
+from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.vault import INFER
+
+NO_GROUPS = (
+    "expected the public list of groups, got none; pass --groups A,B, or --groups infer to read the list off the data, "
+    "which does not protect it."
+)
+NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
+
+
+def people_of(data: Path, settings: dict[str, Any]) -> People:
+    """The file, by the options of a command that trains."""
+    if settings["target"] is None:
+        raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
+    people = read_people(
+        data,
+        settings.pop("where"),
+        target=settings["target"],
+        positive=settings.pop("positive"),
+        features=settings.pop("features"),
+        drop=settings.pop("drop"),
+    )
+    if people.attribute.groups is None:
+        if not people.attribute.infer and math.isfinite(settings["epsilon"]):
+            raise Refusal(NO_GROUPS)
+        warn(NOT_PROTECTED)
+    return people
+
+
+def unfitted(people: People, settings: dict[str, Any], *, tolerance: float | None = None) -> LagrangianDualClassifier:
+    """A model with the settings of the command line, which are checked before a ledger is opened."""
+    model = LagrangianDualClassifier(
+        settings["notion"],
+        epsilon=settings["epsilon"],
+        delta=settings["delta"],
+        tolerance=tolerance,
+        groups=INFER if people.attribute.infer else people.attribute.groups,
+        engine=settings["engine"],
+        module=settings["hidden"],
+        plan=read_plan(settings["plan_file"], settings["engine"]),
+        random_state=settings["seed"],
+    )
+    check_parameters(model)
+    return model
+
+
+def kept_of(people: People, target: str, ledger: DurableLedger | None) -> dict[str, Any]:
+    """What later measurements need to tell whether the same people are looked at again."""
+    identity = None if ledger is None else ledger.identity
+    return {ROWS: public_rows(people, target).sketch.to_dict(), LEDGER: identity}
+
+
+def save(
+    model: LagrangianDualClassifier, people: People, folder: Path, *, target: str, kept: dict[str, Any]
+) -> dict[str, Any]:
+    """Write model, facts and what else is ``kept``; the model answers in the target's own words."""
+    model.classes_ = np.array(people.classes)
+    model.save(folder)
+    facts = training_facts(model, people, target=target)
+    (folder / FACTS).write_text(json_text(facts | kept), encoding="utf-8")
+    return facts
