@@ -14,7 +14,7 @@ from justitia.engines.moments.public_rows import FrozenNetwork
 from justitia.networks.crossfitted import PARTS, CrossFittedNetwork
 from justitia.networks.default import evaluate, ordinary
 from justitia.networks.multilayer import default_widths, widths_of
-from justitia.networks.piecewise import FewPeopleNetwork, Pieces, PiecewiseNetwork
+from justitia.networks.piecewise import PiecewiseEncoding, PiecewiseNetwork, SmallSampleNetwork
 from justitia.networks.requirements import trainable
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
@@ -66,7 +66,7 @@ def disturb(network: nn.Module) -> None:
 
 def test_numbers_are_cut_at_their_quartiles_and_two_values_are_one_piece() -> None:
     X = table()
-    pieces = Pieces(X)
+    pieces = PiecewiseEncoding(X)
     number = pieces.column == 0
     assert number.sum() == 4
     torch.testing.assert_close(pieces.low[number], X[:, 0].quantile(torch.tensor([0.0, 0.25, 0.5, 0.75])))
@@ -196,7 +196,7 @@ def test_merged_network_is_the_same_function_and_a_multilayer_one(widths: tuple[
     assert widths_of(whole) == [X.shape[1], 2 * len(network.pieces), *(PARTS * width + 2 for width in widths), 1]
 
 
-def same_function(network: FewPeopleNetwork, X: Tensor) -> nn.Module:
+def same_function(network: SmallSampleNetwork, X: Tensor) -> nn.Module:
     """The network as it is kept, after a look at its scores inside and outside of the range of training rows."""
     whole, new = ordinary(network), torch.cat([X, X + torch.randn_like(X), 3 * X])
     expected = network(new).detach()

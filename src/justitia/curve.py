@@ -109,14 +109,14 @@ def tradeoff(
     trained = session.train()
     session.check_spent()
     first._keep(session, trained)
-    points = {grid[0]: (first, measured(first, session))}
+    points = {grid[0]: (first, accuracy_and_violation(first, session))}
     for branch in _branches(grid):
         here, lam = session, trained.lam
         for tolerance in branch:
             here = _follow(here, tolerance, session.plan)
             found = here.train(start=lam)
             sibling, lam = _sibling(first, here, found, tolerance), found.lam
-            points[tolerance] = (sibling, measured(sibling, here))
+            points[tolerance] = (sibling, accuracy_and_violation(sibling, here))
     models, rows = zip(*(points[tolerance] for tolerance in grid), strict=True)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
     return Tradeoff(models, pd.DataFrame(rows), first.certificate_)
@@ -149,7 +149,7 @@ def _sibling(
     return model
 
 
-def measured(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
+def accuracy_and_violation(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
     """Public accuracy and noised violation on the training rows."""
     problem = session.problem
     scores = torch.from_numpy(evaluate(session.module, problem.X)).to(problem.y.dtype)

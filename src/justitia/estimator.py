@@ -24,7 +24,7 @@ from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import check_budget, named_groups, open_vault
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.noise_seed import SecretNoiseSeed
+from justitia.privacy.noise_seed import HiddenNoiseSeed
 from justitia.saving import folder as saved_folder
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
@@ -34,7 +34,7 @@ from justitia.training.run import Trained
 from justitia.training.session import Session, Settings, open_session
 
 
-class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
+class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
     r"""Neural classifier trained to treat groups alike, private in the sensitive attribute.
 
     Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_P)| \le tolerance` for every group by a Lagrangian dual

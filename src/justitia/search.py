@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from justitia._validate import check_nonnegative, check_positive
-from justitia.curve import measured, tradeoff
+from justitia.curve import accuracy_and_violation, tradeoff
 from justitia.engines.moments.engine import MomentsEngine
 from justitia.estimator import LagrangianDualClassifier, check_parameters
 from justitia.networks.classifier import public_seed
@@ -255,7 +255,7 @@ def _trial(model: LagrangianDualClassifier, pick: int, data: dict[str, Any], aim
 def _score(model: LagrangianDualClassifier, session: Session, aim: _Aim) -> float:
     """Accuracy and noised violation; an engine that would have to ask again is judged by its last answers."""
     if isinstance(session.engine, MomentsEngine):
-        row = measured(model, session)
+        row = accuracy_and_violation(model, session)
         return aim.score(row["accuracy"], row["noisy_violation"])
     history = model.history_
     gaps = history[names_of(model.history_columns_, "noisy_gap")].dropna()

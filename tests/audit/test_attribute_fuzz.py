@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from justitia.cli.files.attribute import Where
-from justitia.cli.files.people import read_people
+from justitia.cli.files.rows import read_rows
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.groups import encode, group_names, infer_groups, read_columns
 
@@ -102,9 +102,9 @@ def test_fuzz_finds_a_reader_that_converts_a_column_as_a_whole(
 
 
 def labels_and_public(file: Path) -> tuple[list[Any], Any]:
-    people = read_people(file, Where(sensitive=["a"]), target="y")
-    assert isinstance(people.labels, Attribute)
-    return people.labels.unsealed()[1][0].tolist(), (people.X.to_csv(), people.y.tolist())
+    people = read_rows(file, Where(sensitive=["a"]), target="y")
+    assert isinstance(people.sensitive, Attribute)
+    return people.sensitive.unsealed()[1][0].tolist(), (people.X.to_csv(), people.y.tolist())
 
 
 def written_csv(file: Path, values: list[bytes]) -> Path:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from justitia.cli import cli
 from justitia.cli.files.attribute import Where
-from justitia.cli.files.people import read_people
+from justitia.cli.files.rows import read_rows
 from justitia.datasets import make_synthetic
 
 N = 40
@@ -51,7 +51,7 @@ def run(folder: Path, words: Sequence[str], files: Files, answers: Sequence[Tens
     source = Recorder() if answers is None else Player(answers)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("justitia.cli.files.facts.now", lambda: TIME)
+        patch.setattr("justitia.cli.files.metadata.now", lambda: TIME)
         patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
         result = CliRunner().invoke(cli, list(words), terminal_width=80)
     made = sorted({one for one in folder.rglob("*") if one.is_file()} - before)
@@ -108,7 +108,7 @@ def labels_of(folder: Path, files: Files, **where: Any) -> list[Any]:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     place = {name: folder / value if name == "sensitive_file" else value for name, value in where.items()}
-    people = read_people(folder / next(iter(files)), Where(**place), target="y")
+    people = read_rows(folder / next(iter(files)), Where(**place), target="y")
     found: list[Any] = people.labels.unsealed()[1][0].tolist()
     return found
 

@@ -72,7 +72,7 @@ def run(
     where = write_files(folder, labels, apart=apart)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("justitia.cli.files.facts.now", lambda: TIME)
+        patch.setattr("justitia.cli.files.metadata.now", lambda: TIME)
         if command == "evaluate":
             patch.setattr("justitia.privacy.door.SystemNoise", Recorder)  # the same model for all: of other people
             trained = run_words(["train", "data.csv", *COMMON, *where, "--out", "model"], labels_of(), folder, apart)
@@ -151,12 +151,12 @@ def test_labels_are_in_no_file_and_no_line_of_output(tmp_path: Path) -> None:
 def test_comparison_finds_a_command_that_counts_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above is able to fail."""
     train = import_module("justitia.cli.training")
-    sound = train.training_facts
+    sound = train.training_metadata
 
     def leaky(model: Any, people: Any, **rest: Any) -> dict[str, Any]:
-        return sound(model, people, **rest) | {"given": int(pd.notna(people.labels.unsealed()[1][0]).sum())}
+        return sound(model, people, **rest) | {"given": int(pd.notna(people.sensitive.unsealed()[1][0]).sum())}
 
-    monkeypatch.setattr(train, "training_facts", leaky)
+    monkeypatch.setattr(train, "training_metadata", leaky)
     first = run(tmp_path / "run", "train", labels_of(), apart=False)
     second = run(tmp_path / "run", "train", labels_of(p1=""), apart=False, answers=first.noisy)
     assert public(second) != public(first)

@@ -165,7 +165,7 @@ def test_split_over_existing_files_is_refused_without_being_told_to(run: Run, he
 @posix
 def test_secret_file_of_a_dataset_is_for_its_owner_alone(run: Run) -> None:
     words = ("datasets", "write", "synthetic", "--rows", "50")
-    assert run(*words, "--out", "x.csv", "--secret", "s.csv").exit_code == 0
+    assert run(*words, "--out", "x.csv", "--sensitive-file", "s.csv").exit_code == 0
     assert mode_of("s.csv") == 0o600
     assert mode_of("x.csv") == 0o666 & ~current_umask()
     assert run(*words, "--out", "both.csv").exit_code == 0
@@ -181,8 +181,8 @@ def current_umask() -> int:
 def test_dataset_over_existing_files_or_itself_is_refused(run: Run, here: Path) -> None:
     words = ("datasets", "write", "synthetic", "--rows", "50", "--out")
     left_alone(run, here, (*words, "income.csv"), "'income.csv' exists; pass --overwrite")
-    left_alone(run, here, (*words, "x.csv", "--secret", "secret.csv"), "'secret.csv' exists; pass --overwrite")
-    left_alone(run, here, (*words, "x.csv", "--secret", "./x.csv"), "expected two files, got one name")
+    left_alone(run, here, (*words, "x.csv", "--sensitive-file", "secret.csv"), "'secret.csv' exists; pass --overwrite")
+    left_alone(run, here, (*words, "x.csv", "--sensitive-file", "./x.csv"), "expected two files, got one name")
     assert run(*words, "people.csv", "--overwrite").exit_code == 0
 
 

@@ -63,7 +63,7 @@ def test_example_of_every_help_runs(words: tuple[str, ...], run: Run) -> None:
     for example in found:
         out = out_of(example)
         cleared(out)
-        cleared(out_of(example, "--secret"))
+        cleared(out_of(example, "--sensitive-file"))
         result = run(*example)
         allowed = {OK, NOT_SHOWN} if words in JUDGED_BY_NOISE else {OK}
         assert result.exit_code in allowed, result.output

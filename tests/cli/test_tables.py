@@ -14,8 +14,8 @@ from justitia.cli.errors import Refusal
 from justitia.cli.files.attribute import Where, find_attribute, groups_text, person_keys, read_attribute, read_groups
 from justitia.cli.files.bins import Bins, read_bins
 from justitia.cli.files.copying import Rows
-from justitia.cli.files.people import read_people, read_target
 from justitia.cli.files.reading import open_table
+from justitia.cli.files.rows import read_rows, read_target
 from justitia.privacy.attribute import Attribute
 
 
@@ -132,25 +132,25 @@ def test_one_odd_value_changes_one_label_and_nothing_else(tmp_path: Path, odd: s
     frame = pd.DataFrame({"x": [1, 2, 3, 4], "y": [0, 1, 0, 1], "sex": values})
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame.assign(sex=["f", odd, "f", "m"]).to_csv(tmp_path / "b.csv", index=False)
-    one, other = (read_people(tmp_path / name, Where(sensitive=["sex"]), target="y") for name in ("a.csv", "b.csv"))
+    one, other = (read_rows(tmp_path / name, Where(sensitive=["sex"]), target="y") for name in ("a.csv", "b.csv"))
     assert one.X.equals(other.X)
     assert one.y.tolist() == other.y.tolist()
-    differ = [first != second for first, second in zip(entries(one.labels), entries(other.labels), strict=True)]
+    differ = [first != second for first, second in zip(entries(one.sensitive), entries(other.sensitive), strict=True)]
     assert differ == [False, True, False, False]
 
 
 def test_features_are_neither_target_nor_attribute_nor_key(tmp_path: Path) -> None:
     table(tmp_path, "id,x,z,y,sex\n1,1,2,no,f\n2,2,3,yes,m\n")
-    people = read_people(tmp_path / "data.csv", Where(sensitive=["sex"]), target="y", drop=["id"])
+    people = read_rows(tmp_path / "data.csv", Where(sensitive=["sex"]), target="y", drop=["id"])
     assert list(people.X) == ["x", "z"]
     table(tmp_path, "id,sex\n1,f\n2,m\n", "secret.csv")
     table(tmp_path, "id,x,z,y\n1,1,2,no\n2,2,3,yes\n")
-    joined = read_people(
+    joined = read_rows(
         tmp_path / "data.csv", Where(sensitive_file=tmp_path / "secret.csv", key="id"), target="y", features=["z"]
     )
     assert list(joined.X) == ["z"]
-    assert joined.labels.names == ("sex",)
-    assert repr(joined.labels) == "<sensitive attribute of 2 rows>"
+    assert joined.sensitive.names == ("sex",)
+    assert repr(joined.sensitive) == "<sensitive attribute of 2 rows>"
     assert "labels" not in repr(joined)
 
 

@@ -408,16 +408,16 @@ def written_out(rows: FactoredRows) -> list[list[Fraction]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_reach_is_never_below_the_true_norm_but_for_its_stated_rounding(kind: str) -> None:
+def test_norm_bound_is_never_below_the_true_norm_but_for_its_stated_rounding(kind: str) -> None:
     rows = factored(kind)
-    for reach, row in zip(rows.double().reach().tolist(), written_out(rows), strict=True):
+    for reach, row in zip(rows.double().norm_bounds().tolist(), written_out(rows), strict=True):
         assert ((1 + Fraction(round_off(rows.width))) * Fraction(reach)) ** 2 >= sum(entry**2 for entry in row)
 
 
 @pytest.mark.parametrize("kind", ["plain", "centred"])
 def test_reach_of_rows_that_hardly_cancel_is_their_norm(kind: str) -> None:
     rows = factored(kind)
-    for reach, row in zip(rows.double().reach().tolist(), written_out(rows), strict=True):
+    for reach, row in zip(rows.double().norm_bounds().tolist(), written_out(rows), strict=True):
         assert reach == pytest.approx(math.sqrt(sum(entry**2 for entry in row)), rel=1e-12 if kind == "plain" else 1e-3)
 
 
@@ -425,7 +425,7 @@ def test_reach_when_the_square_of_a_factor_underflows_still_shows_the_row() -> N
     left, right = (torch.full((1, 2), value, dtype=torch.float64) for value in (1e-162, 1e150))
     rows = FactoredRows((OuterBlock(left, right, bias=False),))
     assert float(rows.norms()) == 0.0
-    assert float(rows.reach()) * (1 + round_off(4)) >= 2e-12
+    assert float(rows.norm_bounds()) * (1 + round_off(4)) >= 2e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -435,7 +435,7 @@ def test_clipped_sum_is_within_its_stated_error_of_the_exact_one(kind: str, boun
     total = LongSum(rows.width)
     for part, piece in rows.pieces():
         total.add(clipped_sum(piece, weights[part], bound))
-    factors = bounding.clip_factor(rows.double().reach(), bound).tolist()
+    factors = bounding.clip_factor(rows.double().norm_bounds(), bound).tolist()
     exact = [Fraction(0)] * rows.width
     for row, f, w in zip(written_out(rows), factors, weights.tolist(), strict=True):
         clipped = Fraction(f) ** 2 * sum(entry**2 for entry in row)

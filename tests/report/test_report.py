@@ -25,9 +25,9 @@ from justitia.privacy.costs import RandomizedResponseCost
 from justitia.privacy.ledger import Release
 from justitia.report import Report, build_report
 from justitia.report.contents import MOST_ROUNDS, spending
+from justitia.report.formatting import number, odds_sentence, verdict
 from justitia.report.markdown import escaped, fenced
 from justitia.report.svg import Scale, element, shortened, spread, ticks
-from justitia.report.words import number, odds_sentence, verdict
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 

@@ -30,7 +30,7 @@ class KeptRows:
 
     def lengths(self) -> Tensor:
         """(n,) norms, rounded up."""
-        return torch.cat([rows.double().reach() for _, rows in self.parts])
+        return torch.cat([rows.double().norm_bounds() for _, rows in self.parts])
 
     def row(self, person: int) -> Tensor:
         """(d,) the row of one person."""

@@ -28,7 +28,7 @@ from justitia.networks.default import make_module
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.noise_seed import SecretNoiseSeed
+from justitia.privacy.noise_seed import HiddenNoiseSeed
 from justitia.training.engine import calibrated
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
@@ -156,7 +156,7 @@ class DescentEngine(GradientsEngine):
         """(G, K): noised sizes, kept away from zero."""
         return usable_sizes(self.noisy_sizes, self.size_std)
 
-    def _noised_gap(self, scores: Tensor) -> Tensor:
+    def _noisy_gap(self, scores: Tensor) -> Tensor:
         """(G, K): rate of each group minus that of everybody, from a freshly noised table of decisions."""
         problem = self.problem
         decide = problem.notion.h_exact if self.hard else problem.notion.h
@@ -168,7 +168,7 @@ class DescentEngine(GradientsEngine):
         return table_gaps(table, self.population, self.sizes)
 
 
-class DescentClassifier(SecretNoiseSeed, NetworkClassifier):
+class DescentClassifier(HiddenNoiseSeed, NetworkClassifier):
     """Base of the two methods: everything but the plan, which knows its engine.
 
     Parameters

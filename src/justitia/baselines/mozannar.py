@@ -22,7 +22,7 @@ from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import RandomizedResponse
-from justitia.privacy.noise_seed import SecretNoiseSeed
+from justitia.privacy.noise_seed import HiddenNoiseSeed
 
 #: Weights below this are the solver's round-off.
 ROUND_OFF = 1e-9
@@ -145,7 +145,7 @@ def split_halves(y: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], ND
     return by_label[::2], by_label[1::2]
 
 
-class MozannarClassifier(SecretNoiseSeed, MixtureClassifier):
+class MozannarClassifier(HiddenNoiseSeed, MixtureClassifier):
     r"""Reduction on randomised groups, corrected for the randomisation; private in the attribute.
 
     Everybody's attribute is sent through randomised response once (the only release); all else is computed from the

@@ -7,7 +7,7 @@ from typing import Any
 
 from justitia.baselines import FermiClassifier, HistogramClassifier, MozannarClassifier, PlainClassifier
 from justitia.cli.errors import Refusal
-from justitia.cli.files.people import People
+from justitia.cli.files.rows import Rows
 from justitia.cli.training import unfitted
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.ledger import PrivacyLedger
@@ -25,9 +25,9 @@ class Recipe:
     delta: float
     seed: int | None = None
 
-    def make(self, name: str, people: People) -> Any:
+    def make(self, name: str, rows: Rows) -> Any:
         """An unfitted classifier."""
-        groups = people.attribute.groups
+        groups = rows.attribute.groups
         if name == "plain":
             return PlainClassifier(random_state=self.seed)
         if name == "mozannar":
@@ -36,18 +36,18 @@ class Recipe:
             kind = FermiClassifier if name == "fermi" else HistogramClassifier
             return kind(self.notion, epsilon=self.epsilon, delta=self.delta, groups=groups, random_state=self.seed)
         settings = {"notion": self.notion, "epsilon": self.epsilon, "delta": self.delta, "seed": self.seed}
-        return unfitted(people, settings | {"engine": name, "hidden": None, "plan_file": None})
+        return unfitted(rows, settings | {"engine": name, "hidden": None, "plan_file": None})
 
-    def fit(self, name: str, people: People, total: PrivacyLedger) -> Any:
+    def fit(self, name: str, rows: Rows, total: PrivacyLedger) -> Any:
         """A fitted classifier; what it spent is also on the ledger of all methods."""
-        model = self.make(name, people)
+        model = self.make(name, rows)
         own = PrivacyLedger(epsilon=self.epsilon, delta=self.delta)
-        given: dict[str, Any] = {"sensitive_features": people.labels, "ledger": own}
-        if people.person is not None and name != "plain":
+        given: dict[str, Any] = {"sensitive_features": rows.sensitive, "ledger": own}
+        if rows.person is not None and name != "plain":
             if not isinstance(model, LagrangianDualClassifier):
                 raise Refusal(f"the method {name!r} protects rows, not people; leave out --person, or the method.")
-            given["person"] = people.person
-        model.fit(people.X, people.y, **given)
+            given["person"] = rows.person
+        model.fit(rows.X, rows.y, **given)
         for release in own.releases:
             total.debit(release)
         return model

@@ -79,7 +79,7 @@ def filled(text: str, *, indent: int = 0, first: str = "") -> str:
     )
 
 
-def facts_text(facts: Mapping[str, str]) -> str:
+def fields_text(facts: Mapping[str, str]) -> str:
     """Names and values, one paragraph each."""
     width = max(map(len, facts), default=0)
     return "\n".join(

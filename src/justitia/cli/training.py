@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from justitia.cli.errors import Refusal
-from justitia.cli.files.facts import FACTS, training_facts
 from justitia.cli.files.looks import LEDGER, ROWS
-from justitia.cli.files.people import People, read_people
+from justitia.cli.files.metadata import FACTS, training_metadata
 from justitia.cli.files.public_rows import public_rows
+from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.output import json_text, warn
 from justitia.cli.plan_file import read_plan
 from justitia.estimator import LagrangianDualClassifier, check_parameters
@@ -26,11 +26,11 @@ NO_GROUPS = (
 NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
 
 
-def people_of(data: Path, settings: dict[str, Any]) -> People:
+def rows_of(data: Path, settings: dict[str, Any]) -> Rows:
     """The file, by the options of a command that trains."""
     if settings["target"] is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
-    people = read_people(
+    rows = read_rows(
         data,
         settings.pop("where"),
         target=settings["target"],
@@ -38,21 +38,21 @@ def people_of(data: Path, settings: dict[str, Any]) -> People:
         features=settings.pop("features"),
         drop=settings.pop("drop"),
     )
-    if people.attribute.groups is None:
-        if not people.attribute.infer and math.isfinite(settings["epsilon"]):
+    if rows.attribute.groups is None:
+        if not rows.attribute.infer and math.isfinite(settings["epsilon"]):
             raise Refusal(NO_GROUPS)
         warn(NOT_PROTECTED)
-    return people
+    return rows
 
 
-def unfitted(people: People, settings: dict[str, Any], *, tolerance: float | None = None) -> LagrangianDualClassifier:
+def unfitted(rows: Rows, settings: dict[str, Any], *, tolerance: float | None = None) -> LagrangianDualClassifier:
     """A model with the settings of the command line, which are checked before a ledger is opened."""
     model = LagrangianDualClassifier(
         settings["notion"],
         epsilon=settings["epsilon"],
         delta=settings["delta"],
         tolerance=tolerance,
-        groups=INFER if people.attribute.infer else people.attribute.groups,
+        groups=INFER if rows.attribute.infer else rows.attribute.groups,
         engine=settings["engine"],
         module=settings["hidden"],
         plan=read_plan(settings["plan_file"], settings["engine"]),
@@ -62,18 +62,18 @@ def unfitted(people: People, settings: dict[str, Any], *, tolerance: float | Non
     return model
 
 
-def kept_of(people: People, target: str, ledger: DurableLedger | None) -> dict[str, Any]:
+def kept_of(rows: Rows, target: str, ledger: DurableLedger | None) -> dict[str, Any]:
     """What later measurements need to tell whether the same people are looked at again."""
     identity = None if ledger is None else ledger.identity
-    return {ROWS: public_rows(people, target).sketch.to_dict(), LEDGER: identity}
+    return {ROWS: public_rows(rows, target).sketch.to_dict(), LEDGER: identity}
 
 
 def save(
-    model: LagrangianDualClassifier, people: People, folder: Path, *, target: str, kept: dict[str, Any]
+    model: LagrangianDualClassifier, rows: Rows, folder: Path, *, target: str, kept: dict[str, Any]
 ) -> dict[str, Any]:
     """Write model, facts and what else is ``kept``; the model answers in the target's own words."""
-    model.classes_ = np.array(people.classes)
+    model.classes_ = np.array(rows.classes)
     model.save(folder)
-    facts = training_facts(model, people, target=target)
+    facts = training_metadata(model, rows, target=target)
     (folder / FACTS).write_text(json_text(facts | kept), encoding="utf-8")
     return facts

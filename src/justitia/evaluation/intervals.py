@@ -174,7 +174,7 @@ class NoisyRates:
         bounds = self.differences if compared == "between_groups" else self.gaps
         value, low, high = bounds(alone)
         _, low_all, high_all = bounds(together)
-        lower, upper = _most(np.maximum(np.maximum(low_all, -high_all), 0), 0.0), _reach(low, high)
+        lower, upper = _most(np.maximum(np.maximum(low_all, -high_all), 0), 0.0), _largest_size(low, high)
         if compared == "between_groups":
             # Lower bounds of other rates may fail as well, each with its share.
             wrong = (1 - confidence) / self.counts.shape[-1]
@@ -191,10 +191,10 @@ class NoisyRates:
         for one in (self.only([k]) for k in range(self.counts.shape[-1])):
             quantile: Array = np.full(self.counts.shape[:-2], most)
             for _ in range(REACHES):
-                upper = _reach(*one.differences(quantile[..., None, None])[1:])
+                upper = _largest_size(*one.differences(quantile[..., None, None])[1:])
                 z = upper_quantile(upper.ravel(), one._covariance(), most=most, **shared)
                 quantile = np.minimum(quantile, z.reshape(quantile.shape))
-            found.append(_reach(*one.differences(quantile[..., None, None])[1:]))
+            found.append(_largest_size(*one.differences(quantile[..., None, None])[1:]))
         bound: Array = np.max(found, axis=0)
         return bound
 
@@ -251,7 +251,7 @@ def _wider(value: Array, bound: Array, by: Array) -> Array:
     return value + np.copysign(_added(bound - value, by), bound - value)
 
 
-def _reach(low: Array, high: Array) -> Array:
+def _largest_size(low: Array, high: Array) -> Array:
     """Largest absolute number in an interval over the last two axes."""
     return _most(np.maximum(np.abs(low), np.abs(high)), 1.0)
 

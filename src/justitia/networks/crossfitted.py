@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from justitia.networks.multilayer import multilayer_of
-from justitia.networks.piecewise import FewPeopleNetwork, Pieces, linear_at_zero, passed_on
+from justitia.networks.piecewise import PiecewiseEncoding, SmallSampleNetwork, linear_at_zero, passed_on
 
 #: Networks side by side, each trained without a part of the rows.
 PARTS = 5
@@ -18,7 +18,7 @@ PARTS = 5
 BATCH, RATE, DECAY = 512, 4e-3, 1.0
 
 
-class CrossFittedNetwork(FewPeopleNetwork):
+class CrossFittedNetwork(SmallSampleNetwork):
     r"""Mean score of networks that learn from labels alone, plus a function that is linear in pieces of the features.
 
     .. math:: f(x) = s(x) + v(\text{pieces}(x), s(x)), \qquad s(x) = \frac{1}{5} \sum_k s_k(x)
@@ -38,7 +38,7 @@ class CrossFittedNetwork(FewPeopleNetwork):
 
     def __init__(self, X: Tensor, widths: Sequence[int]) -> None:
         super().__init__()
-        self.pieces = Pieces(X)
+        self.pieces = PiecewiseEncoding(X)
         self.linear = linear_at_zero(len(self.pieces) + 1)
         sizes = list(pairwise([len(self.pieces), *widths, 1]))
         self.weights = nn.ParameterList(_frozen(PARTS, a, b) for a, b in sizes)

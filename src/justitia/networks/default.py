@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from justitia.networks.crossfitted import CrossFittedNetwork
 from justitia.networks.multilayer import default_widths, multilayer, widths_of
-from justitia.networks.piecewise import FewPeopleNetwork, PiecewiseNetwork
+from justitia.networks.piecewise import PiecewiseNetwork, SmallSampleNetwork
 from justitia.networks.requirements import as_scores
 from justitia.notions import FairnessNotion
 
@@ -105,4 +105,4 @@ def learned_inputs(module: nn.Module, X: Tensor, y: Tensor, weight: Tensor, **ho
 
 def ordinary(module: nn.Module) -> nn.Module:
     """The network as it is kept: one for few people as the multilayer one that it is, any other as it is."""
-    return module.merged() if isinstance(module, FewPeopleNetwork) else module
+    return module.merged() if isinstance(module, SmallSampleNetwork) else module

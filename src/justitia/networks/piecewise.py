@@ -16,7 +16,7 @@ from justitia.networks.multilayer import multilayer, multilayer_of
 PIECES = 4
 
 
-class Pieces(nn.Module):
+class PiecewiseEncoding(nn.Module):
     """Numbers cut at their quartiles: which part of each piece lies below the number, standardised.
 
     Piecewise linear encoding (Gorishniy et al. 2022). A feature with two values is one piece; a constant one has a
@@ -66,7 +66,7 @@ class Pieces(nn.Module):
         return torch.cat([slope, -slope], 1), bias.double() - weight.double() @ (self.mean / self.spread).double()
 
 
-class FewPeopleNetwork(nn.Module, ABC):
+class SmallSampleNetwork(nn.Module, ABC):
     """A network of ours that is trained as it is, and kept as the multilayer network that it is a way to write."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class FewPeopleNetwork(nn.Module, ABC):
         """The same function as one multilayer network."""
 
 
-class PiecewiseNetwork(FewPeopleNetwork):
+class PiecewiseNetwork(SmallSampleNetwork):
     """A multilayer network, plus a sum of piecewise linear functions of each feature.
 
     A part that is linear in pieces beside the deep one (wide and deep, Cheng et al. 2016). Most of what few rows can
@@ -90,7 +90,7 @@ class PiecewiseNetwork(FewPeopleNetwork):
 
     def __init__(self, X: Tensor, widths: Sequence[int]) -> None:
         super().__init__()
-        self.pieces = Pieces(X)
+        self.pieces = PiecewiseEncoding(X)
         self.linear = linear_at_zero(len(self.pieces))
         self.deep = multilayer(X.shape[1], widths)
 

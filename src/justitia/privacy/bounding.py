@@ -74,8 +74,8 @@ def with_rounding(sensitivity: float, weights: Tensor, bound: float, width: int,
 def clipped_sum(rows: FactoredRows, selected: Tensor, bound: float) -> Tensor:
     """Sum of the rows, each clipped to ``bound`` and times its weight (the paper's clipped gradient, Equation 10)."""
     rows = rows.double()
-    reach = rows.reach()
-    if not math.isfinite(float(reach.sum())):  # rows are public, so this branch is too
-        finite = torch.isfinite(reach)
-        rows, reach = rows.zeroed(~finite), torch.where(finite, reach, torch.zeros_like(reach))
-    return rows.weighted_sum(selected.double() * clip_factor(reach, bound))
+    norms = rows.norm_bounds()
+    if not math.isfinite(float(norms.sum())):  # rows are public, so this branch is too
+        finite = torch.isfinite(norms)
+        rows, norms = rows.zeroed(~finite), torch.where(finite, norms, torch.zeros_like(norms))
+    return rows.weighted_sum(selected.double() * clip_factor(norms, bound))

@@ -21,7 +21,7 @@ from justitia.privacy.errors import BudgetExceeded, LedgerError
 from justitia.privacy.ledger import PrivacyLedger, accountant, json_ready, summary
 from justitia.privacy.ledger_file import (
     SCHEMA,
-    Facts,
+    Header,
     check_file,
     check_sound,
     check_writable,
@@ -31,9 +31,9 @@ from justitia.privacy.ledger_file import (
     journal_of,
     link,
     make_file,
-    new_facts,
+    new_header,
     read_entries,
-    read_facts,
+    read_header,
     release_of,
 )
 from justitia.privacy.receipts import Head, check_receipt, make_receipt
@@ -103,10 +103,10 @@ class DurableLedger(PrivacyLedger):
         self._runs: list[str] = []
         self._check_path()
         if not self.path.exists():
-            make_file(self.path, new_facts(dataset, self.budget_epsilon, self.delta), timeout=self.timeout)
+            make_file(self.path, new_header(dataset, self.budget_epsilon, self.delta), timeout=self.timeout)
         with self._connection() as connection:
-            facts = self._checked(read_facts(connection, self.path))
-            self._identity, self._links = facts.identity, [link("", facts)]
+            header = self._checked(read_header(connection, self.path))
+            self._identity, self._links = header.identity, [link("", header)]
             check_sound(connection, self.path)
             if writable:
                 check_writable(connection)
@@ -119,9 +119,9 @@ class DurableLedger(PrivacyLedger):
         file = Path(path).absolute()
         check_file(file)
         with connection_to(file, timeout) as connection:
-            facts = read_facts(connection, file)
-        budget = facts.epsilon, facts.delta
-        return cls(file, dataset=facts.dataset, epsilon=budget[0], delta=budget[1], timeout=timeout, writable=False)
+            header = read_header(connection, file)
+        budget = header.epsilon, header.delta
+        return cls(file, dataset=header.dataset, epsilon=budget[0], delta=budget[1], timeout=timeout, writable=False)
 
     @property
     def identity(self) -> str:
@@ -218,7 +218,7 @@ class DurableLedger(PrivacyLedger):
         with self._fresh() as connection:
             entries = [entry for entry, _ in read_entries(connection, self.path, self._links[:1])]
             counts = Counter(release.cost for release in self._releases)
-        facts = {
+        exported = {
             "schema": SCHEMA,
             "ledger": self._identity,
             "dataset": self.dataset,
@@ -230,7 +230,7 @@ class DurableLedger(PrivacyLedger):
             "accountant": accountant(counts),
             "entries": [entry._asdict() | {"cost": json.loads(entry.cost)} for entry in entries],
         }
-        return json.dumps(json_ready(facts), indent=2)
+        return json.dumps(json_ready(exported), indent=2)
 
     def export(self, path: Path | str) -> Path:
         """Write :meth:`to_json` to ``path``, which must not be there yet.
@@ -299,23 +299,23 @@ class DurableLedger(PrivacyLedger):
         with self._fresh():
             yield
 
-    def _checked(self, facts: Facts) -> Facts:
+    def _checked(self, header: Header) -> Header:
         asked = {"dataset": self.dataset, "epsilon": self.budget_epsilon, "delta": self.delta}
         for name, came in asked.items():
-            held = getattr(facts, name)
+            held = getattr(header, name)
             if held != came:
                 raise LedgerError(
                     f"The ledger {str(self.path)!r} was made with {name}={held!r}, got {came!r}; pass {held!r}, or "
                     "choose another file for other people."
                 )
-        return facts
+        return header
 
     def _read(self, connection: sqlite3.Connection) -> None:
         """Take up the entries that are new since the last look; entries are only ever added."""
-        facts = read_facts(connection, self.path)
-        if facts.identity != self._identity:
+        header = read_header(connection, self.path)
+        if header.identity != self._identity:
             raise LedgerError(f"The ledger {str(self.path)!r} was replaced by another one while in use; restore it.")
-        if link("", facts) != self._links[0]:
+        if link("", header) != self._links[0]:
             raise LedgerError(
                 f"The ledger {str(self.path)!r} was given another budget or name while in use; restore it."
             )

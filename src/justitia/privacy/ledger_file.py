@@ -61,7 +61,7 @@ _RESTORE = "restore its newest copy, and count every debit made since as spent."
 _DAMAGED = f"is damaged; {_RESTORE}"
 
 
-class Facts(NamedTuple):
+class Header(NamedTuple):
     """What a ledger file says about itself."""
 
     identity: str
@@ -85,9 +85,9 @@ class Entry(NamedTuple):
     version: str
 
 
-def new_facts(dataset: str, epsilon: float, delta: float) -> Facts:
-    """The facts of a ledger that is made now."""
-    return Facts(uuid.uuid4().hex, dataset, epsilon, delta, _now(), _versions())
+def new_header(dataset: str, epsilon: float, delta: float) -> Header:
+    """The header of a ledger that is made now."""
+    return Header(uuid.uuid4().hex, dataset, epsilon, delta, _now(), _versions())
 
 
 def entry_of(release: Release, number: int, run: str) -> Entry:
@@ -117,8 +117,8 @@ def _versions() -> str:
     return f"justitia {own}, python {platform.python_version()}, sqlite {sqlite3.sqlite_version}"
 
 
-def link(previous: str, fields: Facts | Entry) -> str:
-    """Hash of these fields and of all that came before them; of the facts, with nothing before, it is the first."""
+def link(previous: str, fields: Header | Entry) -> str:
+    """Hash of these fields and of all that came before them; of the header, with nothing before, it is the first."""
     # SQLite gives back 0.0 for -0.0; all other numbers come back to the last bit.
     plain = [value + 0.0 if isinstance(value, float) else value for value in fields]
     return hashlib.sha256(f"{previous}\n{json.dumps(plain)}".encode()).hexdigest()
@@ -142,7 +142,7 @@ def connection_to(path: Path, timeout: float, *, create: bool = False) -> Iterat
         raise LedgerError(f"The ledger {str(path)!r} {sentence.format(timeout=timeout)}") from error
 
 
-def make_file(path: Path, facts: Facts, *, timeout: float) -> None:
+def make_file(path: Path, header: Header, *, timeout: float) -> None:
     """Make the file under another name and give it its own in one step: no ledger is ever half made."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -152,7 +152,7 @@ def make_file(path: Path, facts: Facts, *, timeout: float) -> None:
                 connection.execute(table)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {SCHEMA}")
-            connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", facts)
+            connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", header)
             connection.execute("COMMIT")
         os.link(draft, path)
     except FileExistsError:
@@ -175,7 +175,7 @@ def check_file(path: Path) -> None:
         raise LedgerError(f"The ledger {str(path)!r} is empty, and none is ever made so; restore its newest copy.")
 
 
-def read_facts(connection: sqlite3.Connection, path: Path) -> Facts:
+def read_header(connection: sqlite3.Connection, path: Path) -> Header:
     """What the file says about itself; refuses a database of something else and tables of another version."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -196,11 +196,11 @@ def read_facts(connection: sqlite3.Connection, path: Path) -> Facts:
     rows = connection.execute("SELECT * FROM ledger").fetchall()
     if len(rows) != 1:
         raise LedgerError(f"The ledger {str(path)!r} {_DAMAGED}")
-    return Facts(*rows[0])
+    return Header(*rows[0])
 
 
 def read_entries(connection: sqlite3.Connection, path: Path, links: Sequence[str]) -> list[tuple[Entry, str]]:
-    """The debits after those whose links are known (the first link is that of the facts), each with its own.
+    """The debits after those whose links are known (the first link is that of the header), each with its own.
 
     Raises
     ------

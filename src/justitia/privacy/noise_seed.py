@@ -41,7 +41,7 @@ class _Parameter:
         instance.__dict__["noise_seed"] = hidden(value)
 
 
-class SecretNoiseSeed:
+class HiddenNoiseSeed:
     """Estimators with a parameter ``noise_seed``; to stand before ``BaseEstimator`` in the list of bases.
 
     Guarantee

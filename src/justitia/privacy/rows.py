@@ -101,13 +101,13 @@ class FactoredRows:
         return total - (c @ self.member) @ self.centres
 
     @torch.no_grad()
-    def reach(self) -> Tensor:
+    def norm_bounds(self) -> Tensor:
         r"""Length by which each row of float64 factors is clipped, shape (m,).
 
         Guarantee
         ---------
-        * ``(1 + round_off(width)) * reach_i`` is not below the true norm of row i, whatever was rounded on the way.
-        * With ``c_i <= w_i B / reach_i``, :meth:`weighted_sum` over :meth:`pieces`, joined by :class:`LongSum`, is
+        * ``(1 + round_off(width)) * bound_i`` is not below the true norm of row i, whatever was rounded on the way.
+        * With ``c_i <= w_i B / bound_i``, :meth:`weighted_sum` over :meth:`pieces`, joined by :class:`LongSum`, is
           within ``SUM_ERROR * CANCELLATION * B * sum_i w_i`` of the exact sum.
         """
         squares = self.blocks[0].squared_sizes()

@@ -131,7 +131,7 @@ class SensitiveVault:
         return 1 if self._people is None else self._people.rows_each
 
     @property
-    def people_digest(self) -> str:
+    def persons_digest(self) -> str:
         """A public name of which rows are one person's; nothing where a row is what is protected."""
         return "" if self._people is None else self._people.digest
 
@@ -293,7 +293,7 @@ class SensitiveVault:
 
     def _question(self, purpose: str, *facts: Any) -> Question:
         """What is public about a question; its rows are heard as they are summed."""
-        asked = (self._columns, listed_labels(self._groups), self.people_digest, len(self))
+        asked = (self._columns, listed_labels(self._groups), self.persons_digest, len(self))
         named = (self._ledger.identity, purpose, asked, *facts)
         return Question(named, idle=not self._source.seeded)
 

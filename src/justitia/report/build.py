@@ -19,7 +19,7 @@ from justitia._files import staged_file
 from justitia.curve import Tradeoff
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
-from justitia.report import charts, words
+from justitia.report import charts, formatting
 from justitia.report.contents import Contents, headline, read_contents
 from justitia.report.inputs import read_curve, read_measurement
 from justitia.report.markdown import escaped, fenced
@@ -138,18 +138,18 @@ def _common(contents: Contents) -> dict[str, Any]:
     """What page and card share besides the contents."""
     return {
         "headline": headline(contents),
-        "odds": words.odds_sentence(contents.certificate),
-        "spent": words.privacy_sentence(contents.certificate),
+        "odds": formatting.odds_sentence(contents.certificate),
+        "spent": formatting.privacy_sentence(contents.certificate),
         "not_promised": not_promised(contents),
         "verdict": _verdict(contents),
         "infinity": math.inf,
-        "number": words.number,
-        "bounds": words.bounds,
-        "short": words.short,
-        "plain_name": words.plain_name,
+        "number": formatting.number,
+        "bounds": formatting.bounds,
+        "short": formatting.short,
+        "plain_name": formatting.plain_name,
         "tolerance_name": charts.tolerance_name,
-        "rate_words": words.RATES,
-        "listed": words.listed,
+        "rate_words": formatting.RATES,
+        "listed": formatting.listed,
     }
 
 
@@ -161,7 +161,7 @@ def _verdict(contents: Contents) -> str | None:
     if gap is None or measured is None or contents.tolerance is None:
         return None
     upper = None if gap.estimate is None else gap.upper
-    return words.verdict(gap.lower, upper, contents.tolerance, measured.unknown_groups)
+    return formatting.verdict(gap.lower, upper, contents.tolerance, measured.unknown_groups)
 
 
 def _pictures(contents: Contents) -> dict[str, Any]:

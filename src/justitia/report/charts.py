@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from justitia.report import svg
 from justitia.report.contents import Spending
-from justitia.report.inputs import Curve, Largest, Measured, Point, Rate
+from justitia.report.formatting import bounds, known, number, plain_name
+from justitia.report.inputs import Curve, Largest, MeasurementInput, Point, Rate
 from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
-from justitia.report.words import bounds, known, number, plain_name
 from justitia.training.history import Column
 
 #: Height of one row of a chart with rows, the room for its names at the left, and for numbers at the right.
@@ -22,7 +22,7 @@ ROW, NAMES, RIGHT = 30.0, 136.0, 18.0
 AXIS = 46.0
 
 
-def rates_chart(measured: Measured) -> Chart:
+def rates_chart(measured: MeasurementInput) -> Chart:
     """Noisy rates with their bounds, one block and axis per rate, everybody's public rate as a dashed line."""
     parts: list[Markup] = []
     marks: list[Mark] = []
@@ -83,7 +83,7 @@ def whisker(scale: Scale, lower: float, upper: float, y: float) -> list[Markup]:
     return [svg.line(a, y, b, y, class_="whisker"), *caps]
 
 
-def violation_chart(measured: Measured, notion: str, tolerance: float | None) -> Chart | None:
+def violation_chart(measured: MeasurementInput, notion: str, tolerance: float | None) -> Chart | None:
     """Violation and largest gap of every notion with bounds; the tolerance as a line where the gap is the model's."""
     shown = [one for one in (*measured.violations, *measured.largest_gaps) if one.estimate is not None]
     if not shown:

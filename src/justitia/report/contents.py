@@ -15,8 +15,8 @@ from justitia.networks.multilayer import widths_of
 from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.inputs import Curve, Measured
-from justitia.report.words import ENGINES, NOTIONS, bounds, listed, number, plain_name, short, tolerance_sentence
+from justitia.report.formatting import ENGINES, NOTIONS, bounds, listed, number, plain_name, short, tolerance_sentence
+from justitia.report.inputs import Curve, MeasurementInput
 from justitia.training.history import Column, names_of
 
 #: Most rounds that a chart and its table show; a longer history is thinned evenly.
@@ -74,7 +74,7 @@ class Contents:
     last_gaps: tuple[tuple[str, float], ...]
     multipliers: pd.DataFrame | None
     spending: tuple[Spending, ...]
-    measured: Measured | None
+    measured: MeasurementInput | None
     measured_exact: bool
     curve: Curve | None
     about: tuple[tuple[str, str], ...]
@@ -92,7 +92,7 @@ class Contents:
 
 def read_contents(
     model: LagrangianDualClassifier,
-    measured: Measured | None,
+    measured: MeasurementInput | None,
     curve: Curve | None,
     facts: Mapping[str, Any],
 ) -> Contents:

@@ -43,7 +43,7 @@ class Largest:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasurementInput:
     """A private measurement of evaluation people.
 
     Accuracy, the name of their file, and how many measurements of this model there are, are public.
@@ -85,7 +85,7 @@ class Curve:
     chosen: int | None
 
 
-def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measured | None:
+def read_measurement(source: Mapping[str, Any] | Measurement | None) -> MeasurementInput | None:
     """A measurement from its plain data.
 
     Raises
@@ -99,7 +99,7 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measured
     if not isinstance(facts, Mapping):
         raise TypeError(f"expected measurement to be {MEASUREMENT}, got {type(source).__name__!r}; pass that mapping.")
     try:
-        return Measured(
+        return MeasurementInput(
             people=int(facts["people"]),
             confidence=_number(facts["confidence"]),
             overall={str(name): _number(value) for name, value in facts["overall"].items()},

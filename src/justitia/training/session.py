@@ -247,8 +247,8 @@ def open_checkpoint(
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
     # all the rest is public, so whoever has the hash could try one seed after another.
     seeded = settings.noise_seed is not None
-    people = (vault.group_names, vault.people_digest)
-    public = (plan, notion, budget, people, settings.missing_marker, seeded, shapes)
+    persons = (vault.group_names, vault.persons_digest)
+    public = (plan, notion, budget, persons, settings.missing_marker, seeded, shapes)
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)
 

@@ -12,7 +12,7 @@ from justitia.cli import options
 from justitia.cli.command import Command, OneOf
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.output import filled, plain, tell, told_warnings, warn
-from justitia.cli.training import people_of, unfitted
+from justitia.cli.training import rows_of, unfitted
 
 EXAMPLE = """
 $ justitia audit people.csv --target y --sensitive group --groups a,b \\
@@ -48,18 +48,18 @@ def audit(
     The settings are those of 'justitia train'; many runs are made with the attribute of one row changed. NOT private:
     for people whose attribute is public, or made up. Exit code 4 if the attack proves more than the certificate allows.
     """
-    people = people_of(data, settings)
-    if people.person is not None:
+    rows = rows_of(data, settings)
+    if rows.person is not None:
         raise Refusal("an audit tells apart one row's attribute; leave out --person.")
-    if people.attribute.groups is None:
+    if rows.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
     warn(NOT_PRIVATE)
     with told_warnings() as warnings:
         found = attacked(
-            unfitted(people, settings),
-            people.X,
-            people.y,
-            sensitive_features=people.labels,
+            unfitted(rows, settings),
+            rows.X,
+            rows.y,
+            sensitive_features=rows.sensitive,
             runs=runs,
             attack=attack,
             confidence=confidence,

@@ -14,7 +14,7 @@ from justitia.cli import options
 from justitia.cli.command import Command, OneOf
 from justitia.cli.commands.evaluate import Judged, judge
 from justitia.cli.errors import Refusal
-from justitia.cli.files.people import read_people
+from justitia.cli.files.rows import read_rows
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.methods import METHODS, Recipe
 from justitia.cli.output import filled, shortened, table_text, tell, told_warnings
@@ -88,16 +88,16 @@ def _trained(
     if target is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
     where = settings["where"] if first is None else first.completed(settings["where"])
-    people = read_people(settings["train_file"], where, target=target, positive=settings["positive"])
-    if people.attribute.groups is None:
+    rows = read_rows(settings["train_file"], where, target=target, positive=settings["positive"])
+    if rows.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
-    others = read_people(data, where, target=target, classes=people.classes, features=[str(name) for name in people.X])
+    others = read_rows(data, where, target=target, classes=rows.classes, features=[str(name) for name in rows.X])
     recipe = Recipe(notion, settings["method_epsilon"], settings["delta"], settings["seed"])
     found = {}
     for name in methods:
-        model = recipe.fit(name, people, total)
+        model = recipe.fit(name, rows, total)
         decided = np.asarray(model.predict(others.X), dtype=np.int64)
-        found[f"({name})"] = Judged(model, others, decided, people.attribute.groups, (notion,), target)
+        found[f"({name})"] = Judged(model, others, decided, rows.attribute.groups, (notion,), target)
     return found
 
 

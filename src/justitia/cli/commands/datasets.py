@@ -21,7 +21,7 @@ $ justitia datasets list
 WRITE = """
 $ justitia datasets write synthetic --rows 2000 --out people.csv
 $ justitia datasets write synthetic --rows 2000 --out features.csv \\
-    --secret secret.csv
+    --sensitive-file sex.csv
 """
 SYNTHETIC = "synthetic"
 #: Permissions of a file with the sensitive column, and of one without it.
@@ -61,45 +61,49 @@ def _listed(rows: list[tuple[str, str, str, str]]) -> str:
 @datasets.command("write", example=WRITE)
 @click.argument("name", type=OneOf("dataset", list(FACTS)))
 @click.option("--out", type=options.FILE, required=True, help="CSV file to write.")
-@click.option("--secret", type=options.FILE, help="Second file for the sensitive column, joined by the key 'id'.")
+@click.option(
+    "--sensitive-file", type=options.FILE, help="Second file for the sensitive column, joined by the key 'id'."
+)
 @click.option("--rows", type=click.IntRange(min=1), default=4000, show_default=True, help="Of synthetic data.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of synthetic data.")
 @options.overwrite
 @options.as_json
-def write(name: str, out: Path, secret: Path | None, rows: int, seed: int, overwrite: bool, as_json: bool) -> None:
+def write(
+    name: str, out: Path, sensitive_file: Path | None, rows: int, seed: int, overwrite: bool, as_json: bool
+) -> None:
     """Write the dataset NAME as CSV: features, target, and the sensitive column.
 
     Files are fetched once, checked, and kept in a cache (JUSTITIA_DATA names its folder). The file with the sensitive
     column is for your eyes only.
     """
     check_file(out, overwrite=overwrite)
-    if secret is not None:
-        if secret.resolve() == out.resolve():
-            raise Refusal("expected two files, got one name for --out and --secret; choose another name for one.")
-        check_file(secret, overwrite=overwrite)
+    if sensitive_file is not None:
+        if sensitive_file.resolve() == out.resolve():
+            raise Refusal("expected two files, got one name for --out and --sensitive-file; rename one.")
+        check_file(sensitive_file, overwrite=overwrite)
     data = make_synthetic(rows, random_state=seed) if name == SYNTHETIC else library.load(name)
     target, sensitive = str(data.y.name), str(data.sensitive.name)
-    for file, frame in _frames(data, out, secret).items():
+    for file, frame in _frames(data, out, sensitive_file).items():
         mode = OWN if sensitive in frame else PUBLIC
         with staged_file(file, overwrite=overwrite, mode=mode) as stage:
             frame.to_csv(stage, index=False)
-    facts: dict[str, Any] = {"out": out, "secret": secret, "rows": len(data.y), "target": target}
+    facts: dict[str, Any] = {"out": out, "sensitive_file": sensitive_file, "rows": len(data.y), "target": target}
     facts |= {"sensitive": sensitive, "groups": list(data.groups)}
     tell(facts, _next(facts), as_json=as_json)
 
 
-def _frames(data: Dataset, out: Path, secret: Path | None) -> dict[Path, pd.DataFrame]:
+def _frames(data: Dataset, out: Path, sensitive_file: Path | None) -> dict[Path, pd.DataFrame]:
     public = pd.concat([data.X, data.y], axis=1).reset_index(drop=True)
     attribute = data.sensitive.reset_index(drop=True)
-    if secret is None:
+    if sensitive_file is None:
         return {out: pd.concat([public, attribute], axis=1)}
     key = pd.Series(range(1, len(public) + 1), name="id")
-    return {out: pd.concat([key, public], axis=1), secret: pd.concat([key, attribute], axis=1)}
+    return {out: pd.concat([key, public], axis=1), sensitive_file: pd.concat([key, attribute], axis=1)}
 
 
 def _next(facts: dict[str, Any]) -> str:
     groups = ",".join(facts["groups"])
-    joined = "" if facts["secret"] is None else f" --sensitive-file {facts['secret']} --key id"
+    joined = "" if facts["sensitive_file"] is None else f" --sensitive-file {facts['sensitive_file']} --key id"
     return (
         f"{facts['out']}: {facts['rows']:,} rows\n"
         f"Next: justitia train {facts['out']} --target {facts['target']} \\\n"

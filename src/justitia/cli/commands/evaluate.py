@@ -18,10 +18,10 @@ from justitia.cli.command import Command
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.files.attribute import Groups, Where, groups_text
 from justitia.cli.files.bins import read_bins
-from justitia.cli.files.facts import decisions, groups_from, groups_of, load_model, measurement_facts
 from justitia.cli.files.looks import Look, earlier_looks, joint_sentence, keep_measurement, shared_with
-from justitia.cli.files.people import People, read_people
+from justitia.cli.files.metadata import decisions, groups_from, groups_of, load_model, measurement_metadata
 from justitia.cli.files.public_rows import public_rows
+from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.measurement_text import exact_text, measurement_text
 from justitia.cli.output import json_text, staged_file, tell, told_warnings, warn
@@ -45,7 +45,7 @@ class Judged:
     """A model, other people, its decisions about them, and the public groups to compare."""
 
     model: Any
-    people: People
+    rows: Rows
     decided: NDArray[np.int64]
     groups: Groups
     notions: tuple[str, ...]
@@ -55,7 +55,7 @@ class Judged:
         """Options that leave the attribute open, by what these people were read with."""
         if where.sensitive:
             return where
-        attribute = self.people.attribute
+        attribute = self.rows.attribute
         bins = tuple(str(one) for one in attribute.bins)
         cut = {one.column for one in attribute.bins}
         groups = groups_text({name: labels for name, labels in self.groups.items() if name not in cut})
@@ -64,15 +64,15 @@ class Judged:
     @property
     def accuracy(self) -> float:
         """Share of decisions that are right: public."""
-        return float(np.mean(self.decided == self.people.y))
+        return float(np.mean(self.decided == self.rows.y))
 
     def measure(self, **settings: Any) -> Measurement:
         """One noised answer about these people."""
         return measure(
-            self.people.y,
+            self.rows.y,
             self.decided,
-            sensitive_features=self.people.labels,
-            person=self.people.person,
+            sensitive_features=self.rows.sensitive,
+            person=self.rows.person,
             groups=self.groups,
             notion=list(self.notions),
             pos_label=1,
@@ -81,11 +81,11 @@ class Judged:
 
     def exact(self) -> dict[str, Any]:
         """Exact rates by group: not private."""
-        given: dict[str, Any] = {"sensitive_features": self.people.labels, "groups": self.groups, "pos_label": 1}
+        given: dict[str, Any] = {"sensitive_features": self.rows.sensitive, "groups": self.groups, "pos_label": 1}
         found = {}
         for notion in self.notions:
-            table = rates_by_group(self.people.y, self.decided, notion=notion, **given).reset_index()
-            gap = violation(self.people.y, self.decided, notion=notion, **given)
+            table = rates_by_group(self.rows.y, self.decided, notion=notion, **given).reset_index()
+            gap = violation(self.rows.y, self.decided, notion=notion, **given)
             found[notion] = {"violation": gap, "by_group": table.to_dict("records")}
         return found
 
@@ -136,7 +136,7 @@ def evaluate(
     with stage_beside(model / "measurement") as stage, copy as second, told_warnings() as warnings:
         opened = ledger.open(settings["delta"])
         found, kept = _looked(judged, model, opened, settings | {"threshold": below}, name=data.name)
-        facts = measurement_facts(found, judged.accuracy, data.name)
+        facts = measurement_metadata(found, judged.accuracy, data.name)
         if second is not None:
             second.write_text(json_text(facts), encoding="utf-8")
         file = keep_measurement(json_text(facts | kept), stage, model)
@@ -150,7 +150,7 @@ def _looked(
     judged: Judged, model: Path, ledger: DurableLedger | None, settings: dict[str, Any], *, name: str
 ) -> tuple[Measurement, dict[str, Any]]:
     """One more look at people through a model, with what all looks cost together, and what to keep of it."""
-    rows = public_rows(judged.people, judged.target)
+    rows = public_rows(judged.rows, judged.target)
     looks = earlier_looks(model, judged.model.certificate_)
     shared = shared_with(rows, looks, name)
     asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "threshold")}
@@ -180,7 +180,7 @@ def judge(model: Path, data: Path, settings: dict[str, Any]) -> Judged:
     if target is None:
         raise Refusal("the model's folder does not say what it predicts; pass --target NAME.")
     where = _completed(settings["where"], facts)
-    people = read_people(
+    rows = read_rows(
         data,
         where,
         target=target,
@@ -188,9 +188,9 @@ def judge(model: Path, data: Path, settings: dict[str, Any]) -> Judged:
         classes=None if settings.get("positive") else fitted.classes_.tolist(),
         features=[str(name) for name in getattr(fitted, "feature_names_in_", [])] or None,
     )
-    groups = _groups(people, fitted, facts)
+    groups = _groups(rows, fitted, facts)
     notions = tuple(settings.get("notions") or ()) or (_notion(fitted),)
-    return Judged(fitted, people, decisions(fitted, people.X), groups, notions, target)
+    return Judged(fitted, rows, decisions(fitted, rows.X), groups, notions, target)
 
 
 def _notion(model: LagrangianDualClassifier) -> str:
@@ -211,6 +211,6 @@ def _completed(where: Where, facts: dict[str, Any]) -> Where:
     return replace(where, sensitive=tuple(listed), bins=bins, missing=missing, groups=tuple(where.groups or named))
 
 
-def _groups(people: People, model: LagrangianDualClassifier, facts: dict[str, Any]) -> Groups:
-    columns = people.attribute.columns
-    return people.attribute.groups or groups_from(facts, columns) or groups_of(model, columns)
+def _groups(rows: Rows, model: LagrangianDualClassifier, facts: dict[str, Any]) -> Groups:
+    columns = rows.attribute.columns
+    return rows.attribute.groups or groups_from(facts, columns) or groups_of(model, columns)

@@ -14,9 +14,9 @@ import torch
 from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import Refusal
-from justitia.cli.files.people import read_target
 from justitia.cli.files.reading import open_table
-from justitia.cli.output import facts_text, filled, table_text, tell
+from justitia.cli.files.rows import read_target
+from justitia.cli.output import fields_text, filled, table_text, tell
 from justitia.cli.plan_file import read_plan
 from justitia.engines import DEFAULT_PLANS, GradientsPlan, MomentsPlan
 from justitia.engines.moments.engine import gap_spread, noise_spread, outlook_of
@@ -200,7 +200,7 @@ def _text(facts: dict[str, Any]) -> str:
     }
     lines = [
         "Plan: nothing was read but public numbers, nothing was spent.",
-        facts_text(head),
+        fields_text(head),
         table_text(("what is asked", "times", "noise", "epsilon alone"), asked),
         "",
         "How precise, by the number of rows in a group:",

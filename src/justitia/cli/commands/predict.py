@@ -10,7 +10,7 @@ import pandas as pd
 
 from justitia.cli import options
 from justitia.cli.command import Command
-from justitia.cli.files.facts import load_model
+from justitia.cli.files.metadata import load_model
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.output import check_file, staged_file, tell
 from justitia.estimator import LagrangianDualClassifier

@@ -8,8 +8,8 @@ import click
 
 from justitia.cli import options
 from justitia.cli.command import Command
-from justitia.cli.files.facts import CURVE, load_model, read_json
 from justitia.cli.files.looks import UNSHOWN, newest_measurement
+from justitia.cli.files.metadata import CURVE, load_model, read_json
 from justitia.cli.output import tell
 from justitia.report import build_report
 

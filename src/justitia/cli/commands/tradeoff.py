@@ -13,8 +13,8 @@ from justitia._files import foreign_entry
 from justitia._validate import check_nonnegative
 from justitia.cli import options
 from justitia.cli.command import Command, Numbers
-from justitia.cli.files.facts import CURVE
-from justitia.cli.files.people import People
+from justitia.cli.files.metadata import CURVE
+from justitia.cli.files.rows import Rows
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.output import (
     check_ledger_outside,
@@ -26,7 +26,7 @@ from justitia.cli.output import (
     told_warnings,
     warn,
 )
-from justitia.cli.training import kept_of, people_of, save, unfitted
+from justitia.cli.training import kept_of, rows_of, save, unfitted
 from justitia.curve import Tradeoff
 from justitia.curve import tradeoff as trained_curve
 from justitia.saving.folder import foreign_in_model
@@ -68,24 +68,24 @@ def tradeoff(
     """
     if choose is not None:
         check_nonnegative("--choose", choose)
-    people = people_of(data, settings)
+    rows = rows_of(data, settings)
     ledger = LedgerOptions.taken(settings)
-    model = unfitted(people, settings)
+    model = unfitted(rows, settings)
     check_ledger_outside(ledger.file, out)
     place = staged_folder(out, overwrite=overwrite, marker=CURVE, foreign=foreign_in_curve)
     with place as stage, told_warnings() as warnings:
         opened = ledger.open(model.delta)
         curve = trained_curve(
             model,
-            people.X,
-            people.y,
-            sensitive_features=people.labels,
-            person=people.person,
+            rows.X,
+            rows.y,
+            sensitive_features=rows.sensitive,
+            person=rows.person,
             tolerances=tolerances,
             ledger=opened,
         )
-        kept = kept_of(people, settings["target"], opened)
-        facts = _save_curve(curve, people, stage, choose, target=settings["target"], kept=kept)
+        kept = kept_of(rows, settings["target"], opened)
+        facts = _save_curve(curve, rows, stage, choose, target=settings["target"], kept=kept)
     if choose is not None and facts["points"][facts["chosen"]]["noisy_violation"] > choose:
         warn(f"no point has a noised violation of at most {choose:g}; the strictest one is marked.")
     told = {"out": out, **facts, "certificate": curve.certificate.to_dict(), "warnings": warnings}
@@ -93,7 +93,7 @@ def tradeoff(
 
 
 def _save_curve(
-    curve: Tradeoff, people: People, folder: Path, choose: float | None, *, target: str, kept: dict[str, Any]
+    curve: Tradeoff, rows: Rows, folder: Path, choose: float | None, *, target: str, kept: dict[str, Any]
 ) -> dict[str, Any]:
     """One folder per point; the chosen one gets a copy of the curve."""
     chosen = None if choose is None else curve.models.index(curve.choose(choose))
@@ -109,7 +109,7 @@ def _save_curve(
     folder.mkdir()
     names = [f"tolerance-{model.tolerance:g}" for model in curve.models]
     for name, model in zip(names, curve.models, strict=True):
-        save(model, people, folder / name, target=target, kept=kept)
+        save(model, rows, folder / name, target=target, kept=kept)
     for place in (folder, *([] if chosen is None else [folder / names[chosen]])):
         (place / CURVE).write_text(json_text(facts), encoding="utf-8")
     curve.table.to_csv(folder / TABLE, index=False)

@@ -11,8 +11,8 @@ import click
 from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.ledger_options import LedgerOptions
-from justitia.cli.output import check_ledger_outside, facts_text, filled, staged_folder, tell, told_warnings
-from justitia.cli.training import kept_of, people_of, save, unfitted
+from justitia.cli.output import check_ledger_outside, fields_text, filled, staged_folder, tell, told_warnings
+from justitia.cli.training import kept_of, rows_of, save, unfitted
 from justitia.estimator import LagrangianDualClassifier
 from justitia.saving.folder import MODEL, foreign_in_model
 
@@ -34,17 +34,15 @@ def train(data: Path, tolerance: float | None, out: Path, overwrite: bool, as_js
     The sensitive column is removed from the features, read through noised answers alone, and never needed to predict.
     It may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
     """
-    people = people_of(data, settings)
+    rows = rows_of(data, settings)
     ledger = LedgerOptions.taken(settings)
-    model = unfitted(people, settings, tolerance=tolerance)
+    model = unfitted(rows, settings, tolerance=tolerance)
     check_ledger_outside(ledger.file, out)
     place = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
     with place as stage, told_warnings() as warnings:
         opened = ledger.open(model.delta)
-        model.fit(people.X, people.y, sensitive_features=people.labels, person=people.person, ledger=opened)
-        written = save(
-            model, people, stage, target=settings["target"], kept=kept_of(people, settings["target"], opened)
-        )
+        model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person, ledger=opened)
+        written = save(model, rows, stage, target=settings["target"], kept=kept_of(rows, settings["target"], opened))
     facts = {"model": out, **written, "certificate": model.certificate_.to_dict(), "warnings": warnings}
     tell(facts, _text(model, facts, out), as_json=as_json)
 
@@ -64,4 +62,4 @@ def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> 
         "remarks": " ".join(certificate.remarks),
     }
     following = "" if math.isinf(certificate.epsilon) else f"Next: justitia evaluate {out} OTHER-PEOPLE.csv"
-    return "\n".join([f"Trained: {out}", facts_text(lines), *([filled(following)] if following else [])])
+    return "\n".join([f"Trained: {out}", fields_text(lines), *([filled(following)] if following else [])])

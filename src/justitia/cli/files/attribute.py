@@ -37,7 +37,7 @@ _WHOLE = re.compile(r"^([+-]?[0-9]+)\.0+$")
 
 
 @dataclass(frozen=True)
-class AttributeFacts:
+class PublicAttribute:
     """Public facts about the sensitive attribute: its columns, its file, its groups.
 
     Attributes
@@ -89,7 +89,7 @@ class Where:
     encoding: str = field(default="utf-8")
 
 
-def find_attribute(where: Where, data: Table) -> AttributeFacts:
+def find_attribute(where: Where, data: Table) -> PublicAttribute:
     """Check the names of columns, cut points and groups against the first lines of the files.
 
     Raises
@@ -100,7 +100,7 @@ def find_attribute(where: Where, data: Table) -> AttributeFacts:
     if (where.sensitive_file is None) != (where.key is None):
         lacking = "--key" if where.key is None else "--sensitive-file"
         raise Refusal(f"expected --sensitive-file and --key together, got no {lacking}; name the column that joins.")
-    file = None if where.sensitive_file is None else _secret_table(where.sensitive_file, where, data)
+    file = None if where.sensitive_file is None else _attribute_table(where.sensitive_file, where, data)
     columns = tuple(where.sensitive)
     if not columns and file is not None:
         columns = tuple(name for name in file.columns if name != where.key)
@@ -115,10 +115,10 @@ def find_attribute(where: Where, data: Table) -> AttributeFacts:
     groups = None if infer else read_groups(where.groups, columns, bins)
     person = where.person or None
     data.check_columns([] if person is None else [person])
-    return AttributeFacts(columns, file, where.key, bins, groups, infer, where.missing, person)
+    return PublicAttribute(columns, file, where.key, bins, groups, infer, where.missing, person)
 
 
-def _secret_table(path: Path, where: Where, data: Table) -> Table:
+def _attribute_table(path: Path, where: Where, data: Table) -> Table:
     table = open_table(path, where.separator, where.encoding)
     if where.key is not None:
         data.check_columns([where.key])
@@ -166,7 +166,7 @@ def _joined(labels: Sequence[str]) -> str:
 
 
 @forgets_locals
-def read_attribute(facts: AttributeFacts, data: Table) -> Attribute:
+def read_attribute(facts: PublicAttribute, data: Table) -> Attribute:
     """Each row's attribute as text, one column per sensitive column, in the order of the data; None is "not given".
 
     Raises
@@ -181,7 +181,7 @@ def read_attribute(facts: AttributeFacts, data: Table) -> Attribute:
     return Attribute.of(_labels(facts, _joined_by_key(facts, facts.file, facts.key, keys)))
 
 
-def _labels(facts: AttributeFacts, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:
+def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:
     bins = {one.column: one for one in facts.bins}
     return {
         name: bins[name].assign(values) if name in bins else [None if one == facts.missing else one for one in values]
@@ -190,7 +190,7 @@ def _labels(facts: AttributeFacts, found: Mapping[str, list[str | None]]) -> dic
 
 
 def _joined_by_key(
-    facts: AttributeFacts, file: Table, key: str, people: Sequence[str | None]
+    facts: PublicAttribute, file: Table, key: str, people: Sequence[str | None]
 ) -> dict[str, list[str | None]]:
     """Each person's entries; None for whoever has no row."""
     theirs = person_keys(file.private([key])[key])
@@ -210,7 +210,7 @@ def person_keys(texts: Iterable[str | None]) -> list[str | None]:
     return [None if text is None else _WHOLE.sub(r"\1", text) for text in texts]
 
 
-def read_person(facts: AttributeFacts, data: Table) -> list[str | None] | None:
+def read_person(facts: PublicAttribute, data: Table) -> list[str | None] | None:
     """The public id of each row's person; None where rows are what is protected."""
     if facts.person is None:
         return None

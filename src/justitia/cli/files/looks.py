@@ -11,7 +11,7 @@ from typing import Any
 
 from justitia._files import make_file
 from justitia.cli.errors import Refusal, shown_path
-from justitia.cli.files.facts import FACTS, read_json
+from justitia.cli.files.metadata import FACTS, read_json
 from justitia.cli.files.public_rows import PublicRows, Sketch, united
 from justitia.evaluation.joint import joint
 from justitia.privacy.ledger import Certificate

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from justitia.cli.files.people import People
+from justitia.cli.files.rows import Rows
 
 #: So many hashes of a file are kept, the smallest ones: a fair sample, and of small files all.
 KEPT = 4096
@@ -119,12 +119,12 @@ class PublicRows:
         return "apart" if same > limit + DEVIATIONS else "unknown"
 
 
-def public_rows(people: People, target: str) -> PublicRows:
+def public_rows(rows: Rows, target: str) -> PublicRows:
     """Hash features and target of every row."""
-    classes = np.array([_hash(_canonical(one)) for one in people.classes], dtype=np.uint64)
-    names = sorted(str(name) for name in people.X.columns)
-    columns = [_column(people.X[name]) for name in names]
-    table = np.ascontiguousarray(np.stack([*columns, classes[people.y]], axis=1).astype("<u8"))
+    classes = np.array([_hash(_canonical(one)) for one in rows.classes], dtype=np.uint64)
+    names = sorted(str(name) for name in rows.X.columns)
+    columns = [_column(rows.X[name]) for name in names]
+    table = np.ascontiguousarray(np.stack([*columns, classes[rows.y]], axis=1).astype("<u8"))
     width = table.shape[1] * 8
     raw = table.tobytes()
     hashes = [_hash(raw[place : place + width]) for place in range(0, len(raw), width)]

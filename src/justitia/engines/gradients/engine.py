@@ -75,9 +75,9 @@ class GradientsEngine(Engine):
     def ask_after(self, scores: Tensor, k: int) -> None:
         """The noised sums of the hard decisions, less their mean, divided by noised sizes."""
         del k
-        self._gap = self._ask(lambda: self._noised_gap(scores))
+        self._gap = self._ask(lambda: self._noisy_gap(scores))
 
-    def _noised_gap(self, scores: Tensor) -> Tensor:
+    def _noisy_gap(self, scores: Tensor) -> Tensor:
         problem = self.problem
         rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
         noise = calibrated(self.plan.noise_violations)

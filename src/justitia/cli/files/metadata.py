@@ -16,7 +16,7 @@ import pandas as pd
 
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Groups, groups_text, read_groups
-from justitia.cli.files.people import People
+from justitia.cli.files.rows import Rows
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
 
@@ -42,18 +42,18 @@ def command_line() -> str:
     return shlex.join(["justitia", *([] if context is None else context.meta.get("justitia.words", []))])
 
 
-def training_facts(model: LagrangianDualClassifier, people: People, *, target: str) -> dict[str, Any]:
+def training_metadata(model: LagrangianDualClassifier, rows: Rows, *, target: str) -> dict[str, Any]:
     """Facts of one run: public, or noised by it."""
-    attribute = people.attribute
+    attribute = rows.attribute
     groups = groups_of(model, attribute.columns)
     return {
-        "title": f"{target} from {people.table.path.name}",
-        "data": people.table.path.name,
-        "rows": len(people),
-        "columns": len(people.X.columns),
+        "title": f"{target} from {rows.table.path.name}",
+        "data": rows.table.path.name,
+        "rows": len(rows),
+        "columns": len(rows.X.columns),
         "target": target,
-        "classes": list(people.classes),
-        "positive": people.classes[1],
+        "classes": list(rows.classes),
+        "positive": rows.classes[1],
         "sensitive": list(attribute.columns),
         "groups": groups_text(groups),
         "bins": [str(one) for one in attribute.bins],
@@ -61,7 +61,7 @@ def training_facts(model: LagrangianDualClassifier, people: People, *, target: s
         "person": attribute.person,
         "missing": attribute.missing,
         "seed": model.random_state,
-        "training_accuracy": training_accuracy(model, people),
+        "training_accuracy": training_accuracy(model, rows),
         "noisy_violation": noisy_violation(model),
         "command": command_line(),
         "justitia": version(),
@@ -69,14 +69,14 @@ def training_facts(model: LagrangianDualClassifier, people: People, *, target: s
     }
 
 
-def measurement_facts(found: Measurement, accuracy: float, data: str) -> dict[str, Any]:
+def measurement_metadata(found: Measurement, accuracy: float, data: str) -> dict[str, Any]:
     """Facts of one measurement: public, or noised by it."""
     return found.to_dict() | {"accuracy": accuracy, "data": data, "justitia": version(), "created": now()}
 
 
-def training_accuracy(model: LagrangianDualClassifier, people: People) -> float:
+def training_accuracy(model: LagrangianDualClassifier, rows: Rows) -> float:
     """Share of training rows predicted right: public."""
-    return float(np.mean((model.decision_function(people.X) > 0) == (people.y == 1)))
+    return float(np.mean((model.decision_function(rows.X) > 0) == (rows.y == 1)))
 
 
 def noisy_violation(model: LagrangianDualClassifier) -> float | None:

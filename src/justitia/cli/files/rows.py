@@ -1,4 +1,4 @@
-"""One file of people as training and evaluation need it: features, a two-valued target, and the attribute apart."""
+"""Rows of one file as training and evaluation need them: features, a two-valued target, and the attribute apart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.cli.errors import Refusal, no_such, shown_path
-from justitia.cli.files.attribute import AttributeFacts, Where, find_attribute, read_attribute, read_person
+from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, read_attribute, read_person
 from justitia.cli.files.reading import Table, open_table
 from justitia.privacy.attribute import Attribute
 
@@ -20,7 +20,7 @@ Label = str | int | float | bool
 
 
 @dataclass(frozen=True, eq=False)
-class People:
+class Rows:
     """Rows of one file.
 
     Attributes
@@ -32,9 +32,9 @@ class People:
         Public target; 1 is the positive answer.
     classes : tuple
         What 0 and 1 are called in the file.
-    attribute : AttributeFacts
+    attribute : PublicAttribute
         Public facts about the attribute.
-    labels : Attribute
+    sensitive : Attribute
         The attribute itself, closed, on its way to the vault.
     person : list of str, optional
         Public ids, where people have several rows.
@@ -44,15 +44,15 @@ class People:
     X: pd.DataFrame = field(repr=False)
     y: NDArray[np.int64] = field(repr=False)
     classes: tuple[Label, Label]
-    attribute: AttributeFacts
-    labels: Attribute = field(repr=False)
+    attribute: PublicAttribute
+    sensitive: Attribute = field(repr=False)
     person: list[str | None] | None = field(repr=False, default=None)
 
     def __len__(self) -> int:
         return len(self.y)
 
 
-def read_people(
+def read_rows(
     data: Path,
     where: Where,
     *,
@@ -61,7 +61,7 @@ def read_people(
     classes: Sequence[Label] | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
-) -> People:
+) -> Rows:
     """Read and check everything public, then the attribute.
 
     Parameters
@@ -79,7 +79,7 @@ def read_people(
     names = feature_names(table, attribute.hidden() | {target}, features, drop)
     y, known = read_target(table, target, positive, classes)
     person = read_person(attribute, table)
-    return People(table, table.public(names), y, known, attribute, read_attribute(attribute, table), person)
+    return Rows(table, table.public(names), y, known, attribute, read_attribute(attribute, table), person)
 
 
 def feature_names(table: Table, hidden: set[str], features: Sequence[str] | None, drop: Sequence[str]) -> list[str]:
