@@ -9,20 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
-import torch
-from sklearn.base import clone
 
 from justitia._validate import check_nonnegative
-from justitia.engines import MomentsPlan
-from justitia.engines.moments.engine import MomentsEngine
 from justitia.engines.moments.plan import STRICT_BELOW
-from justitia.estimator import LagrangianDualClassifier
-from justitia.networks.default import evaluate
+from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.training.lagrangian import largest_gap
-from justitia.training.plan import TrainingPlan
+from justitia.training.public_scores import public_scores
 from justitia.training.run import Trained
 from justitia.training.session import Session
 
@@ -79,7 +74,7 @@ def tradeoff(
     Parameters
     ----------
     model : LagrangianDualClassifier
-        What to train, with engine "moments"; it is not changed, and its own tolerance is not used.
+        What to train, with engine "plugin" or "moments"; it is not changed, and its own tolerance is not used.
     tolerances : sequence of float, None among them if wanted
         The grid; None, which comes first, is the tolerance of a model that was given none.
     X, y, sensitive_features, sample_weight, person, ledger
@@ -95,15 +90,14 @@ def tradeoff(
     sensitive_features = Attribute.of(sensitive_features)
     if not isinstance(model, LagrangianDualClassifier):
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
-    if model.engine != "moments":
-        raise ValueError(f"expected engine 'moments', got {model.engine!r}; only its answers can be shared by a curve.")
+    check_shares_answers(model)
     if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
         raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
     distinct = {None if one is None else check_nonnegative("tolerances", one) for one in tolerances}
     grid: list[Any] = [*({None} & distinct), *sorted(one for one in distinct if one is not None)]
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
-    first: LagrangianDualClassifier = clone(model).set_params(tolerance=grid[0])
+    first: LagrangianDualClassifier = unfitted(model).set_params(tolerance=grid[0])
     session = first._open(X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger)
     session.warn(stacklevel=3)
     trained = session.train()
@@ -113,7 +107,7 @@ def tradeoff(
     for branch in _branches(grid):
         here, lam = session, trained.lam
         for tolerance in branch:
-            here = _follow(here, tolerance, session.plan)
+            here = session.follow(here, tolerance)
             found = here.train(start=lam)
             sibling, lam = _sibling(first, here, found, tolerance), found.lam
             points[tolerance] = (sibling, accuracy_and_violation(sibling, here))
@@ -122,20 +116,19 @@ def tradeoff(
     return Tradeoff(models, pd.DataFrame(rows), first.certificate_)
 
 
+def check_shares_answers(model: LagrangianDualClassifier) -> None:
+    """Refuse an engine whose answers are about one tolerance."""
+    if not plan_of(model).shares_answers:
+        raise ValueError(
+            f"expected engine 'plugin' or 'moments', got {model.engine!r}; only their answers can be shared by a curve."
+        )
+
+
 def _branches(grid: list[Any]) -> tuple[list[float], list[float]]:
     """Ways from the first point in small steps: towards stricter tolerances, and towards looser ones."""
     others = grid[1:]
     strict = [one for one in reversed(others) if one < STRICT_BELOW] if grid[0] is None else []
     return strict, [one for one in others if one not in strict]
-
-
-def _follow(session: Session, tolerance: float, plan: TrainingPlan) -> Session:
-    """The next point of the curve: the weights so far, the same memberships, half the schedule, no question."""
-    engine = session.engine
-    if not (isinstance(engine, MomentsEngine) and isinstance(plan, MomentsPlan)):
-        raise TypeError("only the moments engine can be followed.")
-    shorter = plan.second_half().at_tolerance(tolerance)
-    return replace(session, module=copy.deepcopy(session.module), engine=engine.at(tolerance), plan=shorter)
 
 
 def _sibling(
@@ -152,11 +145,10 @@ def _sibling(
 def accuracy_and_violation(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
     """Public accuracy and noised violation on the training rows."""
     problem = session.problem
-    scores = torch.from_numpy(evaluate(session.module, problem.X)).to(problem.y.dtype)
+    scores = session.learner.scores(problem)
     gap = session.engine.gap(scores)
-    correct = ((scores > 0) == (problem.y > 0.5)).to(problem.y.dtype) * problem.weight
     return {
         "tolerance": math.nan if model.tolerance is None else float(model.tolerance),
-        "accuracy": float(correct.sum() / problem.weight.sum()),
+        **public_scores(scores, problem.y, problem.weight),
         "noisy_violation": math.nan if gap is None else largest_gap(gap),
     }

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import numbers
 import warnings
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
-from justitia.engines import DEFAULT_PLANS
+from justitia.engines import DEFAULT_PLANS, engine_of
+from justitia.engines.plugin.learner import RuleLearner
 from justitia.inputs.tables import read_target, read_weight
+from justitia.learners.base import base_of
+from justitia.learners.default import default_base
+from justitia.learners.inputs import Inputs
 from justitia.networks.classifier import NetworkClassifier, public_seed, unchanged_on_error
 from justitia.networks.default import make_module, ordinary
 from justitia.notions import FairnessNotion, get_notion
@@ -29,16 +38,18 @@ from justitia.saving import folder as saved_folder
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import TrainingPlan
+from justitia.training.learner import Learner, NetworkLearner
+from justitia.training.plan import Plan, TrainingPlan
 from justitia.training.run import Trained
 from justitia.training.session import Session, Settings, open_session
 
 
 class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
-    r"""Neural classifier trained to treat groups alike, private in the sensitive attribute.
+    r"""Classifier trained to treat groups alike, private in the sensitive attribute.
 
-    Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_P)| \le tolerance` for every group by a Lagrangian dual
-    (Algorithm 1 of the paper). The attribute is read in ``fit`` only, through noised answers, and never at prediction.
+    Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_{G'})| \le tolerance` for every two groups by a Lagrangian
+    dual: solved in closed form on top of any model of the label (engine "plugin"), or by Algorithm 1 of the paper for
+    networks. The attribute is read in ``fit`` only, through noised answers, and never at prediction.
 
     Parameters
     ----------
@@ -48,20 +59,29 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
     epsilon, delta : float
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
     tolerance : float, optional
-        Largest allowed difference between a group's rate and the population's. None asks for as little as can be told
-        from the known noise: three standard deviations of it in engine "moments" (``plan.dead_zone``), otherwise 0.
+        Largest difference between two groups' rates that is allowed. None allows what cannot be told from chance: see
+        the plan's ``dead_zone``; ``tolerance_`` is what it came to.
     groups : sequence, mapping or "infer"
         The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
-    engine : {"moments", "gradients", "printed"}
-        "moments" asks for a handful of noised sums and learns the rest from what is public (``docs/moments.md``);
-        "gradients" is the repaired PF-LD; "printed" is the paper's algorithm as published, whose guarantee is not
-        established (see ``docs/privacy.md``).
+    engine : {"plugin", "moments", "gradients", "printed"}, optional
+        By default "plugin", which corrects the decisions of ``base`` by the dual in closed form (``docs/plugin.md``),
+        and "moments" where ``module`` is given, which trains a network on a handful of noised sums
+        (``docs/moments.md``). "gradients" is the repaired PF-LD; "printed" is the paper's algorithm as published, whose
+        guarantee is not established (see ``docs/privacy.md``).
+    base : classifier, callable or str, optional
+        The model of the label that engine "plugin" corrects: a scikit-learn classifier or pipeline, which is cross-fitted,
+        or used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X that holds
+        it. It sees X as you pass it. None is boosted trees of LightGBM.
     module : None, sequence of int, torch.nn.Module or callable
         The network: the default one (by the rules in ``docs/moments.md``), hidden widths, a module of your own with one
         score per row (it is copied), or a function that makes one from the number of inputs.
     plan : TrainingPlan, optional
         Public numbers of the training run; the engine's default if None.
+    threshold : float
+        Decide for the second class where its probability is above (engine "plugin").
+    class_weight : dict, "balanced" or None
+        What an error costs by its true class, which sets the threshold (engine "plugin").
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -80,6 +100,11 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
     ----------
     classes_ : ndarray (2,)
     module_ : torch.nn.Module
+        Of engines that train a network.
+    rule_ : Rule
+        Of engine "plugin": base, calibration and correction.
+    tolerance_ : float
+        The tolerance in force.
     certificate_ : Certificate
     ledger_ : PrivacyLedger
     groups_ : tuple
@@ -95,7 +120,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
 
     Guarantee
     ---------
-    * With a finite epsilon, engine "moments" or "gradients", a given list of groups and no ``noise_seed``, everything
+    * With a finite epsilon, engine "plugin", "moments" or "gradients", a given list of groups and no ``noise_seed``, everything
       that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially private in
       the attribute of any one row or, with ``person``, of any one person; ``certificate_`` states it, and what is
       missing otherwise.
@@ -122,9 +147,12 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         delta: float = 1e-5,
         tolerance: float | None = None,
         groups: Any = None,
-        engine: str = "moments",
+        engine: str | None = None,
+        base: Any = None,
         module: Any = None,
-        plan: TrainingPlan | None = None,
+        plan: Plan | None = None,
+        threshold: float = 0.5,
+        class_weight: Any = None,
         random_state: Any = None,
         preprocess: str | None = "auto",
         missing_marker: Hashable = None,
@@ -137,8 +165,11 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         self.tolerance = tolerance
         self.groups = groups
         self.engine = engine
+        self.base = base
         self.module = module
         self.plan = plan
+        self.threshold = threshold
+        self.class_weight = class_weight
         self.random_state = random_state
         self.preprocess = preprocess
         self.missing_marker = missing_marker
@@ -220,7 +251,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         features = self._features(X, reset=True)
         self.classes_, target = read_target(y)
         check_same_length(X=features, y=target)
-        problem = Problem(features, target, read_weight(sample_weight, target), notion)
+        weight = read_weight(sample_weight, target)
+        problem = Problem(features, target, weight, notion, threshold=self._threshold(target, weight))
         settings = Settings(
             plan=plan,
             epsilon=float(self.epsilon),
@@ -234,15 +266,36 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             features=getattr(self, "feature_names_in_", ()),
             open_vault=self._open_vault,
         )
-        module = make_module(self.module, problem.X, notion, seed=settings.seed, small_samples=plan.small_samples)
-        return open_session(settings, problem, module, sensitive_features, person=person, ledger=ledger, folder=folder)
+        learner = self._learner(X, problem, plan, settings.seed)
+        return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
+
+    def _learner(self, X: Any, problem: Problem, plan: Plan, seed: int) -> Learner[Any]:
+        """What is trained: a network, or a base with a correction."""
+        if isinstance(plan, TrainingPlan):
+            chosen = self.module, problem.X, problem.notion
+            return NetworkLearner(make_module(*chosen, seed=seed, small_samples=plan.small_samples))
+        base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
+        return RuleLearner(base, Inputs(X, problem.X.numpy()), seed)
+
+    def _threshold(self, y: Tensor, weight: Tensor) -> float:
+        """Where a positive decision is worth its price."""
+        if self.class_weight is None:
+            return float(self.threshold)
+        costs = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[y.long().numpy()])
+        return float(costs[0] / costs.sum())
 
     #: Where the attribute goes; audits put a vault there that keeps what is asked.
     _open_vault = staticmethod(open_vault)
 
     def _keep(self, session: Session, trained: Trained) -> None:
         groups, events = list(session.vault.group_names), list(session.problem.notion.event_names)
-        self.module_ = ordinary(session.module)
+        for name in ("module_", "rule_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if isinstance(session.learner, RuleLearner):
+            self.rule_ = session.learner.rule(session.problem)
+        else:
+            self.module_ = ordinary(session.learner.module)
+        self.tolerance_ = session.engine.allowed()
         self.groups_ = session.vault.groups
         self.plan_ = session.plan
         self.ledger_ = session.ledger
@@ -251,9 +304,28 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
 
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Score of the second class; positive means that ``predict`` says the second class."""
+        check_is_fitted(self, "plan_")
+        if hasattr(self, "module_"):
+            return super().decision_function(X)
+        return self.rule_.margin(Inputs(X, self._features(X, reset=False).numpy()))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """(n, 2): what decisions are made from, in the order of ``classes_``.
+
+        Of engine "plugin" the second column is the base's probability less half of the correction, between 0 and 1:
+        a probability where no correction was needed, and otherwise a score that is compared with ``threshold``.
+        """
+        if hasattr(self, "module_"):
+            return super().predict_proba(X)
+        margin = self.decision_function(X)
+        second = self.rule_.probability(margin)
+        return np.column_stack([1 - second, second])
+
     def save(self, folder: Path | str) -> Path:
         """Write the fitted model to ``folder`` as safetensors and JSON; see :func:`justitia.saving.folder.save`."""
-        check_is_fitted(self, "module_")
+        check_is_fitted(self, "plan_")
         return saved_folder.save(self, folder)
 
     @classmethod
@@ -274,17 +346,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         return tags
 
 
-def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan]:
+def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
     """Everything about the constructor's arguments that can be wrong without looking at data."""
-    notion = get_notion(model.notion)
-    engine = check_choice("engine", model.engine, DEFAULT_PLANS)
-    default = DEFAULT_PLANS[engine]
-    plan = default if model.plan is None else model.plan
-    if not isinstance(plan, type(default)):
-        raise TypeError(
-            f"expected a {type(default).__name__} for engine {engine!r}, got {type(plan).__name__}; "
-            "pass a plan of that kind, or none."
-        )
+    notion, plan = get_notion(model.notion), plan_of(model)
     check_budget(model.epsilon, model.delta)
     named_groups(model.groups, float(model.epsilon))
     if model.tolerance is not None:
@@ -295,4 +359,42 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, TrainingPlan
         check_int("noise_seed", model.noise_seed, at_least=0)
     if not (model.progress is None or isinstance(model.progress, bool)):
         raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
+    _check_decisions(model, plan)
     return notion, plan
+
+
+def plan_of(model: BaseEstimator) -> Plan:
+    """The plan that was passed, or the default one of the engine."""
+    engine = engine_of(model.engine, model.module)
+    default = DEFAULT_PLANS[engine]
+    plan = default if model.plan is None else model.plan
+    if not isinstance(plan, type(default)):
+        raise TypeError(
+            f"expected a {type(default).__name__} for engine {engine!r}, got {type(plan).__name__}; "
+            "pass a plan of that kind, or none."
+        )
+    return plan
+
+
+def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
+    """What only one kind of engine understands."""
+    network = isinstance(plan, TrainingPlan)
+    if network and (model.base is not None or model.threshold != 0.5 or model.class_weight is not None):
+        raise ValueError(
+            "expected engine 'plugin' where base, threshold or class_weight is given, got one that trains a network; "
+            "leave engine and module out."
+        )
+    if not network and model.module is not None:
+        raise ValueError("expected no module with engine 'plugin', got one; pass it as base, or use engine 'moments'.")
+    threshold = model.threshold
+    if not (isinstance(threshold, numbers.Real) and 0 < threshold < 1):
+        raise ValueError(f"expected threshold to be a number between 0 and 1, got {threshold!r}.")
+    if threshold != 0.5 and model.class_weight is not None:
+        raise ValueError("expected threshold or class_weight, got both; costs of errors set the threshold.")
+
+
+def unfitted(model: LagrangianDualClassifier) -> LagrangianDualClassifier:
+    """A model with the same parameters; unlike scikit-learn's clone it leaves a fitted base fitted."""
+    parameters = model.get_params(deep=False)
+    parameters["random_state"] = copy.deepcopy(parameters["random_state"])
+    return type(model)(**parameters)

@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pandas as pd
-from sklearn.base import clone
 
 from justitia._validate import check_nonnegative, check_positive
 from justitia.curve import accuracy_and_violation, tradeoff
-from justitia.engines.moments.engine import MomentsEngine
-from justitia.estimator import LagrangianDualClassifier, check_parameters
+from justitia.estimator import LagrangianDualClassifier, check_parameters, plan_of, unfitted
 from justitia.networks.classifier import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute
@@ -29,7 +27,9 @@ from justitia.training.session import Session
 #: What a candidate may not change: the budget, the question, and who is asked.
 FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")
 
-_NOT_GAUSSIAN = "expected candidates whose releases are all Gaussian, got others; use engine 'moments' or 'gradients'."
+_NOT_GAUSSIAN = (
+    "expected candidates whose releases are all Gaussian, got others; use engine 'plugin', 'moments' or 'gradients'."
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def private_search(
 ) -> SearchResult:
     """Fit the best of several candidates at the total price of ``model.epsilon``.
 
-    With engine "moments" and candidates that differ in tolerance only, all of them share the releases of one model
+    With engine "plugin" or "moments" and candidates that differ in tolerance only, all of them share the releases of one model
     (:func:`justitia.tradeoff`) and choosing is free. Otherwise a random number of trials is made, each with a candidate
     drawn at random and fresh noise, on a smaller budget: such that the best of them costs ``model.epsilon``.
 
@@ -116,7 +116,7 @@ def private_search(
     aim = _Aim(check_nonnegative("violation", violation), check_nonnegative("penalty", penalty))
     listed = _check_candidates(model, candidates)
     data = {"X": X, "y": y, "sensitive_features": attribute, "sample_weight": sample_weight, "person": person}
-    if model.engine == "moments" and all(set(one) <= {"tolerance"} for one in listed):
+    if plan_of(model).shares_answers and all(set(one) <= {"tolerance"} for one in listed):
         return _shared(model, listed, data, aim, ledger)
     if not -1 < shape < math.inf:
         raise ValueError(f"expected shape to be finite and above -1, got {shape!r}; pass 1.0 for a geometric number.")
@@ -184,20 +184,20 @@ def _repeated(
     check_parameters(model)
     plan = calibrate_selection(float(model.epsilon), float(model.delta), trials=trials, shape=shape)
     # One seed of public randomness for all trials: given it, they are independent draws of one mechanism.
-    base = clone(model).set_params(
+    base = unfitted(model).set_params(
         epsilon=gaussian_epsilon(1 / plan.noise_multiplier, model.delta) * (1 - ROUND_OFF),
         random_state=public_seed(model.random_state),
         progress=False,
     )
-    unfitted = [clone(base).set_params(**one) for one in candidates]
-    cost = SelectionCost(1 / max(_rehearsed_mu(one, data) for one in unfitted), plan.stop, plan.shape)
+    listed = [unfitted(base).set_params(**one) for one in candidates]
+    cost = SelectionCost(1 / max(_rehearsed_mu(one, data) for one in listed), plan.stop, plan.shape)
     ledger = ledger_or_new(ledger, epsilon=model.epsilon, delta=model.delta)
     unit = "row" if data["person"] is None else "person"
     number = ledger.debit(Release("search over candidates", cost, 1.0, unit))
     source = noise_from(model.noise_seed).about(repr((ledger.identity, cost, candidates)).encode())
     best: _Outcome | None = None
     for pick, seed in _draws(source, number, cost, len(candidates), seeded=model.noise_seed is not None):
-        outcome = _trial(clone(unfitted[pick]).set_params(noise_seed=seed), pick, data, aim)
+        outcome = _trial(unfitted(listed[pick]).set_params(noise_seed=seed), pick, data, aim)
         if best is None or outcome.score > best.score:
             best = outcome
     return _shown(best, model, candidates, ledger)
@@ -254,7 +254,7 @@ def _trial(model: LagrangianDualClassifier, pick: int, data: dict[str, Any], aim
 
 def _score(model: LagrangianDualClassifier, session: Session, aim: _Aim) -> float:
     """Accuracy and noised violation; an engine that would have to ask again is judged by its last answers."""
-    if isinstance(session.engine, MomentsEngine):
+    if session.plan.shares_answers:
         row = accuracy_and_violation(model, session)
         return aim.score(row["accuracy"], row["noisy_violation"])
     history = model.history_

@@ -32,6 +32,7 @@ from justitia.privacy.noise_seed import HiddenNoiseSeed
 from justitia.training.engine import calibrated
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
+from justitia.training.learner import NetworkLearner
 from justitia.training.plan import PlannedRelease
 from justitia.training.session import Settings, open_session
 
@@ -252,7 +253,7 @@ class DescentClassifier(HiddenNoiseSeed, NetworkClassifier):
             features=getattr(self, "feature_names_in_", ()),
         )
         module = make_module(self.module, problem.X, notion, seed=settings.seed)
-        session = open_session(settings, problem, module, sensitive_features, ledger=ledger)
+        session = open_session(settings, problem, NetworkLearner(module), sensitive_features, ledger=ledger)
         session.warn(stacklevel=3)
         trained = session.train()
         session.check_spent()

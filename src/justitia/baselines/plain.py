@@ -16,9 +16,9 @@ from justitia.notions import DemographicParity
 from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.lagrangian import Problem
+from justitia.training.learner import rehearse
 from justitia.training.plan import Round
 from justitia.training.run import Run
-from justitia.training.session import rehearse
 
 
 class PlainClassifier(NetworkClassifier):

@@ -4,16 +4,27 @@ One folder each: ``plan.py`` says what is asked and what it costs, ``engine.py``
 engine is a new folder, one line in the table below, and the contract tests.
 """
 
+from justitia._validate import check_choice
 from justitia.engines.gradients.plan import GradientsPlan
 from justitia.engines.moments.plan import MomentsPlan
+from justitia.engines.plugin.plan import PluginPlan
 from justitia.engines.printed.plan import PrintedPlan
-from justitia.training.plan import TrainingPlan
+from justitia.training.plan import Plan
 
 #: The plan an engine starts from when none is given.
-DEFAULT_PLANS: dict[str, TrainingPlan] = {
+DEFAULT_PLANS: dict[str, Plan] = {
+    "plugin": PluginPlan(),
     "moments": MomentsPlan(),
     "gradients": GradientsPlan(),
     "printed": PrintedPlan(),
 }
 
-__all__ = ["DEFAULT_PLANS", "GradientsPlan", "MomentsPlan", "PrintedPlan"]
+
+def engine_of(engine: str | None, module: object) -> str:
+    """The engine by name; by default "plugin", and "moments" where a network is given."""
+    if engine is None:
+        return "plugin" if module is None else "moments"
+    return check_choice("engine", engine, DEFAULT_PLANS)
+
+
+__all__ = ["DEFAULT_PLANS", "GradientsPlan", "MomentsPlan", "PluginPlan", "PrintedPlan", "engine_of"]

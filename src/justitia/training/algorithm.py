@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.engine import Engine
+from justitia.training.engine import PrimalDualEngine
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import TrainingPlan
 from justitia.training.run import Run, Trained
@@ -18,7 +18,7 @@ def train(
     module: nn.Module,
     problem: Problem,
     plan: TrainingPlan,
-    engine: Engine,
+    engine: PrimalDualEngine,
     *,
     start: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
@@ -30,7 +30,7 @@ def train(
     ----------
     module : nn.Module
         Trained in place.
-    engine : Engine
+    engine : PrimalDualEngine
         What the constraint adds to a primal step, and how large the violation is; its generator also orders the
         mini-batches.
     start : Tensor (G, K), optional

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ EVERYBODY = slice(None)
 
 
 class Engine(ABC):
-    """What the loop needs from an engine.
+    """What every engine has: two calls that ask, and what it says of the answers.
 
     Two calls may ask the vault, and so spend: :meth:`ask_before` and :meth:`ask_after`. All others are functions of
     public data and of the answers that these two have kept.
@@ -28,7 +29,7 @@ class Engine(ABC):
     vault : SensitiveVault
         The only way to the attribute.
     tolerance : float, optional
-        The constraint is abs(gap) <= tolerance; None leaves it to the engine.
+        Largest difference between two groups that is allowed; None leaves it to the engine.
     generator : torch.Generator
         Public randomness, shared with the loop.
     """
@@ -42,12 +43,51 @@ class Engine(ABC):
         self.generator = generator
 
     @abstractmethod
-    def ask_before(self, module: nn.Module, lam: Tensor, k: int) -> None:
+    def ask_before(self, module: nn.Module | None, lam: Tensor, k: int) -> None:
         """Ask what the primal steps of round k need; k = 0 is what is asked once, before everything."""
 
     @abstractmethod
     def ask_after(self, scores: Tensor, k: int) -> None:
         """Ask what the dual step of round k needs, about the scores of the rows that it looks at."""
+
+    @abstractmethod
+    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """(G, K) noised violations of the scores of the rows seen, by the last answers; None if there are none."""
+
+    def allowed(self) -> float:
+        """The largest difference between two groups that is allowed."""
+        return self.tolerance
+
+    def outlook(self) -> list[str]:
+        """Sentences for the user before anything is asked, made from public numbers only."""
+        return []
+
+    def remarks(self) -> list[str]:
+        """Sentences for the user after training, made from public and noised numbers only."""
+        return []
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """Noised answers that a resumed run needs."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue from ``state``; the next ``lost`` answers were paid for by the earlier run and are gone."""
+
+    def at(self, tolerance: float) -> Self:
+        """An engine on the same answers with this tolerance, which asks nothing; only where the plan shares answers."""
+        raise TypeError(
+            f"{type(self).__name__} has no answers that several tolerances could share, not even {tolerance}."
+        )
+
+
+class PrimalDualEngine(Engine):
+    """What Algorithm 1 needs besides: the constraint's part of a primal step, and the dual step."""
+
+    @property
+    def half(self) -> float:
+        """How far each group may be from the population, so that no two differ by more than the tolerance."""
+        return self.tolerance / 2
 
     def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
         """(m,) public weights of h in the constraint of line 4, for the rows of the batch; None for nothing."""
@@ -65,10 +105,6 @@ class Engine(ABC):
         return EVERYBODY
 
     @abstractmethod
-    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
-        """(G, K) noised violations of the scores of the rows seen, by the last answers; None if there are none."""
-
-    @abstractmethod
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Lines 5 and 6: the multipliers after the k-th dual step."""
 
@@ -81,22 +117,6 @@ class Engine(ABC):
         """How far these scores are beyond the tolerance, told without a question; only for engines that compare."""
         del scores, seen
         return 0.0
-
-    def outlook(self) -> list[str]:
-        """Sentences for the user before anything is asked, made from public numbers only."""
-        return []
-
-    def remarks(self) -> list[str]:
-        """Sentences for the user after training, made from public and noised numbers only."""
-        return []
-
-    @abstractmethod
-    def state(self) -> dict[str, Tensor]:
-        """Noised answers that a resumed run needs."""
-
-    @abstractmethod
-    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
-        """Continue from ``state``; the next ``lost`` answers were paid for by the earlier run and are gone."""
 
 
 def calibrated(noise: Noise | None) -> Noise:

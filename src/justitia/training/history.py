@@ -19,7 +19,7 @@ class Column:
     name : str
         In the table.
     kind : str
-        "round", "loss", "accuracy", "noisy_gap" or "multiplier".
+        "round", "loss", "accuracy", "auc", "noisy_gap" or "multiplier".
     status : {"public", "noised", "exact"}
         "exact" is whatever no finite epsilon vouches for: answers without noise, or noised as printed in the paper.
     event, group : str, optional
@@ -50,7 +50,7 @@ def history_table(
     private : bool
         Whether a finite epsilon vouches for the answers that gaps and multipliers are made of.
     """
-    public = tuple(Column(kind, kind, "public") for kind in ("round", "loss", "accuracy"))
+    public = tuple(Column(kind, kind, "public") for kind in ("round", "loss", "accuracy", "auc"))
     cells = [(a, k) for a in range(len(groups)) for k in range(len(events))]
     named = [groups[a] if len(events) == 1 else f"{events[k]}, {groups[a]}" for a, k in cells]
     by_group = tuple(
@@ -60,7 +60,7 @@ def history_table(
     )
     rows = []
     for record in history:
-        row = {column.name: record[column.kind] for column in public}
+        row = {column.name: record.get(column.kind, math.nan) for column in public}
         for column, (a, k) in zip(by_group, 2 * cells, strict=True):
             values = record[column.kind]
             row[column.name] = math.nan if values is None else values[a][k]

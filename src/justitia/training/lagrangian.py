@@ -30,12 +30,18 @@ class Problem:
     weight : Tensor (n,)
         How often a row counts, in the loss and in every mean.
     notion : FairnessNotion
+    eta : Tensor (n,), optional
+        p(y = 1 | x) by a model that has not learned from the row, where there is one.
+    threshold : float
+        A positive decision is worth its price where p(y = 1 | x) is above.
     """
 
     X: Tensor
     y: Tensor
     weight: Tensor
     notion: FairnessNotion
+    eta: Tensor | None = None
+    threshold: float = 0.5
 
     def __len__(self) -> int:
         return len(self.y)

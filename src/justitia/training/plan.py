@@ -79,8 +79,52 @@ def rounds_of(warmup: int, last: int, steps: int) -> tuple[Round, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingPlan(ABC):
-    """What every engine's plan has: the public part of training.
+class Plan(ABC):
+    """Public numbers that fix a fit: what it asks, how often, and what that costs."""
+
+    #: Whether models of other tolerances can be made of the answers of one.
+    shares_answers: ClassVar[bool] = False
+
+    @abstractmethod
+    def releases(self) -> tuple[PlannedRelease, ...]:
+        """Every question this run will ask of A."""
+
+    @abstractmethod
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+        """A new plan whose releases together cost at most (epsilon, delta)."""
+
+    @abstractmethod
+    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> Engine:
+        """The engine that carries this plan out; ``public`` are the keyword arguments of :class:`Engine`."""
+
+    def costs(self) -> Counter[Cost]:
+        """What the ledger will hold after ``fit``."""
+        counts: Counter[Cost] = Counter()
+        for release in self.releases():
+            counts[release.cost] += release.count
+        return counts
+
+    def epsilon(self, delta: float) -> float:
+        """What this plan costs."""
+        return epsilon_spent(self.costs(), delta)
+
+    def at_tolerance(self, tolerance: float | None) -> Self:
+        """The plan for a tolerance that was given; the same, unless said otherwise."""
+        del tolerance
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for reports and saved models."""
+        return asdict(self)
+
+    def following(self, tolerance: float) -> Self:
+        """The plan of a model that is made of this one's answers, with another tolerance; it asks nothing."""
+        return self.at_tolerance(tolerance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan(Plan):
+    """What the plan of an engine of Algorithm 1 has: the public part of training.
 
     Parameters
     ----------
@@ -134,39 +178,11 @@ class TrainingPlan(ABC):
     def schedule(self, n: int) -> tuple[Round, ...]:
         """The rounds of Algorithm 1 over n rows; round 0 is the warm-up."""
 
-    @abstractmethod
-    def releases(self) -> tuple[PlannedRelease, ...]:
-        """Every question this run will ask of A."""
-
-    @abstractmethod
-    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
-        """A new plan whose releases together cost at most (epsilon, delta)."""
-
-    @abstractmethod
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> Engine:
-        """The engine that carries this plan out; ``public`` are the keyword arguments of :class:`Engine`."""
-
-    def costs(self) -> Counter[Cost]:
-        """What the ledger will hold after ``fit``."""
-        counts: Counter[Cost] = Counter()
-        for release in self.releases():
-            counts[release.cost] += release.count
-        return counts
-
-    def epsilon(self, delta: float) -> float:
-        """What this plan costs."""
-        return epsilon_spent(self.costs(), delta)
-
     def make_optimizer(self, params: list[nn.Parameter], *, n: int) -> torch.optim.Optimizer:
         """The optimizer of line 4 for a run over n rows."""
         make = getattr(torch.optim, self.optimizer)
         optimizer: torch.optim.Optimizer = make(params, lr=self.warmup_learning_rate, **self.options_at(n))
         return optimizer
-
-    def at_tolerance(self, tolerance: float | None) -> Self:
-        """The plan for a tolerance that was given; the same, unless said otherwise."""
-        del tolerance
-        return self
 
     def options_at(self, n: int) -> dict[str, Any]:
         """Its keyword arguments for n rows."""
@@ -180,7 +196,3 @@ class TrainingPlan(ABC):
     def dual_step_at(self, k: int) -> float:
         """Step size s_k of the k-th dual step."""
         return self.dual_step / (1 + self.dual_decay * k)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, for reports and saved models."""
-        return asdict(self)

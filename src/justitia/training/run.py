@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from justitia.networks.requirements import as_scores, trainable
-from justitia.training.engine import Engine
+from justitia.training.engine import PrimalDualEngine
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import Round, TrainingPlan
+from justitia.training.public_scores import public_scores
 
 
 @dataclass(frozen=True)
@@ -97,18 +98,17 @@ class Run:
         """One row of the history: public loss and accuracy on the rows seen, the noised gaps, the multipliers."""
         y, weight = self.problem.y[seen], self.problem.weight[seen]
         loss = F.binary_cross_entropy_with_logits(scores, y, weight=weight)
-        correct = ((scores > 0) == (y > 0.5)).to(scores.dtype) * weight
         self.history.append(
             {
                 "round": this.k,
                 "loss": float(loss),
-                "accuracy": float(correct.sum() / weight.sum()),
+                **public_scores(scores, y, weight),
                 "noisy_gap": None if gap is None else gap.tolist(),
                 "multiplier": lam.tolist(),
             }
         )
 
-    def keep_better(self, engine: Engine, seen: Tensor | slice) -> None:
+    def keep_better(self, engine: PrimalDualEngine, seen: Tensor | slice) -> None:
         """Keep the averaged weights of now, unless those kept so far are nearer to the tolerance."""
         if self.average is None:
             return

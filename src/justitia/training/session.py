@@ -6,7 +6,6 @@ estimator, a curve, a search and the descent baselines all go this way.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import sys
@@ -17,13 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 from tqdm.auto import tqdm
 
-from justitia.networks.default import learned_inputs, learns_first
-from justitia.networks.requirements import as_scores, check_module, trainable
-from justitia.networks.row_gradients import score_rows
 from justitia.privacy.accounting import Cost, UnboundedCost
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.certificate import Certificate
@@ -31,15 +26,12 @@ from justitia.privacy.door import ledger_or_new, open_vault, warn_large_delta
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.algorithm import train
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import TrainingPlan
+from justitia.training.learner import Learner
+from justitia.training.plan import Plan
 from justitia.training.run import Trained
-
-#: Public rows that a module is tried on before training.
-TRIAL_ROWS = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,7 +40,7 @@ class Settings:
 
     Parameters
     ----------
-    plan : TrainingPlan
+    plan : Plan
         Before its noise is calibrated.
     seed : int
         Of public randomness.
@@ -58,7 +50,7 @@ class Settings:
         Another door, for audits that watch what is asked.
     """
 
-    plan: TrainingPlan
+    plan: Plan
     epsilon: float
     delta: float
     groups: Any
@@ -70,7 +62,7 @@ class Settings:
     features: Iterable[str] = ()
     open_vault: Callable[..., SensitiveVault] = open_vault
 
-    def calibrated(self, n: int) -> TrainingPlan:
+    def calibrated(self, n: int) -> Plan:
         """The plan for this tolerance and budget."""
         return self.plan.at_tolerance(self.tolerance).calibrate(self.epsilon, self.delta, n=n)
 
@@ -85,9 +77,9 @@ class Session:
     """What one fit works with between its checks and its result."""
 
     settings: Settings
-    module: nn.Module
+    learner: Learner[Any]
     problem: Problem
-    plan: TrainingPlan
+    plan: Plan
     ledger: PrivacyLedger
     vault: SensitiveVault
     engine: Engine
@@ -102,19 +94,16 @@ class Session:
             warnings.warn(sentence, stacklevel=stacklevel + 1)
 
     def train(self, start: Tensor | None = None) -> Trained:
-        """Algorithm 1; a run that follows another one starts from its multipliers."""
-        total = sum(one.steps for one in self.plan.schedule(len(self.problem)))
-        with torch.random.fork_rng(devices=[]), self.settings.bar(total, "fit") as bar:
+        """Carry the plan out; a run that follows another one starts from its multipliers."""
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.settings.seed)
-            return train(
-                self.module,
-                self.problem,
-                self.plan,
-                self.engine,
-                start=start,
-                checkpoint=self.saved,
-                progress=bar.update,
-            )
+            bar = self.settings.bar
+            return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
+
+    def follow(self, last: Session, tolerance: float) -> Session:
+        """The session of a model with another tolerance, made of this one's answers; it goes on from the last."""
+        plan, engine = self.plan.following(tolerance), last.engine.at(tolerance)
+        return replace(last, learner=last.learner.follower(), plan=plan, engine=engine)
 
     def check_spent(self) -> None:
         """What the plan said it would cost equals what the ledger recorded."""
@@ -131,7 +120,7 @@ class Session:
 def open_session(
     settings: Settings,
     problem: Problem,
-    module: nn.Module,
+    learner: Learner[Any],
     attribute: Attribute,
     *,
     person: Any = None,
@@ -139,7 +128,7 @@ def open_session(
     folder: RunFolder | None = None,
 ) -> Session:
     """Check everything that can be checked without the attribute, and open ledger, vault and engine."""
-    rehearse(module, problem.X, problem.y, settings.plan)
+    learner.check(problem, settings.plan)
     n = len(problem)
     plan = settings.calibrated(n)
     ledger = open_ledger(settings, plan, ledger, folder)
@@ -160,45 +149,17 @@ def open_session(
         before = ledger.own_costs()
         ledger.check(plan.costs())
     else:
-        saved = open_checkpoint(settings, folder, problem, plan, module, vault, ledger)
+        saved = open_checkpoint(settings, folder, problem, plan, learner, vault, ledger)
         if isinstance(ledger, DurableLedger):
             ledger.check(plan.costs() - ledger.own_costs())
-    if learns_first(module):  # public, and last: it takes time, and wrong input is told by now
-        with settings.bar(plan.warmup_steps, "networks") as bar:
-            seen = problem.X, problem.y, problem.weight
-            problem = replace(problem, X=learned_inputs(module, *seen, steps=plan.warmup_steps, progress=bar.update))
+    problem = learner.prepare(problem, plan, settings.bar)  # public, and last: it takes time
     generator = torch.Generator().manual_seed(settings.seed)
     engine = plan.engine(problem, vault, tolerance=settings.tolerance, generator=generator)
-    return Session(settings, module, problem, plan, ledger, vault, engine, saved, before)
-
-
-def rehearse(module: nn.Module, X: Tensor, y: Tensor, plan: TrainingPlan) -> None:
-    """Take one public step on a copy, so that what cannot be trained fails before any budget is spent.
-
-    Raises
-    ------
-    ValueError
-        If the module is not one whose rows can be bounded, or the optimizer cannot take a step on it.
-    """
-    check_module(module, X[:TRIAL_ROWS])
-    twin, rows, labels = copy.deepcopy(module), X[:TRIAL_ROWS], y[:TRIAL_ROWS]
-    try:
-        with torch.random.fork_rng(devices=[]):
-            optimizer = plan.make_optimizer(trainable(twin), n=len(X))
-            scores = as_scores(twin.train()(rows), len(rows))
-            F.binary_cross_entropy_with_logits(scores, labels).backward()
-            optimizer.step()
-            score_rows(twin.eval(), rows)
-    except Exception as error:  # noqa: BLE001 - a user's module and torch's optimizers may raise anything
-        first = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-        raise ValueError(
-            f"expected {plan.optimizer} to take a step on the module, got '{first}'; "
-            "change the plan's optimizer and its options, or the module."
-        ) from None
+    return Session(settings, learner, problem, plan, ledger, vault, engine, saved, before)
 
 
 def open_ledger(
-    settings: Settings, plan: TrainingPlan, ledger: PrivacyLedger | None, folder: RunFolder | None
+    settings: Settings, plan: Plan, ledger: PrivacyLedger | None, folder: RunFolder | None
 ) -> PrivacyLedger:
     """The user's ledger, or a new one for this run's budget that holds what an interrupted run has spent."""
     if folder is not None:
@@ -232,8 +193,8 @@ def open_checkpoint(
     settings: Settings,
     folder: RunFolder,
     problem: Problem,
-    plan: TrainingPlan,
-    module: nn.Module,
+    plan: Plan,
+    learner: Learner[Any],
     vault: SensitiveVault,
     ledger: PrivacyLedger,
 ) -> Checkpoint:
@@ -241,14 +202,13 @@ def open_checkpoint(
     digest = hashlib.sha256()
     for tensor in (problem.X, problem.y, problem.weight):
         digest.update(tensor.numpy().tobytes())
-    shapes = [tuple(parameter.shape) for parameter in module.parameters()]
     notion = (problem.notion.name, problem.notion.event_names)
     budget = (settings.epsilon, settings.delta, settings.tolerance)
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
     # all the rest is public, so whoever has the hash could try one seed after another.
     seeded = settings.noise_seed is not None
     persons = (vault.group_names, vault.persons_digest)
-    public = (plan, notion, budget, persons, settings.missing_marker, seeded, shapes)
+    public = (plan, notion, budget, persons, settings.missing_marker, seeded, learner.shape())
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)
 

@@ -16,7 +16,7 @@ from justitia.engines.gradients.clipping import minimise_error_bound
 from justitia.networks.row_gradients import ScoreRows, h_slope
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import EVERYBODY, Engine, calibrated
+from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import (
     Problem,
     ascend,
@@ -38,7 +38,7 @@ UNCLIPPED = 1e12
 LEAST_UNCLIPPED = 0.1
 
 
-class GradientsEngine(Engine):
+class GradientsEngine(PrimalDualEngine):
     """The repaired PF-LD: sums instead of means, signed multipliers, all rows in every answer.
 
     Guarantee
@@ -154,7 +154,7 @@ class GradientsEngine(Engine):
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Signed ascent on the noised gap."""
         plan = self.plan
-        return ascend(lam, gap, step=plan.dual_step_at(k), tolerance=self.tolerance, limit=plan.lambda_max)
+        return ascend(lam, gap, step=plan.dual_step_at(k), tolerance=self.half, limit=plan.lambda_max)
 
     def remarks(self) -> list[str]:
         """Questions the name of every group whose noised size could be noise alone."""

@@ -15,29 +15,25 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from justitia.engines.moments.memberships import expected_sums, fit_memberships, memberships
-from justitia.engines.moments.public_rows import PublicRows
+from justitia.engines.moments.everybody import Everybody
+from justitia.engines.moments.public_rows import FrozenNetwork, PublicRows
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
+from justitia.privacy.rows import DenseSource, TensorRows
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import EVERYBODY, Engine, calibrated
+from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
 
 if TYPE_CHECKING:
     from justitia.engines.moments.plan import MomentsPlan
+    from justitia.engines.plugin.plan import PluginPlan
 
-#: Rows that the memberships are fitted on, a public sample where there are more.
-FIT_ROWS = 200_000
-#: How often the sample's solution is then corrected by a pass over everybody.
-CORRECTIONS = 1
 #: Rows that a dual step looks at, a public sample where there are more.
 WATCHED = 50_000
 #: The largest first gap for which the dual step and the damping are made; where it is smaller, both grow with it.
@@ -46,7 +42,7 @@ USUAL_GAP, FASTEST = 0.05, 5.0
 LOUD = 0.05
 
 
-class MomentsEngine(Engine):
+class MomentsEngine(PrimalDualEngine):
     """Lagrangian dual on maximum-entropy memberships.
 
     Guarantee
@@ -55,12 +51,21 @@ class MomentsEngine(Engine):
       is a function of public data and of their noised answers. Without noise the attribute itself is asked for.
     """
 
-    def __init__(self, plan: MomentsPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
-        super().__init__(problem, vault, **public)
+    def __init__(
+        self,
+        plan: MomentsPlan,
+        problem: Problem,
+        vault: SensitiveVault,
+        *,
+        tolerance: float | None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(problem, vault, tolerance=tolerance, generator=generator)
         self.plan = plan
-        self._dead_zone = plan.dead_zone if public["tolerance"] is None else 0.0
+        self._dead_zone = plan.dead_zone if tolerance is None else 0.0
         self.private = not isinstance(calibrated(plan.noise_moments), Unprotected)
         self._rows: PublicRows | None = None
+        self._network: FrozenNetwork | None = None
         self._decisions: list[Tensor] = []  # (n, K) public rows of each check
         self._sums: list[Tensor] = []  # (G + 1, d) noised sums: of the moments, then of each check
         self._spreads: list[float] = []  # known standard deviation of their noise
@@ -72,8 +77,6 @@ class MomentsEngine(Engine):
         self._people: Tensor | None = None  # (G,) noised sizes of the groups
         self._lost = 0
         self._saved: dict[str, Tensor] = {}
-        stride = math.ceil(len(problem) / FIT_ROWS)
-        self._sample = torch.arange(0, len(problem), stride)
 
     def ask_before(self, module: nn.Module, lam: Tensor, k: int) -> None:
         """The moments, once, after the warm-up; a resumed run computes its public rows again."""
@@ -86,7 +89,7 @@ class MomentsEngine(Engine):
         elif self._saved:
             self._rows = self._public_rows(_with_state(module, self._saved))
             weights = self._saved["weights"]
-            self._use(torch.cat([memberships(weights, part) for part in self._parts()]))
+            self._use(Everybody(self._columns, len(self.problem), self.plan.micro_batch).memberships(weights))
         elif self._lost:
             raise BudgetExceeded(
                 "the run stopped after its moments were paid for and before they were saved, and the debit stands; "
@@ -97,7 +100,8 @@ class MomentsEngine(Engine):
             self._learn(self._rows, 1.0, self.plan.noise_moments, "moments")
 
     def _public_rows(self, module: nn.Module) -> PublicRows:
-        return PublicRows(module, self.problem.X, self.problem.y, chunk_rows=self.plan.micro_batch)
+        self._network = FrozenNetwork(module, self.problem.X)
+        return PublicRows(self._network, self.problem.X, self.problem.y, chunk_rows=self.plan.micro_batch)
 
     def _learn(self, rows: DenseSource, bound: float, noise: Noise | None, purpose: str) -> None:
         """Release the sums of these rows and fit the memberships anew, from where they were."""
@@ -109,38 +113,15 @@ class MomentsEngine(Engine):
         spreads = torch.tensor(self._spreads, dtype=torch.float64).repeat_interleave(torch.tensor(widths))
         fresh = sum(widths) - (0 if self._weights is None else self._weights.shape[1])
         start = None if self._weights is None else nn.functional.pad(self._weights, (0, fresh))
-        self._weights, q = self._fit(torch.cat(self._sums, dim=1), self.plan.ridge * spreads**2, start)
-        self._use(q)
-
-    def _fit(self, sums: Tensor, ridge: Tensor, start: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Memberships that agree with the sums over everybody, fitted on the sample where there are too many rows.
-
-        What everybody's sums are at the sample's solution is computed once more, and the sample is asked for the
-        difference: F of everybody is F of the sample plus a nearly linear function (as in variance reduction).
-        """
-        seen = self._columns(self._sample)
-        share = len(seen) / len(self.problem)
-        if share == 1:
-            weights = fit_memberships(seen, sums, ridge=ridge, start=start)
-            return weights, memberships(weights, seen)
-        sizes = sums[:, 0].clamp_min(0.0)
-        equal = (sizes / sizes.sum().clamp_min(1e-12))[:, None]
-        target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=torch.float64)
-        for _ in range(CORRECTIONS):
-            start = fit_memberships(seen, target, ridge=share * ridge, start=start)
-            everybody = torch.stack([expected_sums(start, part) for part in self._parts()]).sum(0)
-            target = share * (sums - everybody) + expected_sums(start, seen)
-        weights = fit_memberships(seen, target, ridge=share * ridge, start=start)
-        return weights, torch.cat([memberships(weights, part) for part in self._parts()])
+        everybody = Everybody(self._columns, len(self.problem), self.plan.micro_batch)
+        ridge = self.plan.ridge * spreads**2
+        self._weights = everybody.fit(torch.cat(self._sums, dim=1), ridge=ridge, start=start)
+        self._use(everybody.memberships(self._weights))
 
     def _columns(self, index: Tensor) -> Tensor:
         """(m, d): the public rows of the moments and of every check so far."""
         moments = [] if self._rows is None else [self._rows.take(index)]
         return torch.cat([*moments, *(part[index] for part in self._decisions)], dim=1)
-
-    def _parts(self) -> Iterator[Tensor]:
-        """Everybody's columns, a few rows at a time."""
-        return (self._columns(part) for part in index_chunks(len(self.problem), self.plan.micro_batch))
 
     def _use(self, q: Tensor) -> None:
         """Take these memberships as the attribute from now on."""
@@ -206,8 +187,12 @@ class MomentsEngine(Engine):
         self._last = (ascend(lam, gap, step=step, tolerance=allowed, limit=plan.lambda_max), gap)
         return self._last[0]
 
+    def allowed(self) -> float:
+        """Twice the largest distance from the population that is allowed."""
+        return 2 * float(torch.as_tensor(self._allowed()).max()) if self._people is not None else self.tolerance
+
     def _allowed(self) -> Tensor:
-        return self.tolerance + self._dead_zone * self._gap_noise(self._sizes)
+        return self.half + self._dead_zone * self._gap_noise(self._sizes)
 
     def compares(self, k: int) -> bool:
         """In the last rounds: multipliers go on moving, and gaps of hard decisions move by leaps."""
@@ -271,9 +256,9 @@ class MomentsEngine(Engine):
         """Noised sums, public decisions and the public network of the first release; not the memberships."""
         pace = torch.tensor(self._pace, dtype=torch.float64)
         saved = {} if self._last is None else {"lam": self._last[0], "gap": self._last[1], "pace": pace}
-        if self._rows is None or self._weights is None:
+        if self._network is None or self._weights is None:
             return self._saved or saved  # what was restored, until the next round begins
-        saved |= {f"network.{name}": value for name, value in self._rows.network.module.state_dict().items()}
+        saved |= {f"network.{name}": value for name, value in self._network.module.state_dict().items()}
         for j, sums in enumerate(self._sums):
             saved |= {f"sums.{j}": sums, f"spread.{j}": torch.tensor(self._spreads[j], dtype=torch.float64)}
         for j, rows in enumerate(self._decisions):
@@ -303,7 +288,7 @@ def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:
     return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / (n_groups + 1))) * bound
 
 
-def gap_spread(plan: MomentsPlan, heaviest: float, n_groups: int) -> float:
+def gap_spread(plan: MomentsPlan | PluginPlan, heaviest: float, n_groups: int) -> float:
     """Known standard deviation of a group's gap times its size, at most: all releases of the plan taken together."""
     noises = [calibrated(plan.noise_moments), *[calibrated(plan.noise_checks)] * plan.checks]
     if isinstance(noises[0], Unprotected):

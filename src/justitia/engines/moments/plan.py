@@ -18,7 +18,7 @@ from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan, check_noise, rounds_of
 
 #: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
-STRICT_BELOW, STRICT = 0.03, 3.0
+STRICT_BELOW, STRICT = 0.06, 3.0
 #: Optimizers whose step is several times faster as one operation, and options that rule it out.
 FUSED, EXCLUSIVE = {"Adam", "AdamW"}, {"fused", "foreach", "differentiable"}
 
@@ -55,6 +55,7 @@ class MomentsPlan(TrainingPlan):
     """
 
     small_samples: ClassVar[bool] = True
+    shares_answers: ClassVar[bool] = True
 
     warmup_steps: int = 600
     batch_size: int = 2048
@@ -113,12 +114,13 @@ class MomentsPlan(TrainingPlan):
         strict = 0.0 if self.tolerance is None else max(0.0, 1 - self.tolerance / STRICT_BELOW)
         return self.penalty * (1 + STRICT * strict)
 
-    def second_half(self) -> Self:
+    def following(self, tolerance: float) -> Self:
         """The second half of the rounds, with the step sizes they have in the whole plan."""
         rounds = math.ceil(self.rounds / 2)
         done = self.rounds - rounds
         return replace(
             self,
+            tolerance=tolerance,
             warmup_steps=0,
             rounds=rounds,
             checks=min(self.checks, rounds - 1),

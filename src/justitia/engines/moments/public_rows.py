@@ -1,13 +1,14 @@
 """Public rows whose group sums the moments engine asks for: what may tell the groups apart, bounded by 1.
 
-A row holds a constant, the person's features, the network's last hidden layer and its score, in one block per label.
-Everything here is a function of features, labels and a public network.
+A row holds a constant, the row's features, a public representation of it and its score, in one block per label: a
+network's last hidden layer and its logit, or what a model of the label says. Everything here is a function of features,
+labels and a public model.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -31,15 +32,17 @@ class FrozenNetwork:
     A network that does not use exactly one linear layer with a single output exposes no representation.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, X: Tensor) -> None:
+        self._X = X
         self.module = copy.deepcopy(module).eval()
         self._seen: list[Tensor] = []
         for part in self.module.modules():
             if isinstance(part, nn.Linear) and part.out_features == 1:
                 part.register_forward_pre_hook(lambda _layer, inputs: self._seen.append(inputs[0].detach()))
 
-    def __call__(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """(m, width) representation, width 0 if there is none, and (m,) scores."""
+    def __call__(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """(m, width) representation of these rows, width 0 if there is none, and (m,) scores."""
+        X = self._X[index]
         self._seen.clear()
         with torch.no_grad():
             scores = as_scores(self.module(X), len(X)).detach()
@@ -52,23 +55,25 @@ class PublicRows:
 
     Parameters
     ----------
-    module : nn.Module
-        The public network after its warm-up; copied.
+    represent : callable
+        From the positions of rows to an (m, width) representation and (m,) scores; public.
     X, y : Tensor
         Public features and labels.
     chunk_rows : int
         Rows computed at once; bounds memory.
     """
 
-    def __init__(self, module: nn.Module, X: Tensor, y: Tensor, *, chunk_rows: int) -> None:
-        self.network = FrozenNetwork(module)
+    def __init__(
+        self, represent: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, y: Tensor, *, chunk_rows: int
+    ) -> None:
+        self._represent = represent
         self._X, self._y, self._chunk_rows = X, y, chunk_rows
-        sample = X[torch.linspace(0, len(X) - 1, min(SAMPLE, len(X))).long()]
-        flat = sample.flatten(1).to(torch.float32)
+        sample = torch.linspace(0, len(X) - 1, min(SAMPLE, len(X))).long()
+        flat = X[sample].flatten(1).to(torch.float32)
         spread = flat.std(0, unbiased=False)
         self._centre, self._spread = flat.mean(0), torch.where(spread > 0, spread, torch.ones_like(spread))
-        self._axes = _principal_axes(self._standardised(sample), MOST_FEATURES)
-        hidden, scores = self.network(sample)
+        self._axes = _principal_axes(self._standardised(X[sample]), MOST_FEATURES)
+        hidden, scores = represent(sample)
         self._hidden_axes = _principal_axes(hidden, MOST_FEATURES)
         self._hidden_length = hidden.norm(dim=1).mean().clamp_min(1e-6)
         self._score_length = CUT * scores.abs().mean().clamp_min(1e-6)
@@ -81,13 +86,14 @@ class PublicRows:
     @property
     def width(self) -> int:
         """Number of columns: those of a person, once per label."""
-        return 2 * self._base(self._X[:1]).shape[1]
+        return 2 * self._base(torch.zeros(1, dtype=torch.long)).shape[1]
 
-    def take(self, index: Tensor) -> Tensor:
-        """(m, width): the rows of these people."""
-        base = torch.nan_to_num(self._base(self._X[index]), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
+    def take(self, index: Tensor, label: float | None = None) -> Tensor:
+        """(m, width): these rows, by their own labels or as if all had one label."""
+        base = torch.nan_to_num(self._base(index), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
         base = base / base.norm(dim=1, keepdim=True).clamp_min(1.0)
         positive = self._y[index, None].to(base.dtype)
+        positive = positive if label is None else torch.full_like(positive, label)
         return torch.cat([base * (1 - positive), base * positive], dim=1)
 
     def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -98,12 +104,12 @@ class PublicRows:
     def _standardised(self, X: Tensor) -> Tensor:
         return ((X.flatten(1).to(torch.float32) - self._centre) / self._spread).clamp(-CUT, CUT)
 
-    def _base(self, X: Tensor) -> Tensor:
+    def _base(self, index: Tensor) -> Tensor:
         """(m, width / 2): constant, features, representation and score, each part of length about 1."""
-        features = self._standardised(X)
-        hidden, scores = self.network(X)
+        features = self._standardised(self._X[index])
+        hidden, scores = self._represent(index)
         parts = [
-            torch.ones(len(X), 1),
+            torch.ones(len(index), 1),
             (features if self._axes is None else features @ self._axes) / features.shape[1] ** 0.5,
             (hidden if self._hidden_axes is None else hidden @ self._hidden_axes) / self._hidden_length,
             (scores[:, None] / self._score_length).clamp(-1, 1),

@@ -15,14 +15,14 @@ from justitia.engines.gradients.engine import shares
 from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_rows
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import EVERYBODY, Engine
+from justitia.training.engine import EVERYBODY, PrimalDualEngine
 from justitia.training.lagrangian import Problem, ascend_printed
 
 if TYPE_CHECKING:
     from justitia.engines.printed.plan import PrintedPlan
 
 
-class PrintedEngine(Engine):
+class PrintedEngine(PrimalDualEngine):
     """PF-LD as printed (Equations 10 and 13 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
 
     The attribute is revealed to this engine, because its noise scale, its signs and its denominators are functions of
@@ -113,4 +113,4 @@ class PrintedEngine(Engine):
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Lines 5 and 6 as printed."""
-        return ascend_printed(lam, gap - self.tolerance, step=self.plan.dual_step_at(k), limit=self.plan.lambda_max)
+        return ascend_printed(lam, gap - self.half, step=self.plan.dual_step_at(k), limit=self.plan.lambda_max)

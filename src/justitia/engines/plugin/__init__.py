@@ -1,0 +1,1 @@
+"""The dual solved exactly, on top of any model of the label: a plug-in rule with a handful of multipliers."""

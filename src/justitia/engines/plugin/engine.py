@@ -1,0 +1,245 @@
+"""The plug-in engine: ask A for a handful of noised sums, and solve the dual in closed form.
+
+1. One release: the sums of public rows (features, label and what the base says of the label) over each group. Soft
+   memberships p(a | x, y) of largest entropy agree with them, as in engine ``moments``.
+2. With p(y = 1 | x) of the base they give p(a, y | x), and the best rule under the constraint has a closed form whose
+   unknowns are a few multipliers (:mod:`justitia.engines.plugin.dual`).
+3. At each check the sums of the current decisions are released. What they say differs from what the memberships say;
+   the difference, weighed by its known noise, goes into the constraint, and the dual is solved again.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from justitia.engines.moments.engine import LOUD, gap_spread, noise_spread, outlook_of
+from justitia.engines.moments.everybody import Everybody
+from justitia.engines.moments.memberships import memberships
+from justitia.engines.moments.public_rows import PublicRows
+from justitia.engines.plugin.dual import Constraints, constraints_of, solve
+from justitia.privacy.mechanisms import Unprotected
+from justitia.privacy.rows import index_chunks
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.engine import EVERYBODY, Engine, calibrated
+from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
+
+if TYPE_CHECKING:
+    from justitia.engines.plugin.plan import PluginPlan
+
+Array = NDArray[np.float64]
+
+
+class PluginEngine(Engine):
+    """Closed-form dual on maximum-entropy memberships.
+
+    Guarantee
+    ---------
+    * A enters only through ``group_sums`` of the vault, once for the moments and once per check; everything else here
+      is a function of public data and of their noised answers.
+    """
+
+    def __init__(
+        self,
+        plan: PluginPlan,
+        problem: Problem,
+        vault: SensitiveVault,
+        *,
+        tolerance: float | None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(problem, vault, tolerance=tolerance, generator=generator)
+        if problem.eta is None:
+            raise ValueError("expected a problem with eta, got none; learn a base first.")
+        self.plan = plan
+        self.asks = True
+        self._given = tolerance is not None
+        self._eta: Array = problem.eta.double().numpy()
+        self.gain = 2 * (self._eta - problem.threshold)
+        self._rows = PublicRows(self._represented, problem.X, problem.y, chunk_rows=plan.micro_batch)
+        self._everybody = Everybody(self._rows.take, len(problem), plan.micro_batch)
+        self._weights: Tensor | None = None  # of the memberships
+        self._constraints: Constraints | None = None
+        self._surprises: list[Array] = []  # (G, K): what each check said beyond the memberships
+        self._shrink: Array = np.ones((vault.n_groups, problem.events.shape[1]))
+        self._sizes: Tensor | None = None  # (G, K), noised
+        self._lost = 0
+
+    def _represented(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """What the base says of these rows: probability and log-odds."""
+        eta = torch.from_numpy(self._eta)[index].float()
+        return (2 * eta - 1)[:, None], torch.logit(eta)
+
+    def ask_before(self, module: nn.Module | None, lam: Tensor, k: int) -> None:
+        """The moments, once."""
+        del module, lam
+        if k or self._constraints is not None:
+            return
+        noise = calibrated(self.plan.noise_moments)
+        answer = self.vault.group_sums(self._rows, bound=1.0, noise=noise, purpose="moments")
+        total = torch.stack([part.double().sum(0) for _, part in self._rows.dense()]).sum(0)
+        sums = torch.cat([answer, (total - answer.sum(0))[None]])
+        spread = noise_spread(noise, self._each, self.vault.n_groups)
+        ridge = torch.full((self._rows.width,), self.plan.ridge * spread**2, dtype=torch.float64)
+        self._use(self._everybody.fit(sums, ridge=ridge))
+
+    def _use(self, weights: Tensor) -> None:
+        """Take the memberships with these weights as p(a | x, y) from now on."""
+        self._weights = weights
+        problem, parts = self.problem, list(index_chunks(len(self.problem), self.plan.micro_batch))
+        q0, q1 = (
+            torch.cat([memberships(weights, self._rows.take(part, label))[:, :-1] for part in parts]).double()
+            for label in (0.0, 1.0)
+        )
+        own = torch.where(problem.y[:, None] > 0.5, q1, q0)
+        self._sizes = (own.T @ problem.events.double()).clamp_min(1.0)
+        weight = problem.weight.double().numpy()
+        self._constraints = constraints_of(problem.notion, self._eta, q0.numpy(), q1.numpy(), weight)
+
+    def ask_after(self, scores: Tensor, k: int) -> None:
+        """A check: the noised sums of everybody's decisions, held against what the memberships say of them."""
+        del k
+        if not self.asks:
+            return
+        if self._lost:
+            self._lost -= 1
+            return
+        problem, noise = self.problem, calibrated(self.plan.noise_checks)
+        h = problem.notion.h_exact(scores, problem.y)
+        rows = centred_rows(h, problem.events)
+        bound = row_bound(rows)
+        answer = self.vault.group_sums(rows.double(), bound=bound, noise=noise, purpose="decisions")
+        sizes = self.sizes
+        asked = (answer / sizes).numpy() + population_means(h, problem.events).numpy()
+        self._surprises.append(asked - self._used().rates((scores > 0).double().numpy()))
+        variance = (noise_spread(noise, bound * self._each, self.vault.n_groups) / sizes.numpy()) ** 2
+        self._shrink = weight_of_checks(self.plan.trust, variance / len(self._surprises))
+
+    def solve(self, lam: Tensor) -> Tensor:
+        """The multipliers, exactly; from where they were if they are not 0."""
+        start = lam.numpy() if lam.any() else None
+        return torch.from_numpy(solve(self.gain, self._corrected(), self.allowed(), start))
+
+    def correction(self, lam: Tensor) -> Array:
+        """(n,): t = lambda . c of the training rows."""
+        return self._used().correction(lam.numpy())
+
+    def multiplied(self) -> Array:
+        """(n, G K): the c that multipliers multiply, of the training rows."""
+        return self._used().c.reshape(len(self.problem), -1)
+
+    def scores(self, lam: Tensor) -> Tensor:
+        """(n,): positive is a positive decision."""
+        return torch.from_numpy(self.gain - self.correction(lam)).to(self.problem.y.dtype)
+
+    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+        """Rates of the decisions by the memberships and all checks so far, less those of the population."""
+        del seen
+        if self._constraints is None:
+            return None
+        h = self.problem.notion.h_exact(scores, self.problem.y)
+        rates = self._corrected().rates((scores > 0).double().numpy())
+        return torch.from_numpy(rates) - population_means(h, self.problem.events)
+
+    def allowed(self) -> float:
+        """The largest difference between two groups that is allowed."""
+        if self._given:
+            return self.tolerance
+        return max(self.plan.least, self.plan.dead_zone * self._known_error())
+
+    def _known_error(self) -> float:
+        """Standard error of the difference between the two smallest groups: sampling and noise."""
+        h = self.problem.notion.h_exact(torch.from_numpy(self.gain), self.problem.y)
+        rate = population_means(h.to(self.problem.y.dtype), self.problem.events).clamp(0.0, 1.0)
+        variance = rate * (1 - rate) / self.sizes + (self._sum_noise / self.sizes) ** 2
+        worst = variance.topk(min(2, len(variance)), dim=0).values.sum(0)
+        return float(worst.max().sqrt())
+
+    def _used(self) -> Constraints:
+        if self._constraints is None:
+            raise ValueError("expected moments to have been asked for, got none; call ask_before first.")
+        return self._constraints
+
+    def _corrected(self) -> Constraints:
+        """The constraint with what the checks have said."""
+        used = self._used()
+        if not self._surprises:
+            return used
+        return Constraints(used.c, used.b + self._shrink * np.mean(self._surprises, axis=0), used.weight)
+
+    @property
+    def sizes(self) -> Tensor:
+        """(G, K): noised sizes of the groups in each event."""
+        if self._sizes is None:
+            raise ValueError("expected moments to have been asked for, got none; call ask_before first.")
+        return self._sizes
+
+    @property
+    def _each(self) -> float:
+        """One person moves a sum by as many rows; 1 where a row is what is protected."""
+        return float(self.vault.rows_per_person)
+
+    @property
+    def _sum_noise(self) -> float:
+        return gap_spread(self.plan, row_bound(self.problem.events) * self._each, self.vault.n_groups)
+
+    def outlook(self) -> list[str]:
+        """Says so if even groups of equal sizes are too small for the noise."""
+        size = float(self.problem.event_sizes[self.problem.event_sizes > 0].min() / self.vault.n_groups)
+        return outlook_of(size, self._sum_noise / size, self.tolerance)
+
+    def remarks(self) -> list[str]:
+        """Groups that may not exist, and rates that are mostly noise."""
+        if self._sizes is None:
+            return []
+        found = []
+        noise = self._sum_noise / self.sizes
+        few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
+        private = not isinstance(self.plan.noise_moments, Unprotected)
+        for a, name in enumerate(self.vault.group_names):
+            size, worst = float(self.sizes[a].sum()), float(noise[a].max())
+            if private and size <= few:
+                found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
+            elif worst > max(self.tolerance, LOUD):
+                found.append(
+                    f"the noise in the rates of group {name!r} (about {size:.0f} rows) is about {worst:.2g}; its "
+                    "violation cannot be held to less."
+                )
+        return found
+
+    def at(self, tolerance: float) -> Self:
+        """An engine on the same answers with this tolerance; it asks nothing."""
+        follower = copy.copy(self)
+        follower.tolerance, follower._given, follower.asks = tolerance, True, False
+        return follower
+
+    def state(self) -> dict[str, Tensor]:
+        """Weights of the memberships and what the checks have said; the memberships themselves are not kept."""
+        if self._weights is None:
+            return {}
+        saved = {f"surprise.{j}": torch.from_numpy(one) for j, one in enumerate(self._surprises)}
+        return saved | {"weights": self._weights, "shrink": torch.from_numpy(self._shrink)}
+
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue from noised answers; what was paid for and lost is not asked again."""
+        self._lost = lost
+        if "weights" in state:
+            self._use(state["weights"])
+            self._shrink = state["shrink"].numpy()
+            self._surprises = [state[f"surprise.{j}"].numpy() for j in range(len(state) - 2)]
+
+
+def weight_of_checks(trust: float, variance: Array) -> Array:
+    """(G, K): how much of what the checks say is believed, by their known variance; all of it without noise."""
+    prior = max(trust, math.sqrt(np.finfo(float).tiny)) ** 2
+    weight: Array = np.where(variance > 0, prior / (prior + variance), 1.0)
+    return weight
+
+
+__all__ = ["PluginEngine", "weight_of_checks"]

@@ -1,0 +1,183 @@
+"""What engine ``plugin`` trains: a base of the label, and a correction of its decisions."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from justitia.engines.plugin.correction import NOTHING, Correction, Distillation
+from justitia.engines.plugin.dual import label_table
+from justitia.engines.plugin.engine import PluginEngine
+from justitia.engines.plugin.plan import PluginPlan
+from justitia.learners.base import Base
+from justitia.learners.calibration import Calibration, calibrate
+from justitia.learners.inputs import Inputs
+from justitia.training.checkpoint import Checkpoint
+from justitia.training.lagrangian import Problem
+from justitia.training.learner import Bar, Learner
+from justitia.training.public_scores import public_scores
+from justitia.training.run import Trained
+
+Array = NDArray[np.float64]
+
+
+class Rule:
+    r"""The deployed model: p(x) = eta(x) - t(x) / 2, between 0 and 1; the decision is p(x) > threshold.
+
+    Parameters
+    ----------
+    base : Base
+    calibration : Calibration
+        Of the base.
+    correction : Correction
+        t.
+    threshold : float
+    """
+
+    def __init__(self, base: Base, calibration: Calibration, correction: Correction, threshold: float) -> None:
+        self.base, self.calibration, self.correction, self.threshold = base, calibration, correction, threshold
+
+    def margin(self, inputs: Inputs) -> Array:
+        """(m,): 2 (eta - threshold) - t; positive is a positive decision."""
+        eta = self.calibration(self.base.probability(inputs))
+        return 2 * (eta - self.threshold) - self.correction(inputs.numbers, eta)
+
+    def probability(self, margin: Array) -> Array:
+        """(m,): eta - t / 2 between 0 and 1, from the margin."""
+        moved: Array = np.clip(self.threshold + margin / 2, 0.0, 1.0)
+        return moved
+
+
+class RuleLearner(Learner[PluginPlan]):
+    """A base that is learned first, in public, and a correction.
+
+    Parameters
+    ----------
+    base : Base
+    inputs : Inputs
+        Public features of the training rows.
+    seed : int
+        Of public randomness.
+    """
+
+    def __init__(self, base: Base, inputs: Inputs, seed: int) -> None:
+        self.base, self.inputs, self.seed = base, inputs, seed
+        self.calibration = Calibration()
+        self.lam: Array = np.zeros(0)
+        self.c: Array = np.zeros((len(inputs), 0))
+        self._shared: dict[str, Distillation] = {}
+
+    def check(self, problem: Problem, plan: PluginPlan) -> None:
+        """A notion that compares decisions."""
+        del plan
+        label_table(problem.notion)
+
+    def shape(self) -> str:
+        """What the base is."""
+        return self.base.describe()
+
+    def prepare(self, problem: Problem, plan: PluginPlan, bar: Bar) -> Problem:
+        """Cross-fit the base, and mend its calibration where labels show that it needs it."""
+        del plan
+        y, weight = problem.y.double().numpy(), problem.weight.double().numpy()
+        with bar(max(self.base.fits, 1), "base") as shown:
+            raw = self.base.learn(self.inputs, y, weight, seed=self.seed, progress=shown.update)
+        self.calibration = calibrate(raw, y, weight)
+        return replace(problem, eta=torch.from_numpy(self.calibration(raw)))
+
+    def train(
+        self,
+        problem: Problem,
+        plan: PluginPlan,
+        engine: PluginEngine,
+        bar: Bar,
+        *,
+        start: Tensor | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Trained:
+        """Ask, solve; then check and solve again as often as the plan says."""
+        record = _Record(problem)
+        zero = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)
+        lam = zero if start is None else start
+        lam, first = (lam, 0) if checkpoint is None else checkpoint.restore(record, engine, lam)
+        checks = plan.checks if engine.asks else 0
+        with bar(checks + 1, "dual") as shown:
+            engine.ask_before(None, lam, 0)
+            if checkpoint is not None and first == 0:
+                checkpoint.save(record, engine, lam, 1)
+            for k in range(max(first - 1, 0), checks + 1):
+                lam = engine.solve(lam)
+                record.add(k, engine, lam)
+                if k < checks:
+                    engine.ask_after(engine.scores(lam), k + 1)
+                    if checkpoint is not None:
+                        checkpoint.save(record, engine, lam, k + 2)
+                shown.update()
+        self.lam, self.c = lam.numpy().ravel(), engine.multiplied()
+        return Trained(lam, record.history)
+
+    def scores(self, problem: Problem) -> Tensor:
+        """Gain less correction, by models that have not seen the row."""
+        eta = self._eta(problem)
+        return torch.from_numpy(2 * (eta - problem.threshold) - self.c @ self.lam).to(problem.y.dtype)
+
+    def rule(self, problem: Problem) -> Rule:
+        """What is deployed: the correction becomes a function of x, and memberships are dropped."""
+        correction = Correction()
+        if np.abs(self.c @ self.lam).max(initial=0.0) > NOTHING:
+            if "trees" not in self._shared:
+                numbers, eta = self.inputs.numbers, self._eta(problem)
+                self._shared["trees"] = Distillation(numbers, eta, self.c, self.lam)
+            correction = self._shared["trees"].correction(self.lam)
+        return Rule(self.base, self.calibration, correction, problem.threshold)
+
+    def follower(self) -> Self:
+        """The same base, for another correction with the same splits."""
+        return copy.copy(self)
+
+    @staticmethod
+    def _eta(problem: Problem) -> Array:
+        if problem.eta is None:
+            raise ValueError("expected a problem with eta, got none; learn a base first.")
+        eta: Array = problem.eta.double().numpy()
+        return eta
+
+
+class _Record:
+    """The history of a run: all that it mutates besides the engine."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.history: list[dict[str, Any]] = []
+
+    def add(self, k: int, engine: PluginEngine, lam: Tensor) -> None:
+        """One solution: public loss, accuracy and AUC out of fold, the noised gaps, the multipliers."""
+        problem = self._problem
+        y, weight = problem.y.double().numpy(), problem.weight.double().numpy()
+        scores = engine.scores(lam)
+        gap = engine.gap(scores)
+        p = np.clip(problem.threshold + scores.double().numpy() / 2, 1e-6, 1 - 1e-6)
+        loss = -np.log(np.where(y > 0.5, p, 1 - p))
+        self.history.append(
+            {
+                "round": k,
+                "loss": float(np.average(loss, weights=weight)),
+                **public_scores(scores, problem.y, problem.weight),
+                "noisy_gap": None if gap is None else gap.tolist(),
+                "multiplier": lam.tolist(),
+            }
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs."""
+        return {"history": self.history}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
+        self.history = state["history"]

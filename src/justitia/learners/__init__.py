@@ -1,0 +1,1 @@
+"""Models of the label that decisions are made from, whatever their kind: public, and without the attribute."""
