@@ -70,9 +70,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         (``docs/moments.md``). "gradients" is the repaired PF-LD; "printed" is the paper's algorithm as published, whose
         guarantee is not established (see ``docs/privacy.md``).
     base : classifier, callable or str, optional
-        The model of the label that engine "plugin" corrects: a scikit-learn classifier or pipeline, which is cross-fitted,
-        or used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X that holds
-        it. It sees X as you pass it. None is boosted trees of LightGBM.
+        The model of the label that engine "plugin" corrects: a scikit-learn classifier or pipeline, cross-fitted, or
+        used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X that holds it.
+        It sees X as you pass it. None is boosted trees of LightGBM.
     module : None, sequence of int, torch.nn.Module or callable
         The network: the default one (by the rules in ``docs/moments.md``), hidden widths, a module of your own with one
         score per row (it is copied), or a function that makes one from the number of inputs.
@@ -120,8 +120,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
 
     Guarantee
     ---------
-    * With a finite epsilon, engine "plugin", "moments" or "gradients", a given list of groups and no ``noise_seed``, everything
-      that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially private in
+    * With a finite epsilon, any engine but "printed", a given list of groups and no ``noise_seed``, everything that
+      leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially private in
       the attribute of any one row or, with ``person``, of any one person; ``certificate_`` states it, and what is
       missing otherwise.
     * What the plan said it would cost equals what the ledger recorded.
@@ -252,7 +252,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         self.classes_, target = read_target(y)
         check_same_length(X=features, y=target)
         weight = read_weight(sample_weight, target)
-        problem = Problem(features, target, weight, notion, threshold=self._threshold(target, weight))
+        problem = Problem(features, target, weight, notion, threshold=self._threshold(target))
         settings = Settings(
             plan=plan,
             epsilon=float(self.epsilon),
@@ -277,7 +277,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
         return RuleLearner(base, Inputs(X, problem.X.numpy()), seed)
 
-    def _threshold(self, y: Tensor, weight: Tensor) -> float:
+    def _threshold(self, y: Tensor) -> float:
         """Where a positive decision is worth its price."""
         if self.class_weight is None:
             return float(self.threshold)
@@ -293,7 +293,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             self.__dict__.pop(name, None)  # of an earlier fit
         if isinstance(session.learner, RuleLearner):
             self.rule_ = session.learner.rule(session.problem)
-        else:
+        elif isinstance(session.learner, NetworkLearner):
             self.module_ = ordinary(session.learner.module)
         self.tolerance_ = session.engine.allowed()
         self.groups_ = session.vault.groups
@@ -387,7 +387,7 @@ def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
     if not network and model.module is not None:
         raise ValueError("expected no module with engine 'plugin', got one; pass it as base, or use engine 'moments'.")
     threshold = model.threshold
-    if not (isinstance(threshold, numbers.Real) and 0 < threshold < 1):
+    if not (isinstance(threshold, numbers.Real) and 0 < float(threshold) < 1):
         raise ValueError(f"expected threshold to be a number between 0 and 1, got {threshold!r}.")
     if threshold != 0.5 and model.class_weight is not None:
         raise ValueError("expected threshold or class_weight, got both; costs of errors set the threshold.")

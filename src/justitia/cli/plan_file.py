@@ -9,14 +9,14 @@ from typing import Any
 
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.engines import DEFAULT_PLANS
-from justitia.training.plan import TrainingPlan
+from justitia.training.plan import Plan
 
 #: Fields that ``calibrate`` sets from the budget.
 _CALIBRATED = {"noise_sizes", "noise_violations", "noise_gradients", "noise_moments", "noise_checks"}
 _CALIBRATED |= {"sigma_p", "sigma_d", "claim"}
 
 
-def read_plan(path: Path | None, engine: str) -> TrainingPlan | None:
+def read_plan(path: Path | None, engine: str) -> Plan | None:
     """The engine's plan with what the file changes; None without a file.
 
     Raises

@@ -168,15 +168,15 @@ def base_of(base: Any, positive: Any) -> Base | None:
         return base
     if isinstance(base, str):
         return Column(base)
-    if isinstance(base, type) or isinstance(base, nn.Module):
+    if isinstance(base, type | nn.Module):
         hint = "an object of that class" if isinstance(base, type) else "PlainClassifier(module=...)"
         raise TypeError(f"expected base to be a classifier, got {_name(base)!r}; pass {hint}.")
     if hasattr(base, "predict_proba"):
         return Fitted(base, positive) if _is_fitted(base) else CrossFitted(base)
     if is_classifier(base) or hasattr(base, "fit"):
         raise TypeError(
-            f"expected a base with predict_proba, got {type(base).__name__!r}, which has none; wrap it in scikit-learn's "
-            "CalibratedClassifierCV."
+            f"expected a base with predict_proba, got {type(base).__name__!r}, which has none; wrap it in "
+            "scikit-learn's CalibratedClassifierCV."
         )
     if callable(base):
         return Fitted(base, positive)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from justitia.engines import engine_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.networks.multilayer import widths_of
 from justitia.notions import FairnessNotion
@@ -111,7 +112,7 @@ def read_contents(
         events=tuple(str(event) for event in model.dual_.columns),
         classes=tuple(str(label) for label in model.classes_),
         tolerance=model.tolerance,
-        tolerance_words=tolerance_sentence(model.tolerance, model.engine),
+        tolerance_words=tolerance_sentence(model.tolerance, engine_of(model.engine, model.module)),
         certificate=certificate,
         accuracy=accuracy,
         accuracy_source=accuracy_source,
@@ -223,7 +224,7 @@ def _about(model: LagrangianDualClassifier, others: Mapping[str, Any]) -> tuple[
         "Decision": f"{model.classes_[1]} (positive) or {model.classes_[0]}",
         "Notion of fairness": f"{plain_name(notion_name(model))}: {NOTIONS.get(notion_name(model), 'the user’s own')}",
         "Groups": f"{listed(model.certificate_.groups)} ({model.certificate_.groups_source})",
-        "Engine": ENGINES.get(model.engine, str(model.engine)),
+        "Engine": ENGINES.get(engine_of(model.engine, model.module), ""),
         "Features": f"{model.n_features_in_}; the sensitive attribute is not among them",
         "Network": f"{network}, {weights:,} weights",
     }
@@ -258,7 +259,7 @@ def _snippet(model: LagrangianDualClassifier, notion: str) -> str:
         "delta": float(model.delta),
         "tolerance": model.tolerance,
         "groups": _plain_groups(model.groups),
-        "engine": model.engine,
+        "engine": engine_of(model.engine, model.module),
         "random_state": seed,
     }
     written = "".join(f"    {name}={_python(value)},\n" for name, value in options.items())

@@ -31,7 +31,7 @@ from justitia.networks.multilayer import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
 from justitia.privacy.mechanisms import Gaussian, Unprotected
 from justitia.training.history import Column
-from justitia.training.plan import TrainingPlan
+from justitia.training.plan import Plan
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
@@ -131,7 +131,7 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
     }
 
 
-def _plan_facts(plan: TrainingPlan) -> dict[str, Any]:
+def _plan_facts(plan: Plan) -> dict[str, Any]:
     engine = next(name for name, default in DEFAULT_PLANS.items() if isinstance(plan, type(default)))
     settings = {field.name: _written(getattr(plan, field.name)) for field in fields(plan)}
     return {"engine": engine, "settings": settings}
@@ -230,7 +230,7 @@ def _load_module(source: Path, widths: list[int] | None, module: nn.Module | Non
     return fresh.eval()
 
 
-def _load_plan(engine: str, settings: dict[str, Any]) -> TrainingPlan:
+def _load_plan(engine: str, settings: dict[str, Any]) -> Plan:
     return type(DEFAULT_PLANS[engine])(**{name: _read(value) for name, value in settings.items()})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,7 @@ class Engine(ABC):
         self.generator = generator
 
     @abstractmethod
-    def ask_before(self, module: nn.Module | None, lam: Tensor, k: int) -> None:
+    def ask_before(self, module: Any, lam: Tensor, k: int) -> None:
         """Ask what the primal steps of round k need; k = 0 is what is asked once, before everything."""
 
     @abstractmethod
@@ -76,9 +76,7 @@ class Engine(ABC):
 
     def at(self, tolerance: float) -> Self:
         """An engine on the same answers with this tolerance, which asks nothing; only where the plan shares answers."""
-        raise TypeError(
-            f"{type(self).__name__} has no answers that several tolerances could share, not even {tolerance}."
-        )
+        raise TypeError(f"{type(self).__name__} has no answers that a model of tolerance {tolerance} could share.")
 
 
 class PrimalDualEngine(Engine):

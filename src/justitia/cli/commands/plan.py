@@ -27,7 +27,7 @@ from justitia.privacy.accounting import epsilon_spent, gaussian_mu
 from justitia.privacy.door import check_budget
 from justitia.privacy.mechanisms import Gaussian
 from justitia.training.lagrangian import row_bound
-from justitia.training.plan import TrainingPlan
+from justitia.training.plan import Plan
 
 EXAMPLE = """
 $ justitia plan --rows 36000 --positives 0.25 --groups 2 --epsilon 1
@@ -110,7 +110,7 @@ def _labels(crowd: Crowd) -> torch.Tensor:
     return torch.cat([torch.zeros(crowd.rows - crowd.positives), torch.ones(crowd.positives)])
 
 
-def _releases(made: TrainingPlan, delta: float) -> list[dict[str, Any]]:
+def _releases(made: Plan, delta: float) -> list[dict[str, Any]]:
     """What is asked, how often, with which noise, and what it would cost alone."""
     return [
         {
@@ -132,9 +132,7 @@ def _sizes(crowd: Crowd) -> list[int]:
     return sorted({size for size in SIZES if size * 2 <= crowd.rows} | {crowd.rows // crowd.groups})
 
 
-def _precision(
-    size: int, crowd: Crowd, made: TrainingPlan, notion: FairnessNotion, settings: dict[str, Any]
-) -> dict[str, Any]:
+def _precision(size: int, crowd: Crowd, made: Plan, notion: FairnessNotion, settings: dict[str, Any]) -> dict[str, Any]:
     """For a group of this many people: noise of its rate in training, and how a violation of 0 would be measured."""
     return {
         "group": size,
@@ -143,7 +141,7 @@ def _precision(
     }
 
 
-def _rate_noise(size: int, crowd: Crowd, made: TrainingPlan, notion: FairnessNotion) -> float | None:
+def _rate_noise(size: int, crowd: Crowd, made: Plan, notion: FairnessNotion) -> float | None:
     """Standard deviation of the noise in the rate of a group, in the event that has the fewest people."""
     events = notion.events(_labels(crowd))
     share = float(events.double().mean(0).min())
@@ -171,7 +169,7 @@ def _measured_within(size: int, crowd: Crowd, notion: FairnessNotion, epsilon: f
     return 1.0 if np.isnan(low).any() else float(np.maximum(-low, high).max())
 
 
-def _outlook(crowd: Crowd, made: TrainingPlan, notion: FairnessNotion, tolerance: float) -> list[str]:
+def _outlook(crowd: Crowd, made: Plan, notion: FairnessNotion, tolerance: float) -> list[str]:
     """What training would say before it asks anything."""
     if not isinstance(made, MomentsPlan):
         return []

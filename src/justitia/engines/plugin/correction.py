@@ -89,10 +89,10 @@ class Distillation:
         found = [np.zeros((len(count), self._c.shape[1])) for count in counts]
         left = self._c.copy()
         for _ in range(PASSES):
-            for tree, count, leaves in zip(where.T, counts, found, strict=True):
-                sums = np.column_stack([np.bincount(tree, one, len(count)) for one in left.T])
-                leaves += sums / count
-                left -= (sums / count)[tree]
+            for j, (tree, count) in enumerate(zip(where.T, counts, strict=True)):
+                means = np.column_stack([np.bincount(tree, one, len(count)) for one in left.T]) / count
+                found[j] += means
+                left -= means[tree]
         return found
 
 

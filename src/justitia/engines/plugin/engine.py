@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from justitia.engines.moments.engine import LOUD, gap_spread, noise_spread, outlook_of
 from justitia.engines.moments.everybody import Everybody
@@ -76,7 +76,7 @@ class PluginEngine(Engine):
         eta = torch.from_numpy(self._eta)[index].float()
         return (2 * eta - 1)[:, None], torch.logit(eta)
 
-    def ask_before(self, module: nn.Module | None, lam: Tensor, k: int) -> None:
+    def ask_before(self, module: Any, lam: Tensor, k: int) -> None:
         """The moments, once."""
         del module, lam
         if k or self._constraints is not None:
