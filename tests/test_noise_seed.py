@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -83,6 +84,13 @@ def test_copies_that_are_to_be_fitted_keep_the_noise_seed(kind: Any) -> None:
     for one in (clone(model), clone(clone(model)), copy.copy(model), copy.deepcopy(model)):
         assert one.noise_seed == SEED
     assert pickle.loads(pickle.dumps(model)).noise_seed == SEED  # a worker process fits with it
+
+
+def test_pickle_of_a_search_holds_the_noise_seed_of_the_estimator_that_it_is_to_fit() -> None:
+    """Said in docs/pitfalls.md: nothing tells a search that ended from one that a worker is to run."""
+    search = GridSearchCV(LagrangianDualClassifier(noise_seed=SEED), {"tolerance": [0.1]})
+    assert str(SEED) not in repr(search)
+    assert pickle.loads(pickle.dumps(search)).estimator.noise_seed == SEED
 
 
 def test_copies_of_a_fitted_model_in_memory_are_like_it(people: Any, make: Any) -> None:

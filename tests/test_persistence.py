@@ -176,7 +176,9 @@ def test_save_folder_of_something_else_is_refused(people: Any, make: Any, tmp_pa
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "people.ledger", "weights.safetensors/mine"])
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "people.ledger", "weights.safetensors", "weights.safetensors/mine", "training.json"]
+)
 def test_save_over_a_model_with_a_foreign_file_is_refused(people: Any, make: Any, tmp_path: Path, name: str) -> None:
     model, _ = saved_and_loaded(make(), people, tmp_path)
     file = tmp_path / "model" / name
@@ -211,8 +213,13 @@ def test_save_over_a_model_with_what_commands_keep_beside_it_replaces_all(
     people: Any, make: Any, tmp_path: Path
 ) -> None:
     model, _ = saved_and_loaded(make(), people, tmp_path)
-    for name in ("training.json", "measurement-001.json", "tradeoff.json"):
-        (tmp_path / "model" / name).write_text("{}")
+    kept = {
+        "training.json": {"target": "y", "sensitive": ["a"], "command": "justitia train", "justitia": "1", "rows": 3},
+        "measurement-001.json": {"people": 3, "by_group": [], "certificate": {}},
+        "tradeoff.json": {"points": [], "chosen": None},
+    }
+    for name, facts in kept.items():
+        (tmp_path / "model" / name).write_text(json.dumps(facts))
     model.save(tmp_path / "model")
     assert sorted(one.name for one in (tmp_path / "model").iterdir()) == ["model.json", "weights.safetensors"]
 

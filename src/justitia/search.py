@@ -75,9 +75,9 @@ def private_search(
 ) -> SearchResult:
     """Fit the best of several candidates at the total price of ``model.epsilon``.
 
-    With engine "plugin" or "moments" and candidates that differ in tolerance only, all of them share the releases of one
-    model (:func:`justitia.tradeoff`) and choosing is free. Otherwise a random number of trials is made, each with a candidate
-    drawn at random and fresh noise, on a smaller budget: such that the best of them costs ``model.epsilon``.
+    With engine "plugin" or "moments" and candidates that differ in tolerance only, all of them share the releases of
+    one model (:func:`justitia.tradeoff`) and choosing is free. Otherwise a random number of trials is made, each with a
+    candidate drawn at random and fresh noise, on a smaller budget: such that the best costs ``model.epsilon``.
 
     Parameters
     ----------

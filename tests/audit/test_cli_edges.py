@@ -215,6 +215,21 @@ def test_parquet_odd_entry_gives_the_same_messages_files_and_labels_of_others(tm
     assert all(differing(found[0], other) == [5] for other in found[1:])
 
 
+@pytest.mark.parametrize("kind", list(COLUMNS))
+def test_split_of_odd_entries_says_the_same_and_writes_the_same_public_columns(tmp_path: Path, kind: str) -> None:
+    build, (one, other), _, odd = COLUMNS[kind]
+    sound = [one if row % 3 else other for row in range(N)]
+    found = []
+    for entry in [sound[5], *odd]:
+        column = build(with_entry(sound, 5, entry))
+        made = run(tmp_path, ["split", "data.parquet"], {"data.parquet": parquet_of(PUBLIC | {"sex": column})})
+        code, stdout, stderr, written, _ = made.public
+        assert code == 0, stderr
+        tables = {name: parquet.read_table(io.BytesIO(content)) for name, content in written.items()}
+        found.append((stdout, stderr, {name: table.drop_columns("sex") for name, table in tables.items()}))
+    assert all(one == found[0] for one in found[1:])
+
+
 # --- the attribute in a second file
 
 PEOPLE = {"id": KEYS, **PUBLIC}
@@ -248,7 +263,7 @@ def as_parquet(rows: Mapping[str, Sequence[Any]]) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-@pytest.mark.parametrize("command", ["train", "evaluate"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "compare"])
 def test_second_file_with_any_rows_gives_the_same_messages_and_files(
     tmp_path: Path, command: str, form: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,9 +272,11 @@ def test_second_file_with_any_rows_gives_the_same_messages_and_files(
     files = [{"data.csv": data, f"secret.{form}": write(rows)} for rows in neighbours_of_the_second_file().values()]
     where = ["--sensitive-file", f"secret.{form}", "--key", "id", "--sensitive", "sex"]
     words = train("data.csv", *where)
-    if command == "evaluate":
+    if command != "train":
         keep(tmp_path, run(tmp_path, [*words[:-1], "model"], files[0]))
         words = ["evaluate", "model", "data.csv", *where, "--below", "0.2", "--out", "out.json"]
+    if command == "compare":
+        words = ["compare", "model", "--data", "data.csv", *where, "--groups", "f,m"]
     assert_alike(tmp_path, words, files)
     assert capfd.readouterr().err == ""
 

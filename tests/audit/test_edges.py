@@ -13,8 +13,15 @@ import pytest
 import torch
 
 from justitia import LagrangianDualClassifier, MomentsPlan, measure, private_search, tradeoff
+from justitia.audit import audit
 from justitia.audit.replay import Silent
-from justitia.baselines import FermiClassifier, MozannarClassifier
+from justitia.baselines import (
+    AgarwalClassifier,
+    FermiClassifier,
+    HistogramClassifier,
+    MozannarClassifier,
+    ZafarClassifier,
+)
 from justitia.evaluation.exact import rates_by_group, violation
 from justitia.evaluation.scorer import private_scorer
 from justitia.privacy.accounting import gaussian_epsilon
@@ -61,6 +68,7 @@ def runs_without_groups() -> dict[str, Any]:
         "measure": lambda: measure(Y, Y, groups=None, **given),
         "mozannar": lambda: MozannarClassifier(epsilon=1.0).fit(X, Y, **given),
         "fermi": lambda: FermiClassifier(epsilon=1.0).fit(X, Y, **given),
+        "histogram": lambda: HistogramClassifier(epsilon=1.0).fit(X, Y, **given),
     }
 
 
@@ -462,6 +470,7 @@ def refused_runs() -> dict[str, Any]:
         "measure": lambda: measure(Y, Y, groups=anonymous, ledger=poor(), **given),
         "mozannar": lambda: MozannarClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
         "fermi": lambda: FermiClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
+        "histogram": lambda: HistogramClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
     }
 
 
@@ -556,6 +565,10 @@ def misused(attribute: Any) -> dict[str, Any]:
         "scorer": lambda: scorer._score_func(Y, Y, **given),
         "mozannar": lambda: MozannarClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
         "fermi": lambda: FermiClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
+        "histogram": lambda: HistogramClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
+        "agarwal": lambda: AgarwalClassifier(groups=anonymous).fit(X, Y, **given),
+        "zafar": lambda: ZafarClassifier(groups=anonymous).fit(X, Y, **given),
+        "audit": lambda: audit(model, X, Y, runs=8, **given),
         "rates_by_group": lambda: rates_by_group(Y, Y, **given),
         "violation": lambda: violation(Y, Y, **given),
     }

@@ -39,7 +39,13 @@ def left_alone(run: Run, here: Path, words: tuple[Any, ...], *parts: str) -> Non
 # --- folders
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "people.ledger", ".hidden", "plots/gap.png", "measurement.json"])
+#: Files of others under names that are ours, and JSON of others.
+OURS_BY_NAME = ("training.json", "tradeoff.json", "measurement-001.json", "weights.safetensors")
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "people.ledger", ".hidden", "plots/gap.png", "measurement.json", *OURS_BY_NAME]
+)
 def test_train_over_a_folder_with_a_foreign_file_is_refused_before_anything_is_spent(
     run: Run, here: Path, name: str
 ) -> None:
@@ -56,7 +62,7 @@ def test_train_over_a_model_json_of_another_program_is_refused(run: Run, here: P
     left_alone(run, here, words, "'theirs' holds 'model.json', which this command did not write")
 
 
-@pytest.mark.parametrize("place", ["notes.txt", "tolerance-0/notes.txt", "tolerance-mine/notes.txt"])
+@pytest.mark.parametrize("place", ["notes.txt", "tolerance-0/notes.txt", "tolerance-mine/notes.txt", "tradeoff.csv"])
 def test_tradeoff_over_a_curve_with_a_foreign_file_is_refused(run: Run, here: Path, place: str) -> None:
     (here / "curve" / place).parent.mkdir(exist_ok=True)
     (here / "curve" / place).write_text("mine")
@@ -270,6 +276,18 @@ def test_evaluate_twice_on_other_people_adds_the_two_looks_alone(run: Run, here:
     income(300, 7).to_csv("third.csv", index=False)
     assert run("evaluate", "model", "third.csv").exit_code == 0
     assert "(1.466, 1e-05)" in remarks(here / "model")[2]  # of those who were looked at twice
+
+
+def test_compare_on_the_training_rows_says_whose_bounds_do_not_hold(run: Run) -> None:
+    sentence = "rows of {data!r} are rows that {model!r} was trained on: the bounds speak of new people"
+    both = ("model", "curve/tolerance-0")
+    mixed = run("compare", *both, "--data", "income.csv")
+    assert all(sentence.format(data="income.csv", model=one) in text_of(mixed) for one in both)
+    words = ("compare", "model", "--data", "test.csv", "--method", "plain", "--train")
+    assert "was trained on" not in text_of(run(*words, "income.csv"))
+    method = run(*words, "test.csv")
+    assert sentence.format(data="test.csv", model="(plain)") in text_of(method)
+    assert sentence.format(data="test.csv", model="model") not in text_of(method)
 
 
 def test_part_of_the_training_rows_in_another_order_and_format_is_noticed(run: Run) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from running import Run, assert_refused, read
 
 from justitia import DurableLedger, LagrangianDualClassifier
@@ -56,6 +58,7 @@ def test_separator_tab_has_three_names(run: Run, separator: str) -> None:
         (("--target", "income"), ("expected the name of the sensitive column, got none; pass --sensitive NAME.",)),
         (("--sensitive", "sex"), ("expected the name of the column to predict, got none; pass --target NAME.",)),
         (("--target", "sex", "--sensitive", "sex"), ("the column 'sex' is both target and sensitive",)),
+        ((*TRAIN, "--person", "sex"), ("the column 'sex' is sensitive and cannot be --person, which is public",)),
         ((*TRAIN, "--drop", "hour"), ("no column 'hour' in 'income.csv'; did you mean 'hours'?",)),
         ((*TRAIN, "--features", "hours,sex"), ("the column 'sex' is target, key or sensitive",)),
         ((*TRAIN, "--drop", "hours,education,gain,work"), ("has no column left to learn from",)),
@@ -348,3 +351,22 @@ def test_model_from_python_is_evaluated_with_a_target_and_a_sensitive_column(run
     words = ("evaluate", "model", "test.csv", "--target", "income", "--sensitive", "sex")
     assert run(*words).exit_code == 0
     shutil.rmtree(here / "curve")
+
+
+def test_sensitive_column_as_a_key_is_refused_wherever_keys_are_printed(run: Run, here: Path) -> None:
+    joined = ("--target", "income", "--sensitive-file", "secret.csv", "--key", "id", "--sensitive", "id")
+    refused(run, here, ("train", "features.csv", *joined, "--out", "m"), "'id' is sensitive and cannot be --key")
+    refused(run, here, ("predict", "model", "test.csv", "--key", "sex"), "'sex' is sensitive and cannot be --key")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_sensitive_column_that_is_there_twice_is_refused_and_is_no_feature(run: Run, here: Path, form: str) -> None:
+    table = pd.read_csv("income.csv")
+    if form == "csv":
+        twice = pd.concat([table, table[["sex"]]], axis=1)
+        twice.to_csv("twice.csv", index=False)
+    else:
+        columns = [pa.array(table[name]) for name in (*table, "sex")]
+        parquet.write_table(pa.Table.from_arrays(columns, [*table, "sex"]), "twice.parquet")
+    words = ("train", f"twice.{form}", *TRAIN, "--out", "m")
+    refused(run, here, words, f"the sensitive column 'sex' is in 'twice.{form}' twice; remove one of them.")

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -289,6 +290,15 @@ def test_path_that_cannot_be_written_is_one_sentence_and_leaves_nothing(model: A
     with pytest.raises(OSError, match="choose a file in a folder that exists"):
         to_onnx(model, tmp_path / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_closed_file_that_is_replaced_stays_closed(model: Any, tmp_path: Path) -> None:
+    path = to_onnx(model, tmp_path / "model.onnx")
+    path.chmod(0o600)
+    to_onnx(model, path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])

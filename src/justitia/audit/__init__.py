@@ -18,6 +18,7 @@ from justitia.audit.replay import Canary, Recording, most_exposed, record, worst
 from justitia.audit.result import AuditResult
 from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
 from justitia.estimator import LagrangianDualClassifier
+from justitia.privacy.frames import sealing
 
 ATTACKS = ("mechanism", "trajectory", "weights", "predictions", "one run")
 #: People whose attributes the attack in one run guesses, at most.
@@ -26,6 +27,7 @@ CANARIES = 200
 __all__ = ["ATTACKS", "AuditResult", "Evidence", "audit"]
 
 
+@sealing
 def audit(
     model: LagrangianDualClassifier,
     X: Any,

@@ -43,7 +43,8 @@ def calibrate(probability: Array, y: Array, weight: Array) -> Calibration:
     p = np.clip(probability, EDGE, 1 - EDGE)
     columns = np.column_stack([np.log(p), -np.log1p(-p)])
     found = LogisticRegression(C=1e6, max_iter=1000).fit(columns, y.astype(int), sample_weight=weight)
-    mend = Calibration(*(float(one) for one in found.coef_[0]), float(found.intercept_[0]))
+    alpha, beta = found.coef_[0]
+    mend = Calibration(float(alpha), float(beta), float(found.intercept_[0]))
     if mend.alpha < 0 or mend.beta < 0:  # not monotone
         return Calibration()
     gained = weight * (_loss(p, y) - _loss(mend(p), y))

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 
 class NoiseSeed(int):
-    """A whole number that every text about it leaves out: ``repr`` of an estimator, of a pipeline, a page in HTML."""
+    """A whole number that ``repr`` and ``str`` leave out: of an estimator, of a pipeline, a page in HTML; not JSON."""
 
     def __repr__(self) -> str:
         return "<not shown>"

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import pandas as pd
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from sklearn.base import BaseEstimator
 from torch import nn
@@ -37,8 +37,13 @@ Model = TypeVar("Model", bound=BaseEstimator)
 
 FORMAT = 2
 MODEL, WEIGHTS = "model.json", "weights.safetensors"
-#: What commands keep beside a saved model.
-BESIDE = re.compile(r"training\.json|tradeoff\.json|measurement-\d+\.json")
+#: Files of ours that are JSON, and names that each of them holds: others have files of the same name.
+MARKS = {
+    re.compile(r"model\.json"): {"format", "certificate", "parameters", "plan", "widths"},
+    re.compile(r"training\.json"): {"target", "sensitive", "command", "justitia"},
+    re.compile(r"tradeoff\.json"): {"points", "chosen"},
+    re.compile(r"measurement-\d+\.json"): {"people", "by_group", "certificate"},
+}
 
 
 def save(model: BaseEstimator, folder: Path | str) -> Path:
@@ -90,19 +95,27 @@ def foreign_in_model(folder: Path) -> Path | None:
 
 
 def _is_ours(path: Path) -> bool:
-    if path.name == MODEL:
-        return path.is_file() and _is_model(path)
-    return path.is_file() and (path.name == WEIGHTS or BESIDE.fullmatch(path.name) is not None)
+    return path.is_file() and (_is_weights(path) if path.name == WEIGHTS else holds_marks(path))
 
 
-def _is_model(path: Path) -> bool:
-    """Whether a file says of itself what :func:`save` writes; other programs have files of the same name."""
+def holds_marks(path: Path) -> bool:
+    """Whether a JSON file says of itself what :func:`save` or a command of ours writes under its name."""
+    marks = next((held for name, held in MARKS.items() if name.fullmatch(path.name)), None)
+    if marks is None:
+        return False
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError):
         return False
-    marks = {"format", "certificate", "parameters", "plan", "widths"}
-    return isinstance(facts, dict) and marks <= facts.keys() and isinstance(facts["format"], int)
+    return isinstance(facts, dict) and marks <= facts.keys()
+
+
+def _is_weights(path: Path) -> bool:
+    try:
+        with safe_open(path, framework="pt"):
+            return True
+    except (SafetensorError, OSError):
+        return False
 
 
 def _facts(model: BaseEstimator) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +12,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from justitia._files import staged_file
 from justitia.inputs.encoding import CategoryColumn, TabularEncoder
 from justitia.networks.classifier import NetworkClassifier
 from justitia.privacy.ledger import Certificate
@@ -157,13 +157,11 @@ def _inputs(encoder: TabularEncoder | None, inputs: list[str], missing: str) -> 
 
 
 def _write(path: Path, content: bytes) -> Path:
-    """Completely or not at all."""
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    """Completely or not at all; a file that is replaced stays closed to whom it was closed."""
     try:
-        fresh.write_bytes(content)
-        fresh.replace(path)
+        with staged_file(path) as stage:
+            stage.write_bytes(content)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise type(error)(
             f"expected to write {str(path)!r}, but: {error.strerror or error}; choose a file in a folder that exists "
             "and that you may write to."

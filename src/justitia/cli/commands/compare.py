@@ -14,6 +14,7 @@ from justitia.cli import options
 from justitia.cli.command import Command, OneOf
 from justitia.cli.commands.evaluate import Judged, judge
 from justitia.cli.errors import Refusal
+from justitia.cli.files.public_rows import public_rows
 from justitia.cli.files.rows import read_rows
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.methods import METHODS, Recipe
@@ -57,6 +58,8 @@ def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: b
     training = PrivacyLedger(epsilon=math.inf, delta=settings["delta"])
     with told_warnings() as warnings:
         judged |= _trained(judged, data, chosen, training, settings)
+        for model, one in judged.items():
+            one.warn_of_training_rows(data.name, repr(model))
         each = part_of(settings["epsilon"], settings["delta"], len(judged))
         opened = ledger.open(settings["delta"]) or PrivacyLedger(epsilon=settings["epsilon"], delta=settings["delta"])
         budget = {"epsilon": each, "delta": settings["delta"], "ledger": opened}
@@ -94,10 +97,11 @@ def _trained(
     others = read_rows(data, where, target=target, classes=rows.classes, features=[str(name) for name in rows.X])
     recipe = Recipe(notion, settings["method_epsilon"], settings["delta"], settings["seed"])
     found = {}
+    trained_on = public_rows(rows, target).sketch
     for name in methods:
         model = recipe.fit(name, rows, total)
         decided = np.asarray(model.predict(others.X), dtype=np.int64)
-        found[f"({name})"] = Judged(model, others, decided, rows.attribute.groups, (notion,), target)
+        found[f"({name})"] = Judged(model, others, decided, rows.attribute.groups, (notion,), target, trained_on)
     return found
 
 

@@ -18,9 +18,17 @@ from justitia.cli.command import Command
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.files.attribute import Groups, Where, groups_text
 from justitia.cli.files.bins import read_bins
-from justitia.cli.files.looks import Look, earlier_looks, joint_sentence, keep_measurement, shared_with
+from justitia.cli.files.looks import (
+    Look,
+    earlier_looks,
+    joint_sentence,
+    keep_measurement,
+    shared_with,
+    training_sketch,
+    warn_trained_on,
+)
 from justitia.cli.files.metadata import decisions, groups_from, groups_of, load_model, measurement_metadata
-from justitia.cli.files.public_rows import public_rows
+from justitia.cli.files.public_rows import Sketch, public_rows
 from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.measurement_text import exact_text, measurement_text
@@ -42,7 +50,7 @@ NOT_PRIVATE = (
 
 @dataclass(frozen=True)
 class Judged:
-    """A model, other people, its decisions about them, and the public groups to compare."""
+    """A model, other people, its decisions about them, the public groups to compare, and whom it was trained on."""
 
     model: Any
     rows: Rows
@@ -50,6 +58,7 @@ class Judged:
     groups: Groups
     notions: tuple[str, ...]
     target: str
+    trained_on: Sketch | None = None
 
     def completed(self, where: Where) -> Where:
         """Options that leave the attribute open, by what these people were read with."""
@@ -60,6 +69,11 @@ class Judged:
         cut = {one.column for one in attribute.bins}
         groups = groups_text({name: labels for name, labels in self.groups.items() if name not in cut})
         return replace(where, sensitive=attribute.columns, bins=bins, groups=where.groups or tuple(groups))
+
+    def warn_of_training_rows(self, data: str, name: str) -> None:
+        """Say so if these people are those of the training, as far as public rows tell."""
+        if public_rows(self.rows, self.target).overlap(self.trained_on) == "shared":
+            warn_trained_on(data, name)
 
     @property
     def accuracy(self) -> float:
@@ -190,7 +204,7 @@ def judge(model: Path, data: Path, settings: dict[str, Any]) -> Judged:
     )
     groups = _groups(rows, fitted, facts)
     notions = tuple(settings.get("notions") or ()) or (_notion(fitted),)
-    return Judged(fitted, rows, decisions(fitted, rows.X), groups, notions, target)
+    return Judged(fitted, rows, decisions(fitted, rows.X), groups, notions, target, training_sketch(facts))
 
 
 def _notion(model: LagrangianDualClassifier) -> str:

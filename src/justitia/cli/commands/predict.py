@@ -10,6 +10,7 @@ import pandas as pd
 
 from justitia.cli import options
 from justitia.cli.command import Command
+from justitia.cli.files.attribute import check_apart
 from justitia.cli.files.metadata import load_model
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.output import check_file, staged_file, tell
@@ -43,21 +44,22 @@ def predict(
     The sensitive attribute is not an input: if DATA holds it, it is not read. Each row gets a decision and the
     probability of the positive answer.
     """
-    fitted, _ = load_model(model)
+    fitted, facts = load_model(model)
     read = (data, *model.iterdir())
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=read)
     table = open_table(data, separator, encoding)
     if key is not None:
         table.check_columns([key])
+        check_apart(facts.get("sensitive") or (), key=key)
     found = decided(fitted, table, key)
     if out is not None:
         with staged_file(out, overwrite=overwrite, inputs=read, like=[data]) as stage:
             found.to_csv(stage, index=False)
     share = float((found["decision"] == fitted.classes_[1]).mean())
-    facts: dict[str, Any] = {"rows": len(found), "positive": fitted.classes_[1], "positive_share": share, "out": out}
+    told: dict[str, Any] = {"rows": len(found), "positive": fitted.classes_[1], "positive_share": share, "out": out}
     if as_json:
-        tell(facts | ({} if out else {"decisions": found.to_dict("records")}), "", as_json=True)
+        tell(told | ({} if out else {"decisions": found.to_dict("records")}), "", as_json=True)
     elif out is None:
         click.echo(found.to_csv(index=False), nl=False)
     else:

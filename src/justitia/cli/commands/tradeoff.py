@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from justitia.cli.output import (
 from justitia.cli.training import kept_of, rows_of, save, unfitted
 from justitia.curve import Tradeoff
 from justitia.curve import tradeoff as trained_curve
-from justitia.saving.folder import foreign_in_model
+from justitia.saving.folder import foreign_in_model, holds_marks
 
 EXAMPLE = """
 $ justitia tradeoff income.csv --target income --sensitive sex \\
@@ -124,13 +123,10 @@ def foreign_in_curve(folder: Path) -> Path | None:
 
 
 def _is_curve(path: Path) -> bool:
-    if path.name != CURVE:
-        return path.name == TABLE and path.is_file()
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError):
-        return False
-    return isinstance(facts, dict) and {"points", "chosen"} <= facts.keys()
+    if path.name != TABLE or not path.is_file():
+        return path.name == CURVE and holds_marks(path)
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return lines.readline().startswith("tolerance,")
 
 
 def _text(facts: dict[str, Any], curve: Tradeoff, out: Path) -> str:

@@ -106,7 +106,11 @@ def find_attribute(where: Where, data: Table) -> PublicAttribute:
         columns = tuple(name for name in file.columns if name != where.key)
     if not columns:
         raise Refusal("expected the name of the sensitive column, got none; pass --sensitive NAME.")
-    (data if file is None else file).check_columns(columns)
+    holder = data if file is None else file
+    holder.check_columns(columns)
+    twice = [name for name in columns if name in holder.repeated]
+    if twice:  # the second one would be a feature
+        raise Refusal(f"the sensitive column {twice[0]!r} is in {shown_path(holder.path)} twice; remove one of them.")
     bins = tuple(read_bins(text) for text in where.bins)
     for one in bins:
         if one.column not in columns:
@@ -115,7 +119,15 @@ def find_attribute(where: Where, data: Table) -> PublicAttribute:
     groups = None if infer else read_groups(where.groups, columns, bins)
     person = where.person or None
     data.check_columns([] if person is None else [person])
+    check_apart(columns, key=where.key, person=person)
     return PublicAttribute(columns, file, where.key, bins, groups, infer, where.missing, person)
+
+
+def check_apart(columns: Sequence[str], **public: str | None) -> None:
+    """Refuse a sensitive column in a public place: what is made of keys and ids is printed without noise."""
+    for place, name in public.items():
+        if name in columns:
+            raise Refusal(f"the column {name!r} is sensitive and cannot be --{place}, which is public; name another.")
 
 
 def _attribute_table(path: Path, where: Where, data: Table) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,11 @@ def _number(file: Path) -> int:
     return int(file.stem.partition("-")[2])
 
 
+def training_sketch(facts: Mapping[str, Any]) -> Sketch | None:
+    """What a model's facts keep of the public rows that it was trained on."""
+    return Sketch.from_dict(facts.get(ROWS))
+
+
 def earlier_looks(folder: Path, certificate: Certificate) -> list[Look]:
     """The training and every measurement of it.
 
@@ -88,7 +93,7 @@ def earlier_looks(folder: Path, certificate: Certificate) -> list[Look]:
         If a measurement cannot be read: what it cost is then not known.
     """
     facts = read_json(folder / FACTS) or {}
-    looks = [Look("training", certificate, Sketch.from_dict(facts.get(ROWS)), facts.get(LEDGER))]
+    looks = [Look("training", certificate, training_sketch(facts), facts.get(LEDGER))]
     for file in measurement_files(folder):
         kept = read_json(file) or {}
         try:
@@ -107,11 +112,7 @@ def shared_with(rows: PublicRows, looks: Sequence[Look], data: str) -> tuple[str
     """Looks that these people are in, or may be in; a warning says so."""
     found = {look.name: rows.overlap(look.sketch) for look in looks}
     if found["training"] == "shared":
-        warnings.warn(
-            f"rows of {data!r} are rows that the model was trained on: the bounds speak of new people and do not hold "
-            "for these, and the costs of training and measurement add up.",
-            stacklevel=2,
-        )
+        warn_trained_on(data, "the model")
     elif found["training"] == "unknown":
         warnings.warn(
             f"whether people of {data!r} were trained on cannot be told from the model's folder, so the costs of "
@@ -126,6 +127,15 @@ def shared_with(rows: PublicRows, looks: Sequence[Look], data: str) -> tuple[str
             stacklevel=2,
         )
     return tuple(name for name, how in found.items() if how != "apart")
+
+
+def warn_trained_on(data: str, model: str) -> None:
+    """Say what a measurement of the training's own people is worth."""
+    warnings.warn(
+        f"rows of {data!r} are rows that {model} was trained on: the bounds speak of new people and do not hold for "
+        "these, and the costs of training and measurement add up.",
+        stacklevel=3,
+    )
 
 
 def joint_sentence(looks: Sequence[Look], own: Look) -> str | None:

@@ -43,12 +43,13 @@ _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "space"
 
 @dataclass(frozen=True)
 class Table:
-    """A file, how to read it, and the names of its columns."""
+    """A file, how to read it, the names of its columns, and which of these the file has more than once."""
 
     path: Path
     columns: tuple[str, ...]
     separator: str = ","
     encoding: str = "utf-8-sig"
+    repeated: frozenset[str] = frozenset()
 
     @property
     def is_parquet(self) -> bool:
@@ -110,11 +111,17 @@ def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") 
     plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
     table = Table(file, (), mark, "utf-8-sig" if plain else encoding)
     if table.is_parquet:
-        return Table(file, tuple(_parquet_names(file)))
-    names = _names(table, _rows_at(table, [])[0])
+        names = tuple(_parquet_names(file))
+        return Table(file, names, repeated=_repeated(names))
+    head = _rows_at(table, [])[0]
+    names = _names(table, head)
     if len(names) == 1:
         _check_separator(file, names[0], mark)
-    return Table(file, names, table.separator, table.encoding)
+    return Table(file, names, table.separator, table.encoding, _repeated(head))
+
+
+def _repeated(names: Sequence[str]) -> frozenset[str]:
+    return frozenset(name for name in names if names.count(name) > 1)
 
 
 def _check_separator(file: Path, header: str, separator: str) -> None:

@@ -7,6 +7,7 @@ features and their eta as inputs, and the memberships are dropped. What t itself
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,27 @@ class Correction:
 
     Parameters
     ----------
-    booster : lightgbm.Booster, optional
-        None is 0 everywhere.
+    text : str
+        The trees as LightGBM writes them; no text is 0 everywhere.
+    leaves : list of ndarray, optional
+        Other values of the leaves, by tree.
     """
 
-    def __init__(self, booster: Any = None) -> None:
-        self.booster = booster
+    def __init__(self, text: str = "", leaves: list[Array] | None = None) -> None:
+        self._text, self._leaves = text, leaves
+
+    @cached_property
+    def booster(self) -> Any:
+        """The trees, made when they are first needed: most models of a curve never are."""
+        if not self._text:
+            return None
+        import lightgbm  # noqa: PLC0415
+
+        trees = lightgbm.Booster(model_str=self._text)
+        for j, values in enumerate(self._leaves or ()):
+            for leaf, value in enumerate(values):
+                trees.set_leaf_output(j, leaf, float(value))
+        return trees
 
     def __call__(self, numbers: NDArray[np.float32], eta: Array) -> Array:
         """(m,): t of rows with these features and this eta."""
@@ -67,20 +83,15 @@ class Distillation:
         self._columns, self._c = _columns(numbers[rows], eta[rows]), c[rows]
         learner = boosted_trees("LGBMRegressor", n_estimators=TREES, num_leaves=LEAVES).set_params(learning_rate=RATE)
         self._lam, self._trees = lam, learner.fit(self._columns, self._c @ lam).booster_
+        self._text = self._trees.model_to_string()
         self._leaves: list[Array] | None = None
 
     def correction(self, lam: Array) -> Correction:
         """The correction of these multipliers."""
         if np.array_equal(lam, self._lam):
-            return Correction(self._trees)
-        import lightgbm  # noqa: PLC0415
-
-        trees = lightgbm.Booster(model_str=self._trees.model_to_string())
+            return Correction(self._text)
         self._leaves = self._fitted_leaves() if self._leaves is None else self._leaves
-        for j, leaves in enumerate(self._leaves):
-            for leaf, value in enumerate(leaves @ lam):
-                trees.set_leaf_output(j, leaf, float(value))
-        return Correction(trees)
+        return Correction(self._text, [leaves @ lam for leaves in self._leaves])
 
     def _fitted_leaves(self) -> list[Array]:
         """Per tree, (leaves, J): least squares, found tree by tree."""
