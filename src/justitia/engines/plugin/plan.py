@@ -45,7 +45,7 @@ class PluginPlan(Plan):
     checks: int = 4
     share_moments: float = 0.5
     ridge: float = 0.05
-    trust: float = 0.03
+    trust: float = 0.02
     least: float = 0.01
     dead_zone: float = 1.0
     micro_batch: int = 65_536
