@@ -275,13 +275,21 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             chosen = self.module, problem.X, problem.notion
             return NetworkLearner(make_module(*chosen, seed=seed, small_samples=plan.small_samples))
         base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
-        return RuleLearner(base, Inputs(X, problem.X.numpy()), seed)
+        return RuleLearner(base, Inputs(X, problem.X.flatten(1).numpy()), seed)
 
     def _threshold(self, y: Tensor) -> float:
         """Where a positive decision is worth its price."""
         if self.class_weight is None:
             return float(self.threshold)
-        costs = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[y.long().numpy()])
+        try:
+            costs = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[y.long().numpy()])
+        except (TypeError, ValueError):
+            costs = np.zeros(2)
+        if not (np.isfinite(costs) & (costs > 0)).all():
+            raise ValueError(
+                f"expected class_weight to be 'balanced' or a cost above 0 by class, got {self.class_weight!r}; the "
+                f"classes are {self.classes_.tolist()}."
+            )
         return float(costs[0] / costs.sum())
 
     #: Where the attribute goes; audits put a vault there that keeps what is asked.
@@ -309,7 +317,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         check_is_fitted(self, "plan_")
         if hasattr(self, "module_"):
             return super().decision_function(X)
-        return self.rule_.margin(Inputs(X, self._features(X, reset=False).numpy()))
+        return self.rule_.margin(Inputs(X, self._features(X, reset=False).flatten(1).numpy()))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): what decisions are made from, in the order of ``classes_``.
