@@ -11,6 +11,7 @@ from typing import Any
 from experiments.runner import Cell
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.baselines import PlainClassifier
+from justitia.engines import PluginPlan
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,15 @@ def _private_baseline(module: str, name: str, request: Request, settings: Mappin
     )
 
 
+def _linear_post(request: Request, **settings: Any) -> Any:
+    kind = _baseline("linear_post", "LinearPostClassifier")
+    return kind(request.notion, groups=request.groups, random_state=request.seed, **settings)
+
+
+def _local(request: Request, **settings: Any) -> Any:
+    return _private_baseline("local", "LocalClassifier", request, settings)
+
+
 def _mozannar(request: Request, **settings: Any) -> Any:
     return _private_baseline("mozannar", "MozannarClassifier", request, settings)
 
@@ -113,6 +123,10 @@ def _moments(request: Request, *, tolerance: float | None = None, module: Any = 
     )
 
 
+def _plugin(request: Request, *, tolerance: float | None = None, **settings: Any) -> Any:
+    return _dual(request, "plugin", PluginPlan(**settings), epsilon=request.epsilon, tolerance=tolerance)
+
+
 def _printed(request: Request, **settings: Any) -> Any:
     return _dual(request, "printed", PrintedPlan(**settings), epsilon=request.epsilon)
 
@@ -158,6 +172,8 @@ SLACKS = (0.005, 0.02, 0.05, 0.1, 0.2)
 #: Bounds on the multipliers of Algorithm 1 without noise, and with the printed noise, which grows with the bound.
 LIMITS = (0.02, 0.1, 0.5, 2.0, 10.0)
 NOISED_LIMITS = (0.002, 0.01, 0.05, 0.1, 0.5)
+#: Differences between two groups that are allowed.
+ALLOWED = (0.0, 0.02, 0.05, 0.1, 0.2)
 #: Weights of DP-FERMI's penalty, whose slope is small where the groups are nearly alike.
 STRENGTHS = (3.0, 10.0, 30.0, 60.0, 100.0)
 PRINTED_SETTINGS = {"lambda_max": 0.01, "learning_rate": 1e-2, "final_learning_rate": 1e-4}
@@ -188,14 +204,15 @@ METHODS: dict[str, Method] = {
     ),
     "DP-FERMI": Method(_fermi, (9, 5), {"strength": 20.0}, "strength", STRENGTHS, private=True),
     "RaCO-DP": Method(_histogram, (9, 5), {"slack": 0.03}, "slack", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
+    "LinearPost": Method(_linear_post, (20, 5), {}, "tolerance", ALLOWED),
+    "LDP": Method(_local, (12, 3), {"not_given": False}, "tolerance", ALLOWED, private=True),
     "F-LD": Method(_not_private, (20, 3), {"dual_step": 1.0}, knob="lambda_max", sweep=LIMITS),
     "PF-LD printed": Method(
         _printed, (30, 5), PRINTED_SETTINGS, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"
     ),
-    "PF-LD moments": Method(_moments, (15, 6), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
-    "PF-LD repaired": Method(
-        _repaired, (9, 5), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True, column="PF-LD"
-    ),
+    "PF-LD moments": Method(_moments, (15, 6), {}, "tolerance", ALLOWED, private=True),
+    "PF-LD repaired": Method(_repaired, (9, 5), {}, "tolerance", ALLOWED, private=True, column="PF-LD"),
+    "PF-LD plug-in": Method(_plugin, (6, 2), {}, "tolerance", ALLOWED, private=True),
 }
 
 #: Data sets with more than two groups.

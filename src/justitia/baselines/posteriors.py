@@ -187,14 +187,22 @@ class PosteriorClassifier(NetworkClassifier):
         self.certificate_ = learned.vault.certificate()
         return self
 
-    def decision_function(self, X: Any) -> Array:
-        """2 eta - 1 less the correction; positive means that ``predict`` says the second class."""
+    def posteriors(self, X: Any) -> tuple[Array, Array]:
+        """(n,) p(y = 1 | x) and (2, n, G) p(a, y | x)."""
         check_is_fitted(self, "weights_")
         features = self._features(X, reset=False)
         base, calibration, groups = self.models_
         eta = calibration(base.probability(Inputs(X, features.numpy())))
-        moved: Array = np.einsum("ya,yna->n", self.weights_, joint(eta, groups(features.double().numpy())))
+        return eta, joint(eta, groups(features.double().numpy()))
+
+    def margin(self, eta: Array, likely: Array) -> Array:
+        """(n,): 2 eta - 1 less the correction, from :meth:`posteriors`."""
+        moved: Array = np.einsum("ya,yna->n", self.weights_, likely)
         return 2 * eta - 1 - moved
+
+    def decision_function(self, X: Any) -> Array:
+        """2 eta - 1 less the correction; positive means that ``predict`` says the second class."""
+        return self.margin(*self.posteriors(X))
 
     def predict_proba(self, X: Any) -> Array:
         """(n, 2): what decisions are made from, between 0 and 1, in the order of ``classes_``."""
