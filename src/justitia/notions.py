@@ -35,7 +35,7 @@ class FairnessNotion(ABC):
         One name per event, in the order of the columns of :meth:`events`.
     reads_labels_in : {"nothing", "events", "h"}
         Where labels enter: nowhere, in the choice of rows, or in what is averaged, as errors do. The default network
-        for few people depends on it.
+        for small samples depends on it.
     """
 
     name: str

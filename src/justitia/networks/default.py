@@ -104,5 +104,5 @@ def learned_inputs(module: nn.Module, X: Tensor, y: Tensor, weight: Tensor, **ho
 
 
 def ordinary(module: nn.Module) -> nn.Module:
-    """The network as it is kept: one for few people as the multilayer one that it is, any other as it is."""
+    """The network as it is kept: one for small samples as the multilayer one that it is, any other as it is."""
     return module.merged() if isinstance(module, SmallSampleNetwork) else module

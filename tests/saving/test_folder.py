@@ -15,7 +15,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan
+from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 
 
 def saved_and_loaded(model: Any, people: Any, folder: Path, **changes: Any) -> tuple[Any, Any]:
@@ -47,12 +47,14 @@ def test_load_any_labels_predicts_bit_identically(people: Any, make: Any, tmp_pa
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
-@pytest.mark.parametrize("engine", ["gradients", "printed"])
+@pytest.mark.parametrize("engine", ["moments", "gradients", "printed"])
+@pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise: fit says so
 def test_load_gives_back_everything_that_fit_released(
     people: Any, make: Any, tmp_path: Path, engine: str, epsilon: float
 ) -> None:
     options = {"optimizer_options": {"betas": (0.8, 0.99)}, "batch_size": 64}
     plans = {
+        "moments": MomentsPlan(warmup_steps=5, rounds=3, public_steps=1, checks=1, **options),
         "gradients": GradientsPlan(private_steps=2, warmup_steps=5, **options),
         "printed": PrintedPlan(epochs=1, **options),
     }

@@ -1,4 +1,4 @@
-"""Default networks for few people: pieces of numbers, scores of people not seen, one multilayer network of it all."""
+"""Default networks for small samples: pieces of numbers, scores of rows not seen, one network of it all."""
 
 from pathlib import Path
 from typing import Any
