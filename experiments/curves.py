@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
 from experiments.draw import name_of
@@ -19,6 +20,7 @@ from experiments.paper import DATASETS, NOTIONS, printed
 from experiments.runner import read_results
 from experiments.summaries import dominated, lookup, mean_and_sd
 from experiments.table2 import summarise as summarise_table2
+from justitia.notions import get_notion
 
 #: Accuracy and violation of rivals by name.
 Points = dict[str, tuple[float, float]]
@@ -27,6 +29,8 @@ Array = NDArray[np.float64]
 #: Cells of 15 in which a rival is to be matched, where not in all.
 MATCHED = {"A, rerun": 10}
 TABLE2 = Path(__file__).parents[1] / "results" / "table2.csv"
+#: Permutations of the groups of a test fold: the violation a perfectly fair model would show by chance.
+PERMUTATIONS = 200
 BY = ["method", "dataset", "notion", "epsilon", "tolerance"]
 
 
@@ -53,6 +57,18 @@ MEASURED = ["accuracy", "violation", "auc", "floor"]
 def cell_name(dataset: object, notion: object) -> str:
     """Dataset and notion in words."""
     return f"{name_of(str(dataset))} {name_of(str(notion))}"
+
+
+def by_chance(notion: str, scores: Any, truth: Any, codes: Any, *, seed: int) -> float:
+    """Mean violation of these decisions if groups are dealt out anew to the rows."""
+    kind, y = get_notion(notion), torch.from_numpy(np.asarray(truth, dtype=np.float64))
+    h, events = kind.h_exact(torch.from_numpy(scores), y).double().numpy(), kind.events(y).double().numpy()
+    shuffled, found = np.random.default_rng(seed), []
+    for _ in range(PERMUTATIONS):
+        dealt = shuffled.permutation(codes)
+        sums, sizes = ([np.bincount(dealt, one) for one in rows.T] for rows in (events * h[:, None], events))
+        found.append(max(np.ptp(one / size) for one, size in zip(sums, sizes, strict=True)))
+    return float(np.mean(found))
 
 
 # ------------------------------------------------------------------ points beside a curve

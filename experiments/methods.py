@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from experiments.memory import SharedBase
 from experiments.runner import Cell
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.baselines import PlainClassifier
@@ -29,6 +30,8 @@ class Request:
         Privacy budget; methods without privacy do not look at it.
     noise_seed : int
         Of the noise, so that a table on public data can be made again.
+    rows : hashable
+        Tells training rows and public seed from others; cells that share them share a base.
     """
 
     groups: tuple[str, ...]
@@ -36,6 +39,7 @@ class Request:
     seed: int
     epsilon: float = 1.0
     noise_seed: int = 0
+    rows: Hashable = None
 
 
 def _plain(request: Request, **settings: Any) -> Any:
@@ -97,7 +101,14 @@ def _with_plan(module: str, name: str, settings: Mapping[str, Any]) -> dict[str,
 
 
 def _dual(
-    request: Request, engine: str, plan: Any, *, epsilon: float, tolerance: float | None = 0.0, module: Any = None
+    request: Request,
+    engine: str,
+    plan: Any,
+    *,
+    epsilon: float,
+    tolerance: float | None = 0.0,
+    module: Any = None,
+    base: Any = None,
 ) -> Any:
     return LagrangianDualClassifier(
         request.notion,
@@ -106,6 +117,7 @@ def _dual(
         groups=request.groups,
         engine=engine,
         module=module,
+        base=base,
         plan=plan,
         random_state=request.seed,
         noise_seed=request.noise_seed,
@@ -124,7 +136,8 @@ def _moments(request: Request, *, tolerance: float | None = None, module: Any = 
 
 
 def _plugin(request: Request, *, tolerance: float | None = None, **settings: Any) -> Any:
-    return _dual(request, "plugin", PluginPlan(**settings), epsilon=request.epsilon, tolerance=tolerance)
+    plan, base = PluginPlan(**settings), None if request.rows is None else SharedBase(request.rows)
+    return _dual(request, "plugin", plan, epsilon=request.epsilon, tolerance=tolerance, base=base)
 
 
 def _printed(request: Request, **settings: Any) -> Any:
@@ -228,7 +241,8 @@ def make(cell: Cell, groups: tuple[str, ...]) -> Any:
     """A fresh estimator for one cell; candidates for settings (inner splits) start from the library's defaults."""
     method, changed = METHODS[cell.method], {k: v for k, v in cell.settings.items() if k not in DATA_SETTINGS}
     settled = {} if cell.split == "inner" else dict(method.settings)
-    request = Request(groups, cell.notion, 5 * cell.seed + cell.fold, cell.epsilon, cell.noise_seed)
+    rows = (cell.dataset, cell.split, cell.seed, cell.fold)
+    request = Request(groups, cell.notion, 5 * cell.seed + cell.fold, cell.epsilon, cell.noise_seed, rows)
     return method.make(request, **(settled | changed))
 
 

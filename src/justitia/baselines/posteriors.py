@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,19 +132,10 @@ class PosteriorClassifier(NetworkClassifier):
         return self._keep(self._learn(X, y, sensitive_features, ledger), tolerance)
 
     @all_or_nothing
-    def along(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any,
-        tolerances: Sequence[float],
-        ledger: PrivacyLedger | None = None,
-    ) -> tuple[Self, ...]:
-        """One fitted model per tolerance; the attribute is asked once, the posteriors are shared."""
-        checked = [check_nonnegative("tolerances", one) for one in tolerances]
+    def learn(self, X: Any, y: Any, *, sensitive_features: Any, ledger: PrivacyLedger | None = None) -> Family[Self]:
+        """Posteriors alone, for a whole curve: the attribute is asked once."""
         learned = self._learn(X, y, sensitive_features, ledger)
-        return tuple(copy.copy(self).set_params(tolerance=one)._keep(learned, one) for one in checked)
+        return Family(copy.copy(self), learned)
 
     def _learn(self, X: Any, y: Any, sensitive_features: Any, ledger: PrivacyLedger | None) -> Learned:
         """Check, ask, learn."""
@@ -208,3 +198,20 @@ class PosteriorClassifier(NetworkClassifier):
         """(n, 2): what decisions are made from, between 0 and 1, in the order of ``classes_``."""
         second = np.clip(0.5 + self.decision_function(X) / 2, 0.0, 1.0)
         return np.column_stack([1 - second, second])
+
+
+Model = TypeVar("Model", bound=PosteriorClassifier)
+
+
+@dataclass(frozen=True, eq=False)
+class Family(Generic[Model]):
+    """All rules from one reading of the attribute."""
+
+    first: Model
+    learned: Learned
+
+    def at(self, tolerance: float, notion: str | FairnessNotion | None = None) -> Model:
+        """The fitted model of a tolerance, and of another notion if one is given."""
+        changed = {} if notion is None else {"notion": notion}
+        model: Model = copy.copy(self.first).set_params(tolerance=tolerance, **changed)
+        return model._keep(self.learned, check_nonnegative("tolerance", tolerance))
