@@ -27,15 +27,18 @@ ROWS = (
     "M",
     "DP-FERMI",
     "RaCO-DP",
+    "LDP",
+    "LinearPost",
     "F-LD",
     "PF-LD printed",
     "PF-LD repaired",
     "PF-LD moments",
+    "PF-LD plug-in",
 )
 HEADER = ("notion", "method", "accuracy", "printed", "violation", "printed", "epsilon", "claimed", "seconds")
 #: Private methods the paper does not print.
-OTHERS = ("DP-FERMI", "RaCO-DP")
-OURS = ("PF-LD repaired", "PF-LD moments")
+OTHERS = ("DP-FERMI", "RaCO-DP", "LDP")
+OURS = ("PF-LD repaired", "PF-LD moments", "PF-LD plug-in")
 #: How far the plain network's accuracy may be from the printed one.
 CLOSE = 0.03
 
