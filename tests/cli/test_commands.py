@@ -50,7 +50,8 @@ def test_train_prints_what_was_learned_and_what_it_cost(run: Run) -> None:
         "target income; '>50K' is the positive answer",
         "groups Female, Male (given)",
         "notion demographic_parity; tolerance: 0.05",
-        f"accuracy {read(Path('m/training.json'))['training_accuracy']:.3f} on the training rows",
+        f"accuracy {read(Path('m/training.json'))['training_accuracy']:.3f} on the training rows, AUC "
+        f"{read(Path('m/training.json'))['training_auc']:.3f}",
     ]
     assert "(50, 1e-05)-differentially private" in " ".join(result.stdout.split())
     assert result.stdout.endswith("Next: justitia evaluate m OTHER-PEOPLE.csv\n")
@@ -262,7 +263,7 @@ def test_tradeoff_writes_a_curve_a_model_per_point_and_marks_the_chosen(run: Run
     assert read(here / "c" / name / "tradeoff.json") == curve
     assert len(list((here / "c").glob("*/tradeoff.json"))) == 1
     assert LagrangianDualClassifier.load(here / "c" / name).tolerance == (0.0, 0.05, 0.2)[best]
-    assert list(pd.read_csv(here / "c" / "tradeoff.csv")) == ["tolerance", "accuracy", "noisy_violation"]
+    assert list(pd.read_csv(here / "c" / "tradeoff.csv")) == ["tolerance", "accuracy", "auc", "noisy_violation"]
     assert DurableLedger.open("people.ledger").epsilon() <= 1 + 1e-9
 
 
@@ -327,7 +328,8 @@ def test_parts_of_a_budget_compose_to_it(parts: int) -> None:
 PLANNED = """\
 Plan: nothing was read but public numbers, nothing was spent.
   rows       36,000 in 2 groups; 9,000 have the positive answer
-  asked for  demographic_parity, engine moments
+  asked for  demographic_parity, engine plugin
+  tolerance  about 0.01 between two groups, if they are of equal sizes
   budget     epsilon 1 at delta 1e-05, all of it:
   what is asked  times  noise  epsilon alone
   moments            1  5.276          0.684
