@@ -244,7 +244,7 @@ def default_tolerance(plan: PluginPlan, rates: Tensor, sizes: Tensor, sum_noise:
     rates = rates.clamp(0.0, 1.0)
     variance = rates * (1 - rates) / sizes + (sum_noise / sizes) ** 2
     worst = variance.topk(min(2, len(variance)), dim=0).values.sum(0)
-    return max(plan.least, plan.dead_zone * float(worst.max().sqrt()))
+    return min(1.0, max(plan.least, plan.dead_zone * float(worst.max().sqrt())))
 
 
 def weight_of_checks(trust: float, variance: Array) -> Array:
