@@ -1,7 +1,7 @@
 """Bank with attributes that many people did not give.
 
 "Not given" is protected like any answer and belongs to no group. Silence at random costs little; silence that goes with
-the outcome breaks the comparison: a group is held to the rate of everybody, the silent included.
+the outcome breaks the comparison: groups are compared by those of their members who answered.
 """
 
 import warnings
