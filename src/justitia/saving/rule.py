@@ -60,18 +60,21 @@ def _is_second(base: Base) -> bool:
 
 def _written(model: Any) -> tuple[str, str] | None:
     """Pattern of a name, and text of one model; None for a kind of model that is not written."""
-    if isinstance(model, TreesClassifier):
-        return TREES, model.trees.text()
-    kind = type(model)
-    if kind.__name__ == "LGBMClassifier" and kind.__module__.startswith("lightgbm."):
-        trees = _trees_of(model)
-        return None if trees is None else (TREES, trees.text())
-    if kind is LogisticRegression and model.coef_.shape[0] == 1 and len(model.classes_) == 2:
+    trees = trees_of(model)
+    if trees is not None:
+        return TREES, trees.text()
+    if type(model) is LogisticRegression and model.coef_.shape[0] == 1 and len(model.classes_) == 2:
         return NUMBERS, json.dumps(_coefficients(model))
     return None
 
 
-def _trees_of(model: Any) -> Trees | None:
+def trees_of(model: Any) -> Trees | None:
+    """The trees of a classifier of LightGBM; None of any other model, or of one whose trees we do not write."""
+    if isinstance(model, TreesClassifier):
+        return model.trees
+    kind = type(model)
+    if kind.__name__ != "LGBMClassifier" or not kind.__module__.startswith("lightgbm."):
+        return None
     if any("pred" in name for name in model.get_params()):  # options of predictions are not in LightGBM's text
         return None
     try:
@@ -182,4 +185,4 @@ def _checked_trees(content: bytes, columns: int) -> Trees:
     return trees
 
 
-__all__ = ["BaseMismatch", "read_rule", "written_rule"]
+__all__ = ["BaseMismatch", "read_rule", "trees_of", "written_rule"]
