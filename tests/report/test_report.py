@@ -139,7 +139,7 @@ def test_page_allows_its_own_style_and_script_only(two: Case) -> None:
 def test_every_chart_has_a_name_a_description_and_marks_that_say_their_numbers(two: Case) -> None:
     page = page_of(full(two))
     drawings = [given for tag, given in page.elements if tag == "svg" and given["class"] == "drawing"]
-    assert len(drawings) == 9  # rates, violation, curve, loss, accuracy, gaps, multipliers twice, budget
+    assert len(drawings) == 10  # rates, violation, curve, loss, accuracy, AUC, gaps, multipliers twice, budget
     for given in drawings:
         assert given["role"] == "img"
         assert set(str(given["aria-labelledby"]).split()) <= set(page.ids)
@@ -323,7 +323,7 @@ def test_accuracy_on_evaluation_people_is_told_where_the_file_holds_it(two: Case
     assert "On 1,200 rows of evaluation people (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
 
 
-def test_verdict_compares_the_largest_gap_with_the_tolerance() -> None:
+def test_verdict_compares_the_violation_with_the_tolerance() -> None:
     assert verdict(0.0, 0.04, 0.05, ()).endswith("within the tolerance of 0.05.")
     assert verdict(0.06, 0.1, 0.05, ()).endswith("above the tolerance of 0.05.")
     assert "does not tell" in verdict(0.0, 0.06, 0.05, ())
@@ -369,11 +369,11 @@ def test_history_is_shown_by_the_status_of_its_columns_and_not_by_their_names(tw
     model.history_ = model.history_.set_axis([one.name for one in renamed], axis=1).assign(mine=0.123456)
     model.history_columns_ = tuple(renamed)
     page = page_of(build_report(model))
-    shown = ["round", "loss", "accuracy", "multiplier of women", "multiplier of men"]
+    shown = ["round", "loss", "accuracy", "auc", "multiplier of women", "multiplier of men"]
     assert page.tables["One line per round"][0] == shown
     assert "Noised gaps on the training rows, without bounds" not in page.tables
     titles = {name for name in page.ids if name.startswith("history-") and name.endswith("-title")}
-    assert titles == {"history-loss-title", "history-accuracy-title", "history-multiplier-0-title"}
+    assert titles == {f"history-{name}-title" for name in ("loss", "accuracy", "auc", "multiplier-0")}
 
 
 def test_curve_without_privacy_is_left_out_of_the_report_of_a_private_model(two: Case) -> None:
@@ -443,7 +443,7 @@ def test_groups_read_off_the_data_and_missing_labels_are_reported() -> None:
     model.fit(data.X, data.y, sensitive_features=labels)
     page = page_of(build_report(model))
     assert page.says("The list of groups was read off the data, the list is not protected.")
-    assert page.says("No tolerance was given: training held gaps to what the known noise could hide.")
+    assert page.says(f"two groups were allowed to differ by what the known noise could show, {model.tolerance_:.4g}.")
 
 
 def test_long_history_is_thinned_with_its_first_and_last_round(two: Case) -> None:

@@ -27,8 +27,9 @@ def to_onnx(model: NetworkClassifier, path: Path | str, *, missing: str = "", ex
     With ``preprocess="auto"`` the encoder is part of the graph, which has one input of shape (N, 1) per column of the
     training table, under the column's name: ``double`` for numbers and booleans, with NaN for a missing one, and
     ``string`` for text and categories, with ``missing`` for a missing one. With ``preprocess=None`` there is one
-    ``float`` input "X" (``double`` where a base of your own reads it). The outputs are "label" (N,) and "probabilities" (N, 2) in the order of ``classes_``; a name
-    that a column has already gets an underscore behind it. Session objects list inputs and outputs in this order.
+    ``float`` input "X" (``double`` where a base of your own reads it). The outputs are "label" (N,) and "probabilities"
+    (N, 2) in the order of ``classes_``; a name that a column has already gets an underscore behind it. Session objects
+    list inputs and outputs in this order.
 
     Networks of ours and rules of engine "plugin" are computed in double precision, as in ``predict_proba``; a base may
     be the default one, one of LightGBM or logistic regression on columns of numbers, or a column of scores. A module of
@@ -64,8 +65,8 @@ def to_onnx(model: NetworkClassifier, path: Path | str, *, missing: str = "", ex
 
     Guarantee
     ---------
-    * The file holds the released weights or trees, what the encoder learned from public features, and the certificate: it is
-      post-processing of what ``fit`` released. The attribute is not an input.
+    * The file holds the released weights or trees, what the encoder learned from public features, and the certificate:
+      it is post-processing of what ``fit`` released. The attribute is not an input.
     """
     if not isinstance(model, NetworkClassifier):
         raise TypeError(

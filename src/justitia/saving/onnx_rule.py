@@ -20,15 +20,22 @@ from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import EDGE, Calibration
 from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees, read_trees
 from justitia.saving.onnx_graph import ML, Graph
-from justitia.saving.rule import trees_of
+from justitia.saving.rule import is_second, trees_of
 
 #: The first version of the operators for trees that adds in double precision.
 TREES_OPSET = 5
 #: What is done with the leaves of all trees.
 AVERAGE, SUM = 0, 1
+#: One node whose both children are leaf 0: operators have no tree of one leaf.
 ROOT = Tree(
-    *(np.zeros(1, dtype=kind) for kind in (np.int64, np.float64, np.int64)),
-    *(np.full(1, -1), np.full(1, -1), np.zeros(1), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)),
+    feature=np.zeros(1, dtype=np.int64),
+    threshold=np.zeros(1),
+    decision=np.zeros(1, dtype=np.int64),
+    left=np.full(1, -1),
+    right=np.full(1, -1),
+    value=np.zeros(1),
+    boundaries=np.zeros(0, dtype=np.int64),
+    bits=np.zeros(0, dtype=np.int64),
 )
 
 
@@ -111,7 +118,7 @@ def _add_base(graph: Graph, base: Base, table: Table, numbers: str) -> str:
     found = [_add_model(graph, part, rows) for part in parts]
     total = functools.reduce(lambda one, other: graph.add("Add", one, other), found)
     mean = graph.add("Div", total, _number(graph, len(found)))
-    flipped = isinstance(base, Fitted) and list(base.model.classes_)[0] == base.positive
+    flipped = isinstance(base, Fitted) and not is_second(base)
     return graph.add("Sub", _number(graph, 1.0), mean) if flipped else mean
 
 
@@ -123,8 +130,8 @@ def _readable(model: Any) -> Trees | LogisticRegression:
         return model
     raise ValueError(
         "expected a base of boosted trees (LightGBM), of logistic regression or a column of scores to export, got "
-        f"{getattr(model, '__name__', type(model).__name__)!r}; export that model by itself, and fit with its scores as "
-        "a column."
+        f"{getattr(model, '__name__', type(model).__name__)!r}; export that model by itself, and fit with its "
+        "scores as a column."
     )
 
 

@@ -38,7 +38,7 @@ def written_rule(rule: Rule) -> tuple[dict[str, Any], dict[str, bytes]]:
     elif isinstance(base, Column):
         facts["column"] = base.name
     else:
-        facts |= {"encoded": getattr(base, "encoded", False), "second": _is_second(base), "files": list(files)}
+        facts |= {"encoded": getattr(base, "encoded", False), "second": is_second(base), "files": list(files)}
     if rule.correction.booster is not None:
         files[CORRECTION] = read_trees(rule.correction.booster.model_to_string()).text().encode()
     kept = {"calibration": [mend.alpha, mend.beta, mend.gamma], "threshold": rule.threshold}
@@ -52,7 +52,7 @@ def _models(base: Base) -> tuple[Any, ...]:
     return () if isinstance(base, Column) else (getattr(base, "model", None),)
 
 
-def _is_second(base: Base) -> bool:
+def is_second(base: Base) -> bool:
     """Whether a positive answer is the second class of the base's models, as far as they know it."""
     classes = [] if not isinstance(base, Fitted) else list(base.model.classes_)
     return not isinstance(base, Fitted) or base.positive not in classes or classes.index(base.positive) == 1
@@ -185,4 +185,4 @@ def _checked_trees(content: bytes, columns: int) -> Trees:
     return trees
 
 
-__all__ = ["BaseMismatch", "read_rule", "trees_of", "written_rule"]
+__all__ = ["BaseMismatch", "is_second", "read_rule", "trees_of", "written_rule"]
