@@ -243,7 +243,7 @@ def test_disk_that_fills_up_leaves_no_half_written_model(run: Run, here: Path, m
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device", "weights.safetensors")
 
-    monkeypatch.setattr("justitia.saving.folder.save_file", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     before = names(here)
     result = run("train", "income.csv", *TRAIN, "--hidden", "4", "--out", "m", "--ledger", "people.ledger")
     assert_refused(result, 2, "no space left on device; make room")
