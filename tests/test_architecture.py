@@ -19,6 +19,7 @@ LEVELS = {
     "inputs": 2,
     "datasets": 2,
     "networks": 3,
+    "learners": 3,
     "training": 4,
     "engines": 5,
     "evaluation": 5,
@@ -256,7 +257,7 @@ def test_metrics_take_no_part_in_training() -> None:
 #: What a report may be made from: released numbers, public facts, and the words for them. No vault, no metrics.
 REPORT_IMPORTS = {
     *("estimator", "curve", "evaluation.measurement", "networks.multilayer", "notions", "training.history"),
-    *("privacy.accounting", "privacy.ledger", "_files"),
+    *("engines", "privacy.accounting", "privacy.ledger", "_files"),
 }
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engine_cases import Case, Opened, People, every_engine, network, opened, people
+from engine_cases import Case, Opened, People, network, network_engines, opened, people
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -74,7 +74,7 @@ def scores_of(module: nn.Module, X: Tensor) -> Tensor:
     return scores
 
 
-@every_engine
+@network_engines
 @every_notion
 def test_contract_without_noise_and_clipping_it_is_the_algorithm_that_is_not_private(
     case: Case, notion: str | FairnessNotion
@@ -85,12 +85,10 @@ def test_contract_without_noise_and_clipping_it_is_the_algorithm_that_is_not_pri
     module, lam = by_hand(case, some, these, lambda_max=case.exact.lambda_max)
     assert float(lam.abs().max()) > 0.1
     torch.testing.assert_close(trained.lam, lam, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(
-        scores_of(some.module, some.problem.X), scores_of(module, some.problem.X), rtol=1e-3, atol=1e-3
-    )
+    torch.testing.assert_close(some.scores(), scores_of(module, some.problem.X), rtol=1e-3, atol=1e-3)
 
 
-@every_engine
+@network_engines
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 def test_contract_without_multipliers_it_is_plain_training(case: Case, epsilon: float) -> None:
     these = people()
@@ -98,6 +96,4 @@ def test_contract_without_multipliers_it_is_plain_training(case: Case, epsilon: 
     trained = some.train()
     module, _ = by_hand(case, some, these, lambda_max=0.0)
     assert not trained.lam.any()
-    torch.testing.assert_close(
-        scores_of(some.module, some.problem.X), scores_of(module, some.problem.X), rtol=1e-3, atol=1e-3
-    )
+    torch.testing.assert_close(some.scores(), scores_of(module, some.problem.X), rtol=1e-3, atol=1e-3)

@@ -27,6 +27,7 @@ from torch.nn import functional as F
 import justitia.engines.moments.engine as moments_module
 from asking import asked, opened
 from justitia import MomentsPlan, PrivacyLedger
+from justitia.engines.moments import everybody
 from justitia.engines.moments.engine import MomentsEngine, noise_spread
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
@@ -217,8 +218,8 @@ def test_noise_spread_is_the_spread_of_the_vaults_answers() -> None:
 
 
 def gaps_with_a_sample(monkeypatch: pytest.MonkeyPatch, *, rows: int, corrections: int) -> torch.Tensor:
-    monkeypatch.setattr(moments_module, "FIT_ROWS", rows)
-    monkeypatch.setattr(moments_module, "CORRECTIONS", corrections)
+    monkeypatch.setattr(everybody, "FIT_ROWS", rows)
+    monkeypatch.setattr(everybody, "CORRECTIONS", corrections)
     some = setting(n=2000)
     some.engine.ask_before(some.module, torch.zeros(1), 1)
     assert [release.purpose for release in some.ledger.releases] == ["moments"]

@@ -91,6 +91,15 @@ def table(n: int = 60, p: int = 4, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     return X, (torch.rand(n, generator=generator) < 0.4).float()
 
 
+def rows_of(network: nn.Module, X: Tensor, y: Tensor, *, chunk_rows: int) -> PublicRows:
+    return PublicRows(FrozenNetwork(network, X), X, y, chunk_rows=chunk_rows)
+
+
+def said(network: nn.Module, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Representation and scores of all rows."""
+    return FrozenNetwork(network, X)(torch.arange(len(X)))
+
+
 def everybody(rows: PublicRows) -> Tensor:
     return torch.cat([part for _, part in rows.dense()])
 
@@ -124,7 +133,7 @@ CASES: dict[str, Any] = {
 @pytest.fixture(params=CASES, ids=str)
 def rows(request: pytest.FixtureRequest) -> PublicRows:
     make, (X, y) = CASES[request.param]
-    return PublicRows(seeded(make), X, y, chunk_rows=16)
+    return rows_of(seeded(make), X, y, chunk_rows=16)
 
 
 def test_rows_are_at_most_of_length_one_and_finite(rows: PublicRows) -> None:
@@ -148,7 +157,7 @@ def test_rows_have_one_block_per_label_and_zeros_in_the_other(rows: PublicRows) 
 @pytest.mark.parametrize("case", CASES)
 def test_rows_do_not_depend_on_how_many_are_computed_at_once(case: str, chunk_rows: int) -> None:
     make, (X, y) = CASES[case]
-    one, other = (everybody(PublicRows(seeded(make), X, y, chunk_rows=c)) for c in (16, chunk_rows))
+    one, other = (everybody(rows_of(seeded(make), X, y, chunk_rows=c)) for c in (16, chunk_rows))
     assert torch.allclose(one, other, atol=2e-6)
 
 
@@ -163,15 +172,23 @@ def test_take_of_any_people_gives_their_rows(rows: PublicRows) -> None:
     assert torch.allclose(rows.take(index), everybody(rows)[index], atol=2e-6)
 
 
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_take_as_if_all_had_one_label_moves_rows_of_the_other_to_its_block(rows: PublicRows, label: float) -> None:
+    found, own, half = rows.take(torch.arange(len(rows)), label), everybody(rows), rows.width // 2
+    same = rows._y == label
+    assert torch.allclose(found[same], own[same], atol=2e-6)
+    assert torch.allclose(found[~same], own[~same].roll(half, 1), atol=2e-6)
+
+
 def test_rows_made_again_are_the_same_to_the_last_bit(rows: PublicRows, request: pytest.FixtureRequest) -> None:
     make, (X, y) = CASES[request.node.callspec.params["rows"]]
-    assert torch.equal(everybody(PublicRows(seeded(make), X, y, chunk_rows=16)), everybody(rows))
+    assert torch.equal(everybody(rows_of(seeded(make), X, y, chunk_rows=16)), everybody(rows))
 
 
 def test_making_rows_leaves_the_global_random_state_and_the_data_alone() -> None:
     X, y = table(80, 300)
     before, state = X.clone(), torch.get_rng_state()
-    everybody(PublicRows(seeded(lambda: multilayer(300, [4])), X, y, chunk_rows=16))
+    everybody(rows_of(seeded(lambda: multilayer(300, [4])), X, y, chunk_rows=16))
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(X, before)
 
@@ -180,7 +197,7 @@ def test_making_rows_leaves_the_global_random_state_and_the_data_alone() -> None
 def test_training_the_module_later_does_not_change_the_rows(case: str) -> None:
     make, (X, y) = CASES[case]
     network = seeded(make)
-    rows = PublicRows(network, X, y, chunk_rows=16)
+    rows = rows_of(network, X, y, chunk_rows=16)
     before = everybody(rows)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -191,7 +208,7 @@ def test_training_the_module_later_does_not_change_the_rows(case: str) -> None:
 def test_making_rows_leaves_the_module_without_hooks_and_in_its_mode() -> None:
     network = seeded(lambda: nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 1))).train()
     before = copy.deepcopy(network.state_dict())
-    everybody(PublicRows(network, *table(), chunk_rows=16))
+    everybody(rows_of(network, *table(), chunk_rows=16))
     assert network.training
     assert not any(part._forward_pre_hooks for part in network.modules())
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
@@ -215,16 +232,16 @@ def test_rows_need_no_gradient(rows: PublicRows) -> None:
 )
 def test_width_counts_a_constant_features_representation_and_score_for_each_label(case: str, columns: int) -> None:
     make, (X, y) = CASES[case]
-    rows = PublicRows(seeded(make), X, y, chunk_rows=16)
+    rows = rows_of(seeded(make), X, y, chunk_rows=16)
     assert rows.width == 2 * columns == everybody(rows).shape[1]
 
 
 def test_features_beyond_the_limit_become_as_many_components(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = table(200, 30)
     network = seeded(lambda: multilayer(30, [4]))
-    all_of_them = PublicRows(network, X, y, chunk_rows=64)
+    all_of_them = rows_of(network, X, y, chunk_rows=64)
     monkeypatch.setattr(module, "MOST_FEATURES", 6)
-    assert PublicRows(network, X, y, chunk_rows=64).width == all_of_them.width - 2 * (30 - 6)
+    assert rows_of(network, X, y, chunk_rows=64).width == all_of_them.width - 2 * (30 - 6)
 
 
 def test_components_keep_what_few_directions_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +251,8 @@ def test_components_keep_what_few_directions_say(monkeypatch: pytest.MonkeyPatch
     y = (X[:, 0] > 0).float()
     monkeypatch.setattr(module, "MOST_FEATURES", 2)
     monkeypatch.setattr(module, "CUT", 100.0)  # so that cutting off bends no plane
-    rows = PublicRows(seeded(Constant), X, y, chunk_rows=64)
-    base = rows._base(X)
+    rows = rows_of(seeded(Constant), X, y, chunk_rows=64)
+    base = rows._base(torch.arange(len(X)))
     assert base.shape[1] == 1 + 2 + 1
     residual = X - base @ torch.linalg.lstsq(base, X).solution
     assert float(residual.abs().max()) < 1e-4
@@ -243,16 +260,16 @@ def test_components_keep_what_few_directions_say(monkeypatch: pytest.MonkeyPatch
 
 def test_features_are_standardised_so_that_units_do_not_matter() -> None:
     X, y = table()
-    one = everybody(PublicRows(seeded(Constant), X, y, chunk_rows=16))
-    other = everybody(PublicRows(seeded(Constant), 64.0 * X - 128.0, y, chunk_rows=16))
+    one = everybody(rows_of(seeded(Constant), X, y, chunk_rows=16))
+    other = everybody(rows_of(seeded(Constant), 64.0 * X - 128.0, y, chunk_rows=16))
     assert torch.allclose(one, other, atol=1e-3)
 
 
 def test_constant_columns_of_features_are_constants_of_the_rows() -> None:
     X, y = table(1000, 4)
     X[:, 1], X[:, 2] = 7.0, 0.0
-    rows = PublicRows(seeded(Constant), X, y, chunk_rows=16)
-    base = rows._base(X)
+    rows = rows_of(seeded(Constant), X, y, chunk_rows=16)
+    base = rows._base(torch.arange(len(X)))
     for column in (2, 3):
         assert float(base[:, column].std()) < 1e-6
         assert float(base[:, column].abs().max()) < 1e-6
@@ -261,16 +278,16 @@ def test_constant_columns_of_features_are_constants_of_the_rows() -> None:
 
 def test_one_far_outlier_does_not_make_the_other_rows_small() -> None:
     X, y = table(200)
-    usual = everybody(PublicRows(seeded(Constant), X, y, chunk_rows=64))
+    usual = everybody(rows_of(seeded(Constant), X, y, chunk_rows=64))
     X[0] = 1e6
-    rows = everybody(PublicRows(seeded(Constant), X, y, chunk_rows=64))
+    rows = everybody(rows_of(seeded(Constant), X, y, chunk_rows=64))
     assert float(rows[1:].norm(dim=1).mean()) > 0.8 * float(usual[1:].norm(dim=1).mean())
     assert float(rows[0].norm()) <= 1 + 1e-6
 
 
 def test_most_rows_keep_their_length_and_long_ones_are_shortened_to_one() -> None:
     X, y = table(500)
-    lengths = everybody(PublicRows(seeded(lambda: multilayer(4, [5])), X, y, chunk_rows=64)).norm(dim=1)
+    lengths = everybody(rows_of(seeded(lambda: multilayer(4, [5])), X, y, chunk_rows=64)).norm(dim=1)
     at_bound = float(((lengths - 1).abs() < 1e-5).float().mean())
     assert 0.1 < at_bound < 0.5
     assert float(lengths.max()) == pytest.approx(1.0, abs=1e-6)
@@ -289,7 +306,7 @@ def test_whole_numbers_of_features_give_the_same_rows_as_the_same_numbers_in_flo
             out: Tensor = self.last(X.float())
             return out
 
-    one, other = (everybody(PublicRows(seeded(Cast), each, y, chunk_rows=16)) for each in (X, X.float()))
+    one, other = (everybody(rows_of(seeded(Cast), each, y, chunk_rows=16)) for each in (X, X.float()))
     assert torch.equal(one, other)
 
 
@@ -298,7 +315,7 @@ def test_rows_of_a_table_beyond_the_sample_are_bounded_too(monkeypatch: pytest.M
     monkeypatch.setattr(module, "SAMPLE", 20)
     X, y = table(300)
     X[7] = 1e5  # not in the sample
-    found = everybody(PublicRows(seeded(lambda: multilayer(4, [5])), X, y, chunk_rows=64))
+    found = everybody(rows_of(seeded(lambda: multilayer(4, [5])), X, y, chunk_rows=64))
     assert bool(torch.isfinite(found).all())
     assert float(found.double().norm(dim=1).max()) <= 1 + 1e-6
 
@@ -306,7 +323,7 @@ def test_rows_of_a_table_beyond_the_sample_are_bounded_too(monkeypatch: pytest.M
 def test_frozen_network_gives_what_enters_the_last_layer_and_the_score() -> None:
     network: Any = seeded(lambda: multilayer(4, [5, 3])).eval()
     X, _ = table()
-    hidden, scores = FrozenNetwork(network)(X)
+    hidden, scores = said(network, X)
     assert torch.equal(hidden, network[:-1](X))
     assert torch.equal(scores, network(X).squeeze(1))
     assert torch.allclose(hidden @ network[-1].weight[0] + network[-1].bias, scores, atol=1e-4)
@@ -314,13 +331,14 @@ def test_frozen_network_gives_what_enters_the_last_layer_and_the_score() -> None
 
 def test_frozen_network_of_dropout_is_deterministic() -> None:
     network = seeded(lambda: nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 1))).train()
-    frozen, (X, _) = FrozenNetwork(network), table()
-    assert torch.equal(frozen(X)[1], frozen(X)[1])
+    X, _ = table()
+    frozen, everyone = FrozenNetwork(network, X), torch.arange(len(X))
+    assert torch.equal(frozen(everyone)[1], frozen(everyone)[1])
 
 
 @pytest.mark.parametrize("make", [Quadratic, Twice, lambda: nn.Sequential(nn.Linear(4, 2), Columns())])
 def test_frozen_network_without_one_last_linear_layer_exposes_no_representation(make: Any) -> None:
-    hidden, scores = FrozenNetwork(seeded(make))(table()[0])
+    hidden, scores = said(seeded(make), table()[0])
     assert hidden.shape == (60, 0)
     assert scores.shape == (60,)
 
@@ -343,12 +361,12 @@ def test_frozen_network_of_a_layer_over_positions_exposes_no_representation() ->
             out: Tensor = self.last(X.view(-1, 2, 2)).sum((1, 2))
             return out
 
-    assert FrozenNetwork(seeded(Positions))(table()[0])[0].shape == (60, 0)
+    assert said(seeded(Positions), table()[0])[0].shape == (60, 0)
 
 
 def test_frozen_network_of_two_outputs_per_row_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="expected one score per row") as caught:
-        FrozenNetwork(nn.Linear(4, 2))(table()[0])
+        said(nn.Linear(4, 2), table()[0])
     assert "\n" not in str(caught.value)
 
 

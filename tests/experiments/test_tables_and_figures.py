@@ -177,7 +177,7 @@ def test_choose_marks_the_candidate_with_the_largest_accuracy_minus_violation() 
 def test_rules_leave_out_candidates_that_are_no_longer_listed() -> None:
     settings = ['{"penalty": 1.0}', '{"gone": 3}', "{}"]
     fits = pd.DataFrame({"settings": settings}).assign(dataset="bank", notion="x", accuracy=0.8, violation=0.1)
-    assert rules.summarise(fits)["settings"].tolist() == ["{}", '{"penalty": 1.0}']
+    assert rules.STUDY.summarise(fits)["settings"].tolist() == ["{}", '{"penalty": 1.0}']
 
 
 def test_dominated_points_are_those_another_point_beats() -> None:

@@ -101,7 +101,7 @@ def test_new_piecewise_network_starts_from_its_deep_part_and_exposes_no_represen
     X = table()
     network = PiecewiseNetwork(X, [4])
     torch.testing.assert_close(network(X), network.deep(X).squeeze(1))
-    hidden, scores = FrozenNetwork(network)(X)
+    hidden, scores = FrozenNetwork(network, X)(torch.arange(len(X)))
     assert hidden.shape == (len(X), 0)
     torch.testing.assert_close(scores, network(X).detach())
 
@@ -183,7 +183,7 @@ def test_new_network_is_the_mean_of_its_networks_and_only_its_correction_is_trai
 def test_network_exposes_its_pieces_to_the_moments() -> None:
     X = table()
     network, rows = learnt(X, labels())
-    hidden, scores = FrozenNetwork(network)(rows)
+    hidden, scores = FrozenNetwork(network, rows)(torch.arange(len(rows)))
     torch.testing.assert_close(hidden, torch.cat([network.pieces(X), rows[:, -1:]], 1))
     torch.testing.assert_close(scores, network(rows).detach())
 
@@ -213,11 +213,13 @@ def test_ordinary_leaves_other_modules_alone() -> None:
 # ------------------------------------------------------------------ in a fit
 
 
+def by_moments(notion: str, **changes: Any) -> LagrangianDualClassifier:
+    return LagrangianDualClassifier(notion, engine="moments", random_state=0, noise_seed=0, **changes)
+
+
 def fitted(notion: str, module: Any = None) -> tuple[LagrangianDualClassifier, Any]:
     data = make_synthetic(400, random_state=0)
-    model = LagrangianDualClassifier(
-        notion, groups=data.groups, module=module, plan=SHORT, random_state=0, noise_seed=0
-    )
+    model = by_moments(notion, groups=data.groups, module=module, plan=SHORT)
     return model.fit(data.X, data.y, sensitive_features=data.sensitive), data
 
 
@@ -241,7 +243,7 @@ def test_network_that_was_asked_for_or_reads_no_label_is_a_plain_one(notion: str
 
 def test_curve_of_few_people_has_multilayer_networks() -> None:
     data = make_synthetic(400, random_state=0)
-    model = LagrangianDualClassifier("accuracy_parity", groups=data.groups, plan=SHORT, random_state=0, noise_seed=0)
+    model = by_moments("accuracy_parity", groups=data.groups, plan=SHORT)
     curve = tradeoff(model, data.X, data.y, sensitive_features=data.sensitive, tolerances=[0.0, 0.1])
     sizes = [widths_of(one.module_) for one in curve.models]
     assert sizes[0] is not None
@@ -251,7 +253,7 @@ def test_curve_of_few_people_has_multilayer_networks() -> None:
 
 def test_curve_of_piecewise_networks_agrees_with_its_table() -> None:
     data = make_synthetic(400, random_state=0)
-    model = LagrangianDualClassifier("equalized_odds", groups=data.groups, plan=SHORT, random_state=0, noise_seed=0)
+    model = by_moments("equalized_odds", groups=data.groups, plan=SHORT)
     curve = tradeoff(model, data.X, data.y, sensitive_features=data.sensitive, tolerances=[0.0, 0.1])
     for one, accuracy in zip(curve.models, curve.table["accuracy"], strict=True):
         assert accuracy == pytest.approx(float(np.mean(one.predict(data.X) == data.y)))
@@ -262,7 +264,7 @@ def test_curve_of_cross_fitted_networks_shows_the_accuracy_on_scores_of_people_n
     data = make_synthetic(400, random_state=0)
     coins = np.random.default_rng(0).integers(0, 2, 400)
     plan = MomentsPlan(warmup_steps=300, rounds=6, public_steps=3, checks=2)
-    model = LagrangianDualClassifier("accuracy_parity", groups=data.groups, plan=plan, random_state=0, noise_seed=0)
+    model = by_moments("accuracy_parity", groups=data.groups, plan=plan)
     curve = tradeoff(model, data.X, coins, sensitive_features=data.sensitive, tolerances=[None])
     by_heart = float(np.mean(curve.models[0].predict(data.X) == coins))
     assert curve.table["accuracy"][0] < 0.6 < by_heart

@@ -136,7 +136,7 @@ def test_names_that_become_equal_are_kept_apart_by_a_number(fitted: Any) -> None
     )
     data = mlflow.get_run(log_to_mlflow(model)).data
     by_group = {"noisy_gap/a_b", "noisy_gap/a_b_2", "multiplier/a_b", "multiplier/a_b_2"}
-    assert set(data.metrics) == {"epsilon", "epsilon_spent", "delta", "loss", "accuracy"} | by_group
+    assert set(data.metrics) == {"epsilon", "epsilon_spent", "delta", "loss", "accuracy", "auc"} | by_group
 
 
 @pytest.fixture(scope="module", params=[("gradients", math.inf), ("printed", 8.0)], ids=["infinite", "printed"])
@@ -160,7 +160,7 @@ def test_model_without_finite_epsilon_leaves_no_number_by_group(
 ) -> None:
     run = log_to_mlflow(uncertified)
     data = mlflow.get_run(run).data
-    assert set(data.metrics) == {"delta", "loss", "accuracy"}  # an infinite epsilon is a statement
+    assert set(data.metrics) == {"delta", "loss", "accuracy", "auc"}  # an infinite epsilon is a statement
     assert data.tags["justitia.statement"].startswith("No privacy guarantee")
     written = everything_below(store)
     exact = [one for one in uncertified.history_columns_ if one.status == "exact"]

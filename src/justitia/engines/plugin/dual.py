@@ -117,6 +117,8 @@ def label_table(notion: FairnessNotion) -> tuple[Array, Array, Array]:
 def solve(gain: Array, constraints: Constraints, tolerance: float, start: Array | None = None) -> Array:
     """(G, K): the multipliers that minimise the dual, by Newton's method on a smoothed one that grows sharper.
 
+    They are 0 where the best decisions without a constraint meet it.
+
     Parameters
     ----------
     gain : ndarray (n,)
@@ -126,6 +128,9 @@ def solve(gain: Array, constraints: Constraints, tolerance: float, start: Array 
     start : ndarray (G, K), optional
         Multipliers of a problem nearby.
     """
+    rates = constraints.rates((gain > 0).astype(np.float64))
+    if np.ptp(rates, axis=0).max() <= tolerance:
+        return np.zeros(rates.shape)
     dual = _Dual(gain, constraints, tolerance)
     z = dual.free(np.zeros(constraints.b.shape) if start is None else start)
     for width in SMOOTHING if start is None else SMOOTHING[2:]:
