@@ -146,9 +146,8 @@ COLUMNS = (
     ("Justitia, no privacy", METHOD, math.inf),
     ("LinearPost, no privacy", NOT_PRIVATE, math.inf),
     ("LDP, ε = 1", LOCAL, 1.0),
-    ("moments engine, ε = 1", BEFORE, 1.0),
 )
-PRINTED = {"PF-LD as printed, ε = 1": "PF-LD, printed", "M rerun, ε = 1": "M, rerun", "A rerun": "A, rerun"}
+PRINTED = {"PF-LD as printed, ε = 1": "PF-LD, printed", "M rerun, ε = 1": "M, rerun", "A rerun, no privacy": "A, rerun"}
 
 
 def markdown(results: pd.DataFrame) -> str:

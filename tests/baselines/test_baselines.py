@@ -5,7 +5,14 @@ import pytest
 from sklearn.base import clone
 
 from justitia import PrivacyLedger
-from justitia.baselines import AgarwalClassifier, MozannarClassifier, PlainClassifier, ZafarClassifier
+from justitia.baselines import (
+    AgarwalClassifier,
+    LinearPostClassifier,
+    LocalClassifier,
+    MozannarClassifier,
+    PlainClassifier,
+    ZafarClassifier,
+)
 from justitia.datasets import make_synthetic
 
 DATA = make_synthetic(600, random_state=0)
@@ -65,9 +72,15 @@ def test_plain_network_ledger_of_another_type_is_refused() -> None:
         PlainClassifier().fit(DATA.X, DATA.y, ledger=1.0)
 
 
-@pytest.mark.parametrize("kind", [PlainClassifier, AgarwalClassifier, MozannarClassifier, ZafarClassifier])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(PlainClassifier, AgarwalClassifier, MozannarClassifier, ZafarClassifier),
+        *(LinearPostClassifier, LocalClassifier),
+    ],
+)
 def test_baseline_refit_that_fails_leaves_the_fitted_model(kind: type) -> None:
-    model = kind(**({"groups": DATA.groups} if kind is MozannarClassifier else {}))
+    model = kind(**({"groups": DATA.groups} if kind in (MozannarClassifier, LocalClassifier) else {}))
     model.fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive)
     before = model.predict_proba(DATA.X)
     with pytest.raises(ValueError, match="two classes"):

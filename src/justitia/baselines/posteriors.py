@@ -97,10 +97,23 @@ class Learned:
         r"""(2, G): w with :math:`t(x) = \sum_{y, a} w_{ya} p(a, y \mid x)`, the correction of the best rule."""
         constraints = constraints_of(notion, self.eta, self.q0, self.q1, np.ones(len(self.eta)))
         lam = solve(2 * self.eta - 1, constraints, tolerance)
-        events, _, change = label_table(notion)
-        sizes = np.einsum("yna,yk->ak", joint(self.eta, np.stack([self.q0, self.q1])), events) / len(self.eta)
-        found: Array = np.einsum("ak,yk,y->ya", lam / np.maximum(sizes, 1e-9), events, change)
-        return found
+        return linear_weights(notion, lam, self.eta, np.stack([self.q0, self.q1]))
+
+
+def linear_weights(notion: FairnessNotion, lam: Array, eta: Array, q: Array) -> Array:
+    r"""(2, G): w with :math:`\lambda \cdot c(x) = \sum_{y, a} w_{ya}\, p(a, y \mid x)`.
+
+    Parameters
+    ----------
+    lam : ndarray (G, K)
+    eta : ndarray (n,)
+    q : ndarray (2, n, G)
+        p(a | x, y) of the rows that the multipliers were found on.
+    """
+    events, _, change = label_table(notion)
+    sizes = np.einsum("yna,yk->ak", joint(eta, q), events) / len(eta)
+    found: Array = np.einsum("ak,yk,y->ya", lam / np.maximum(sizes, 1e-9), events, change)
+    return found
 
 
 def joint(eta: Array, q: Array) -> Array:
