@@ -1,5 +1,7 @@
 """The default engine, twice with the same noised answers and one person's A changed."""
 
+import math
+import types
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 import justitia.engines.plugin.engine as plugin_module
+import justitia.privacy.vault as vault_module
 from justitia import PluginPlan, PrivacyLedger
 from justitia.engines.moments import everybody
 from justitia.engines.moments.public_rows import PublicRows
@@ -189,6 +192,23 @@ def test_rows_longer_than_their_bound_are_shortened_by_the_vault(monkeypatch: py
     assert float(asked[0].norm(dim=1).max()) > 1.9
     for person, label in changes(people):
         assert problems(first, run(people.with_label(person, label), answers=first.noisy)) == []
+    monkeypatch.setattr(vault_module, "bounded_rows", lambda rows, bound: rows)  # without that guard it is found
+    assert any("'moments', moves by" in problem for problem in problems_of_one_change())
+
+
+def test_problems_of_half_the_bound_on_decisions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = plugin_module.row_bound
+    monkeypatch.setattr(plugin_module, "row_bound", lambda rows: 0.5 * sound(rows))
+    monkeypatch.setattr(vault_module, "bounded_rows", lambda rows, bound: rows)
+    assert any("'decisions', moves by" in problem for problem in problems_of_one_change())
+
+
+def test_problems_of_a_vault_that_forgets_the_root_of_two_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = types.SimpleNamespace(sqrt=lambda _: 1.0, isfinite=math.isfinite, inf=math.inf)
+    monkeypatch.setattr(vault_module, "math", broken)
+    found = problems_of_one_change()
+    assert any("'moments', moves by" in problem for problem in found)
+    assert any("'decisions', moves by" in problem for problem in found)
 
 
 def test_problems_of_a_bound_by_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
