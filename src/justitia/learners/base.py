@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -173,7 +173,7 @@ def base_of(base: Any, positive: Any) -> Base | None:
         raise TypeError(f"expected base to be a classifier, got {_name(base)!r}; pass {hint}.")
     if hasattr(base, "predict_proba"):
         return Fitted(base, positive) if _is_fitted(base) else CrossFitted(base)
-    if is_classifier(base) or hasattr(base, "fit"):
+    if hasattr(base, "fit"):
         raise TypeError(
             f"expected a base with predict_proba, got {type(base).__name__!r}, which has none; wrap it in "
             "scikit-learn's CalibratedClassifierCV."
