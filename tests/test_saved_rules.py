@@ -193,7 +193,7 @@ def test_load_base_that_was_cross_fitted_is_the_one_of_the_rule(tmp_path: Path) 
 
 
 def test_load_base_where_none_is_needed_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected no base, since this model has its own \(LGBMClassifier, mean"):
+    with pytest.raises(ValueError, match=r"expected no base, since this model holds its own \(LGBMClassifier, mean"):
         load(folder, base=by_hand)
     network = fit(plan=NETWORK, module=(4,)).save(tmp_path / "network")
     with pytest.raises(ValueError, match="holds a network, got one; leave it out"):
