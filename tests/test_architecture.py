@@ -228,6 +228,9 @@ def test_vault_is_opened_by_training_private_measurement_and_audits_alone() -> N
 def test_prediction_and_saving_never_name_the_attribute() -> None:
     for name in (
         "saving/folder.py",
+        "saving/rule.py",
+        "saving/onnx_rule.py",
+        "learners/trees.py",
         "networks/default.py",
         "networks/multilayer.py",
         "networks/piecewise.py",

@@ -1,4 +1,4 @@
-"""Neural classifiers that treat groups alike, private in the sensitive attribute.
+"""Classifiers that treat groups alike, private in the sensitive attribute.
 
 Names are imported when they are first used: `import justitia` costs nothing, and whoever needs a ledger only does not
 wait for scikit-learn.

@@ -318,20 +318,23 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         return np.column_stack([1 - second, second])
 
     def save(self, folder: Path | str) -> Path:
-        """Write the fitted model to ``folder`` as safetensors and JSON; see :func:`justitia.saving.folder.save`."""
+        """Write the fitted model to ``folder`` without pickle; see :func:`justitia.saving.folder.save`."""
         check_is_fitted(self, "plan_")
         return saved_folder.save(self, folder)
 
     @classmethod
-    def load(cls, folder: Path | str, module: nn.Module | None = None) -> Self:
+    def load(cls, folder: Path | str, module: nn.Module | None = None, base: Any = None) -> Self:
         """Read a model that :meth:`save` wrote, without running code from the folder.
 
         Parameters
         ----------
         module : torch.nn.Module, optional
             Needed if the model was fitted with a module of your own: one of the same shape; it is copied.
+        base : classifier or callable, optional
+            Needed if the model was fitted with a base that is neither boosted trees of LightGBM nor logistic regression
+            nor a column: that base, fitted; of one that was cross-fitted, the ``rule_.base`` of the model saved.
         """
-        return saved_folder.load(folder, module=module, kind=cls)
+        return saved_folder.load(folder, module=module, base=base, kind=cls)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -31,7 +31,7 @@ def test_tradeoff_writes_a_curve_a_model_per_point_and_marks_the_chosen(run: Run
     assert read(here / "c" / name / "tradeoff.json") == curve
     assert len(list((here / "c").glob("*/tradeoff.json"))) == 1
     assert LagrangianDualClassifier.load(here / "c" / name).tolerance == (0.0, 0.05, 0.2)[best]
-    assert list(pd.read_csv(here / "c" / "tradeoff.csv")) == ["tolerance", "accuracy", "noisy_violation"]
+    assert list(pd.read_csv(here / "c" / "tradeoff.csv")) == ["tolerance", "accuracy", "auc", "noisy_violation"]
     assert DurableLedger.open("people.ledger").epsilon() <= 1 + 1e-9
 
 
@@ -96,7 +96,8 @@ def test_parts_of_a_budget_compose_to_it(parts: int) -> None:
 PLANNED = """\
 Plan: nothing was read but public numbers, nothing was spent.
   rows       36,000 in 2 groups; 9,000 have the positive answer
-  asked for  demographic_parity, engine moments
+  asked for  demographic_parity, engine plugin
+  tolerance  about 0.01 between two groups, if they are of equal sizes
   budget     epsilon 1 at delta 1e-05, all of it:
   what is asked  times  noise  epsilon alone
   moments            1  5.276          0.684

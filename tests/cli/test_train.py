@@ -21,13 +21,16 @@ def test_train_prints_what_was_learned_and_what_it_cost(run: Run) -> None:
     result = run("train", "income.csv", *TRAIN, "--tolerance", "0.05", "--epsilon", "50", "--out", "m")
     assert result.exit_code == 0
     assert_narrow(result.stdout)
-    assert squeezed(result.stdout).splitlines()[:6] == [
+    facts = read(Path("m/training.json"))
+    assert squeezed(result.stdout).splitlines()[:8] == [
         "Trained: m",
         "data 400 rows, 4 features of income.csv",
         "target income; '>50K' is the positive answer",
         "groups Female, Male (given)",
+        "base LGBMClassifier, mean of 5 fits that leave out a part of the rows",
+        "each",
         "notion demographic_parity; tolerance: 0.05",
-        f"accuracy {read(Path('m/training.json'))['training_accuracy']:.3f} on the training rows",
+        f"accuracy {facts['training_accuracy']:.3f} on the training rows, AUC {facts['training_auc']:.3f}",
     ]
     assert "(50, 1e-05)-differentially private" in " ".join(result.stdout.split())
     assert result.stdout.endswith("Next: justitia evaluate m OTHER-PEOPLE.csv\n")
@@ -41,8 +44,7 @@ def test_train_writes_a_model_that_python_loads_and_facts(run: Run, here: Path) 
     facts = read(here / "deep" / "m" / "training.json")
     frame = pd.read_csv("income.csv")
     right = (model.predict(frame[model.feature_names_in_]) == frame["income"]).mean()
-    assert facts["training_accuracy"] == pytest.approx(right)
-    assert facts["training_accuracy"] > 0.6
+    assert 0.6 < facts["training_accuracy"] < right  # by models that have not learned from the row
     assert facts["sensitive"] == ["sex"]
     assert facts["groups"] == ["sex=Female,Male"]
     assert facts["command"].startswith("justitia train income.csv --target income")
@@ -105,8 +107,9 @@ def test_second_file_joined_by_its_key_trains_the_model_that_one_file_does(
     words = ("--groups", "Female,Male", "--seed", "0")
     assert run("train", "features.csv", *SECRET, *words, "--out", "two").exit_code == 0
     assert run("train", "income.csv", *TRAIN, "--out", "one").exit_code == 0
-    first, second = ((here / name / "weights.safetensors").read_bytes() for name in ("one", "two"))
-    assert first == second
+    new = pd.read_csv("new.csv").drop(columns="id")
+    first, second = (LagrangianDualClassifier.load(here / name).decision_function(new) for name in ("one", "two"))
+    assert (first == second).all()
 
 
 def test_several_columns_and_bins_are_crossed_and_evaluated(run: Run, here: Path) -> None:

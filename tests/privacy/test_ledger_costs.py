@@ -116,20 +116,16 @@ def test_certificate_of_gaussian_releases_reads_as_written_here() -> None:
         [
             "Every output of training is (1.466, 1e-05)-differentially private in the sensitive attribute of",
             "any one row.",
-            "  neighbours:  two datasets that differ in the sensitive attribute of one row (to any other",
-            "               group, or to 'not given'); features, labels, the list of group names and all",
-            "               hyper-parameters are public",
+            "  neighbours:  two datasets that differ in the attribute of one row (to any group, or to 'not",
+            "               given'); features, labels, group names and settings are public",
             "  accountant:  exact composition of Gaussian releases over all rows (mu-GDP)",
             "  noise:       operating system entropy",
             "  groups:      F, M (given)",
             "  releases:    2 x check round 3 (gaussian, noise multiplier 3.731)",
-            "  not covered: features X and labels Y are treated as public; what features and labels",
-            "               themselves tell about the attribute; several people whose attributes change",
-            "               together; running time and memory access of the machine that trains; choices made",
-            "               by looking at other runs on the same people, unless those runs share this ledger;",
-            "               exact numbers by group that somebody computes with the attribute; a person with",
-            "               several rows, whose rows are each protected and together less; ids (person=)",
-            "               change that",
+            "  not covered: what features and labels tell about the attribute; attributes that change",
+            "               together; running time and memory access; choices made by looking at runs outside",
+            "               this ledger; exact numbers by group that others compute; several rows of one",
+            "               person taken together (person= changes that)",
         ]
     )
 

@@ -64,7 +64,7 @@ def test_groups_read_off_the_data_and_missing_labels_are_reported() -> None:
     model.fit(data.X, data.y, sensitive_features=labels)
     page = page_of(build_report(model))
     assert page.says("The list of groups was read off the data, the list is not protected.")
-    assert page.says("No tolerance was given: training held gaps to what the known noise could hide.")
+    assert page.says(f"two groups were allowed to differ by what the known noise could show, {model.tolerance_:.4g}.")
 
 
 def test_long_history_is_thinned_with_its_first_and_last_round(two: Case) -> None:

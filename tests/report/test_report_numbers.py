@@ -139,7 +139,7 @@ def test_accuracy_on_evaluation_people_is_told_where_the_file_holds_it(two: Case
     assert "On 1,200 rows of evaluation people (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
 
 
-def test_verdict_compares_the_largest_gap_with_the_tolerance() -> None:
+def test_verdict_compares_the_violation_with_the_tolerance() -> None:
     assert verdict(0.0, 0.04, 0.05, ()).endswith("within the tolerance of 0.05.")
     assert verdict(0.06, 0.1, 0.05, ()).endswith("above the tolerance of 0.05.")
     assert "does not tell" in verdict(0.0, 0.06, 0.05, ())
@@ -185,11 +185,11 @@ def test_history_is_shown_by_the_status_of_its_columns_and_not_by_their_names(tw
     model.history_ = model.history_.set_axis([one.name for one in renamed], axis=1).assign(mine=0.123456)
     model.history_columns_ = tuple(renamed)
     page = page_of(build_report(model))
-    shown = ["round", "loss", "accuracy", "multiplier of women", "multiplier of men"]
+    shown = ["round", "loss", "accuracy", "auc", "multiplier of women", "multiplier of men"]
     assert page.tables["One line per round"][0] == shown
     assert "Noised gaps on the training rows, without bounds" not in page.tables
     titles = {name for name in page.ids if name.startswith("history-") and name.endswith("-title")}
-    assert titles == {"history-loss-title", "history-accuracy-title", "history-multiplier-0-title"}
+    assert titles == {f"history-{name}-title" for name in ("loss", "accuracy", "auc", "multiplier-0")}
 
 
 def test_curve_without_privacy_is_left_out_of_the_report_of_a_private_model(two: Case) -> None:

@@ -111,7 +111,7 @@ def test_inputs_are_the_columns_of_the_training_table(model: Any, tmp_path: Path
 def test_encoder_in_the_graph_equals_the_encoder_bit_for_bit(seed: int, tmp_path: Path) -> None:
     encoder = TabularEncoder(max_levels=2 + 3 * seed).fit(people(40, seed))
     graph = onnx_graph.Graph()
-    encoded = onnx_graph.add_encoder(graph, encoder, "?")
+    encoded = onnx_graph.add_encoder(graph, encoder, onnx_graph.add_columns(graph, encoder), "?")
     width = len(encoder.get_feature_names_out())
     graph.output("encoded", encoded, onnx.TensorProto.FLOAT, ("N", width))
     path = tmp_path / "encoder.onnx"

@@ -17,6 +17,7 @@ from justitia.audit.printed import printed_statistics
 from justitia.audit.replay import Canary, Recording, most_exposed, record, worst_canary
 from justitia.audit.result import AuditResult
 from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
+from justitia.engines import engine_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.frames import sealing
 
@@ -60,9 +61,9 @@ def audit(
     attack : {"mechanism", "trajectory", "weights", "predictions", "one run"}
         "mechanism" records the questions of one fit and replays the vault's own releases, which is cheap; the
         questions no longer depend on earlier answers. The others fit the whole model in every run: "trajectory" sees
-        every noised answer to that run's own questions, "weights" reads weights, multipliers and history,
-        "predictions" the scores of the canary and the people most like it. "one run" guesses the attributes of many
-        people from one replay.
+        every noised answer to that run's own questions, "weights" reads weights (of a rule, its margins on public
+        rows), multipliers and history, "predictions" the scores of the canary and the people most like it. "one run"
+        guesses the attributes of many people from one replay.
     canary : int or "worst"
         The person attacked; the worst is who moves the answers most, by public numbers.
     confidence : float
@@ -100,7 +101,7 @@ def audit(
     random = Randomness(model.noise_seed, seed)
     common: dict[str, Any] = {
         "attack": attack,
-        "engine": model.engine,
+        "engine": engine_of(model.engine, model.module),
         "groups": (recording.names[target.here], recording.names[target.there]),
         "confidence": float(confidence),
         "audits": int(audits),

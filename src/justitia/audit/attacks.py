@@ -35,6 +35,8 @@ from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
 
 #: People whose predictions a black-box attacker sees, the canary among them.
 SEEN = 9
+#: Public rows whose margins stand for a correction, besides those seen.
+PROBES = 64
 #: Replays that one task of a worker process does.
 TASK = 100
 
@@ -125,7 +127,7 @@ class Fits:
             return self._ratio(model)
         if self.attack == "predictions":
             return np.asarray(model.decision_function(self.X)[self.seen], dtype=np.float64)
-        return released_numbers(model)
+        return released_numbers(model, self.X, self.seen)
 
     def _ratio(self, model: WatchedClassifier) -> Floats:
         """(2,) log likelihood ratio of all noised answers to this run's own questions, and how many there were."""
@@ -135,10 +137,19 @@ class Fits:
         return np.array([replay.log_ratios([one[None] for one in watched.answers]).sum(), len(watched.questions)])
 
 
-def released_numbers(model: LagrangianDualClassifier) -> Floats:
-    """Weights, multipliers and history of a fitted model as one vector; what is missing counts as 0."""
-    weights = [value.detach().double().flatten().numpy() for value in model.module_.state_dict().values()]
+def released_numbers(model: LagrangianDualClassifier, X: Any, seen: NDArray[np.int64]) -> Floats:
+    """Weights, multipliers and history of a fitted model as one vector; what is missing counts as 0.
+
+    The trees of a correction differ in shape from run to run. What they say of public rows, those seen and others
+    evenly over the table, stands for them.
+    """
     history = model.history_.select_dtypes("number").to_numpy(dtype=np.float64)
+    if hasattr(model, "rule_"):
+        margins = model.decision_function(X)
+        spread = np.linspace(0, len(margins) - 1, min(PROBES, len(margins))).astype(np.int64)
+        weights = [margins[seen], margins[spread]]
+    else:
+        weights = [value.detach().double().flatten().numpy() for value in model.module_.state_dict().values()]
     parts = [*weights, model.dual_.to_numpy(dtype=np.float64).ravel(), history.ravel()]
     return np.asarray(np.nan_to_num(np.concatenate(parts)))
 

@@ -27,4 +27,9 @@ def engine_of(engine: str | None, module: object) -> str:
     return check_choice("engine", engine, DEFAULT_PLANS)
 
 
-__all__ = ["DEFAULT_PLANS", "GradientsPlan", "MomentsPlan", "PluginPlan", "PrintedPlan", "engine_of"]
+def name_of(plan: Plan) -> str:
+    """The engine that carries out plans of this kind."""
+    return next(name for name, default in DEFAULT_PLANS.items() if isinstance(plan, type(default)))
+
+
+__all__ = ["DEFAULT_PLANS", "GradientsPlan", "MomentsPlan", "PluginPlan", "PrintedPlan", "engine_of", "name_of"]

@@ -29,6 +29,12 @@ class Calibration:
     beta: float = 1.0
     gamma: float = 0.0
 
+    def describe(self) -> str:
+        """What was mended, for reports."""
+        if self == Calibration():
+            return "none needed"
+        return f"beta calibration with {self.alpha:.4g}, {self.beta:.4g}, {self.gamma:.4g}"
+
     def __call__(self, probability: Array) -> Array:
         """(n,): calibrated probabilities, never quite 0 or 1."""
         p = np.clip(probability, EDGE, 1 - EDGE)

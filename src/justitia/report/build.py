@@ -128,7 +128,7 @@ def build_report(
     """
     if not isinstance(model, LagrangianDualClassifier):
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass a fitted one.")
-    check_is_fitted(model, "module_")
+    check_is_fitted(model, "plan_")
     if not isinstance(facts, Mapping | None):
         raise TypeError(f"expected facts to be a mapping, got {type(facts).__name__!r}; pass names with their values.")
     return Report(read_contents(model, read_measurement(measurement), read_curve(curve, model), facts or {}))
@@ -154,14 +154,14 @@ def _common(contents: Contents) -> dict[str, Any]:
 
 
 def _verdict(contents: Contents) -> str | None:
-    """The model's largest gap against its tolerance, if both are there."""
+    """The model's violation against its tolerance, if both are there."""
     measured = contents.measured
-    gaps = () if measured is None else measured.largest_gaps
-    gap = next((one for one in gaps if one.notion == contents.notion), None)
-    if gap is None or measured is None or contents.tolerance is None:
+    found = () if measured is None else measured.violations
+    one = next((one for one in found if one.notion == contents.notion), None)
+    if one is None or measured is None or contents.tolerance is None:
         return None
-    upper = None if gap.estimate is None else gap.upper
-    return formatting.verdict(gap.lower, upper, contents.tolerance, measured.unknown_groups)
+    upper = None if one.estimate is None else one.upper
+    return formatting.verdict(one.lower, upper, contents.tolerance, measured.unknown_groups)
 
 
 def _pictures(contents: Contents) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def whisker(scale: Scale, lower: float, upper: float, y: float) -> list[Markup]:
 
 
 def violation_chart(measured: MeasurementInput, notion: str, tolerance: float | None) -> Chart | None:
-    """Violation and largest gap of every notion with bounds; the tolerance as a line where the gap is the model's."""
+    """Violation and largest gap of every notion with bounds; the tolerance as a line at the model's violation."""
     shown = [one for one in (*measured.violations, *measured.largest_gaps) if one.estimate is not None]
     if not shown:
         return None
@@ -96,20 +96,20 @@ def violation_chart(measured: MeasurementInput, notion: str, tolerance: float | 
     for violation, gap in zip(measured.violations, measured.largest_gaps, strict=True):
         parts += [svg.label(0, y + 12, plain_name(violation.notion), class_="label strong")]
         y += 28
-        for name, one in (("between groups", violation), ("to everybody", gap)):
+        for name, one in (("to everybody", gap), ("between groups", violation)):
             place, found = y + ROW / 2, one.estimate
             told = _with_bounds(found, one, measured.confidence)
             told = f"{plain_name(one.notion)}, largest difference {name}: {told}"
             parts += [svg.label(0, place, name), *_interval(found, one, scale, place, "not enough evidence")]
             marks += [] if found is None else [Mark(scale(found), place, told, index=len(marks))]
             y += ROW
-        if tolerance is not None and gap.notion == notion:
+        if tolerance is not None and violation.notion == notion:
             parts += _tolerance_line(scale, tolerance, y - ROW, y)
             y += 18
         y += 10
     axis = svg.bottom_axis(scale, y, 24, "difference of rates")
     described = "; ".join(mark.text for mark in marks)
-    described += "" if tolerance is None else f"; the tolerance asked is {tolerance:.4g}"
+    described += "" if tolerance is None else f"; the tolerance is {tolerance:.4g}"
     title = "Violation and largest gap, with bounds" if tolerance is None else "Violation and gap against the tolerance"
     return Chart("violation", title, described, y + AXIS, (axis, *parts), tuple(marks))
 
@@ -185,13 +185,13 @@ class Series:
 
 
 def history_charts(history: pd.DataFrame, columns: Sequence[Column]) -> list[Chart]:
-    """Public loss and accuracy, then noised gaps and multipliers by group, one chart per event."""
+    """Public loss, accuracy and AUC, then noised gaps and multipliers by group, one chart per event."""
     rounds = [float(one) for one in history["round"]] if "round" in history else []
     if len(rounds) < 2:
         return []
     charts = [
         _rounds_chart(f"history-{name}", f"{title} by round", [Series(name, history[name].tolist())], rounds)
-        for name, title in (("loss", "Loss (public)"), ("accuracy", "Accuracy (public)"))
+        for name, title in (("loss", "Loss (public)"), ("accuracy", "Accuracy (public)"), ("auc", "AUC (public)"))
         if name in history
     ]
     for kind, title in (("noisy_gap", "Noised gap of a group to everybody"), ("multiplier", "Multiplier")):
@@ -229,7 +229,7 @@ def _rounds_chart(name: str, title: str, series: Sequence[Series], rounds: Seque
     y_scale = Scale(*svg.span(values), height - AXIS, 8.0)
     parts = [
         svg.left_axis(y_scale, x_scale.start, end, ""),
-        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "round"),
+        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "round", whole=True),
     ]
     if y_scale.low < 0 < y_scale.high:
         parts += [svg.line(x_scale.start, y_scale(0.0), end, y_scale(0.0), class_="axis")]

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
 import pandas as pd
 
-from justitia.engines import engine_of
+from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.networks.multilayer import widths_of
-from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.formatting import ENGINES, NOTIONS, bounds, listed, number, plain_name, short, tolerance_sentence
+from justitia.report.formatting import NOTIONS, bounds, known, number, plain_name, short, tolerance_sentence
 from justitia.report.inputs import Curve, MeasurementInput
+from justitia.report.trained import about, notion_name, settings, snippet
 from justitia.training.history import Column, names_of
 
 #: Most rounds that a chart and its table show; a longer history is thinned evenly.
 MOST_ROUNDS = 100
 #: Facts that the model itself tells; and those that are exact if there is no noise.
-TOLD, NOISED = frozenset({"groups", "classes", "positive"}), frozenset({"noisy_violation"})
+TOLD = frozenset({"groups", "classes", "positive", "base", "threshold", "tolerance"})
+NOISED = frozenset({"noisy_violation"})
 #: Facts with a place of their own on the page, by the names they may come under.
 KNOWN = {
     "title": ("title",),
     "accuracy": ("accuracy", "training_accuracy", "training accuracy", "public_accuracy"),
+    "auc": ("auc", "training_auc"),
     "command": ("command", "command_line", "command line"),
     "created": ("created",),
     "version": ("version", "justitia_version", "justitia version", "justitia"),
@@ -54,7 +55,7 @@ class Contents:
     ---------
     * Made of what ``fit`` and ``measure`` released and of public facts: no function here takes an attribute.
     * If the certificate has no finite epsilon, numbers by group of training people are exact, and none is kept:
-      ``multipliers``, ``curve``, remarks and the noisy violation are left out.
+      ``multipliers``, ``curve``, remarks, the noisy violation and a ``tolerance`` made of sizes of groups are left out.
     * ``history`` and ``columns`` have what is public or noised, by the status of each column.
     """
 
@@ -65,10 +66,12 @@ class Contents:
     events: tuple[str, ...]
     classes: tuple[str, ...]
     tolerance: float | None
+    tolerance_given: bool
     tolerance_words: str
     certificate: Certificate
     accuracy: float | None
     accuracy_source: str
+    auc: float | None
     history: pd.DataFrame
     columns: tuple[Column, ...]
     rounds: int
@@ -103,7 +106,9 @@ def read_contents(
     certificate = model.certificate_.without_exact_remarks()
     columns = tuple(column for column in model.history_columns_ if column.released)
     name = notion_name(model)
-    accuracy, accuracy_source = _accuracy(own.get("accuracy"), model.history_)
+    accuracy, accuracy_source = _accuracy(own.get("accuracy"), model)
+    given = model.tolerance is not None
+    tolerance = float(model.tolerance_) if given or private else None
     return Contents(
         title=str(own.get("title") or "Model report"),
         notion=name,
@@ -111,11 +116,13 @@ def read_contents(
         groups=tuple(str(group) for group in model.dual_.index),
         events=tuple(str(event) for event in model.dual_.columns),
         classes=tuple(str(label) for label in model.classes_),
-        tolerance=model.tolerance,
-        tolerance_words=tolerance_sentence(model.tolerance, engine_of(model.engine, model.module)),
+        tolerance=tolerance,
+        tolerance_given=given,
+        tolerance_words=tolerance_sentence(model.tolerance, tolerance, name_of(model.plan_)),
         certificate=certificate,
         accuracy=accuracy,
         accuracy_source=accuracy_source,
+        auc=_auc(own.get("auc"), model.history_),
         history=_thinned(model.history_[names_of(columns)]),
         columns=columns,
         rounds=len(model.history_),
@@ -125,9 +132,9 @@ def read_contents(
         measured=measured if measured is None or measured.private else None,
         measured_exact=measured is not None and not measured.private,
         curve=curve if private else None,
-        about=_about(model, {n: v for n, v in others.items() if private or n not in NOISED}),
-        settings=_settings(model),
-        snippet=_snippet(model, name),
+        about=about(model, {n: v for n, v in others.items() if private or n not in NOISED}),
+        settings=settings(model),
+        snippet=snippet(model, name),
         command=None if own.get("command") is None else short(own["command"]),
         created=None if own.get("created") is None else short(own["created"]),
         version=str(own.get("version") or metadata.version("justitia")),
@@ -146,17 +153,28 @@ def _sorted_facts(facts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     return own, {name: value for name, value in others.items() if value is not None and value != []}
 
 
-def notion_name(model: LagrangianDualClassifier) -> str:
-    """How tables call the notion."""
-    return model.notion.name if isinstance(model.notion, FairnessNotion) else str(model.notion)
-
-
-def _accuracy(given: Any, history: pd.DataFrame) -> tuple[float | None, str]:
+def _accuracy(given: Any, model: LagrangianDualClassifier) -> tuple[float | None, str]:
     if isinstance(given, int | float) and not isinstance(given, bool):
         return float(given), "on the training rows"
-    if "accuracy" in history and len(history):
-        return float(history["accuracy"].iloc[-1]), "on the rows of the last training round"
-    return None, "not recorded"
+    found = _last(model.history_, "accuracy")
+    return found, "not recorded" if found is None else _rows_of_last_round(model)
+
+
+def _rows_of_last_round(model: LagrangianDualClassifier) -> str:
+    if not hasattr(model, "rule_"):
+        return "on the rows of the last training round"
+    unseen = ", each scored by a model that has not learned from it" if model.rule_.base.fits else ""
+    return f"on the training rows{unseen}"
+
+
+def _auc(given: Any, history: pd.DataFrame) -> float | None:
+    told = isinstance(given, int | float) and not isinstance(given, bool)
+    found = float(given) if told else _last(history, "auc")
+    return found if known(found) else None
+
+
+def _last(history: pd.DataFrame, name: str) -> float | None:
+    return float(history[name].iloc[-1]) if name in history and len(history) else None
 
 
 def _thinned(history: pd.DataFrame) -> pd.DataFrame:
@@ -215,74 +233,11 @@ def _alone(entry: Mapping[str, Any], delta: float) -> float | None:
     return math.inf if entry["mechanism"] == "unprotected" else None
 
 
-def _about(model: LagrangianDualClassifier, others: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What was trained: the model's public side, then the facts that came with it."""
-    widths = widths_of(model.module_)
-    weights = sum(parameter.numel() for parameter in model.module_.parameters())
-    network = type(model.module_).__name__ if widths is None else "-".join(str(width) for width in widths)
-    rows = {
-        "Decision": f"{model.classes_[1]} (positive) or {model.classes_[0]}",
-        "Notion of fairness": f"{plain_name(notion_name(model))}: {NOTIONS.get(notion_name(model), 'the user’s own')}",
-        "Groups": f"{listed(model.certificate_.groups)} ({model.certificate_.groups_source})",
-        "Engine": ENGINES.get(engine_of(model.engine, model.module), ""),
-        "Features": f"{model.n_features_in_}; the sensitive attribute is not among them",
-        "Network": f"{network}, {weights:,} weights",
-    }
-    return (*rows.items(), *((_fact_name(name), _fact(name, value)) for name, value in others.items()))
-
-
-def _fact_name(name: str) -> str:
-    words = plain_name(name)
-    return words[:1].upper() + words[1:]
-
-
-def _fact(name: str, value: Any) -> str:
-    counts = isinstance(value, int) and not isinstance(value, bool) and name in {"rows", "columns", "people"}
-    return f"{value:,}" if counts else short(value)
-
-
-def _settings(model: LagrangianDualClassifier) -> tuple[tuple[str, str], ...]:
-    """Every public number of the run."""
-    plan = model.plan_
-    return tuple((field.name, short(_setting(getattr(plan, field.name)))) for field in fields(plan))
-
-
-def _setting(value: Any) -> Any:
-    return value.noise_multiplier if hasattr(value, "noise_multiplier") else value
-
-
-def _snippet(model: LagrangianDualClassifier, notion: str) -> str:
-    """The call that made this model, for whoever has its people."""
-    seed = model.random_state if isinstance(model.random_state, int) else None
-    options = {
-        "epsilon": float(model.epsilon),
-        "delta": float(model.delta),
-        "tolerance": model.tolerance,
-        "groups": _plain_groups(model.groups),
-        "engine": engine_of(model.engine, model.module),
-        "random_state": seed,
-    }
-    written = "".join(f"    {name}={_python(value)},\n" for name, value in options.items())
-    return (
-        f"model = LagrangianDualClassifier(\n    {notion!r},\n{written})\n"
-        f"model.fit(X, y, sensitive_features=A)  # {model.n_features_in_} public features; A is private"
-    )
-
-
-def _plain_groups(groups: Any) -> Any:
-    if groups is None or isinstance(groups, str | Mapping):
-        return groups
-    return [group.item() if hasattr(group, "item") else group for group in groups]
-
-
-def _python(value: Any) -> str:
-    return 'float("inf")' if isinstance(value, float) and math.isinf(value) else repr(value)
-
-
 def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     """The four numbers to read first: what, how much, in which sense."""
     violation, sense = _headline_violation(contents)
     tolerance = "by the noise" if contents.tolerance is None else f"{contents.tolerance:.4g}"
+    whose = "asked for" if contents.tolerance_given else "by default"
     privacy = ("none", "seeded noise, for reproduction" if contents.certificate.reproduction else "no guarantee")
     if contents.private and not contents.certificate.reproduction:
         epsilon, delta = rounded_up(contents.certificate.epsilon), f"{contents.certificate.delta:.4g}"
@@ -290,7 +245,7 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     return (
         ("Accuracy", *_headline_accuracy(contents)),
         ("Violation", violation, sense),
-        ("Tolerance asked", tolerance, "largest difference of a group to everybody"),
+        ("Tolerance", tolerance, f"largest difference between two groups that was allowed, {whose}"),
         ("Privacy", *privacy),
     )
 

@@ -28,10 +28,15 @@ RATES = {
     "accuracy_score": "right decisions",
 }
 ENGINES = {
+    "plugin": "plugin: a handful of noised sums, and the dual in closed form on top of a model of the label",
     "moments": "moments: a handful of noised sums",
     "gradients": "gradients: a noised sum of gradients and a noised violation in every round",
     "printed": "printed: the published algorithm, whose guarantee is not established",
 }
+
+
+#: What may differ where no tolerance was given.
+BY_CHANCE = {"plugin": "chance and the known noise", "moments": "the known noise"}
 
 
 def plain_name(name: str) -> str:
@@ -107,20 +112,21 @@ def privacy_sentence(certificate: Certificate) -> str:
     return f"{spent} of a budget of {certificate.budget_epsilon:.4g}."
 
 
-def tolerance_sentence(tolerance: float | None, engine: str) -> str:
-    """What was asked of the gap between a group and everybody."""
-    if tolerance is not None:
-        return f"A group's rate was allowed to differ from everybody's by {tolerance:.4g}."
-    if engine == "moments":
-        return "No tolerance was given: training held gaps to what the known noise could hide."
-    return "No tolerance was given: training aimed at no difference at all."
+def tolerance_sentence(asked: float | None, in_force: float | None, engine: str) -> str:
+    """Which difference between two groups was allowed, and by whom."""
+    if asked is not None:
+        return f"The rates of two groups were allowed to differ by {asked:.4g}."
+    if engine not in BY_CHANCE:
+        return "No tolerance was given: training aimed at no difference at all."
+    told = "" if in_force is None else f", {in_force:.4g}"
+    return f"No tolerance was given: two groups were allowed to differ by what {BY_CHANCE[engine]} could show{told}."
 
 
 def verdict(lower: Any, upper: Any, tolerance: float, unknown: Sequence[str]) -> str:
-    """An interval of the largest gap against the tolerance; a group that is not known rules out "within"."""
+    """An interval of the violation against the tolerance; a group that is not known rules out "within"."""
     if not (known(lower) and known(upper)):
         return f"There is not enough evidence to compare with the tolerance of {tolerance:.4g}."
-    told = f"The largest gap between a group and everybody is between {number(lower)} and {number(upper)}"
+    told = f"The largest difference between two groups is between {number(lower)} and {number(upper)}"
     if lower > tolerance:
         return f"{told}: above the tolerance of {tolerance:.4g}."
     if upper <= tolerance and not unknown:

@@ -95,10 +95,10 @@ def line(x1: float, y1: float, x2: float, y2: float, *, class_: str) -> Markup:
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 
-def bottom_axis(scale: Scale, y: float, top: float, title: str = "") -> Markup:
-    """Ticks with their lines up to ``top``, numbers and a title below."""
+def bottom_axis(scale: Scale, y: float, top: float, title: str = "", *, whole: bool = False) -> Markup:
+    """Ticks, of what is counted at ``whole`` numbers alone, with their lines up to ``top``, and a title below."""
     parts = []
-    for tick in scale.ticks():
+    for tick in (one for one in scale.ticks() if not whole or abs(one - round(one)) < 1e-9):
         parts += [line(scale(tick), top, scale(tick), y, class_="grid")]
         parts += [label(scale(tick), y + 14, tick_text(tick), anchor="middle", class_="tick")]
     if title:

@@ -1,41 +1,45 @@
-"""Save and load a fitted classifier as safetensors plus JSON: no pickle, no code executed on load.
+"""Save and load a fitted classifier as JSON and numbers: no pickle, no code executed on load.
 
-A saved model is a folder: ``weights.safetensors`` and ``model.json``. Both hold what ``fit`` released and public facts;
+A saved model is a folder: ``model.json``, and beside it ``weights.safetensors`` of a network, or the trees of a rule as
+text (:mod:`justitia.saving.rule`), whose hashes ``model.json`` holds. They are what ``fit`` released and public facts;
 the sensitive attribute is long gone by then, and a noise seed is not written. Of a model without a finite epsilon,
-history and multipliers are exact; each column of the history says so.
+history, multipliers and correction are exact; each column of the history says so.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
-import math
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load as load_weights
+from safetensors.torch import save as weights_of
 from sklearn.base import BaseEstimator
 from torch import nn
 
 from justitia._files import check_folder, foreign_entry, replace_folder, stage_beside
-from justitia.engines import DEFAULT_PLANS
+from justitia.engines import DEFAULT_PLANS, engine_of, name_of
+from justitia.engines.plugin.learner import Rule
 from justitia.inputs.encoding import TabularEncoder
 from justitia.networks.multilayer import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
-from justitia.privacy.mechanisms import Gaussian, Unprotected
+from justitia.saving.json_values import plain, read, refuse, written
+from justitia.saving.rule import MOST_BYTES, BaseMismatch, read_rule, written_rule
 from justitia.training.history import Column
 from justitia.training.plan import Plan
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
-FORMAT = 2
+FORMAT = 3
 MODEL, WEIGHTS = "model.json", "weights.safetensors"
 #: Files of ours that are JSON, and names that each of them holds: others have files of the same name.
 MARKS = {
@@ -61,18 +65,29 @@ def save(model: BaseEstimator, folder: Path | str) -> Path:
     """
     target = Path(folder)
     _check_replaceable(target)
-    facts = json.dumps(_facts(model), indent=2, allow_nan=False, default=_refuse)
+    rule, files = (None, _weights(model)) if hasattr(model, "module_") else written_rule(model.rule_)
+    described = _facts(model) | {"rule": rule, "files": {name: _digest(content) for name, content in files.items()}}
+    facts = json.dumps(described, indent=2, allow_nan=False, default=refuse)
     target.parent.mkdir(parents=True, exist_ok=True)
     with stage_beside(target) as stage:
         fresh = stage / "new"
         fresh.mkdir()
-        state = {name: tensor.contiguous().clone() for name, tensor in model.module_.state_dict().items()}
-        save_file(state, fresh / WEIGHTS)
+        for name, content in files.items():
+            (fresh / name).write_bytes(content)
         (fresh / MODEL).write_text(facts, encoding="utf-8")
         kept = replace_folder(fresh, target, stage, foreign_in_model)
     if kept is not None:
         warnings.warn(f"{str(target)!r} held files of others; they are kept in {str(kept)!r}.", stacklevel=3)
     return target
+
+
+def _weights(model: BaseEstimator) -> dict[str, bytes]:
+    state = {name: tensor.contiguous().clone() for name, tensor in model.module_.state_dict().items()}
+    return {WEIGHTS: weights_of(state)}
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _check_replaceable(target: Path) -> None:
@@ -95,7 +110,18 @@ def foreign_in_model(folder: Path) -> Path | None:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.is_file() and (_is_weights(path) if path.name == WEIGHTS else holds_marks(path))
+    if not path.is_file():
+        return False
+    return _is_weights(path) if path.name == WEIGHTS else holds_marks(path) or _is_recorded(path)
+
+
+def _is_recorded(path: Path) -> bool:
+    """Whether the model beside it says that it wrote this very file."""
+    try:
+        recorded = json.loads((path.parent / MODEL).read_text(encoding="utf-8"))["files"][path.name]
+        return bool(recorded == _digest(path.read_bytes()))
+    except (ValueError, OSError, KeyError, TypeError):
+        return False
 
 
 def holds_marks(path: Path) -> bool:
@@ -123,13 +149,14 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
     names = getattr(model, "feature_names_in_", None)
     return {
         "format": FORMAT,
-        "classes": {"dtype": model.classes_.dtype.str, "labels": [_plain(label) for label in model.classes_]},
+        "classes": {"dtype": model.classes_.dtype.str, "labels": [plain(label) for label in model.classes_]},
         "n_features": int(model.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
-        "widths": widths_of(model.module_),
+        "widths": widths_of(model.module_) if hasattr(model, "module_") else None,
         "encoder": None if encoder is None else encoder.to_state(),
         "parameters": _parameters(model),
-        "groups": _written(model.groups_),
+        "tolerance": written(float(model.tolerance_)),
+        "groups": written(model.groups_),
         "plan": _plan_facts(model.plan_),
         "certificate": model.certificate_.to_dict(),
         "dual": {
@@ -138,42 +165,45 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
             "values": model.dual_.to_numpy().tolist(),
         },
         "history": [
-            asdict(column) | {"values": [_written(value) for value in model.history_[column.name].tolist()]}
+            asdict(column) | {"values": [written(value) for value in model.history_[column.name].tolist()]}
             for column in model.history_columns_
         ],
     }
 
 
 def _plan_facts(plan: Plan) -> dict[str, Any]:
-    engine = next(name for name, default in DEFAULT_PLANS.items() if isinstance(plan, type(default)))
-    settings = {field.name: _written(getattr(plan, field.name)) for field in fields(plan)}
-    return {"engine": engine, "settings": settings}
+    settings = {field.name: written(getattr(plan, field.name)) for field in fields(plan)}
+    return {"engine": name_of(plan), "settings": settings}
 
 
 def _parameters(model: BaseEstimator) -> dict[str, Any]:
-    """Constructor arguments that can be written down; others (a module, a generator) start from their default.
+    """Constructor arguments that can be written down; others (a module, a base, a generator) start from their default.
 
     So does the noise seed: with the file and the seed, whoever has the file could subtract the noise.
     """
     chosen = model.get_params(deep=False)
     notion, groups = chosen["notion"], chosen["groups"]
-    kept = {name: chosen[name] for name in ("engine", "preprocess", "progress")}
-    kept |= {name: float(chosen[name]) for name in ("epsilon", "delta")}
+    kept = {name: chosen[name] for name in ("preprocess", "progress", "class_weight")}
+    kept |= {name: float(chosen[name]) for name in ("epsilon", "delta", "threshold")}
+    kept["engine"] = engine_of(chosen["engine"], chosen["module"])  # the module that decides it is not written
+    kept["base"] = chosen["base"] if isinstance(chosen["base"], str) else None
     kept["tolerance"] = None if chosen["tolerance"] is None else float(chosen["tolerance"])
     kept["notion"] = notion if isinstance(notion, str) else notion.name
     kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
     kept["missing_marker"] = chosen["missing_marker"]
     kept["groups"] = groups if groups is None or isinstance(groups, str | Mapping) else list(groups)
-    return {name: _written(value) for name, value in kept.items()}
+    return {name: written(value) for name, value in kept.items()}
 
 
-def load(folder: Path | str, *, module: nn.Module | None, kind: type[Model]) -> Model:
+def load(folder: Path | str, *, module: nn.Module | None, base: Any = None, kind: type[Model]) -> Model:
     """Read a model that :func:`save` wrote.
 
     Parameters
     ----------
     module : torch.nn.Module, optional
         Needed if the model was fitted with a module of your own: one of the same shape; it is copied.
+    base : classifier or callable, optional
+        Needed if the model was fitted with a base that :mod:`justitia.saving.rule` cannot write: that base, fitted.
     kind : type
         The class of the model.
 
@@ -182,11 +212,13 @@ def load(folder: Path | str, *, module: nn.Module | None, kind: type[Model]) -> 
     FileNotFoundError
         If ``folder`` is not a saved model.
     ValueError
-        If it was saved in another format, its files are damaged, or the module does not fit.
+        If it was saved in another format, its files are damaged, or the module or base does not fit.
     """
     source = Path(folder)
     facts = _read_facts(source)
-    parameters = {name: _read(value) for name, value in facts["parameters"].items()}
+    parameters = {name: read(value) for name, value in facts["parameters"].items()}
+    if base is not None:
+        parameters["base"] = base
     model: Model = kind(**parameters, module=module)
     model.classes_ = np.array(facts["classes"]["labels"], dtype=np.dtype(facts["classes"]["dtype"]))
     model.n_features_in_ = facts["n_features"]
@@ -194,15 +226,20 @@ def load(folder: Path | str, *, module: nn.Module | None, kind: type[Model]) -> 
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
     if facts["encoder"] is not None:
         model.encoder_ = TabularEncoder.from_state(facts["encoder"])
-    model.module_ = _load_module(source, facts["widths"], module)
-    model.groups_ = _read(facts["groups"])
+    if facts["rule"] is None:
+        _refuse_base(source, base)
+        model.module_ = _load_module(source, facts, module)
+    else:
+        model.rule_ = _load_rule(source, facts, model, base)
+    model.tolerance_ = read(facts["tolerance"])
+    model.groups_ = read(facts["groups"])
     model.plan_ = _load_plan(**facts["plan"])
     model.certificate_ = Certificate.from_dict(facts["certificate"])
     dual = facts["dual"]
     shape = (len(dual["groups"]), len(dual["events"]))
     multipliers = np.array(dual["values"], dtype=np.float64).reshape(shape)
     model.dual_ = pd.DataFrame(multipliers, index=pd.Index(dual["groups"], name="group"), columns=dual["events"])
-    values = {column["name"]: [_read(value) for value in column.pop("values")] for column in facts["history"]}
+    values = {column["name"]: [read(value) for value in column.pop("values")] for column in facts["history"]}
     model.history_ = pd.DataFrame(values)
     model.history_columns_ = tuple(Column(**column) for column in facts["history"])
     return model
@@ -225,13 +262,14 @@ def _read_facts(source: Path) -> dict[str, Any]:
     return facts
 
 
-def _load_module(source: Path, widths: list[int] | None, module: nn.Module | None) -> nn.Module:
+def _load_module(source: Path, facts: Mapping[str, Any], module: nn.Module | None) -> nn.Module:
+    widths = facts["widths"]
     fresh = copy.deepcopy(module) if widths is None else multilayer(widths[0], widths[1:-1])
     if fresh is None:
         raise ValueError(f"{str(source)!r} was fitted with a module of its own; pass load(..., module=that module).")
     try:
-        weights = load_file(source / WEIGHTS)
-    except SafetensorError:
+        weights = load_weights(_read_files(source, facts["files"])[WEIGHTS])
+    except (SafetensorError, ValueError, KeyError):
         raise ValueError(f"the weights of {str(source)!r} are damaged; save the model again.") from None
     try:
         fresh.load_state_dict(weights)
@@ -243,49 +281,40 @@ def _load_module(source: Path, widths: list[int] | None, module: nn.Module | Non
     return fresh.eval()
 
 
+def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, base: Any) -> Rule:
+    columns, encoder = int(model.n_features_in_), getattr(model, "encoder_", None)
+    numbers = columns if encoder is None else len(encoder.get_feature_names_out())
+    try:
+        files = _read_files(source, facts["files"])
+        return read_rule(facts["rule"], files, base, positive=model.classes_[1], columns=columns, numbers=numbers)
+    except BaseMismatch as error:
+        raise ValueError(f"{str(source)!r}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        raise ValueError(
+            f"the trees of {str(source)!r} are damaged, or of another model; save the model again."
+        ) from None
+
+
+def _refuse_base(source: Path, base: Any) -> None:
+    if base is not None:
+        raise ValueError(f"expected no base, since {str(source)!r} holds a network, got one; leave it out.")
+
+
+def _read_files(source: Path, recorded: Mapping[str, str]) -> dict[str, bytes]:
+    """Contents of the files that the model names, each with the hash that it names."""
+    found = {}
+    for name, digest in recorded.items():
+        path = source / Path(name).name
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"expected {name!r} to be smaller.")
+        found[name] = path.read_bytes()
+        if _digest(found[name]) != digest:
+            raise ValueError(f"expected {name!r} to be as it was written.")
+    return found
+
+
 def _load_plan(engine: str, settings: dict[str, Any]) -> Plan:
-    return type(DEFAULT_PLANS[engine])(**{name: _read(value) for name, value in settings.items()})
-
-
-def _plain(label: Any) -> str | int | float | bool:
-    value = label.item() if hasattr(label, "item") else label
-    return value if isinstance(value, str | int | float | bool) else _refuse(value)
-
-
-def _refuse(value: Any) -> NoReturn:
-    raise TypeError(f"expected text, numbers and lists of them, got {type(value).__name__!r}, which JSON has not.")
-
-
-def _written(value: Any) -> Any:
-    """A value as JSON: what JSON lacks becomes an object with one key that names its type."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, Gaussian | Unprotected):
-        return {"noise": getattr(value, "noise_multiplier", None)}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    if isinstance(value, list | tuple):
-        items = [_written(item) for item in value]
-        return {"tuple": items} if isinstance(value, tuple) else items
-    if isinstance(value, Mapping):
-        return {"mapping": [[_written(key), _written(item)] for key, item in value.items()]}
-    return value
-
-
-def _read(value: Any) -> Any:
-    """Inverse of :func:`_written`."""
-    if isinstance(value, list):
-        return [_read(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    ((kind, inner),) = value.items()
-    readers: dict[str, Callable[[Any], Any]] = {
-        "noise": lambda multiplier: Unprotected() if multiplier is None else Gaussian(multiplier),
-        "float": float,
-        "tuple": lambda items: tuple(_read(item) for item in items),
-        "mapping": lambda pairs: {_read(key): _read(item) for key, item in pairs},
-    }
-    return readers[kind](inner)
+    return type(DEFAULT_PLANS[engine])(**{name: read(value) for name, value in settings.items()})
 
 
 __all__ = ["load", "save"]

@@ -1,4 +1,4 @@
-"""Hand a fitted classifier to a runtime that has neither Python nor torch: ``to_onnx``."""
+"""Hand a fitted classifier to a runtime that has neither Python nor torch nor LightGBM: ``to_onnx``."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ def to_onnx(model: NetworkClassifier, path: Path | str, *, missing: str = "", ex
     With ``preprocess="auto"`` the encoder is part of the graph, which has one input of shape (N, 1) per column of the
     training table, under the column's name: ``double`` for numbers and booleans, with NaN for a missing one, and
     ``string`` for text and categories, with ``missing`` for a missing one. With ``preprocess=None`` there is one
-    ``float`` input "X". The outputs are "label" (N,) and "probabilities" (N, 2) in the order of ``classes_``; a name
-    that a column has already gets an underscore behind it. Session objects list inputs and outputs in this order.
+    ``float`` input "X" (``double`` where a base of your own reads it). The outputs are "label" (N,) and "probabilities"
+    (N, 2) in the order of ``classes_``; a name that a column has already gets an underscore behind it. Session objects
+    list inputs and outputs in this order.
 
-    The default network is computed in double precision, as in ``predict_proba``. A module of your own goes through
-    ``torch.onnx.export`` and is compared with torch before anything is written.
+    Networks of ours and rules of engine "plugin" are computed in double precision, as in ``predict_proba``; a base may
+    be the default one, one of LightGBM or logistic regression on columns of numbers, or a column of scores. A module of
+    your own goes through ``torch.onnx.export`` and is compared with torch before anything is written.
 
     Parameters
     ----------
-    model : LagrangianDualClassifier, or another classifier of ours that holds a network
+    model : LagrangianDualClassifier, or another classifier of ours
     path : path
         The file; its folder has to exist. It is written completely or not at all.
     missing : str
@@ -52,7 +54,7 @@ def to_onnx(model: NetworkClassifier, path: Path | str, *, missing: str = "", ex
     ImportError
         If the extra is not installed.
     NotFittedError, TypeError, ValueError
-        If ``model`` is not a fitted network, cannot be exported, or ``missing`` is one of its levels.
+        If ``model`` is not a fitted classifier of ours, cannot be exported, or ``missing`` is one of its levels.
     OSError
         If the file cannot be written.
 
@@ -63,29 +65,59 @@ def to_onnx(model: NetworkClassifier, path: Path | str, *, missing: str = "", ex
 
     Guarantee
     ---------
-    * The file holds the released weights, what the encoder learned from public features, and the certificate: it is
-      post-processing of what ``fit`` released. The attribute is not an input.
+    * The file holds the released weights or trees, what the encoder learned from public features, and the certificate:
+      it is post-processing of what ``fit`` released. The attribute is not an input.
     """
     if not isinstance(model, NetworkClassifier):
         raise TypeError(
             f"expected a classifier of justitia that holds a network, got {type(model).__name__!r}; "
             "pass, for example, a LagrangianDualClassifier (the last step of a pipeline)."
         )
-    check_is_fitted(model, "module_")
+    check_is_fitted(model, ["module_", "rule_"], all_or_any=any)
     parts = _import_graph()
     if not isinstance(missing, str):
         raise TypeError(f"expected missing to be text, got {type(missing).__name__!r}; pass, for example, missing=''.")
     graph = parts.Graph()
     encoder: TabularEncoder | None = getattr(model, "encoder_", None)
+    if encoder is not None:
+        _check_missing(encoder, missing)
+    add = _add_network if hasattr(model, "module_") else _add_rule
+    add(parts, graph, model, encoder, missing, example)
+    names = [one.name for one in graph.inputs]
+    return _write(Path(path), graph.model(_facts(model, encoder, names, missing)).SerializeToString())
+
+
+def _add_network(
+    parts: ModuleType, graph: Any, model: Any, encoder: TabularEncoder | None, missing: str, example: Any
+) -> None:
     rows = _example_rows(model, example)
     if encoder is None:
         encoded = graph.input("X", parts.TensorProto.FLOAT, (parts.ROWS, *rows.shape[1:]))
     else:
-        _check_missing(encoder, missing)
-        encoded = parts.add_encoder(graph, encoder, missing)
-    parts.add_answers(graph, parts.add_module(graph, model.module_, encoded, rows), model.classes_)
-    names = [one.name for one in graph.inputs]
-    return _write(Path(path), graph.model(_facts(model, encoder, names, missing)).SerializeToString())
+        encoded = parts.add_encoder(graph, encoder, parts.add_columns(graph, encoder), missing)
+    scores = parts.add_module(graph, model.module_, encoded, rows)
+    parts.add_answers(graph, scores, graph.add("Sigmoid", scores), model.classes_)
+
+
+def _add_rule(
+    parts: ModuleType, graph: Any, model: Any, encoder: TabularEncoder | None, missing: str, example: Any
+) -> None:
+    from justitia.saving.onnx_rule import Table, add_rule, reads_table  # noqa: PLC0415 - imports the optional dependency
+
+    del example  # its rows have one dimension
+    if encoder is None:
+        # A base of the user's reads what it is passed; ours reads what the preprocessing gives.
+        kind = parts.TensorProto.DOUBLE if reads_table(model.rule_.base) else parts.TensorProto.FLOAT
+        inputs = [graph.input("X", kind, (parts.ROWS, int(model.n_features_in_)))]
+        numbers = graph.add("Cast", inputs[0], to=parts.TensorProto.FLOAT)
+        table = Table(inputs, [str(name) for name in getattr(model, "feature_names_in_", ())], [])
+    else:
+        inputs = parts.add_columns(graph, encoder)
+        numbers = parts.add_encoder(graph, encoder, inputs, missing)
+        texts = [isinstance(how, CategoryColumn) for how in encoder.columns_]
+        table = Table(inputs, [how.name for how in encoder.columns_], texts)
+    margin, probability = add_rule(graph, model.rule_, table, numbers)
+    parts.add_answers(graph, margin, probability, model.classes_)
 
 
 def _import_graph() -> ModuleType:

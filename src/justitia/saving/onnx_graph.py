@@ -91,13 +91,16 @@ class Graph:
         return model
 
 
-def add_encoder(graph: Graph, encoder: TabularEncoder, missing: str) -> str:
-    """One input of shape (N, 1) per column, and the encoded matrix of :class:`TabularEncoder`."""
-    columns = encoder.columns_
-    kinds = [TensorProto.DOUBLE if isinstance(how, NumberColumn) else TensorProto.STRING for how in columns]
-    inputs = [graph.input(how.name, kind, (ROWS, 1)) for how, kind in zip(columns, kinds, strict=True)]
+def add_columns(graph: Graph, encoder: TabularEncoder) -> list[str]:
+    """One input of shape (N, 1) per column."""
+    kinds = [TensorProto.DOUBLE if isinstance(how, NumberColumn) else TensorProto.STRING for how in encoder.columns_]
+    return [graph.input(how.name, kind, (ROWS, 1)) for how, kind in zip(encoder.columns_, kinds, strict=True)]
+
+
+def add_encoder(graph: Graph, encoder: TabularEncoder, inputs: Sequence[str], missing: str) -> str:
+    """The encoded matrix of :class:`TabularEncoder`."""
     blocks: list[str] = []
-    for how, x in zip(columns, inputs, strict=True):
+    for how, x in zip(encoder.columns_, inputs, strict=True):
         blocks += _number(graph, x, how) if isinstance(how, NumberColumn) else _category(graph, x, how, missing)
     return graph.add("Concat", *blocks, axis=1)
 
@@ -211,9 +214,9 @@ def _forget_sources(nodes: Iterable[Any]) -> None:
                 _forget_sources(inner.node)
 
 
-def add_answers(graph: Graph, scores: str, classes: NDArray[Any]) -> None:
-    """Outputs "label" (N,) and "probabilities" (N, 2), in the order of ``classes_``."""
-    column = graph.add("Unsqueeze", graph.add("Sigmoid", scores), graph.constant(np.array([1], dtype=np.int64)))
+def add_answers(graph: Graph, scores: str, probability: str, classes: NDArray[Any]) -> None:
+    """Outputs "label" (N,), by the sign of scores, and "probabilities" (N, 2), in the order of ``classes_``."""
+    column = graph.add("Unsqueeze", probability, graph.constant(np.array([1], dtype=np.int64)))
     pair = graph.add("Concat", graph.add("Sub", graph.constant(np.float64(1)), column), column, axis=1)
     second = graph.add("Cast", graph.add("Greater", scores, graph.constant(np.float64(0))), to=TensorProto.INT64)
     kind, labels = _labels(classes)

@@ -15,13 +15,14 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
 from justitia.networks.multilayer import widths_of
 from justitia.training.history import Column
 
 #: Constructor arguments that are noted. Not the noise seed: whoever knows it can subtract the noise.
-PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "engine", "preprocess", "random_state")
+PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "preprocess", "random_state")
 #: Numbers of one request to a tracking server.
 BATCH = 1000
 
@@ -37,15 +38,15 @@ def log_to_mlflow(
     """Note a fitted model in the active MLflow run, or in a new one.
 
     ========== =========================================================================================
-    parameters the constructor's (without the noise seed), the plan's (``plan.*``), the network's
+    parameters the constructor's (without the noise seed), the plan's (``plan.*``), the network's or the base's
     metrics    epsilon and delta spent, the history by round, violations and bounds of ``measurement``
     tags       version, statement of the certificate, source of the noise
     artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``
     ========== =========================================================================================
 
-    Of a model whose certificate has no finite epsilon, numbers by group are exact: the history is noted without them
-    and the certificate without its remarks, and ``save_model`` is refused, since the folder holds history and
-    multipliers. A ``measurement`` without a finite epsilon is refused too.
+    Of a model whose certificate has no finite epsilon, numbers by group are exact: the history is noted without them,
+    the certificate without its remarks, the tolerance in force only if it was given, and ``save_model`` is refused,
+    since the folder holds history and multipliers. A ``measurement`` without a finite epsilon is refused too.
 
     Where runs are kept is MLflow's business (``mlflow.set_tracking_uri``, ``mlflow.set_experiment``).
 
@@ -100,7 +101,7 @@ def log_to_mlflow(
 def _check(model: Any, measurement: Any, report: Any) -> None:
     if not isinstance(model, LagrangianDualClassifier):
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass a fitted one.")
-    check_is_fitted(model, "module_")
+    check_is_fitted(model, "plan_")
     if not (measurement is None or isinstance(measurement, Measurement)):
         raise TypeError(
             f"expected measurement to be a Measurement, got {type(measurement).__name__!r}; pass what measure returns."
@@ -150,12 +151,25 @@ def _run(mlflow: ModuleType, name: str | None) -> Iterator[str]:
 
 def _parameters(model: LagrangianDualClassifier) -> dict[str, str]:
     kept = {name: getattr(model, name) for name in PARAMETERS}
-    notion, widths = model.notion, widths_of(model.module_)
+    notion = model.notion
     kept["notion"] = notion if isinstance(notion, str) else notion.name
+    kept["engine"] = name_of(model.plan_)
     kept["random_state"] = model.random_state if isinstance(model.random_state, int) else None
-    kept["module"] = type(model.module_).__name__ if widths is None else "-".join(map(str, widths))
+    if model.tolerance is not None or math.isfinite(model.certificate_.epsilon):  # otherwise of exact group sizes
+        kept["tolerance_in_force"] = model.tolerance_
+    kept |= _rule(model) if hasattr(model, "rule_") else {"module": _module(model)}
     kept |= {f"plan.{field.name}": getattr(model.plan_, field.name) for field in fields(model.plan_)}
     return {name: str(value) for name, value in kept.items()}
+
+
+def _module(model: LagrangianDualClassifier) -> str:
+    widths = widths_of(model.module_)
+    return type(model.module_).__name__ if widths is None else "-".join(map(str, widths))
+
+
+def _rule(model: LagrangianDualClassifier) -> dict[str, Any]:
+    rule = model.rule_
+    return {"base": rule.base.describe(), "calibration": rule.calibration.describe(), "threshold": rule.threshold}
 
 
 def _tags(model: LagrangianDualClassifier) -> dict[str, str]:

@@ -14,8 +14,8 @@ from justitia.cli.files.reading import open_table
 from justitia.cli.files.rows import read_target
 from justitia.cli.output import fields_text, filled, table_text, tell
 from justitia.cli.plan_file import read_plan
-from justitia.engines import DEFAULT_PLANS
-from justitia.evaluation.preview import Counts, measured_within, outlook, rate_noise
+from justitia.engines import DEFAULT_PLANS, engine_of
+from justitia.evaluation.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.door import check_budget
@@ -39,7 +39,7 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
     "--positives", type=float, default=0.5, show_default=True, help="Share of positive answers, without DATA."
 )
 @click.option("--groups", default="2", show_default=True, metavar="A,B", help="Names of the groups, or their number.")
-@click.option("--tolerance", type=float, help="That you want to ask for.")
+@options.tolerance
 @options.settings
 @options.reading
 @options.as_json
@@ -51,7 +51,8 @@ def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool,
     """
     check_budget(settings["epsilon"], settings["delta"])
     counts = _counts(data, groups, settings)
-    base = read_plan(settings["plan_file"], settings["engine"]) or DEFAULT_PLANS[settings["engine"]]
+    engine = engine_of(settings["engine"], settings["hidden"])
+    base = read_plan(settings["plan_file"], engine) or DEFAULT_PLANS[engine]
     made = base.at_tolerance(tolerance).calibrate(settings["epsilon"], settings["delta"], n=counts.rows)
     notion = get_notion(settings["notion"])
     facts = {
@@ -59,11 +60,13 @@ def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool,
         "positives": counts.positives,
         "groups": counts.groups,
         "notion": notion.name,
-        "engine": settings["engine"],
+        "engine": engine,
         "epsilon": made.epsilon(settings["delta"]),
         "delta": settings["delta"],
         "releases": _releases(made, settings["delta"]),
         "precision": [_precision(size, counts, made, notion, settings) for size in _sizes(counts)],
+        "tolerance": tolerance,
+        "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
         "outlook": outlook(counts, made, notion, tolerance or 0.0),
     }
     tell(facts, _text(facts), as_json=as_json)
@@ -123,6 +126,13 @@ def _precision(
     }
 
 
+def _tolerance(given: float | None, expected: float | None) -> str:
+    """What two groups may differ by, as far as public numbers tell."""
+    if given is not None:
+        return f"{given:g} between two groups"
+    return "" if expected is None else f"about {expected:.2g} between two groups, if they are of equal sizes"
+
+
 def _text(facts: dict[str, Any]) -> str:
     asked = [
         (one["purpose"], str(one["count"]), f"{one['noise_multiplier']:.4g}", f"{one['epsilon_alone']:.3g}")
@@ -139,6 +149,7 @@ def _text(facts: dict[str, Any]) -> str:
     head = {
         "rows": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have the positive answer",
         "asked for": f"{facts['notion']}, engine {facts['engine']}",
+        "tolerance": _tolerance(facts["tolerance"], facts["expected_tolerance"]),
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
     }
     lines = [

@@ -53,6 +53,12 @@ class Correction:
                 trees.set_leaf_output(j, leaf, float(value))
         return trees
 
+    def describe(self) -> str:
+        """How large it is, for reports."""
+        if self.booster is None:
+            return "none: the base is within the tolerance"
+        return f"{self.booster.num_trees()} trees on features and base"
+
     def __call__(self, numbers: NDArray[np.float32], eta: Array) -> Array:
         """(m,): t of rows with these features and this eta."""
         if self.booster is None:

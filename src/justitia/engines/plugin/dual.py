@@ -11,7 +11,7 @@ with gain :math:`g = 2(\eta - \text{threshold})`, has a dual with one multiplier
 .. math:: \min_\lambda E[(g - \lambda \cdot c)_+] - \lambda \cdot b + \tfrac{\text{tolerance}}{2} |\lambda|_1
    \quad\text{subject to}\quad \sum_a \lambda_{a,k} = 0,
 
-and its solution is :math:`d(x) = 1[g(x) > \lambda \cdot c(x)]`: Equation 2 of the paper, solved instead of approached
+and its solution is :math:`d(x) = 1[g(x) > \lambda \cdot c(x)]`: Equation 6 of the paper, solved instead of approached
 by descent and ascent. The multipliers of an event add up to 0 because only differences between groups are bounded.
 """
 

@@ -152,15 +152,9 @@ class PluginEngine(Engine):
         """The largest difference between two groups that is allowed."""
         if self._given:
             return self.tolerance
-        return min(1.0, max(self.plan.least, self.plan.dead_zone * self._known_error()))
-
-    def _known_error(self) -> float:
-        """Standard error of the difference between the two smallest groups: sampling and noise."""
         h = self.problem.notion.h_exact(torch.from_numpy(self.gain), self.problem.y)
-        rate = population_means(h.to(self.problem.y.dtype), self.problem.events).clamp(0.0, 1.0)
-        variance = rate * (1 - rate) / self.sizes + (self._sum_noise / self.sizes) ** 2
-        worst = variance.topk(min(2, len(variance)), dim=0).values.sum(0)
-        return float(worst.max().sqrt())
+        rates = population_means(h.to(self.problem.y.dtype), self.problem.events)
+        return default_tolerance(self.plan, rates, self.sizes, self._sum_noise)
 
     def _used(self) -> Constraints:
         if self._constraints is None:
@@ -252,6 +246,24 @@ class PluginEngine(Engine):
         self._variances = [state[f"variance.{j}"].numpy() for j in checks]
 
 
+def default_tolerance(plan: PluginPlan, rates: Tensor, sizes: Tensor, sum_noise: float) -> float:
+    """The tolerance where none is given: standard errors of the difference between the two least known groups.
+
+    Parameters
+    ----------
+    rates : Tensor (K,)
+        Of the population.
+    sizes : Tensor (G, K)
+        Of the groups.
+    sum_noise : float
+        Standard deviation of the noise in the sum of a group.
+    """
+    rates = rates.clamp(0.0, 1.0)
+    variance = rates * (1 - rates) / sizes + (sum_noise / sizes) ** 2
+    worst = variance.topk(min(2, len(variance)), dim=0).values.sum(0)
+    return min(1.0, max(plan.least, plan.dead_zone * float(worst.max().sqrt())))
+
+
 def weight_of_checks(trust: float, variance: Array) -> Array:
     """(G, K): how much of what the checks say is believed, by their known variance; all of it without noise."""
     prior = max(trust, math.sqrt(np.finfo(float).tiny)) ** 2
@@ -259,4 +271,4 @@ def weight_of_checks(trust: float, variance: Array) -> Array:
     return weight
 
 
-__all__ = ["PluginEngine", "weight_of_checks"]
+__all__ = ["PluginEngine", "default_tolerance", "weight_of_checks"]

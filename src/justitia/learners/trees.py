@@ -1,0 +1,223 @@
+"""Boosted trees of LightGBM as plain arrays: read from its text, checked, and written again.
+
+What is written is what predictions need and nothing else: no ranges of features, no counts of rows, no settings. What
+is read may come from anybody, and LightGBM follows the indices of a text without looking where they lead. So every one
+is checked here, and LightGBM is handed only text that was written here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+#: What LightGBM's number of a decision means: by category, missing to the left, and what counts as missing.
+CATEGORICAL, DEFAULT_LEFT, ZERO_MISSING, NAN_MISSING = 1, 2, 4, 8
+#: What the sum of the leaves is: the log-odds, scaled, of a label; or a number.
+PROBABILITY, NUMBER = re.compile(r"binary sigmoid:(\d+(?:\.\d+)?)"), "regression"
+DAMAGED = "expected trees of one label as LightGBM writes them, got another text."
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Inner nodes 0 .. m - 1, the root first, and leaves 0 .. m; a child c < 0 is leaf -c - 1.
+
+    Attributes
+    ----------
+    feature, threshold, decision, left, right : ndarray (m,)
+        Numbers at most the threshold go left. Where the decision is by category, the threshold is a place in
+        ``boundaries``, and ``bits`` between there and the next say which categories go left.
+    value : ndarray (m + 1,)
+        Of the leaves.
+    boundaries, bits : ndarray
+        Empty without categories.
+    """
+
+    feature: Ints
+    threshold: Floats
+    decision: Ints
+    left: Ints
+    right: Ints
+    value: Floats
+    boundaries: Ints
+    bits: Ints
+
+    def is_sound(self, features: int) -> bool:
+        """Whether every index leads somewhere, and every walk from the root ends at a leaf."""
+        m, inner = len(self.feature), (self.threshold, self.decision, self.left, self.right)
+        if any(len(part) != m for part in inner) or len(self.value) != m + 1:
+            return False
+        # Each node but the root is a child exactly once: no walk from the root comes back.
+        children = np.sort(np.concatenate([self.left, self.right]))
+        expected = [*range(-m - 1, 0), *range(1, m)] if m else []
+        finite = bool(np.isfinite(self.threshold).all() and np.isfinite(self.value).all())
+        inside = bool(((self.feature >= 0) & (self.feature < features)).all())
+        known = bool(((self.decision >= 0) & (self.decision < ZERO_MISSING + NAN_MISSING)).all())
+        return np.array_equal(children, expected) and finite and inside and known and self._has_sound_categories()
+
+    def _has_sound_categories(self) -> bool:
+        places = self.threshold[self.decision & CATEGORICAL > 0]
+        if not len(self.boundaries):
+            return not len(places) and not len(self.bits)
+        ordered = self.boundaries[0] == 0 and (np.diff(self.boundaries) > 0).all()
+        whole = np.isin(places, np.arange(len(self.boundaries) - 1)).all()
+        sized = self.boundaries[-1] == len(self.bits) and ((self.bits >= 0) & (self.bits < 2**32)).all()
+        return bool(ordered and whole and sized)
+
+    def lines(self) -> Iterable[str]:
+        """As LightGBM reads it."""
+        yield f"num_leaves={len(self.value)}"
+        yield f"num_cat={max(len(self.boundaries) - 1, 0)}"
+        yield f"split_feature={_joined(self.feature)}"
+        yield f"threshold={_joined(self.threshold)}"
+        yield f"decision_type={_joined(self.decision)}"
+        yield f"left_child={_joined(self.left)}"
+        yield f"right_child={_joined(self.right)}"
+        yield f"leaf_value={_joined(self.value)}"
+        if len(self.boundaries):
+            yield f"cat_boundaries={_joined(self.boundaries)}"
+            yield f"cat_threshold={_joined(self.bits)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """A sum of trees, or their mean.
+
+    Attributes
+    ----------
+    features : int
+        Columns that they read.
+    objective : str
+        ``binary sigmoid:s`` or ``regression``.
+    averaged : bool
+        Whether leaves are averaged instead of summed, as in a forest.
+    trees : tuple of Tree
+    categories : list, optional
+        Values of pandas' categorical columns, in the order of their codes.
+    """
+
+    features: int
+    objective: str
+    averaged: bool
+    trees: tuple[Tree, ...]
+    categories: list[Any] | None = None
+
+    @property
+    def sigmoid(self) -> float | None:
+        """Scale of the log-odds; None where the sum is a number."""
+        found = PROBABILITY.fullmatch(self.objective)
+        return None if found is None else float(found[1])
+
+    def text(self) -> str:
+        """As LightGBM reads it."""
+        head = ["tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0"]
+        head += [f"max_feature_idx={self.features - 1}", f"objective={self.objective}"]
+        head += ["average_output"] if self.averaged else []
+        head += ["feature_names=" + " ".join(f"Column_{j}" for j in range(self.features))]
+        head += ["feature_infos=" + " ".join(["none"] * self.features), ""]
+        body = [line for j, tree in enumerate(self.trees) for line in (f"Tree={j}", *tree.lines(), "", "")]
+        return "\n".join([*head, *body, "end of trees", "", f"pandas_categorical:{json.dumps(self.categories)}", ""])
+
+
+def read_trees(text: str) -> Trees:
+    """Trees of LightGBM's text, or of ours.
+
+    Raises
+    ------
+    ValueError
+        If it is another text, or has what we do not write: several classes, linear leaves, another objective.
+    """
+    try:
+        return _read(text)
+    except (ValueError, KeyError, OverflowError, RecursionError):
+        raise ValueError(DAMAGED) from None
+
+
+def _read(text: str) -> Trees:
+    body, ended, rest = text.partition("\nend of trees")
+    first, *blocks = re.split(r"\nTree=\d+\n", body)
+    head = _pairs(first)
+    features = int(head["max_feature_idx"]) + 1
+    objective = head["objective"].strip()
+    trees = tuple(_tree(_pairs(block)) for block in blocks)
+    one = head["num_class"] == head["num_tree_per_iteration"] == "1"
+    known = objective == NUMBER or PROBABILITY.fullmatch(objective)
+    # The text itself has a name for each feature: their number cannot be larger than the text.
+    sized = 0 < features <= len(text) and len(head["feature_names"].split(" ")) == features
+    if not (ended and one and known and sized and all(tree.is_sound(features) for tree in trees)):
+        raise ValueError(DAMAGED)
+    return Trees(features, objective, "\naverage_output\n" in f"{first}\n", trees, _categories(rest))
+
+
+def _pairs(block: str) -> dict[str, str]:
+    return {name: value for name, found, value in (line.partition("=") for line in block.splitlines()) if found}
+
+
+def _tree(parts: dict[str, str]) -> Tree:
+    if parts.get("is_linear", "0") != "0":
+        raise ValueError(DAMAGED)
+    several = int(parts["num_leaves"]) > 1  # a tree of one leaf may leave out its nodes
+    nodes = {name: parts[name] if several else "" for name in ("split_feature", "left_child", "right_child")}
+    return Tree(
+        feature=_array(nodes["split_feature"], np.int64),
+        threshold=_array(parts["threshold"] if several else "", np.float64),
+        decision=_array(parts["decision_type"] if several else "", np.int64),
+        left=_array(nodes["left_child"], np.int64),
+        right=_array(nodes["right_child"], np.int64),
+        value=_array(parts["leaf_value"], np.float64),
+        boundaries=_array(parts.get("cat_boundaries", ""), np.int64),
+        bits=_array(parts.get("cat_threshold", ""), np.int64),
+    )
+
+
+def _array(words: str, kind: type) -> Any:
+    return np.array(words.split(), dtype=kind)
+
+
+def _joined(values: NDArray[Any]) -> str:
+    return " ".join(f"{value:.17g}" if values.dtype.kind == "f" else str(value) for value in values.tolist())
+
+
+def _categories(rest: str) -> list[Any] | None:
+    found = re.search(r"^pandas_categorical:(.*)$", rest, re.MULTILINE)
+    values = None if found is None else json.loads(found[1])
+    if not (values is None or (isinstance(values, list) and all(isinstance(one, list) for one in values))):
+        raise ValueError(DAMAGED)
+    return values
+
+
+class TreesClassifier:
+    """Trees in place of the classifier that learned them: the same probabilities, and no more.
+
+    Parameters
+    ----------
+    trees : Trees
+        Of a label.
+    """
+
+    def __init__(self, trees: Trees) -> None:
+        self.trees = trees
+        self.classes_ = np.array([0, 1])
+        self.__name__ = "LGBMClassifier"
+
+    @cached_property
+    def booster_(self) -> Any:
+        """LightGBM's own form of them, made when it is first needed."""
+        import lightgbm  # noqa: PLC0415
+
+        return lightgbm.Booster(model_str=self.trees.text())
+
+    def predict_proba(self, X: Any) -> Floats:
+        """(m, 2): probabilities of the negative and of the positive answer."""
+        rows = X if hasattr(X, "columns") else check_array(X, ensure_all_finite=False)
+        second = self.booster_.predict(rows)
+        return np.column_stack([1.0 - second, second])

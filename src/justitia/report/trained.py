@@ -1,0 +1,109 @@
+"""What was trained, in words: the model's public side, every setting, and the call that would train it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from justitia.engines import name_of
+from justitia.estimator import LagrangianDualClassifier
+from justitia.networks.multilayer import widths_of
+from justitia.notions import FairnessNotion
+from justitia.report.formatting import ENGINES, NOTIONS, listed, plain_name, short
+
+
+def notion_name(model: LagrangianDualClassifier) -> str:
+    """How tables call the notion."""
+    return model.notion.name if isinstance(model.notion, FairnessNotion) else str(model.notion)
+
+
+def about(model: LagrangianDualClassifier, others: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What was trained: the model's public side, then the facts that came with it."""
+    rows = {
+        "Decision": f"{model.classes_[1]} (positive) or {model.classes_[0]}",
+        "Notion of fairness": f"{plain_name(notion_name(model))}: {NOTIONS.get(notion_name(model), 'the user’s own')}",
+        "Groups": f"{listed(model.certificate_.groups)} ({model.certificate_.groups_source})",
+        "Engine": ENGINES.get(name_of(model.plan_), ""),
+        "Features": f"{model.n_features_in_}; the sensitive attribute is not among them",
+        **(_rule(model) if hasattr(model, "rule_") else {"Network": _network(model)}),
+    }
+    return (*rows.items(), *((_fact_name(name), _fact(name, value)) for name, value in others.items()))
+
+
+def _network(model: LagrangianDualClassifier) -> str:
+    widths = widths_of(model.module_)
+    weights = sum(parameter.numel() for parameter in model.module_.parameters())
+    name = type(model.module_).__name__ if widths is None else "-".join(str(width) for width in widths)
+    return f"{name}, {weights:,} weights"
+
+
+def _rule(model: LagrangianDualClassifier) -> dict[str, str]:
+    rule = model.rule_
+    return {
+        "Base": rule.base.describe(),
+        "Calibration of the base": rule.calibration.describe(),
+        "Correction": rule.correction.describe(),
+        "Decides above": f"{rule.threshold:.4g}",
+    }
+
+
+def _fact_name(name: str) -> str:
+    words = plain_name(name)
+    return words[:1].upper() + words[1:]
+
+
+def _fact(name: str, value: Any) -> str:
+    counts = isinstance(value, int) and not isinstance(value, bool) and name in {"rows", "columns", "people"}
+    return f"{value:,}" if counts else short(value)
+
+
+def settings(model: LagrangianDualClassifier) -> tuple[tuple[str, str], ...]:
+    """Every public number of the run."""
+    plan = model.plan_
+    return tuple((field.name, short(_setting(getattr(plan, field.name)))) for field in fields(plan))
+
+
+def _setting(value: Any) -> Any:
+    return value.noise_multiplier if hasattr(value, "noise_multiplier") else value
+
+
+def snippet(model: LagrangianDualClassifier, notion: str) -> str:
+    """The call that made this model, for whoever has its people."""
+    seed = model.random_state if isinstance(model.random_state, int) else None
+    options = {
+        "epsilon": float(model.epsilon),
+        "delta": float(model.delta),
+        "tolerance": model.tolerance,
+        "groups": _plain_groups(model.groups),
+        "engine": name_of(model.plan_),
+        "random_state": seed,
+    }
+    if hasattr(model, "rule_"):
+        options |= _decisions(model)
+    written = "".join(f"    {name}={_python(value)},\n" for name, value in options.items())
+    return (
+        f"model = LagrangianDualClassifier(\n    {notion!r},\n{written})\n"
+        f"model.fit(X, y, sensitive_features=A)  # {model.n_features_in_} public features; A is private"
+    )
+
+
+def _decisions(model: LagrangianDualClassifier) -> dict[str, Any]:
+    """What a call of engine "plugin" says besides, where it is not the default; a model cannot be written here."""
+    base = model.rule_.base
+    chosen: dict[str, Any] = {} if getattr(base, "encoded", False) else {"base": getattr(base, "name", ...)}
+    chosen |= {} if float(model.threshold) == 0.5 else {"threshold": float(model.threshold)}
+    return chosen | ({} if model.class_weight is None else {"class_weight": model.class_weight})
+
+
+def _plain_groups(groups: Any) -> Any:
+    if groups is None or isinstance(groups, str | Mapping):
+        return groups
+    return [group.item() if hasattr(group, "item") else group for group in groups]
+
+
+def _python(value: Any) -> str:
+    if value is ...:
+        return "..."
+    return 'float("inf")' if isinstance(value, float) and math.isinf(value) else repr(value)

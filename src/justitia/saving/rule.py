@@ -1,0 +1,188 @@
+"""The deployed model of engine ``plugin`` as files: trees as text, a few numbers as JSON, and no pickle.
+
+Bases of boosted trees (LightGBM) and of logistic regression are written. A base that is a column needs nothing; any
+other one stays with its owner, and is passed again when the model is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from justitia.engines.plugin.correction import Correction
+from justitia.engines.plugin.learner import Rule
+from justitia.learners.base import Base, Column, CrossFitted, Fitted, base_of
+from justitia.learners.calibration import Calibration
+from justitia.learners.trees import Trees, TreesClassifier, read_trees
+
+#: Names of files of ours; which of them there are says the rule.
+CORRECTION, TREES, NUMBERS = "correction.txt", "base-{}.txt", "base-{}.json"
+#: Models of a base at most, and bytes of one file.
+MOST_MODELS, MOST_BYTES = 100, 2**28
+Files = Mapping[str, bytes]
+
+
+def written_rule(rule: Rule) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What goes into ``model.json``, public numbers and what the base is; and the files, by name."""
+    base, mend = rule.base, rule.calibration
+    facts: dict[str, Any] = {"kind": type(base).__name__, "words": base.describe()}
+    models = [_written(model) for model in _models(base)]
+    files = {name.format(j): text.encode() for j, (name, text) in enumerate(filter(None, models), start=1)}
+    facts["written"] = len(files) == len(models) <= MOST_MODELS
+    if not facts["written"]:
+        files = {}
+    elif isinstance(base, Column):
+        facts["column"] = base.name
+    else:
+        facts |= {"encoded": getattr(base, "encoded", False), "second": is_second(base), "files": list(files)}
+    if rule.correction.booster is not None:
+        files[CORRECTION] = read_trees(rule.correction.booster.model_to_string()).text().encode()
+    kept = {"calibration": [mend.alpha, mend.beta, mend.gamma], "threshold": rule.threshold}
+    return kept | {"base": facts, "correction": CORRECTION in files}, files
+
+
+def _models(base: Base) -> tuple[Any, ...]:
+    """Fitted models of the base; none of a column."""
+    if isinstance(base, CrossFitted):
+        return base.models
+    return () if isinstance(base, Column) else (getattr(base, "model", None),)
+
+
+def is_second(base: Base) -> bool:
+    """Whether a positive answer is the second class of the base's models, as far as they know it."""
+    classes = [] if not isinstance(base, Fitted) else list(base.model.classes_)
+    return not isinstance(base, Fitted) or base.positive not in classes or classes.index(base.positive) == 1
+
+
+def _written(model: Any) -> tuple[str, str] | None:
+    """Pattern of a name, and text of one model; None for a kind of model that is not written."""
+    trees = trees_of(model)
+    if trees is not None:
+        return TREES, trees.text()
+    if type(model) is LogisticRegression and model.coef_.shape[0] == 1 and len(model.classes_) == 2:
+        return NUMBERS, json.dumps(_coefficients(model))
+    return None
+
+
+def trees_of(model: Any) -> Trees | None:
+    """The trees of a classifier of LightGBM; None of any other model, or of one whose trees we do not write."""
+    if isinstance(model, TreesClassifier):
+        return model.trees
+    kind = type(model)
+    if kind.__name__ != "LGBMClassifier" or not kind.__module__.startswith("lightgbm."):
+        return None
+    if any("pred" in name for name in model.get_params()):  # options of predictions are not in LightGBM's text
+        return None
+    try:
+        trees = read_trees(model.booster_.model_to_string())
+    except ValueError:
+        return None
+    return None if trees.sigmoid is None else trees
+
+
+def _coefficients(model: LogisticRegression) -> dict[str, Any]:
+    return {
+        "coef": model.coef_[0].tolist(),
+        "intercept": float(model.intercept_[0]),
+        "dtype": model.coef_.dtype.name,
+        "names": [str(name) for name in getattr(model, "feature_names_in_", ())],
+    }
+
+
+def read_rule(facts: Mapping[str, Any], files: Files, base: Any, *, positive: Any, columns: int, numbers: int) -> Rule:
+    """The rule that was written.
+
+    Parameters
+    ----------
+    facts : mapping
+        What :func:`written_rule` gave.
+    files : mapping
+        Contents by name.
+    base : classifier, callable or None
+        The base, where it was not written.
+    positive : object
+        Label of a positive answer.
+    columns, numbers : int
+        How many a table has, before and after preprocessing.
+
+    Raises
+    ------
+    ValueError
+        If a file is not what was written, or the base is missing or not needed.
+    """
+    correction = Correction()
+    if facts["correction"]:
+        trees = _checked_trees(files[CORRECTION], numbers + 1)
+        if trees.sigmoid is not None:
+            raise ValueError("expected a correction, got a model of a label.")
+        correction = Correction(trees.text())
+    alpha, beta, gamma = (float(one) for one in facts["calibration"])
+    found = _read_base(facts["base"], files, base, positive, columns=columns, numbers=numbers)
+    return Rule(found, Calibration(alpha, beta, gamma), correction, float(facts["threshold"]))
+
+
+def _read_base(facts: Mapping[str, Any], files: Files, base: Any, positive: Any, *, columns: int, numbers: int) -> Base:
+    if not facts["written"]:
+        return _given(base, facts["words"], positive)
+    if base is not None:
+        raise BaseMismatch(
+            f"expected no base, since this model holds its own ({facts['words']}), got one; leave it out."
+        )
+    if facts["kind"] == "Column":
+        return Column(str(facts["column"]))
+    width = numbers if facts["encoded"] else columns
+    models = tuple(_model(name, files[name], width) for name in facts["files"])
+    if facts["kind"] == "Fitted":
+        (model,) = models
+        return Fitted(model, model.classes_[int(facts["second"])])
+    found = CrossFitted(models[0], encoded=bool(facts["encoded"]))
+    found.models = models
+    return found
+
+
+class BaseMismatch(ValueError):
+    """A base was passed where none is needed, or left out where one is."""
+
+
+def _given(base: Any, words: str, positive: Any) -> Base:
+    """A base that its owner passes again."""
+    found = base_of(base, positive)
+    if found is None or (isinstance(found, CrossFitted) and not found.models):
+        what = "none" if found is None else "one that is not fitted"
+        raise BaseMismatch(
+            f"expected the base that this model was fitted with ({words}), which is not in the folder, got {what}; "
+            "pass load(..., base=that model, fitted, or the rule_.base of the model that was saved)."
+        )
+    return found
+
+
+def _model(name: str, content: bytes, columns: int) -> Any:
+    if name.endswith(".txt"):
+        trees = _checked_trees(content, columns)
+        if trees.sigmoid is None:
+            raise ValueError("expected a model of a label, got a correction.")
+        return TreesClassifier(trees)
+    facts = json.loads(content)
+    model = LogisticRegression()
+    model.coef_ = np.array([facts["coef"]], dtype=np.dtype(facts["dtype"]))
+    model.intercept_ = np.array([facts["intercept"]], dtype=model.coef_.dtype)
+    model.classes_, model.n_features_in_ = np.array([0, 1]), columns
+    if model.coef_.shape != (1, columns) or model.coef_.dtype.kind != "f" or not np.isfinite(model.coef_).all():
+        raise ValueError("expected one number per column, got others.")
+    if facts["names"]:
+        model.feature_names_in_ = np.array(facts["names"], dtype=object)
+    return model
+
+
+def _checked_trees(content: bytes, columns: int) -> Trees:
+    trees = read_trees(content.decode())
+    if trees.features != columns:
+        raise ValueError("expected trees that read as many columns as the table has, got others.")
+    return trees
+
+
+__all__ = ["BaseMismatch", "is_second", "read_rule", "trees_of", "written_rule"]
