@@ -80,14 +80,14 @@ def test_tolerance_in_force_is_told_where_none_was_given(model: LagrangianDualCl
 
 
 def test_tolerance_that_was_given_is_told_with_a_verdict_on_the_violation() -> None:
-    model = fit(tolerance=0.3)
+    model = fit(tolerance=0.4)
     report = build_report(model, measurement=found(model, DATA, "demographic_parity"))
     page = page_of(report)
-    assert page.says("The rates of two groups were allowed to differ by 0.3.")
-    assert page.says("Tolerance 0.3 largest difference between two groups that was allowed, asked for")
+    assert page.says("The rates of two groups were allowed to differ by 0.4.")
+    assert page.says("Tolerance 0.4 largest difference between two groups that was allowed, asked for")
     (violation,) = report.contents.measured.violations if report.contents.measured else ()
-    between = f"is between {number(violation.lower)} and {number(violation.upper)}: within the tolerance of 0.3."
-    assert violation.upper <= 0.3
+    between = f"is between {number(violation.lower)} and {number(violation.upper)}: within the tolerance of 0.4."
+    assert violation.upper <= 0.4
     assert page.says(f"The largest difference between two groups {between}")
 
 
