@@ -18,7 +18,7 @@ from experiments.folds import FOLDS, MEASURES, fitted, measures, with_recipes
 from experiments.runner import Cell
 from experiments.summaries import lookup, mean_and_sd, setting
 from justitia.networks.row_gradients import h_slope, score_rows
-from justitia.notions import FairnessNotion, get_notion
+from justitia.notions import FairnessNotion, Reading, get_notion
 
 NOTION = "demographic_parity"
 EPSILONS = (0.5, 1.0, 4.0)
@@ -64,17 +64,20 @@ def measure_clipped(cell: Cell) -> dict[str, Any]:
         model = found["model"]
         X = torch.from_numpy(model.encoder_.transform(data.X.iloc[train]))
         y = torch.tensor(data.y.iloc[train].to_numpy(), dtype=X.dtype)
-        centred = cell.method == "PF-LD repaired"
-        beyond = gradient_norms(model.module_, X, y, get_notion(cell.notion), centred=centred) > float(bound)
+        centred, reading = cell.method == "PF-LD repaired", getattr(model.plan_, "h", "probability")
+        norms = gradient_norms(model.module_, X, y, get_notion(cell.notion), centred=centred, reading=reading)
+        beyond = norms > float(bound)
         member = data.sensitive.iloc[train].to_numpy()
         shares = {group: float(beyond.numpy()[member == group].mean()) for group in data.groups}
     return measures(found) | {"clipped": json.dumps(shares)}
 
 
-def gradient_norms(module: Any, X: Tensor, y: Tensor, notion: FairnessNotion, *, centred: bool) -> Tensor:
+def gradient_norms(
+    module: Any, X: Tensor, y: Tensor, notion: FairnessNotion, *, centred: bool, reading: Reading = "probability"
+) -> Tensor:
     """(n,): public norms of grad h, less its mean over the row's event if ``centred``, as the engines clip them."""
     scores, rows = score_rows(module, X)
-    rows = rows.scaled(h_slope(notion, scores, y))
+    rows = rows.scaled(h_slope(notion.h_read_as(reading), scores, y))
     if centred:
         events = notion.events(y)
         shares = events / events.sum(0).clamp_min(1)

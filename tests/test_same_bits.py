@@ -17,7 +17,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -45,7 +45,7 @@ SHORT: dict[str, Any] = {"warmup_steps": 12, "batch_size": 64, "warmup_learning_
 PLANS: dict[str, Any] = {
     "moments": MomentsPlan(**SHORT, rounds=6, public_steps=3, checks=2, candidates=3),
     "gradients": GradientsPlan(**SHORT, private_steps=4, public_steps=3, averaging=0.3),
-    "printed": PrintedPlan(**SHORT, epochs=3),
+    "printed": PrintedPlan(**SHORT, warmup_epochs=0, epochs=3, dual_step=0.2),
 }
 NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity")
 
@@ -152,7 +152,7 @@ CASES: dict[str, Callable[[], list[Any]]] = {
     "moments, piecewise network": partial(fit, "moments", module=None, notion="equalized_odds"),
     "moments, cross-fitted network": partial(fit, "moments", module=None, notion="accuracy_parity"),
     "gradients, default network": partial(fit, "gradients", module=None),
-    "printed, element-wise": partial(fit, "printed", plan=PrintedPlan(**SHORT, epochs=2, absolute="elementwise")),
+    "printed, element-wise": partial(fit, "printed", plan=replace(PLANS["printed"], epochs=2, absolute="elementwise")),
     "tradeoff": curve,
     "search, several trials": partial(search, {"tolerance": 0.0}, {"module": (3,)}, {"tolerance": 0.1}),
     "search, one curve": shared_search,

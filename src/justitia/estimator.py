@@ -234,7 +234,8 @@ class LagrangianDualClassifier(SecretNoiseSeed, NetworkClassifier):
             features=getattr(self, "feature_names_in_", ()),
             open_vault=self._open_vault,
         )
-        module = make_module(self.module, problem.X, notion, seed=settings.seed, small_samples=plan.small_samples)
+        widths, small = plan.widths(problem.X.shape[-1]), plan.small_samples
+        module = make_module(self.module, problem.X, notion, seed=settings.seed, small_samples=small, widths=widths)
         return open_session(settings, problem, module, sensitive_features, person=person, ledger=ledger, folder=folder)
 
     #: Where the attribute goes; audits put a vault there that keeps what is asked.

@@ -13,7 +13,10 @@ A notion of your own is one small class with the same three methods; :func:`chec
 will do.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +25,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from justitia._validate import check_choice
+
+#: How h(z) = M(z) is read where a notion averages decisions: the network's output, or its sigmoid.
+Reading = Literal["score", "probability"]
+READINGS: tuple[Reading, ...] = ("score", "probability")
 
 
 class FairnessNotion(ABC):
@@ -73,6 +80,17 @@ class FairnessNotion(ABC):
         Tensor of shape (n,)
         """
 
+    def h_score(self, scores: Tensor, y: Tensor) -> Tensor:
+        r"""Return h with the paper's :math:`M_\theta(z)` read as the raw score; shapes are those of :meth:`h`.
+
+        The same as :meth:`h`, unless that is a soft decision.
+        """
+        return self.h(scores, y)
+
+    def h_read_as(self, reading: Reading) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return :meth:`h_score` or :meth:`h`, by the name of the reading."""
+        return self.h_score if reading == "score" else self.h
+
     @abstractmethod
     def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return what h stands for, on hard decisions, between 0 and 1: for the dual step and the metrics.
@@ -95,8 +113,24 @@ def _labelled(y: Tensor, *labels: int) -> Tensor:
     return torch.stack([(y == label).to(y.dtype) for label in labels], dim=1)
 
 
+class DecisionNotion(FairnessNotion):
+    """What is averaged is the decision; which rows are compared is left open."""
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002 - a decision does not look at the label
+        """Probability of a positive decision."""
+        return torch.sigmoid(scores)
+
+    def h_score(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        """The score itself."""
+        return scores
+
+    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        """Positive decision."""
+        return decision(scores)
+
+
 @dataclass(frozen=True)
-class DemographicParity(FairnessNotion):
+class DemographicParity(DecisionNotion):
     r"""Same rate of positive decisions in every group.
 
     Example 1 of the paper: :math:`|\mathcal{A}|` constraints with :math:`h(z) = M_\theta(z)`,
@@ -112,17 +146,9 @@ class DemographicParity(FairnessNotion):
         """Every row."""
         return _everyone(y)
 
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002 - this notion does not look at the label
-        """Probability of a positive decision."""
-        return torch.sigmoid(scores)
-
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Positive decision."""
-        return decision(scores)
-
 
 @dataclass(frozen=True)
-class EqualizedOdds(FairnessNotion):
+class EqualizedOdds(DecisionNotion):
     r"""Same rate of positive decisions in every group, among each label.
 
     Example 2 of the paper: :math:`2|\mathcal{A}|` constraints with :math:`h(z) = M_\theta(z)`; for each
@@ -137,17 +163,9 @@ class EqualizedOdds(FairnessNotion):
         """Rows of label 0, rows of label 1."""
         return _labelled(y, 0, 1)
 
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Probability of a positive decision."""
-        return torch.sigmoid(scores)
-
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Positive decision."""
-        return decision(scores)
-
 
 @dataclass(frozen=True)
-class EqualOpportunity(FairnessNotion):
+class EqualOpportunity(DecisionNotion):
     """Same true positive rate in every group: the half of equalized odds with y = 1."""
 
     name = "equal_opportunity"
@@ -157,17 +175,9 @@ class EqualOpportunity(FairnessNotion):
         """Rows of label 1."""
         return _labelled(y, 1)
 
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Probability of a positive decision."""
-        return torch.sigmoid(scores)
-
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Positive decision."""
-        return decision(scores)
-
 
 @dataclass(frozen=True)
-class PredictiveEquality(FairnessNotion):
+class PredictiveEquality(DecisionNotion):
     """Same false positive rate in every group: the half of equalized odds with y = 0."""
 
     name = "predictive_equality"
@@ -176,14 +186,6 @@ class PredictiveEquality(FairnessNotion):
     def events(self, y: Tensor) -> Tensor:
         """Rows of label 0."""
         return _labelled(y, 0)
-
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Probability of a positive decision."""
-        return torch.sigmoid(scores)
-
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        """Positive decision."""
-        return decision(scores)
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,7 @@ def check_notion(notion: FairnessNotion) -> None:
     """Check that a notion keeps the contract that training and metrics rely on.
 
     * `events` gives 0 or 1 for each row and each event name, from that row's label only;
-    * `h` gives one finite number per row, depends on that row only, and can be differentiated;
+    * `h` gives one finite number per row, depends on that row only, and can be differentiated; so does `h_score`;
     * `h_exact` gives one number between 0 and 1 per row, and depends on that row only.
 
     Raises
@@ -279,6 +281,7 @@ def check_notion(notion: FairnessNotion) -> None:
     _check_names(notion)
     _check_events(notion, y)
     _check_rows(notion, "h", scores, y)
+    _check_rows(notion, "h_score", scores, y)
     _check_gradient(notion, scores, y)
     _check_rows(notion, "h_exact", scores, y)
     exact = notion.h_exact(scores, y)
@@ -315,7 +318,7 @@ def _check_events(notion: FairnessNotion, y: Tensor) -> None:
     _require(notion, torch.equal(events, alone), "events of a row has to depend on that row's label only")
 
 
-def _check_rows(notion: FairnessNotion, method: Literal["h", "h_exact"], scores: Tensor, y: Tensor) -> None:
+def _check_rows(notion: FairnessNotion, method: Literal["h", "h_score", "h_exact"], scores: Tensor, y: Tensor) -> None:
     call = getattr(notion, method)
     for rows in (len(y), 0):
         shape = tuple(call(scores[:rows], y[:rows]).shape)

@@ -167,7 +167,7 @@ def test_choose_marks_the_candidate_with_the_largest_accuracy_minus_violation() 
     rows = pd.DataFrame(
         [("Z", "{}", "bank", 0.8, 0.2), ("Z", "{}", "income", 0.8, 0.2), ("Z", '{"bound": 0.1}', "bank", 0.75, 0.1)],
         columns=["method", "settings", "dataset", "accuracy", "violation"],
-    )
+    ).assign(notion="demographic_parity")
     table = choose.summarise(rows)
     assert table["value"].round(3).tolist() == [0.6, 0.65]
     assert table["chosen"].tolist() == [False, True]

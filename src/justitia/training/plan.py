@@ -163,6 +163,11 @@ class TrainingPlan(ABC):
         optimizer: torch.optim.Optimizer = make(params, lr=self.warmup_learning_rate, **self.options_at(n))
         return optimizer
 
+    def widths(self, inputs: int) -> tuple[int, int] | None:
+        """Hidden widths of the default network for so many inputs; None leaves them to the number of rows."""
+        del inputs
+        return None
+
     def at_tolerance(self, tolerance: float | None) -> Self:
         """The plan for a tolerance that was given; the same, unless said otherwise."""
         del tolerance
