@@ -93,7 +93,7 @@ def test_table2_has_every_method_in_all_cells_it_applies_to() -> None:
 
 
 def test_search_effort_is_the_same_for_every_method_of_the_paper_and_smaller_for_the_two_others() -> None:
-    counted = {method: [notion_of(one) for one in candidates].count(NOTION) for method, candidates in CANDIDATES.items()}
+    counted = {name: [notion_of(one) for one in some].count(NOTION) for name, some in CANDIDATES.items()}
     assert {counted[method] for method in set(CANDIDATES) - set(OTHERS)} == {8}
     assert {counted[method] for method in OTHERS} == {6}
     # One step more is chosen where one setting per notion is what the authors used.

@@ -61,8 +61,8 @@ class PrintedPlan(TrainingPlan):
     warmup_learning_rate: float = 1e-3
     learning_rate: float = 1e-3
     final_learning_rate: float = 1e-3
-    dual_step: float = 0.003
-    loss_dual_step: float = 0.02
+    dual_step: float = 0.01
+    loss_dual_step: float = 0.5
     averaging: float = 1.0
     epochs: int = 50
     h: Reading = "score"
