@@ -156,7 +156,7 @@ class Method:
 #: Bounds on a reduction's constraint that the Pareto view sweeps.
 SLACKS = (0.005, 0.02, 0.05, 0.1, 0.2)
 #: Dual step sizes of Algorithm 1, which decide how far the multipliers get.
-STEPS = (0.0003, 0.001, 0.003, 0.01, 0.1)
+STEPS = (0.0005, 0.001, 0.003, 0.01, 0.1)
 #: Weights of DP-FERMI's penalty, whose slope is small where the groups are nearly alike.
 STRENGTHS = (3.0, 10.0, 30.0, 60.0, 100.0)
 

@@ -61,7 +61,7 @@ class PrintedPlan(TrainingPlan):
     warmup_learning_rate: float = 1e-3
     learning_rate: float = 1e-3
     final_learning_rate: float = 1e-3
-    dual_step: float = 0.01
+    dual_step: float = 0.003
     loss_dual_step: float = 0.5
     averaging: float = 1.0
     epochs: int = 50
@@ -103,8 +103,8 @@ class PrintedPlan(TrainingPlan):
 
     def step_for(self, notion: FairnessNotion, k: int) -> float:
         """Step size s_k of this notion's k-th dual step."""
-        scale = self.loss_dual_step / self.dual_step if notion.reads_labels_in == "h" else 1.0
-        return scale * self.dual_step_at(k)
+        first = self.loss_dual_step if notion.reads_labels_in == "h" else self.dual_step
+        return first / (1 + self.dual_decay * k)
 
     def primal_sensitivity(self, lam: Tensor, sizes: Tensor) -> float:
         r"""Delta_p of Theorem 1 for multipliers (G, K) and the batch's group terms of these sizes (G, K).
