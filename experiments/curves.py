@@ -96,7 +96,7 @@ def rivals(dataset: str, notion: str) -> Points:
     found = printed_points(dataset, notion)
     if TABLE2.exists():
         means = summarise_table2(read_results(TABLE2))
-        found |= rerun_points(means, dataset, notion, ("M", "A", "DP-FERMI", "RaCO-DP"))
+        found |= rerun_points(means, dataset, notion, ("PF-LD printed", "M", "A", "DP-FERMI", "RaCO-DP"))
     return found
 
 

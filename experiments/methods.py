@@ -182,14 +182,12 @@ class Method:
 
 #: Bounds on a reduction's constraint that the Pareto view sweeps.
 SLACKS = (0.005, 0.02, 0.05, 0.1, 0.2)
-#: Bounds on the multipliers of Algorithm 1 without noise, and with the printed noise, which grows with the bound.
-LIMITS = (0.02, 0.1, 0.5, 2.0, 10.0)
-NOISED_LIMITS = (0.002, 0.01, 0.05, 0.1, 0.5)
+#: Dual step sizes of Algorithm 1, which decide how far the multipliers get.
+STEPS = (0.0005, 0.001, 0.003, 0.01, 0.1)
 #: Differences between two groups that are allowed.
 ALLOWED = (0.0, 0.02, 0.05, 0.1, 0.2)
 #: Weights of DP-FERMI's penalty, whose slope is small where the groups are nearly alike.
 STRENGTHS = (3.0, 10.0, 30.0, 60.0, 100.0)
-PRINTED_SETTINGS = {"lambda_max": 0.01, "learning_rate": 1e-2, "final_learning_rate": 1e-4}
 
 METHODS: dict[str, Method] = {
     "CLF": Method(_plain, (1, 1), {"steps": 150}, column="CLF"),
@@ -219,10 +217,8 @@ METHODS: dict[str, Method] = {
     "RaCO-DP": Method(_histogram, (9, 5), {"slack": 0.03}, "slack", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
     "LinearPost": Method(_linear_post, (20, 5), {}, "tolerance", ALLOWED),
     "LDP": Method(_local, (12, 3), {"not_given": False}, "tolerance", ALLOWED, private=True),
-    "F-LD": Method(_not_private, (20, 3), {"dual_step": 1.0}, knob="lambda_max", sweep=LIMITS),
-    "PF-LD printed": Method(
-        _printed, (30, 5), PRINTED_SETTINGS, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"
-    ),
+    "F-LD": Method(_not_private, (10, 3), {}, knob="dual_step", sweep=STEPS),
+    "PF-LD printed": Method(_printed, (11, 3), {}, "dual_step", STEPS, private=True, column="PF-LD"),
     "PF-LD moments": Method(_moments, (15, 6), {}, "tolerance", ALLOWED, private=True),
     "PF-LD repaired": Method(_repaired, (9, 5), {}, "tolerance", ALLOWED, private=True, column="PF-LD"),
     "PF-LD plug-in": Method(_plugin, (6, 2), {}, "tolerance", ALLOWED, private=True),

@@ -17,7 +17,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
@@ -48,7 +48,7 @@ PLANS: dict[str, Any] = {
     "plugin": PluginPlan(checks=2),
     "moments": MomentsPlan(**SHORT, rounds=6, public_steps=3, checks=2, candidates=3),
     "gradients": GradientsPlan(**SHORT, private_steps=4, public_steps=3, averaging=0.3),
-    "printed": PrintedPlan(**SHORT, epochs=3),
+    "printed": PrintedPlan(**SHORT, warmup_epochs=0, epochs=3, dual_step=0.2),
 }
 NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity")
 
@@ -159,7 +159,7 @@ CASES: dict[str, Callable[[], list[Any]]] = {
     "moments, piecewise network": partial(fit, "moments", module=None, notion="equalized_odds"),
     "moments, cross-fitted network": partial(fit, "moments", module=None, notion="accuracy_parity"),
     "gradients, default network": partial(fit, "gradients", module=None),
-    "printed, element-wise": partial(fit, "printed", plan=PrintedPlan(**SHORT, epochs=2, absolute="elementwise")),
+    "printed, element-wise": partial(fit, "printed", plan=replace(PLANS["printed"], epochs=2, absolute="elementwise")),
     "plugin, costs of errors": partial(fit, "plugin", class_weight="balanced", tolerance=0.0),
     **{f"{engine}, tradeoff": partial(curve, engine) for engine in ("plugin", "moments")},
     "search, several trials": partial(search, {"tolerance": 0.0}, {"module": (3,)}, {"tolerance": 0.2}),

@@ -274,7 +274,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         """What is trained: a network, or a base with a correction."""
         if isinstance(plan, TrainingPlan):
             chosen = self.module, problem.X, problem.notion
-            return NetworkLearner(make_module(*chosen, seed=seed, small_samples=plan.small_samples))
+            widths, small = plan.widths(problem.X.shape[-1]), plan.small_samples
+            return NetworkLearner(make_module(*chosen, seed=seed, small_samples=small, widths=widths))
         base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
         return RuleLearner(base, Inputs(X, problem.X.flatten(1).numpy()), seed)
 

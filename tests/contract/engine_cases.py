@@ -120,8 +120,8 @@ ENGINES = {
         ),
         Case(
             "printed",
-            PrintedPlan(**SHORT, epochs=3),
-            PrintedPlan(**FULL, epochs=5),
+            PrintedPlan(**SHORT, warmup_epochs=0, epochs=3),
+            PrintedPlan(**FULL, warmup_epochs=0, epochs=5, loss_dual_step=FULL["dual_step"]),
             {"exact attribute, read by the printed method": "ask_before"},
             lambda plan: [plan.sigma_p, plan.sigma_d],
             reveals=True,

@@ -35,6 +35,7 @@ every_notion = pytest.mark.parametrize("notion", NOTIONS, ids=lambda notion: get
 def by_hand(case: Case, some: Opened, these: People, *, lambda_max: float) -> tuple[nn.Module, Tensor]:
     """Algorithm 1 on all rows with the attribute itself."""
     module, plan, problem = network(), some.plan, some.problem
+    soft_h = problem.notion.h_read_as(getattr(plan, "h", "probability"))
     inside = torch.tensor([[float(label == group) for group in these.groups] for label in these.a], dtype=torch.float64)
     events = problem.events.double()
     optimizer = plan.make_optimizer(list(module.parameters()), n=len(problem))
@@ -54,7 +55,7 @@ def by_hand(case: Case, some: Opened, these: People, *, lambda_max: float) -> tu
                 group["lr"] = rate
             scores = module(problem.X).squeeze(1)
             loss = F.binary_cross_entropy_with_logits(scores, problem.y)
-            loss = loss + (lam * case.term(differences(problem.notion.h(scores, problem.y)))).sum()
+            loss = loss + (lam * case.term(differences(soft_h(scores, problem.y)))).sum()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -62,7 +63,7 @@ def by_hand(case: Case, some: Opened, these: People, *, lambda_max: float) -> tu
         if this.dual and this.k >= case.first_dual:
             with torch.no_grad():
                 scores = module(problem.X).squeeze(1)
-                soft, hard = (h(scores, problem.y) for h in (problem.notion.h, problem.notion.h_exact))
+                soft, hard = (h(scores, problem.y) for h in (soft_h, problem.notion.h_exact))
             gap = case.violation(differences(soft), differences(hard))
             lam = (lam + plan.dual_step_at(this.k) * gap).clamp(case.lowest * lambda_max, lambda_max)
     return module, lam

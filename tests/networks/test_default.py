@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from justitia import GradientsPlan
+from justitia import GradientsPlan, PrintedPlan
 from justitia.networks.crossfitted import CrossFittedNetwork
 from justitia.networks.default import evaluate, make_module
 from justitia.networks.multilayer import multilayer
@@ -83,3 +83,11 @@ class Cut(nn.Module):
 def test_rehearse_module_that_cannot_learn_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected Adam to take a step on the module, got '.*'; change the plan"):
         rehearse(Cut(), torch.ones(20, 3), torch.ones(20), GradientsPlan())
+
+
+def test_make_module_takes_the_widths_of_the_engines_plan() -> None:
+    X = torch.zeros(100, 6)
+    made = make_module(None, X, PARITY, seed=0, widths=PrintedPlan().widths(6))
+    assert str(made) == str(multilayer(6, [4, 3]))
+    assert GradientsPlan().widths(6) is None
+    assert str(make_module([5], X, PARITY, seed=0, widths=(4, 3))) == str(multilayer(6, [5]))
