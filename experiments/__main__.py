@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 #: Quick results are for a look: they never mix with the committed ones.
 QUICK = ROOT / "out" / "quick"
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("evaluation", "moments", "audit", "printed-engine"))
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("evaluation", "moments", "plugin", "audit", "printed-engine"))
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 BEYOND_IT = (CHOOSE, RULES, PLUGIN_RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, AUDIT, TRIAL)
