@@ -329,11 +329,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
 
         Parameters
         ----------
-        module : torch.nn.Module, optional
-            Needed if the model was fitted with a module of your own: one of the same shape; it is copied.
-        base : classifier or callable, optional
-            Needed if the model was fitted with a base that is neither boosted trees of LightGBM nor logistic regression
-            nor a column: that base, fitted; of one that was cross-fitted, the ``rule_.base`` of the model saved.
+        module, base : optional
+            What the model was fitted with, if that was a module of your own (one of the same shape; it is copied) or a
+            base that :mod:`justitia.saving.rule` cannot write: that base, fitted, or the saved model's ``rule_.base``.
         """
         return saved_folder.load(folder, module=module, base=base, kind=cls)
 

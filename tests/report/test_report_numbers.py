@@ -50,7 +50,11 @@ def test_curve_multipliers_and_history_on_the_page_are_those_of_the_model(two: C
     assert two.curve is not None
     rows = two.curve.table.to_dict("records")
     assert page.tables["Points of the curve"][1:] == [
-        [f"{row['tolerance']:g}", number(row["accuracy"]), number(row["noisy_violation"]), "chosen" if k == 1 else ""]
+        [
+            f"{row['tolerance']:g}",
+            *(number(row[name]) for name in ("accuracy", "auc", "noisy_violation")),
+            "chosen" if k == 1 else "",
+        ]
         for k, row in enumerate(rows)
     ]
     dual = two.model.dual_["all"]
@@ -65,14 +69,14 @@ def test_curve_multipliers_and_history_on_the_page_are_those_of_the_model(two: C
 def test_chosen_point_of_a_plain_curve_is_told_by_its_place(two: Case) -> None:
     points = [
         {"tolerance": None, "accuracy": 0.8, "noisy_violation": 0.01},
-        {"tolerance": 0.1, "accuracy": 0.82, "noisy_violation": 0.08},
+        {"tolerance": 0.1, "accuracy": 0.82, "noisy_violation": 0.08, "auc": 0.9},
         {"tolerance": 0.3, "accuracy": 0.81, "noisy_violation": None},
     ]
     page = page_of(full(two, curve={"points": points, "chosen": 0}))
     assert page.tables["Points of the curve"][1:] == [
-        ["by the noise", "0.800", "0.010", "chosen"],
-        ["0.1", "0.820", "0.080", ""],
-        ["0.3", "0.810", "–", ""],
+        ["by the noise", "0.800", "–", "0.010", "chosen"],
+        ["0.1", "0.820", "0.900", "0.080", ""],
+        ["0.3", "0.810", "–", "–", ""],
     ]
     labels = [str(given.get("aria-label")) for _, given in page.elements if given.get("class") == "mark chosen"]
     assert labels == ["tolerance by the noise: accuracy 0.800, noised violation 0.010, the chosen model"]

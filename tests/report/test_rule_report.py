@@ -129,7 +129,7 @@ def test_report_of_a_sibling_has_its_one_round_as_a_table_and_its_curve() -> Non
     assert len(page.tables["One line per round"]) == 2
     assert not [name for name in page.ids if name.startswith("history-")]
     assert report.contents.tolerance == 0.2
-    assert page.tables["Points of the curve"][2][3] == "chosen"
+    assert page.tables["Points of the curve"][2][4] == "chosen"
 
 
 def test_history_of_few_rounds_is_drawn_with_whole_rounds(model: LagrangianDualClassifier) -> None:

@@ -70,11 +70,12 @@ class MeasurementInput:
 
 @dataclass(frozen=True)
 class Point:
-    """One model of a curve: what it was asked, its public accuracy, its noised violation."""
+    """One model of a curve: what it was asked, its public accuracy and AUC, its noised violation."""
 
     tolerance: float | None
     accuracy: float
     violation: float | None
+    auc: float | None = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,12 @@ def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Cu
         raise TypeError(f"expected curve to be {CURVE}, got {type(source).__name__!r}; pass that mapping.")
     try:
         points = tuple(
-            Point(_optional(one["tolerance"]), _number(one["accuracy"]), _optional(one["noisy_violation"]))
+            Point(
+                tolerance=_optional(one["tolerance"]),
+                accuracy=_number(one["accuracy"]),
+                violation=_optional(one["noisy_violation"]),
+                auc=_optional(one.get("auc")),
+            )
             for one in facts["points"]
         )
         chosen = None if facts.get("chosen") is None else int(facts["chosen"])
