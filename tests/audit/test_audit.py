@@ -15,14 +15,16 @@ from scipy import stats
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.audit import AuditResult, audit
-from justitia.audit.attacks import Randomness, mechanism_statistics
+from justitia.audit.attacks import Randomness, mechanism_statistics, released_numbers
 from justitia.audit.printed import CERTAIN, log_ratio, printed_replay
 from justitia.audit.replay import Canary, make_replay, noise_scale, record, worst_canary
 from justitia.audit.statistics import evidence
+from justitia.engines import PluginPlan
 
 PLANS: dict[str, Any] = {
     "gradients": replace(SMALL_PLAN, private_steps=1, clip=1e-4),
     "moments": MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5),
+    "plugin": PluginPlan(checks=2),
 }
 engines = pytest.mark.parametrize("engine", list(PLANS))
 group_counts = pytest.mark.parametrize("n_groups", [2, 5])
@@ -30,7 +32,8 @@ PEOPLE = {n_groups: make_people(n_groups, missing=True, n=60) for n_groups in (2
 
 
 def model_of(n_groups: int, engine: str, **options: Any) -> LagrangianDualClassifier:
-    settings = {"epsilon": 4.0, "module": (4,), "engine": engine, "plan": PLANS.get(engine), "random_state": 3}
+    module = None if engine == "plugin" else (4,)
+    settings = {"epsilon": 4.0, "module": module, "engine": engine, "plan": PLANS.get(engine), "random_state": 3}
     return LagrangianDualClassifier(groups=PEOPLE[n_groups].groups, progress=False, **settings | options)
 
 
@@ -117,11 +120,41 @@ def test_record_and_play_of_a_broken_engine_finds_it(name: str, monkeypatch: pyt
     assert found()
 
 
+@pytest.mark.parametrize("engine", ["moments", "plugin"])
 @pytest.mark.parametrize("attack", ["trajectory", "weights", "predictions"])
-def test_audit_of_whole_fits_proves_no_more_than_the_certificate(attack: str) -> None:
-    found = attacked(2, "moments", audit_options={"runs": 8, "attack": attack, "seed": 1})
+def test_audit_of_whole_fits_proves_no_more_than_the_certificate(attack: str, engine: str) -> None:
+    found = attacked(2, engine, audit_options={"runs": 8, "attack": attack, "seed": 1})
     assert found.evidence is not None
     assert found.evidence.tested == (6 if attack == "trajectory" else 4)
+    assert not found.exceeded
+
+
+def test_released_numbers_of_a_rule_are_its_margins_multipliers_and_history_and_move_with_the_noise() -> None:
+    people, seen = PEOPLE[2], np.array([5, 7])
+    one, other, twin = (model_of(2, "plugin", epsilon=50.0, noise_seed=seed) for seed in (1, 2, 1))
+    for model in (one, other, twin):
+        model.fit(people.X, people.y, sensitive_features=list(people.labels))
+    numbers = released_numbers(one, people.X, seen)
+    margins = one.decision_function(people.X)
+    assert numbers[:2].tolist() == margins[seen].tolist()
+    assert numbers[2:62].tolist() == margins.tolist()  # 60 rows are fewer than are probed
+    assert len(numbers) == 62 + one.dual_.size + one.history_.size
+    assert np.isfinite(numbers).all()
+    assert np.array_equal(released_numbers(twin, people.X, seen), numbers)
+    assert not np.array_equal(released_numbers(other, people.X, seen)[:62], numbers[:62])
+
+
+def test_audit_of_the_default_engine_is_named_by_it() -> None:
+    people, model = PEOPLE[2], model_of(2, "plugin").set_params(engine=None, plan=None)
+    given: dict[str, Any] = {"sensitive_features": list(people.labels), "progress": False}
+    found = audit(model, people.X, people.y, runs=80, seed=1, copies=8, **given)
+    assert found.engine == "plugin"
+    assert not found.exceeded
+
+
+def test_audit_of_many_people_in_one_run_of_a_rule_is_not_refuted() -> None:
+    found = attacked(2, "plugin", audit_options={"runs": 8, "attack": "one run", "seed": 1})
+    assert found.guesses > 0
     assert not found.exceeded
 
 

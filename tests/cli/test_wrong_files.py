@@ -241,9 +241,9 @@ def test_no_permission_to_write_is_refused_before_anything_is_asked(
 
 def test_disk_that_fills_up_leaves_no_half_written_model(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device", "model.json")
+        raise OSError(28, "No space left on device", "weights.safetensors")
 
-    monkeypatch.setattr("justitia.saving.folder.replace_folder", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     before = names(here)
     result = run("train", "income.csv", *TRAIN, "--out", "m", "--ledger", "people.ledger")
     assert_refused(result, 2, "no space left on device; make room")

@@ -189,6 +189,29 @@ def test_measurement_without_finite_epsilon_is_refused_and_leaves_no_run(fitted:
     assert mlflow.search_runs(output_format="list") == []
 
 
+@pytest.mark.parametrize("epsilon", [8.0, math.inf])
+def test_rule_leaves_base_calibration_threshold_and_the_tolerance_in_force(epsilon: float, store: Path) -> None:
+    data = make_synthetic(400, random_state=0)
+    settings: dict[str, Any] = {"groups": data.groups, "random_state": 0, "threshold": 0.4, "noise_seed": 987654321987}
+    model = LagrangianDualClassifier(epsilon=epsilon, **settings)
+    model.fit(data.X, data.y, sensitive_features=data.sensitive)
+    private = math.isfinite(epsilon)
+    run = log_to_mlflow(model, save_model=private)
+    noted = mlflow.get_run(run).data
+    assert noted.params["engine"] == "plugin"
+    assert noted.params["base"] == model.rule_.base.describe()
+    assert noted.params["calibration"] == model.rule_.calibration.describe()
+    assert (noted.params["threshold"], noted.params["tolerance"]) == ("0.4", "None")
+    assert "module" not in noted.params
+    # Without privacy it follows from exact sizes of groups.
+    assert noted.params.get("tolerance_in_force") == (str(model.tolerance_) if private else None)
+    assert noted.metrics["auc"] == model.history_["auc"].iloc[-1]
+    assert b"987654321987" not in everything_below(store)
+    if private:
+        again = LagrangianDualClassifier.load(artifacts(run) / "model")
+        assert (again.predict_proba(data.X) == model.predict_proba(data.X)).all()
+
+
 def test_wrong_input_is_one_sentence_and_leaves_no_run(fitted: Any, tmp_path: Path) -> None:
     model, _ = fitted
     with pytest.raises(TypeError, match="expected a LagrangianDualClassifier, got 'dict'"):

@@ -30,6 +30,7 @@ from justitia._files import check_folder, foreign_entry, replace_folder, stage_b
 from justitia.engines import DEFAULT_PLANS, engine_of, name_of
 from justitia.engines.plugin.learner import Rule
 from justitia.inputs.encoding import TabularEncoder
+from justitia.learners.base import base_of
 from justitia.networks.multilayer import multilayer, widths_of
 from justitia.privacy.ledger import Certificate
 from justitia.saving.json_values import plain, read, refuse, written
@@ -269,7 +270,7 @@ def _load_module(source: Path, facts: Mapping[str, Any], module: nn.Module | Non
         raise ValueError(f"{str(source)!r} was fitted with a module of its own; pass load(..., module=that module).")
     try:
         weights = load_weights(_read_files(source, facts["files"])[WEIGHTS])
-    except (SafetensorError, ValueError, KeyError):
+    except (SafetensorError, OSError, ValueError, KeyError):
         raise ValueError(f"the weights of {str(source)!r} are damaged; save the model again.") from None
     try:
         fresh.load_state_dict(weights)
@@ -284,12 +285,13 @@ def _load_module(source: Path, facts: Mapping[str, Any], module: nn.Module | Non
 def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, base: Any) -> Rule:
     columns, encoder = int(model.n_features_in_), getattr(model, "encoder_", None)
     numbers = columns if encoder is None else len(encoder.get_feature_names_out())
+    given = base_of(base, model.classes_[1])
     try:
         files = _read_files(source, facts["files"])
-        return read_rule(facts["rule"], files, base, positive=model.classes_[1], columns=columns, numbers=numbers)
+        return read_rule(facts["rule"], files, given, columns=columns, numbers=numbers)
     except BaseMismatch as error:
         raise ValueError(f"{str(source)!r}: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise ValueError(
             f"the trees of {str(source)!r} are damaged, or of another model; save the model again."
         ) from None

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from justitia.engines.plugin.correction import Correction
 from justitia.engines.plugin.learner import Rule
-from justitia.learners.base import Base, Column, CrossFitted, Fitted, base_of
+from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import Calibration
 from justitia.learners.trees import Trees, TreesClassifier, read_trees
 
@@ -93,7 +93,7 @@ def _coefficients(model: LogisticRegression) -> dict[str, Any]:
     }
 
 
-def read_rule(facts: Mapping[str, Any], files: Files, base: Any, *, positive: Any, columns: int, numbers: int) -> Rule:
+def read_rule(facts: Mapping[str, Any], files: Files, base: Base | None, *, columns: int, numbers: int) -> Rule:
     """The rule that was written.
 
     Parameters
@@ -102,10 +102,8 @@ def read_rule(facts: Mapping[str, Any], files: Files, base: Any, *, positive: An
         What :func:`written_rule` gave.
     files : mapping
         Contents by name.
-    base : classifier, callable or None
-        The base, where it was not written.
-    positive : object
-        Label of a positive answer.
+    base : Base, optional
+        Where it was not written.
     columns, numbers : int
         How many a table has, before and after preprocessing.
 
@@ -121,13 +119,13 @@ def read_rule(facts: Mapping[str, Any], files: Files, base: Any, *, positive: An
             raise ValueError("expected a correction, got a model of a label.")
         correction = Correction(trees.text())
     alpha, beta, gamma = (float(one) for one in facts["calibration"])
-    found = _read_base(facts["base"], files, base, positive, columns=columns, numbers=numbers)
+    found = _read_base(facts["base"], files, base, columns=columns, numbers=numbers)
     return Rule(found, Calibration(alpha, beta, gamma), correction, float(facts["threshold"]))
 
 
-def _read_base(facts: Mapping[str, Any], files: Files, base: Any, positive: Any, *, columns: int, numbers: int) -> Base:
+def _read_base(facts: Mapping[str, Any], files: Files, base: Base | None, *, columns: int, numbers: int) -> Base:
     if not facts["written"]:
-        return _given(base, facts["words"], positive)
+        return _given(base, facts["words"])
     if base is not None:
         raise BaseMismatch(
             f"expected no base, since this model holds its own ({facts['words']}), got one; leave it out."
@@ -148,16 +146,15 @@ class BaseMismatch(ValueError):
     """A base was passed where none is needed, or left out where one is."""
 
 
-def _given(base: Any, words: str, positive: Any) -> Base:
+def _given(base: Base | None, words: str) -> Base:
     """A base that its owner passes again."""
-    found = base_of(base, positive)
-    if found is None or (isinstance(found, CrossFitted) and not found.models):
-        what = "none" if found is None else "one that is not fitted"
+    if base is None or (isinstance(base, CrossFitted) and not base.models):
+        what = "none" if base is None else "one that is not fitted"
         raise BaseMismatch(
             f"expected the base that this model was fitted with ({words}), which is not in the folder, got {what}; "
             "pass load(..., base=that model, fitted, or the rule_.base of the model that was saved)."
         )
-    return found
+    return base
 
 
 def _model(name: str, content: bytes, columns: int) -> Any:

@@ -27,7 +27,7 @@ LAM = np.array([0.3, -0.3])
 
 @pytest.fixture(scope="module")
 def made() -> Distillation:
-    return Distillation(*rows(), LAM)
+    return Distillation(*rows(), LAM, 2 * rows()[1] - 1)
 
 
 def told(correction: Correction) -> Array:
@@ -103,7 +103,16 @@ def test_correction_holds_nothing_with_a_row_per_person(made: Distillation) -> N
 def test_many_rows_are_learned_from_by_a_public_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROWS", 1000)
     numbers, eta, c = rows()
-    found = Distillation(numbers, eta, c, LAM)
+    found = Distillation(numbers, eta, c, LAM, 2 * eta - 1)
     assert len(found._c) == 1000
     target = c @ LAM
     assert np.sqrt(((told(found.correction(LAM)) - target) ** 2).mean()) < 0.15 * target.std()
+
+
+def test_rows_near_the_line_are_learned_best() -> None:
+    numbers, eta, c = rows()
+    gain, target = 2 * eta - 1, c @ LAM
+    missed = np.abs(told(Distillation(numbers, eta, c, LAM, gain).correction(LAM)) - target)
+    equal = np.abs(told(Distillation(numbers, eta, c, LAM, np.full(len(eta), 9.0)).correction(LAM)) - target)
+    near = np.abs(gain - target) < module.NEAR
+    assert missed[near].mean() < 0.9 * equal[near].mean()

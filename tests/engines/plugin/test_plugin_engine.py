@@ -183,7 +183,7 @@ def test_outlook_warns_of_noise_that_drowns_groups_of_equal_sizes() -> None:
 
 
 def test_remarks_speak_of_every_group_whose_rates_are_mostly_noise() -> None:
-    some = setting(epsilon=0.5, n_groups=3)
+    some = setting(epsilon=0.2, n_groups=3)
     asked(some)
     told = some.engine.remarks()
     assert [any(f"'{name}'" in one for one in told) for name in "abc"] == [True, True, True]

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from justitia.engines.plugin.plan import PluginPlan
 
 Array = NDArray[np.float64]
+#: Ridge of the memberships without noise: without one they are too sure, and their correction is hard to learn.
+LEAST_RIDGE = 1.0
 #: Probabilities of one base differ by less, whatever machine they were computed on.
 SAME_BASE = 1e-4
 
@@ -88,8 +90,9 @@ class PluginEngine(Engine):
         total = torch.stack([part.double().sum(0) for _, part in self._rows.dense()]).sum(0)
         sums = torch.cat([answer, (total - answer.sum(0))[None]])
         spread = noise_spread(noise, self._each, self.vault.n_groups)
-        ridge = torch.full((self._rows.width,), self.plan.ridge * spread**2, dtype=torch.float64)
-        self._use(self._everybody.fit(sums, ridge=ridge))
+        ridge = max(self.plan.ridge * spread**2, LEAST_RIDGE)
+        ridges = torch.full((self._rows.width,), ridge, dtype=torch.float64)
+        self._use(self._everybody.fit(sums, ridge=ridges))
 
     def _use(self, weights: Tensor) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
