@@ -48,7 +48,7 @@ def income_ratios(*, turns: int) -> list[Ratio]:
     data = datasets.load("income", progress=False)
     X = torch.from_numpy(TabularEncoder().fit(data.X).transform(data.X))
     y = torch.tensor(data.y.to_numpy(), dtype=torch.float32)
-    model = LagrangianDualClassifier(groups=data.groups, random_state=0, progress=False)
+    model = LagrangianDualClassifier(groups=data.groups, engine="moments", random_state=0, progress=False)
     plan = MomentsPlan()
     steps = {
         "plain": lambda: plain_loop(X, y, plan),
@@ -78,7 +78,9 @@ def one_fit(rows: int) -> dict[str, float]:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     X, y, groups = made_up(rows)
-    model = LagrangianDualClassifier("equalized_odds", groups=(0, 1, 2), random_state=0, progress=False)
+    model = LagrangianDualClassifier(
+        "equalized_odds", groups=(0, 1, 2), engine="moments", random_state=0, progress=False
+    )
     ballast, before = fill_up_to_peak(), peak_bytes()
     start = time.perf_counter()
     model.fit(X, y, sensitive_features=groups)
