@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-from benchmarks.speed import Ratio, adam, compare, fill_up_to_peak, peak_bytes, report, table
+from benchmarks.ratios import Ratio, compare, report, table
+from benchmarks.speed import adam, fill_up_to_peak, peak_bytes
 from justitia import LagrangianDualClassifier, MomentsPlan, datasets, tradeoff
 from justitia.inputs.encoding import TabularEncoder
 from justitia.networks.multilayer import default_widths, multilayer

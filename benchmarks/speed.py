@@ -8,16 +8,14 @@ both; each is the median over turns of the quotient within a turn. The network i
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import resource
 import statistics
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
+from benchmarks.plugin import plugin_ratios
+from benchmarks.ratios import Ratio, Step, compare, report, table
 from justitia.networks.requirements import trainable
 from justitia.networks.row_gradients import (
     ScoreRows,
@@ -41,24 +41,6 @@ if TYPE_CHECKING:
 BATCH, FEATURES, HIDDEN = 512, 62, (41, 31)
 BOUND, NOISE_MULTIPLIER = 1.0, 100.0
 CHUNK_ROWS, FEW_ROWS, MANY_ROWS = 8192, 20_000, 200_000
-
-Step = Callable[[], object]
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """One line of the table: ``value`` should be at most, or at least, ``target``."""
-
-    name: str
-    value: float
-    relation: str
-    target: float
-    repetitions: int
-
-    @property
-    def passed(self) -> bool:
-        """Whether the target is met."""
-        return self.value <= self.target if self.relation == "<=" else self.value >= self.target
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,24 +186,6 @@ def row_by_row_step(batch: Batch) -> Step:
 # ------------------------------------------------------------------ measuring
 
 
-def compare(steps: dict[str, Step], base: str, turns: int, inner: int = 1) -> dict[str, float]:
-    """Time of each step over the time of ``base``: the median, over turns, of the quotient within the turn."""
-    quotients: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(turns + 1):
-        seconds = {name: _seconds(step, inner) for name, step in steps.items()}
-        if turn > 0:  # the first turn warms up
-            for name in steps:
-                quotients[name].append(seconds[name] / seconds[base])
-    return {name: statistics.median(values) for name, values in quotients.items()}
-
-
-def _seconds(step: Step, inner: int) -> float:
-    start = time.perf_counter()
-    for _ in range(inner):
-        step()
-    return time.perf_counter() - start
-
-
 def time_ratios(*, quick: bool) -> list[Ratio]:
     """Compare the steps of one batch; ours goes through the vault and its ledger."""
     batch, turns, few = Batch.make(), 15 if quick else 60, 2 if quick else 6
@@ -329,24 +293,6 @@ def fit_ratio() -> Ratio:
     return Ratio("private fit on Income / plain fit (30 epochs)", ratio, "<=", 4.0, turns)
 
 
-# ------------------------------------------------------------------ output
-
-
-def table(ratios: list[Ratio]) -> str:
-    lines = [f"{'ratio':<54}{'value':>9}  {'target':>8}"]
-    for r in ratios:
-        verdict = "pass" if r.passed else "FAIL"
-        lines.append(f"{r.name:<54}{r.value:>9.2f}  {r.relation} {r.target:>5g}  {verdict}")
-    return "\n".join(lines)
-
-
-def report(ratios: list[Ratio], *, quick: bool) -> str:
-    """JSON text: every ratio with its target, and what it was measured with."""
-    lines = [{**asdict(r), "value": round(r.value, 3), "passed": r.passed} for r in ratios]
-    facts = {"torch": torch.__version__, "threads": 1, "batch": BATCH, "quick": quick}
-    return json.dumps({**facts, "ratios": lines, "passed": all(r.passed for r in ratios)}, indent=2) + "\n"
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
@@ -359,7 +305,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     torch.set_num_threads(1)
     ratios = [*time_ratios(quick=options.quick), memory_ratio(quick=options.quick)]
-    ratios += [] if options.quick else [fit_ratio()]
+    ratios += [] if options.quick else [fit_ratio(), *plugin_ratios()]
     print(table(ratios))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(report(ratios, quick=options.quick))

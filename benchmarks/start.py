@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.speed import Ratio, report, table
+from benchmarks.ratios import Ratio, report, table
 
 BARE = ("-c", "pass")
 #: What is started, and how many bare interpreters it may cost.

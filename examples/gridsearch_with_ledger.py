@@ -18,7 +18,7 @@ import sklearn
 from matplotlib.figure import Figure
 from sklearn.model_selection import GridSearchCV
 
-from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, MomentsPlan, PrivacyLedger, private_search
+from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, PrivacyLedger, private_search
 from justitia.datasets import load
 from justitia.evaluation.exact import violation
 from justitia.evaluation.scorer import private_scorer
@@ -40,9 +40,7 @@ data = load("bank", progress=False)
 train, test = next(data.folds(5))
 X, y, age = data.X.iloc[train], data.y.iloc[train], data.sensitive.iloc[train]
 X_new, y_new, age_new = data.X.iloc[test], data.y.iloc[test], data.sensitive.iloc[test]
-# A third of the default length, so that ten fits take seconds.
-plan = MomentsPlan(rounds=60, warmup_steps=200)
-model = LagrangianDualClassifier(epsilon=FIT, delta=DELTA, groups=data.groups, plan=plan, random_state=0)
+model = LagrangianDualClassifier(epsilon=FIT, delta=DELTA, groups=data.groups, random_state=0)
 
 
 def accurate_enough_alike(results: dict[str, Any]) -> int:
@@ -80,7 +78,7 @@ with tempfile.TemporaryDirectory() as folder, sklearn.config_context(enable_meta
     grid.fit(X, y, sensitive_features=age, ledger=ledger)
 
     other = DurableLedger(f"{folder}/search.ledger", dataset="bank", epsilon=BUDGET, delta=DELTA)
-    whole = LagrangianDualClassifier(epsilon=BUDGET, delta=DELTA, groups=data.groups, plan=plan, random_state=0)
+    whole = LagrangianDualClassifier(epsilon=BUDGET, delta=DELTA, groups=data.groups, random_state=0)
     candidates = [{"tolerance": one} for one in TOLERANCES]
     found = private_search(whole, candidates, X, y, sensitive_features=age, violation=AIM, ledger=other)
 

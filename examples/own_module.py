@@ -41,8 +41,8 @@ X_new, y_new, sex_new = data.X.iloc[test], data.y.iloc[test], data.sensitive.ilo
 networks = {"default": None, "Residual": Residual}
 rows, models = {}, {}
 for name, module in networks.items():
-    model = LagrangianDualClassifier("equal_opportunity", epsilon=1.0, groups=data.groups, module=module)
-    model.set_params(random_state=0).fit(X, y, sensitive_features=sex)
+    model = LagrangianDualClassifier("equal_opportunity", epsilon=1.0, groups=data.groups, engine="moments")
+    model.set_params(module=module, random_state=0).fit(X, y, sensitive_features=sex)
     decided = model.predict(X_new)
     rows[name] = {
         "accuracy": np.mean(decided == y_new),

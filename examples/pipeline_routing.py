@@ -1,7 +1,7 @@
 """A scikit-learn pipeline with metadata routing: cross-validation that pays for what it looks at.
 
 ``sensitive_features`` reaches ``fit`` and a scorer; the scaler and ``predict`` never see it. Every fit and every score
-debits one ledger, because the folds share people. The plan is half as long as the default: three fits.
+debits one ledger, because the folds share people.
 """
 
 import warnings
@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold, cross_validate
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from justitia import BudgetExceeded, LagrangianDualClassifier, MomentsPlan, PrivacyLedger, measure
+from justitia import BudgetExceeded, LagrangianDualClassifier, PrivacyLedger, measure
 from justitia.datasets import load
 from pictures import LOOKS, panels, picture_path, save
 
@@ -26,9 +26,7 @@ encode = make_column_transformer(
     (StandardScaler(), make_column_selector(dtype_include="number")),
     (OneHotEncoder(handle_unknown="ignore", sparse_output=False), make_column_selector(dtype_exclude="number")),
 )
-model = LagrangianDualClassifier(
-    epsilon=0.5, groups=data.groups, preprocess=None, plan=MomentsPlan(rounds=100), random_state=0
-)
+model = LagrangianDualClassifier(epsilon=0.5, groups=data.groups, preprocess=None, random_state=0)
 pipeline = Pipeline([("encode", encode), ("classify", model.set_fit_request(ledger=True))])
 
 ledger = PrivacyLedger(epsilon=1.4, delta=1e-5)

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import torch
@@ -27,7 +27,7 @@ from experiments.pareto import PARETO
 from experiments.price import PRICE
 from experiments.records import add_record
 from experiments.repeats import REPEATS
-from experiments.rules import RULES
+from experiments.rules import PLUGIN_RULES, RULES
 from experiments.runner import Cell, pending, read_results, run
 from experiments.table2 import TABLE2
 from experiments.theorems import THEOREMS_6_AND_7
@@ -39,13 +39,10 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 #: Quick results are for a look: they never mix with the committed ones.
 QUICK = ROOT / "out" / "quick"
-PAGES = (
-    ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("evaluation", "moments", "audit", "printed-engine")),
-)
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("evaluation", "moments", "plugin", "audit", "printed-engine"))
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-BEYOND_IT = (CHOOSE, RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, AUDIT, TRIAL)
+BEYOND_IT = (CHOOSE, RULES, PLUGIN_RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, AUDIT, TRIAL)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}
@@ -60,8 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     experiment = EXPERIMENTS[ALIASES.get(options.name, options.name)]
     folder = options.out or (QUICK if options.quick else RESULTS)
     command = f"python -m experiments {options.name}{' --quick' if options.quick else ''}"
+    only = frozenset(options.method or ())
+    command += "".join(f" --method '{name}'" for name in sorted(only))
     try:
-        return reproduce(experiment, folder, quick=options.quick, jobs=options.jobs, command=command)
+        return reproduce(experiment, folder, quick=options.quick, jobs=options.jobs, command=command, only=only)
     except KeyboardInterrupt:
         print("\nStopped; the same command continues from here.", file=sys.stderr)
         return 130
@@ -75,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     names = [*EXPERIMENTS, *ALIASES, "figures"]
     parser.add_argument("name", choices=names, help="what to make; 'figures' redraws everything without fitting")
     parser.add_argument("--quick", action="store_true", help="a small version, written to out/quick")
+    parser.add_argument("--method", choices=METHODS, action="append", help="fit cells of this method only; repeatable")
     parser.add_argument("--jobs", type=_at_least_one, default=os.cpu_count() or 1, help="worker processes")
     parser.add_argument("--out", type=Path, help="folder for the results; the committed ones by default")
     return parser
@@ -86,11 +86,16 @@ def _at_least_one(text: str) -> int:
     return int(text)
 
 
-def reproduce(experiment: Experiment, folder: Path, *, quick: bool, jobs: int, command: str) -> int:
-    """Fit what is missing, write table or pictures, print a summary; 1 if a cell failed."""
+def reproduce(
+    experiment: Experiment, folder: Path, *, quick: bool, jobs: int, command: str, only: Collection[str] = ()
+) -> int:
+    """Fit what is missing, of some methods only if asked; write table or pictures, print a summary; 1 if a cell failed.
+
+    Table, pictures and summary are about all results at hand.
+    """
     torch.set_num_threads(1)
     path = folder / f"{experiment.name}.csv"
-    wanted = experiment.cells(quick=quick)
+    wanted = [cell for cell in experiment.cells(quick=quick) if not only or cell.method in only]
     cells = available(wanted)
     todo = pending(cells, path)
     print(forecast(experiment.name, len(cells), todo, jobs), file=sys.stderr)

@@ -23,9 +23,12 @@ ROWS: tuple[tuple[str, float, dict[str, Any], str], ...] = (
     ("CLF", math.inf, {"steps": STEPS}, "CLF"),
     ("A", math.inf, {}, "A"),
     ("M", 1.0, {}, "M, epsilon 1"),
-    ("PF-LD moments", 1.0, {}, "moments, epsilon 1"),
-    ("PF-LD moments", math.inf, {}, "moments, no privacy"),
+    ("PF-LD plug-in", 1.0, {}, "plug-in, epsilon 1"),
+    ("PF-LD plug-in", math.inf, {}, "plug-in, no privacy"),
+    ("LinearPost", math.inf, {}, "LinearPost"),
 )
+#: Made when the moments engine was the default, and kept.
+BEFORE = {("PF-LD moments", 1.0): "moments, epsilon 1", ("PF-LD moments", math.inf): "moments, no privacy"}
 
 
 def cells(*, quick: bool) -> list[Cell]:
@@ -44,7 +47,7 @@ def cells(*, quick: bool) -> list[Cell]:
 
 def summarise(results: pd.DataFrame) -> pd.DataFrame:
     """One row per dataset, notion and method, in the order of :data:`ROWS`."""
-    names = {(method, epsilon): name for method, epsilon, _, name in ROWS}
+    names = {(method, epsilon): name for method, epsilon, _, name in ROWS} | BEFORE
     named = results.assign(row=[names[row.method, row.epsilon] for row in results.itertuples()])
     table = mean_and_sd(named, ["dataset", "notion", "row"], ["accuracy", "violation"])
     order = list(names.values())

@@ -1,4 +1,4 @@
-"""``make demo``: a network trained to demographic parity at epsilon 1, the plain network beside it, the certificate."""
+"""``make demo``: the default under demographic parity at epsilon 1, the plain network beside it, the certificate."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ SERIES: tuple[dict[str, Any], ...] = (
     {"color": "#3f9aa6", "linestyle": (0, (1, 3)), "marker": "X"},
     {"color": "#a8862c", "linestyle": (0, (3, 3)), "marker": "<"},
     {"color": "#6d4c2f", "linestyle": (0, (2, 1)), "marker": "*"},
+    {"color": "#8c8c8c", "linestyle": (0, (4, 1, 1, 1)), "marker": "h"},
 )
 STYLE: Any = {
     "font.size": 8,

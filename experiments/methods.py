@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from experiments.memory import SharedBase
 from experiments.runner import Cell
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.baselines import PlainClassifier
+from justitia.engines import PluginPlan
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Request:
         Privacy budget; methods without privacy do not look at it.
     noise_seed : int
         Of the noise, so that a table on public data can be made again.
+    rows : hashable
+        Tells training rows and public seed from others; cells that share them share a base.
     """
 
     groups: tuple[str, ...]
@@ -35,6 +39,7 @@ class Request:
     seed: int
     epsilon: float = 1.0
     noise_seed: int = 0
+    rows: Hashable = None
 
 
 def _plain(request: Request, **settings: Any) -> Any:
@@ -66,6 +71,15 @@ def _private_baseline(module: str, name: str, request: Request, settings: Mappin
     )
 
 
+def _linear_post(request: Request, **settings: Any) -> Any:
+    kind = _baseline("linear_post", "LinearPostClassifier")
+    return kind(request.notion, groups=request.groups, random_state=request.seed, **settings)
+
+
+def _local(request: Request, **settings: Any) -> Any:
+    return _private_baseline("local", "LocalClassifier", request, settings)
+
+
 def _mozannar(request: Request, **settings: Any) -> Any:
     return _private_baseline("mozannar", "MozannarClassifier", request, settings)
 
@@ -87,7 +101,14 @@ def _with_plan(module: str, name: str, settings: Mapping[str, Any]) -> dict[str,
 
 
 def _dual(
-    request: Request, engine: str, plan: Any, *, epsilon: float, tolerance: float | None = 0.0, module: Any = None
+    request: Request,
+    engine: str,
+    plan: Any,
+    *,
+    epsilon: float,
+    tolerance: float | None = 0.0,
+    module: Any = None,
+    base: Any = None,
 ) -> Any:
     return LagrangianDualClassifier(
         request.notion,
@@ -96,6 +117,7 @@ def _dual(
         groups=request.groups,
         engine=engine,
         module=module,
+        base=base,
         plan=plan,
         random_state=request.seed,
         noise_seed=request.noise_seed,
@@ -111,6 +133,11 @@ def _moments(request: Request, *, tolerance: float | None = None, module: Any = 
     return _dual(
         request, "moments", MomentsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance, module=module
     )
+
+
+def _plugin(request: Request, *, tolerance: float | None = None, **settings: Any) -> Any:
+    plan, base = PluginPlan(**settings), None if request.rows is None else SharedBase(request.rows)
+    return _dual(request, "plugin", plan, epsilon=request.epsilon, tolerance=tolerance, base=base)
 
 
 def _printed(request: Request, **settings: Any) -> Any:
@@ -155,12 +182,12 @@ class Method:
 
 #: Bounds on a reduction's constraint that the Pareto view sweeps.
 SLACKS = (0.005, 0.02, 0.05, 0.1, 0.2)
-#: Bounds on the multipliers of Algorithm 1 without noise, and with the printed noise, which grows with the bound.
-LIMITS = (0.02, 0.1, 0.5, 2.0, 10.0)
-NOISED_LIMITS = (0.002, 0.01, 0.05, 0.1, 0.5)
+#: Dual step sizes of Algorithm 1, which decide how far the multipliers get.
+STEPS = (0.0005, 0.001, 0.003, 0.01, 0.1)
+#: Differences between two groups that are allowed.
+ALLOWED = (0.0, 0.02, 0.05, 0.1, 0.2)
 #: Weights of DP-FERMI's penalty, whose slope is small where the groups are nearly alike.
 STRENGTHS = (3.0, 10.0, 30.0, 60.0, 100.0)
-PRINTED_SETTINGS = {"lambda_max": 0.01, "learning_rate": 1e-2, "final_learning_rate": 1e-4}
 
 METHODS: dict[str, Method] = {
     "CLF": Method(_plain, (1, 1), {"steps": 150}, column="CLF"),
@@ -188,14 +215,13 @@ METHODS: dict[str, Method] = {
     ),
     "DP-FERMI": Method(_fermi, (9, 5), {"strength": 20.0}, "strength", STRENGTHS, private=True),
     "RaCO-DP": Method(_histogram, (9, 5), {"slack": 0.03}, "slack", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
-    "F-LD": Method(_not_private, (20, 3), {"dual_step": 1.0}, knob="lambda_max", sweep=LIMITS),
-    "PF-LD printed": Method(
-        _printed, (30, 5), PRINTED_SETTINGS, "lambda_max", NOISED_LIMITS, private=True, column="PF-LD"
-    ),
-    "PF-LD moments": Method(_moments, (15, 6), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
-    "PF-LD repaired": Method(
-        _repaired, (9, 5), {}, "tolerance", (0.0, 0.02, 0.05, 0.1, 0.2), private=True, column="PF-LD"
-    ),
+    "LinearPost": Method(_linear_post, (20, 5), {}, "tolerance", ALLOWED),
+    "LDP": Method(_local, (12, 3), {"not_given": False}, "tolerance", ALLOWED, private=True),
+    "F-LD": Method(_not_private, (10, 3), {}, knob="dual_step", sweep=STEPS),
+    "PF-LD printed": Method(_printed, (11, 3), {}, "dual_step", STEPS, private=True, column="PF-LD"),
+    "PF-LD moments": Method(_moments, (15, 6), {}, "tolerance", ALLOWED, private=True),
+    "PF-LD repaired": Method(_repaired, (9, 5), {}, "tolerance", ALLOWED, private=True, column="PF-LD"),
+    "PF-LD plug-in": Method(_plugin, (6, 2), {}, "tolerance", ALLOWED, private=True),
 }
 
 #: Data sets with more than two groups.
@@ -211,7 +237,8 @@ def make(cell: Cell, groups: tuple[str, ...]) -> Any:
     """A fresh estimator for one cell; candidates for settings (inner splits) start from the library's defaults."""
     method, changed = METHODS[cell.method], {k: v for k, v in cell.settings.items() if k not in DATA_SETTINGS}
     settled = {} if cell.split == "inner" else dict(method.settings)
-    request = Request(groups, cell.notion, 5 * cell.seed + cell.fold, cell.epsilon, cell.noise_seed)
+    rows = (cell.dataset, cell.split, cell.seed, cell.fold)
+    request = Request(groups, cell.notion, 5 * cell.seed + cell.fold, cell.epsilon, cell.noise_seed, rows)
     return method.make(request, **(settled | changed))
 
 

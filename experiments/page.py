@@ -10,11 +10,11 @@ from experiments.experiment import Experiment
 from experiments.records import provenance
 from experiments.runner import read_results
 
-SECTION = re.compile(r"(<!-- (results|table): (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, link: str) -> str:
-    """The page with every marked section replaced by what the results say, or by their table alone.
+    """The page with every marked section replaced by what the results say.
 
     Parameters
     ----------
@@ -23,12 +23,7 @@ def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, lin
     """
 
     def section(found: re.Match[str]) -> str:
-        experiment = experiments[found[3]]
-        if found[2] == "table":
-            text = experiment.table(read_results(results / f"{experiment.name}.csv"))
-        else:
-            text = describe(experiment, results, link=link)
-        return f"{found[1]}{text}\n{found[4]}"
+        return f"{found[1]}{describe(experiments[found[2]], results, link=link)}\n{found[3]}"
 
     return SECTION.sub(section, page)
 

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 #: Libraries whose version can change a number.
-LIBRARIES = ("justitia", "numpy", "pandas", "scikit-learn", "scipy", "torch", "fairlearn", "cvxpy", "matplotlib")
+LIBRARIES = (
+    *("justitia", "numpy", "pandas", "scikit-learn", "scipy", "torch", "lightgbm"),
+    *("fairlearn", "cvxpy", "matplotlib"),
+)
 
 
 def versions() -> dict[str, str]:

@@ -127,7 +127,7 @@ def _gradient_error(where: Setting, plan: PrintedPlan, C_p: float, seed: int) ->
 
     y = where.problem.y[batch]
     scores, rows = score_rows(module, where.problem.X[batch])
-    norms = rows.scaled(h_slope(where.problem.notion, scores, y)).norms().double()
+    norms = rows.scaled(h_slope(where.problem.notion.h_read_as(plan.h), scores, y)).norms().double()
     members = where.members(batch)
     bound = primal_error_bound(
         C_p,
@@ -154,7 +154,7 @@ def _violation_error(where: Setting, plan: PrintedPlan, C_d: float, seed: int) -
     exact = _asked(where.engine(replace(plan, sigma_d=0.0), seed), scores)
     engine = where.engine(replace(plan, C_d=C_d), seed)
     measured = torch.stack([(_asked(engine, scores) - exact).abs().flatten() for _ in range(DRAWS)])
-    h = problem.notion.h(scores, problem.y).double()
+    h = problem.notion.h_read_as(plan.h)(scores, problem.y).double()
     members = where.members(torch.arange(len(problem)))
     smallest = min(int(inside.sum()) for inside in members)
     bounds = [

@@ -13,7 +13,9 @@ from justitia.privacy.certificate import NOT_COVERED, SEVERAL_ROWS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, SPEED, EVALUATION = (
+    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/speed.md", "docs/evaluation.md")
+)
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 #: A python block, and what it prints: to the digit, or with other digits where noise decides them.
 PRINTS = re.compile(
@@ -219,8 +221,14 @@ def test_locked_packages_each_have_a_reason_or_are_asked_for_by_another() -> Non
 
 
 @pytest.mark.parametrize(("name", "most"), [("bench", 6), ("scale", 5), ("start", 2)])
-def test_readme_bench_table_is_what_the_committed_results_say(name: str, most: int) -> None:
+def test_speed_table_is_what_the_committed_results_say(name: str, most: int) -> None:
     ratios = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))["ratios"]
     assert len(ratios) >= most
     for ratio in ratios:
-        assert f"| {ratio['name']} | {ratio['value']:.2f} |" in README, ratio["name"]
+        assert f"| {ratio['name']} | {ratio['value']:.2f} |" in SPEED, ratio["name"]
+
+
+def test_results_of_the_readme_are_rows_of_the_evaluation() -> None:
+    rows = [line for line in README.splitlines() if line.startswith("| ") and " / " in line]
+    assert len(rows) == 3
+    assert [row for row in rows if row not in EVALUATION.splitlines()] == []

@@ -126,8 +126,8 @@ def test_predict_takes_features_only() -> None:
 
 def test_history_one_event_has_a_row_per_round_and_a_column_per_group(people: Any, make: Any) -> None:
     history = fitted(make(), people).history_
-    columns = ["round", "loss", "accuracy", "noisy_gap[f]", "noisy_gap[m]", "multiplier[f]", "multiplier[m]"]
-    assert history.columns.tolist() == columns
+    by_group = ["noisy_gap[f]", "noisy_gap[m]", "multiplier[f]", "multiplier[m]"]
+    assert history.columns.tolist() == ["round", "loss", "accuracy", "auc", *by_group]
     assert history["round"].tolist() == [0, 1, 2, 3]
     assert history["noisy_gap[f]"].isna().tolist() == [False, False, False, True]
 
@@ -152,7 +152,7 @@ def test_history_columns_by_group_are_noised_only_if_a_finite_epsilon_vouches_fo
     model = fitted(make(engine=engine, epsilon=epsilon, plan=plan), people)
     assert [one.name for one in model.history_columns_] == list(model.history_)
     found = {one.kind: one.status for one in model.history_columns_}
-    public = {"round": "public", "loss": "public", "accuracy": "public"}
+    public = {"round": "public", "loss": "public", "accuracy": "public", "auc": "public"}
     assert found == public | {"noisy_gap": status, "multiplier": status}
     assert all(one.released == (one.status != "exact") for one in model.history_columns_)
 
@@ -313,7 +313,7 @@ def test_fit_interrupted_in_training_leaves_the_earlier_fit(people: Any, make: A
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("justitia.training.session.train", stop)
+    monkeypatch.setattr("justitia.training.session.Session.train", stop)
     with pytest.raises(KeyboardInterrupt):
         fitted(model, people, X=people.X[:, :2])
     assert vars(model).keys() == before.keys()

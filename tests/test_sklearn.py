@@ -36,19 +36,27 @@ WITHOUT_NOISE = InventedGroups(
     epsilon=math.inf, groups=["a", "b"], engine="gradients", plan=QUICK, noise_seed=1, preprocess=None
 )
 WITH_NOISE = InventedGroups(epsilon=1.0, groups=["a", "b"], engine="gradients", plan=QUICK, noise_seed=1)
+DEFAULT = InventedGroups(groups=["a", "b"], noise_seed=1)
+DEFAULT_WITHOUT_NOISE = InventedGroups(epsilon=math.inf, groups=["a", "b"], noise_seed=1, preprocess=None)
 
 
 def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
+    equivalence = "check_sample_weight_equivalence_on_dense_data"
+    if estimator.engine is None:
+        return {equivalence: "parts for cross-fitting are drawn by row, so two rows may be in two of them"}
     return {
-        "check_sample_weight_equivalence_on_dense_data": (
+        equivalence: (
             "mini-batches are drawn by row, so a row of weight 2 does not meet the batches that two rows meet; "
             "test_fit_weight_two_equals_row_twice shows the equivalence for full batches"
         ),
+        "check_class_weight_classifiers": "networks refuse class_weight; it belongs to the default engine",
     }
 
 
-@pytest.mark.filterwarnings("ignore:the noised size of group:UserWarning")
-@parametrize_with_checks([WITHOUT_NOISE, WITH_NOISE], expected_failed_checks=expected_failures)
+@pytest.mark.filterwarnings("ignore:the noise.* of group:UserWarning", "ignore:with this budget:UserWarning")
+@parametrize_with_checks(
+    [WITHOUT_NOISE, WITH_NOISE, DEFAULT, DEFAULT_WITHOUT_NOISE], expected_failed_checks=expected_failures
+)
 def test_scikit_learn_check_invented_groups_passes(estimator: BaseEstimator, check: Any) -> None:
     # That check is for estimators that compute on other array libraries, and skips itself here.
     if check.func.__name__ != "check_array_api_input":

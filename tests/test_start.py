@@ -44,7 +44,7 @@ def fresh(code: str, **environment: str) -> list[str]:
         "import justitia",
         "import justitia\ndir(justitia)",
         HELP.format(words=["--help"]),
-        HELP.format(words=[]).replace("end.code == 0", "end.code == 2"),
+        HELP.format(words=[]),
     ],
     ids=["import", "dir", "help", "no command"],
 )

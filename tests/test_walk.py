@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from justitia import LagrangianDualClassifier, MomentsPlan
+from justitia import LagrangianDualClassifier, PluginPlan
 from justitia.datasets import make_synthetic
 
 PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
@@ -23,8 +23,8 @@ def described() -> list[str]:
 def walked() -> list[str]:
     """Functions of the package in the order in which a fit first calls them."""
     data = make_synthetic(120, random_state=0)
-    plan = MomentsPlan(rounds=3, warmup_steps=2, public_steps=1, checks=1)
-    model = LagrangianDualClassifier(groups=data.groups, plan=plan, module=(3,), random_state=0)
+    # A tolerance that something has to be done for, so that there is a correction.
+    model = LagrangianDualClassifier(groups=data.groups, tolerance=0.0, plan=PluginPlan(checks=1), random_state=0)
     called: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, _: Any) -> None:

@@ -1,4 +1,4 @@
-"""Neural classifiers that treat groups alike, private in the sensitive attribute.
+"""Classifiers that treat groups alike, private in the sensitive attribute.
 
 Names are imported when they are first used: `import justitia` costs nothing, and whoever needs a ledger only does not
 wait for scikit-learn.
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from justitia.curve import Tradeoff, tradeoff
     from justitia.engines.gradients.plan import GradientsPlan
     from justitia.engines.moments.plan import MomentsPlan
+    from justitia.engines.plugin.plan import PluginPlan
     from justitia.engines.printed.plan import PrintedPlan
     from justitia.estimator import LagrangianDualClassifier
     from justitia.evaluation.measure import measure
@@ -32,6 +33,7 @@ __all__ = [
     "LedgerError",
     "Measurement",
     "MomentsPlan",
+    "PluginPlan",
     "PrintedPlan",
     "PrivacyLedger",
     "SearchResult",
@@ -51,6 +53,7 @@ _HOMES = {
     "LedgerError": "justitia.privacy.errors",
     "Measurement": "justitia.evaluation.measurement",
     "MomentsPlan": "justitia.engines.moments.plan",
+    "PluginPlan": "justitia.engines.plugin.plan",
     "PrintedPlan": "justitia.engines.printed.plan",
     "PrivacyLedger": "justitia.privacy.ledger",
     "SearchResult": "justitia.search",

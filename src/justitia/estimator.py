@@ -15,14 +15,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
 from justitia.engines import DEFAULT_PLANS, engine_of
 from justitia.engines.plugin.learner import RuleLearner
-from justitia.inputs.tables import read_target, read_weight
+from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
@@ -252,7 +251,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         self.classes_, target = read_target(y)
         check_same_length(X=features, y=target)
         weight = read_weight(sample_weight, target)
-        problem = Problem(features, target, weight, notion, threshold=self._threshold(target))
+        costs = read_costs(self.class_weight, self.classes_, target)
+        threshold = float(self.threshold if costs is None else costs[0] / costs.sum())
+        problem = Problem(features, target, weight, notion, threshold=threshold)
         settings = Settings(
             plan=plan,
             epsilon=float(self.epsilon),
@@ -273,16 +274,10 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         """What is trained: a network, or a base with a correction."""
         if isinstance(plan, TrainingPlan):
             chosen = self.module, problem.X, problem.notion
-            return NetworkLearner(make_module(*chosen, seed=seed, small_samples=plan.small_samples))
+            widths, small = plan.widths(problem.X.shape[-1]), plan.small_samples
+            return NetworkLearner(make_module(*chosen, seed=seed, small_samples=small, widths=widths))
         base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
-        return RuleLearner(base, Inputs(X, problem.X.numpy()), seed)
-
-    def _threshold(self, y: Tensor) -> float:
-        """Where a positive decision is worth its price."""
-        if self.class_weight is None:
-            return float(self.threshold)
-        costs = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[y.long().numpy()])
-        return float(costs[0] / costs.sum())
+        return RuleLearner(base, Inputs(X, problem.X.flatten(1).numpy()), seed)
 
     #: Where the attribute goes; audits put a vault there that keeps what is asked.
     _open_vault = staticmethod(open_vault)
@@ -309,7 +304,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         check_is_fitted(self, "plan_")
         if hasattr(self, "module_"):
             return super().decision_function(X)
-        return self.rule_.margin(Inputs(X, self._features(X, reset=False).numpy()))
+        return self.rule_.margin(Inputs(X, self._features(X, reset=False).flatten(1).numpy()))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): what decisions are made from, in the order of ``classes_``.

@@ -13,7 +13,10 @@ A notion of your own is one small class with the same three methods; :func:`chec
 will do.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +25,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from justitia._validate import check_choice
+
+#: How h(z) = M(z) is read where a notion averages decisions: the network's output, or its sigmoid.
+Reading = Literal["score", "probability"]
+READINGS: tuple[Reading, ...] = ("score", "probability")
 
 
 class FairnessNotion(ABC):
@@ -35,7 +42,7 @@ class FairnessNotion(ABC):
         One name per event, in the order of the columns of :meth:`events`.
     reads_labels_in : {"nothing", "events", "h"}
         Where labels enter: nowhere, in the choice of rows, or in what is averaged, as errors do. The default network
-        for few people depends on it.
+        for small samples depends on it.
     """
 
     name: str
@@ -73,6 +80,17 @@ class FairnessNotion(ABC):
         Tensor of shape (n,)
         """
 
+    def h_score(self, scores: Tensor, y: Tensor) -> Tensor:
+        r"""Return h with the paper's :math:`M_\theta(z)` read as the raw score; shapes are those of :meth:`h`.
+
+        The same as :meth:`h`, unless that is a soft decision.
+        """
+        return self.h(scores, y)
+
+    def h_read_as(self, reading: Reading) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return :meth:`h_score` or :meth:`h`, by the name of the reading."""
+        return self.h_score if reading == "score" else self.h
+
     @abstractmethod
     def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return what h stands for, on hard decisions, between 0 and 1: for the dual step and the metrics.
@@ -102,6 +120,11 @@ class PositiveDecisions(FairnessNotion):
         """Probability of a positive decision."""
         del y
         return torch.sigmoid(scores)
+
+    def h_score(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The score itself."""
+        del y
+        return scores
 
     def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
         """Positive decision."""
@@ -242,7 +265,7 @@ def check_notion(notion: FairnessNotion) -> None:
     """Check that a notion keeps the contract that training and metrics rely on.
 
     * `events` gives 0 or 1 for each row and each event name, from that row's label only;
-    * `h` gives one finite number per row, depends on that row only, and can be differentiated;
+    * `h` gives one finite number per row, depends on that row only, and can be differentiated; so does `h_score`;
     * `h_exact` gives one number between 0 and 1 per row, and depends on that row only.
 
     Raises
@@ -261,6 +284,7 @@ def check_notion(notion: FairnessNotion) -> None:
     _check_names(notion)
     _check_events(notion, y)
     _check_rows(notion, "h", scores, y)
+    _check_rows(notion, "h_score", scores, y)
     _check_gradient(notion, scores, y)
     _check_rows(notion, "h_exact", scores, y)
     exact = notion.h_exact(scores, y)
@@ -297,7 +321,7 @@ def _check_events(notion: FairnessNotion, y: Tensor) -> None:
     _require(notion, torch.equal(events, alone), "events of a row has to depend on that row's label only")
 
 
-def _check_rows(notion: FairnessNotion, method: Literal["h", "h_exact"], scores: Tensor, y: Tensor) -> None:
+def _check_rows(notion: FairnessNotion, method: Literal["h", "h_score", "h_exact"], scores: Tensor, y: Tensor) -> None:
     call = getattr(notion, method)
     for rows in (len(y), 0):
         shape = tuple(call(scores[:rows], y[:rows]).shape)

@@ -12,6 +12,7 @@ import contextlib
 import io
 import logging
 import math
+import pickle
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -117,6 +118,8 @@ def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: A
     """One fit; with ``answers`` it receives those instead of noised answers of its own."""
     source = Recorder() if answers is None else Player(answers)
     settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "gradients", "plan": SMALL_PLAN}
+    if options.get("engine") == "plugin":
+        settings["module"] = None
     model = LagrangianDualClassifier(groups=people.groups, progress=False, **settings | {"random_state": 3} | options)
     weighted_sum, asked = SensitiveVault.weighted_sum, [torch.empty(0)]
 
@@ -161,7 +164,7 @@ def _public(model: LagrangianDualClassifier, people: People, sentences: list[str
         "purposes": [release.purpose for release in model.ledger_.releases],
         "costs": [release.cost for release in model.ledger_.releases],
         "sensitivities": [release.sensitivity for release in model.ledger_.releases],
-        "weights": [p.tolist() for p in model.module_.state_dict().values()],
+        "weights": _weights(model),
         "scores": model.decision_function(people.X).tolist(),
         "history": model.history_.to_csv(),
         "multipliers": model.dual_.to_csv(),
@@ -170,6 +173,15 @@ def _public(model: LagrangianDualClassifier, people: People, sentences: list[str
         "attributes": sorted(vars(model)),
         "warnings": sentences,
     }
+
+
+def _weights(model: LagrangianDualClassifier) -> list[Any]:
+    """All numbers of a network, or the three parts of a rule."""
+    if hasattr(model, "module_"):
+        return [p.tolist() for p in model.module_.state_dict().values()]
+    rule = model.rule_
+    trees = "" if rule.correction.booster is None else rule.correction.booster.model_to_string()
+    return [pickle.dumps(rule.base), rule.calibration, trees, rule.threshold]
 
 
 def distances(first: Outcome, second: Outcome) -> list[tuple[Release, float]]:

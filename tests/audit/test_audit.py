@@ -235,12 +235,13 @@ def test_audit_of_printed_steps_finds_a_skipped_one() -> None:
 def test_printed_replay_of_a_larger_group_knows_both_scales_of_the_noise() -> None:
     people = make_people(2, missing=False, n=40)
     labels = ["b"] * 5 + ["a"] * 35
-    model = model_of(2, "printed", plan=PrintedPlan(epochs=2, batch_size=40), epsilon=1.0)
+    plan = PrintedPlan(epochs=3, batch_size=40, noise_by="lambda_max")
+    model = model_of(2, "printed", plan=plan, epsilon=1.0)
     recording = record(model, people.X, people.y, labels, seed=1)
     canary = Canary(0, 0, 1)  # the first neighbour has four people in "b", the second five
     replay = printed_replay(recording, canary, people.X, people.y, Randomness(None, 1), seed=1)
     first, second = ([step for step in one if step is not None] for one in replay.known)
-    assert len(first) == len(second) == 2
+    assert len(first) == len(second) == 2  # all multipliers are 0 in the first epoch
     assert [a[1] / b[1] for a, b in zip(first, second, strict=True)] == pytest.approx([4 / 3] * 2)
     ratios = replay(range(40))
     assert ratios[1::2].sum(1).mean() > 0 > ratios[::2].sum(1).mean()

@@ -19,6 +19,8 @@ from justitia.baselines import (
     AgarwalClassifier,
     FermiClassifier,
     HistogramClassifier,
+    LinearPostClassifier,
+    LocalClassifier,
     MozannarClassifier,
     ZafarClassifier,
 )
@@ -67,6 +69,7 @@ def runs_without_groups() -> dict[str, Any]:
         "search of tolerances": lambda: private_search(unnamed, [{"tolerance": 0.1}], X, Y, **given),
         "measure": lambda: measure(Y, Y, groups=None, **given),
         "mozannar": lambda: MozannarClassifier(epsilon=1.0).fit(X, Y, **given),
+        "local": lambda: LocalClassifier(epsilon=1.0).fit(X, Y, **given),
         "fermi": lambda: FermiClassifier(epsilon=1.0).fit(X, Y, **given),
         "histogram": lambda: HistogramClassifier(epsilon=1.0).fit(X, Y, **given),
     }
@@ -469,6 +472,7 @@ def refused_runs() -> dict[str, Any]:
         "search": lambda: private_search(model, [{"module": (3,)}], X, Y, ledger=poor(), **given),
         "measure": lambda: measure(Y, Y, groups=anonymous, ledger=poor(), **given),
         "mozannar": lambda: MozannarClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
+        "local": lambda: LocalClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
         "fermi": lambda: FermiClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
         "histogram": lambda: HistogramClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
     }
@@ -564,6 +568,8 @@ def misused(attribute: Any) -> dict[str, Any]:
         "measure": lambda: measure(Y, Y, groups=anonymous, **given),
         "scorer": lambda: scorer._score_func(Y, Y, **given),
         "mozannar": lambda: MozannarClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
+        "local": lambda: LocalClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
+        "linear post": lambda: LinearPostClassifier(groups=anonymous).fit(X, Y, **given),
         "fermi": lambda: FermiClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
         "histogram": lambda: HistogramClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
         "agarwal": lambda: AgarwalClassifier(groups=anonymous).fit(X, Y, **given),

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 import justitia.engines.moments.engine as moments_module
 import justitia.privacy.vault as vault_module
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
+from justitia.engines.moments import everybody
 from justitia.engines.moments.engine import MomentsEngine
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.networks.multilayer import default_widths
@@ -102,7 +103,7 @@ def test_fit_on_a_public_sample_of_rows_with_one_label_changed_stays_within_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Memberships are fitted on a sample where there are very many people; the sums are over everybody still."""
-    monkeypatch.setattr(moments_module, "FIT_ROWS", 100)
+    monkeypatch.setattr(everybody, "FIT_ROWS", 100)
     people = make_people(2, missing=True)
     first = run(people)
     for person, label in changes(people):
@@ -217,7 +218,7 @@ def test_problems_of_a_sound_engine_are_none() -> None:
 def test_problems_of_rows_twice_as_long_as_their_bound_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The vault shortens them; without that guard the audit still finds it."""
     sound = PublicRows.take
-    monkeypatch.setattr(PublicRows, "take", lambda rows, index: 2 * sound(rows, index))
+    monkeypatch.setattr(PublicRows, "take", lambda rows, *given: 2 * sound(rows, *given))
     assert problems_of_one_change() == []
     monkeypatch.setattr(vault_module, "bounded_rows", lambda rows, bound: rows)
     assert any("'moments', moves by" in problem for problem in problems_of_one_change())

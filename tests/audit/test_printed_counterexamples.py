@@ -164,7 +164,7 @@ def test_mean_one_person_joins_moves_by_more_than_claimed_while_the_sum_moves_by
 def test_sign_of_the_violation_one_person_turns_the_whole_term_around() -> None:
     # 49 people of 'a' at (1, 0), 49 of 'b' at (-1, 0), one person at (0, 1); the model looks at the second feature.
     X = torch.tensor([[1.0, 0.0]] * 49 + [[-1.0, 0.0]] * 49 + [[0.0, 1.0]], dtype=torch.float64)
-    plan = PrintedPlan(C_p=0.25, lambda_max=1.0, sigma_p=1.0, sigma_d=1.0)
+    plan = PrintedPlan(h="probability", noise_by="lambda_max", C_p=0.25, lambda_max=1.0, sigma_p=1.0, sigma_d=1.0)
     lam = torch.ones(2, 1, dtype=torch.float64)
     terms, scales = [], []
     for person in "ab":
@@ -189,7 +189,7 @@ def test_elementwise_absolute_gradient_step_raises_the_violation_it_should_lower
     lam = torch.ones(2, 1, dtype=torch.float64)
     violations = {}
     for reading in ("sign", "elementwise"):
-        plan = PrintedPlan(absolute=reading, sigma_p=0.0, sigma_d=0.0)
+        plan = PrintedPlan(h="probability", absolute=reading, sigma_p=0.0, sigma_d=0.0)
         engine = open_engine(X, "aabb", plan, Silent(), DemographicParity())
         model = linear([-0.5, -0.5])
         term = engine.constraint(model, lam, torch.arange(4))
@@ -227,6 +227,7 @@ def test_amplification_batch_of_the_printed_step_can_be_read_off_the_weights(see
     # the noise, made for the attribute, has a standard deviation of at most 5.687 * 2 = 11.4.
     n = 16
     plan = PrintedPlan(
+        warmup_epochs=0,
         optimizer="SGD",
         learning_rate=1.0,
         batch_size=8,
@@ -245,7 +246,7 @@ def test_amplification_batch_of_the_printed_step_can_be_read_off_the_weights(see
         DemographicParity(),
         seed,
     )
-    train(model, engine.problem, plan, engine)
+    train(model, engine.problem, plan, engine, start=torch.ones(2, 1, dtype=torch.float64))
     step = (model.seen[1] - model.seen[0]).abs()
     batch = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:8]
     assert float(step.min()) > 0.0  # noise on every weight

@@ -33,9 +33,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     people = make_synthetic(200, random_state=0)
     pd.concat([people.X, people.y, people.sensitive], axis=1).to_csv(folder / "people.csv", index=False)
     DurableLedger(folder / "people.ledger", dataset="people", epsilon=3.0, delta=1e-5)
-    plan = folder / "plan.toml"
-    plan.write_text("warmup_steps = 60\nwarmup_learning_rate = 0.02\nrounds = 10\npublic_steps = 2\nchecks = 2\n")
-    common = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", 0, "--plan", plan)
+    common = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", 0)
     made = invoke("train", folder / "income.csv", *common, "--out", folder / "model")
     assert made.exit_code == 0, made.output
     curve = ("--tolerances", "0,0.1", "--choose", "0.3", "--out", folder / "curve")

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 from click.testing import CliRunner, Result
 
-from justitia import GradientsPlan, MomentsPlan
+from justitia import GradientsPlan, MomentsPlan, PluginPlan
 from justitia.cli import cli
 from justitia.datasets import make_synthetic
 
 TINY = {
+    "plugin": PluginPlan(checks=2),
     "moments": MomentsPlan(
         warmup_steps=60, warmup_learning_rate=0.02, rounds=10, public_steps=2, checks=2, batch_size=128
     ),

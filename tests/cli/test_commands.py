@@ -1,249 +1,18 @@
-"""What each command prints at width 80, writes, and says as JSON."""
+"""All other commands: what they print and write."""
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from running import ROWS, Run, income, read
+from running import ROWS, Run, read
+from texts import TRAIN, assert_narrow, parsed
 
 from justitia import DurableLedger, LagrangianDualClassifier, PrivacyLedger
 from justitia.cli.commands.compare import part_of
 from justitia.privacy.accounting import gaussian_mu
 from justitia.report import Report, build_report
-
-TRAIN = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0")
-SECRET = ("--target", "income", "--sensitive-file", "secret.csv", "--key", "id")
-
-
-def masked(text: str) -> str:
-    """Text whose numbers are N: what is left has to be the same on every machine."""
-    return re.sub(r"[+-]?\d+(,\d{3})*(\.\d+)?(e-\d+)?", "N", text)
-
-
-def squeezed(text: str) -> str:
-    return "\n".join(" ".join(line.split()) for line in text.strip().splitlines())
-
-
-def assert_narrow(text: str) -> None:
-    assert max(map(len, text.splitlines())) <= 80
-
-
-def parsed(result: Any) -> Any:
-    assert result.exit_code in {0, 4}, result.output
-    return json.loads(result.stdout)
-
-
-# --- train
-
-
-def test_train_prints_what_was_learned_and_what_it_cost(run: Run) -> None:
-    result = run("train", "income.csv", *TRAIN, "--tolerance", "0.05", "--epsilon", "50", "--out", "m")
-    assert result.exit_code == 0
-    assert_narrow(result.stdout)
-    assert squeezed(result.stdout).splitlines()[:6] == [
-        "Trained: m",
-        "data 400 rows, 4 features of income.csv",
-        "target income; '>50K' is the positive answer",
-        "groups Female, Male (given)",
-        "notion demographic_parity; tolerance: 0.05",
-        f"accuracy {read(Path('m/training.json'))['training_accuracy']:.3f} on the training rows",
-    ]
-    assert "(50, 1e-05)-differentially private" in " ".join(result.stdout.split())
-    assert result.stdout.endswith("Next: justitia evaluate m OTHER-PEOPLE.csv\n")
-
-
-def test_train_writes_a_model_that_python_loads_and_facts(run: Run, here: Path) -> None:
-    assert run("train", "income.csv", *TRAIN, "--positive", "<=50K", "--out", "deep/m").exit_code == 0
-    model = LagrangianDualClassifier.load(here / "deep" / "m")
-    assert model.classes_.tolist() == [">50K", "<=50K"]
-    assert list(model.feature_names_in_) == ["hours", "education", "gain", "work"]
-    facts = read(here / "deep" / "m" / "training.json")
-    frame = pd.read_csv("income.csv")
-    right = (model.predict(frame[model.feature_names_in_]) == frame["income"]).mean()
-    assert facts["training_accuracy"] == pytest.approx(right)
-    assert facts["training_accuracy"] > 0.6
-    assert facts["sensitive"] == ["sex"]
-    assert facts["groups"] == ["sex=Female,Male"]
-    assert facts["command"].startswith("justitia train income.csv --target income")
-    assert facts["rows"] == ROWS
-
-
-@pytest.mark.parametrize("positive", [">50K", "<=50K"])
-def test_positive_value_is_learned_whichever_it_is(run: Run, here: Path, positive: str) -> None:
-    words = ("--positive", positive, "--epsilon", "50", "--out", "m")
-    assert run("train", "income.csv", *TRAIN, *words).exit_code == 0
-    found = parsed(run("predict", "m", "new.csv", "--json"))
-    decided = [one["decision"] for one in found["decisions"]]
-    assert found["positive"] == positive
-    assert found["positive_share"] == pytest.approx(np.mean(np.array(decided) == positive))
-    assert np.mean(np.array(decided) == pd.read_csv("income.csv")["income"]) > 0.6
-
-
-def test_train_json_is_all_there_is_on_the_standard_output(run: Run) -> None:
-    found = parsed(run("train", "income.csv", *TRAIN, "--out", "m", "--json"))
-    assert found["certificate"]["epsilon"] <= 1
-    assert found["model"] == "m"
-    assert isinstance(found["warnings"], list)
-
-
-def test_list_of_groups_read_off_the_data_is_said_not_to_be_protected(run: Run) -> None:
-    words = ["infer" if word == "Female,Male" else word for word in TRAIN]
-    result = run("train", "income.csv", *words, "--out", "m")
-    assert "the list of groups is read off the data and is not protected" in " ".join(result.stderr.split())
-    assert "read off the data, the list is not protected" in " ".join(result.stdout.split())
-    assert "read off" not in run("train", "income.csv", *TRAIN, "--out", "m2").stderr
-    assert run("evaluate", "m", "test.csv").exit_code == 0  # the names are in the facts
-
-
-def test_warnings_of_the_library_are_told_once_on_the_standard_error(run: Run) -> None:
-    result = run("train", "income.csv", *TRAIN, "--epsilon", "0.01", "--out", "m", "--json")
-    sentences = parsed(result)["warnings"]
-    assert any("and no smaller violation can be held" in one for one in sentences)
-    assert result.stderr.count("no smaller violation") == 1
-    assert_narrow(result.stderr)
-
-
-def test_train_without_privacy_says_so_and_tells_no_exact_violation(run: Run, here: Path) -> None:
-    result = run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "m")
-    assert "No privacy guarantee: epsilon is infinite." in result.stdout
-    assert "noised answers" not in result.stdout
-    assert json.loads((here / "m" / "training.json").read_text())["noisy_violation"] is None
-    assert (
-        parsed(run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "n", "--json"))["certificate"]["epsilon"]
-        == "infinity"
-    )
-
-
-def test_second_file_joined_by_its_key_trains_the_model_that_one_file_does(
-    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from justitia.privacy.mechanisms import SeededNoise
-
-    monkeypatch.setattr("justitia.privacy.door.SystemNoise", lambda: SeededNoise(0))
-    pd.read_csv("secret.csv").drop(columns="age").to_csv("secret.csv", index=False)
-    words = ("--groups", "Female,Male", "--seed", "0")
-    assert run("train", "features.csv", *SECRET, *words, "--out", "two").exit_code == 0
-    assert run("train", "income.csv", *TRAIN, "--out", "one").exit_code == 0
-    first, second = ((here / name / "weights.safetensors").read_bytes() for name in ("one", "two"))
-    assert first == second
-
-
-def test_several_columns_and_bins_are_crossed_and_evaluated(run: Run, here: Path) -> None:
-    words = ("--groups", "sex=Female,Male", "--bins", "age=30,50", "--epsilon", "20")
-    result = run("train", "features.csv", *SECRET, *words, "--out", "m", "--json")
-    groups = parsed(result)["certificate"]["groups"]
-    assert groups[0] == "sex=Female & age=age<30"
-    assert len(groups) == 6
-    found = run("evaluate", "m", "features.csv", "--sensitive-file", "secret.csv", "--key", "id", "--epsilon", "50")
-    assert found.exit_code == 0, found.output
-    assert_narrow(found.stdout)
-    assert "6 groups" in found.stdout
-    income(300, 3).to_csv("with-age.csv", index=False)
-    assert "6 groups" in run("evaluate", "m", "with-age.csv").stdout
-
-
-def test_parquet_is_read_like_csv(run: Run, here: Path) -> None:
-    pd.read_csv("income.csv").to_parquet("income.parquet")
-    assert run("train", "income.parquet", *TRAIN, "--out", "m").exit_code == 0
-    assert run("split", "income.parquet").exit_code == 0
-    assert len(pd.read_parquet("income-test.parquet")) == ROWS // 5
-    assert pd.read_parquet("income-test.parquet").dtypes.equals(pd.read_parquet("income.parquet").dtypes)
-
-
-# --- predict
-
-
-def test_predict_writes_a_decision_for_every_row_without_the_attribute(run: Run, here: Path) -> None:
-    assert run("predict", "model", "new.csv", "--key", "id", "--out", "d.csv").exit_code == 0
-    found = pd.read_csv("d.csv")
-    assert list(found) == ["id", "decision", "probability"]
-    assert found["id"].tolist() == [f"p{row}" for row in range(ROWS)]
-    model = LagrangianDualClassifier.load("model")
-    new = pd.read_csv("new.csv")
-    assert found["decision"].tolist() == model.predict(new[model.feature_names_in_]).tolist()
-    shuffled = pd.read_csv("income.csv")[["sex", "work", "gain", "education", "hours"]]
-    shuffled.assign(sex="?").to_csv("with-sex.csv", index=False)
-    lines = run("predict", "model", "with-sex.csv").stdout.splitlines()
-    assert lines[0] == "row,decision,probability"
-    assert [line.split(",")[1] for line in lines[1:]] == found["decision"].tolist()
-
-
-# --- evaluate
-
-
-EVALUATED = """
-Measured: N rows of test.csv, N groups; accuracy N.
-Counts and rates are noised; bounds hold noise and sampling, at N.
-
-selection_rate (population N)
-group rows rate, bounds gap to population, bounds
-Female N N [N, N] N [N, N]
-Male N N [N, N] N [N, N]
-
-violation, demographic_parity: N [N, N]
-demographic_parity: below N at N confidence.
-
-This measurement is (N, N)-differentially private in the sensitive
-attribute of any one row.
-Together with the other certificate: (N, N)-differentially private in the
-sensitive attribute of everybody in either dataset, with at most one row in
-each, provided that nobody is in both.
-"""
-
-
-def test_evaluate_prints_rates_with_bounds_and_a_verdict(run: Run, here: Path) -> None:
-    result = run("evaluate", "model", "test.csv", "--epsilon", "30", "--below", "0.9")
-    assert result.exit_code == 0
-    assert_narrow(result.stdout)
-    assert squeezed(masked(result.stdout)) == squeezed(EVALUATED)
-    facts = read(here / "model" / "measurement-001.json")
-    assert facts["people"] == 300
-    assert facts["verdicts"] == {"demographic_parity": "demographic_parity: below 0.9 at 0.95 confidence."}
-    assert {row["group"] for row in facts["by_group"]} == {"Female", "Male"}
-
-
-@pytest.mark.parametrize("below", ["0.0001", "0"])
-def test_evaluate_that_does_not_show_the_claim_has_its_own_exit_code(run: Run, below: str) -> None:
-    result = run("evaluate", "model", "test.csv", "--epsilon", "30", "--below", below)
-    assert result.exit_code == 4
-    assert "violation, demographic_parity" in result.stdout
-
-
-def test_evaluate_exact_warns_and_writes_nothing(run: Run, here: Path) -> None:
-    result = run("evaluate", "model", "test.csv", "--exact", "--json")
-    assert "exact numbers about groups are not private" in " ".join(result.stderr.split())
-    assert not list((here / "model").glob("measurement*"))
-    found = parsed(result)
-    model, frame = LagrangianDualClassifier.load("model"), pd.read_csv("test.csv")
-    chosen = model.predict(frame[model.feature_names_in_]) == ">50K"
-    rates = pd.Series(chosen).groupby(frame["sex"]).mean()
-    assert found["exact"]["demographic_parity"]["violation"] == pytest.approx(np.ptp(rates))
-    assert found["private"] is False
-    text = run("evaluate", "model", "test.csv", "--exact").stdout
-    assert text.startswith("EXACT, not private")
-    assert_narrow(text)
-
-
-def test_evaluate_on_the_ledger_of_the_training_adds_up(run: Run) -> None:
-    words = ("--ledger", "people.ledger", "--epsilon", "1")
-    assert run("train", "income.csv", *TRAIN, *words, "--out", "m").exit_code == 0
-    found = parsed(run("evaluate", "m", "test.csv", *words, "--json"))
-    assert 1.3 < found["certificate"]["spent_epsilon"] < 1.6
-    assert found["certificate"]["epsilon"] == 3.0  # the budget: the measurement was chosen after the training
-    assert not any("either dataset" in one for one in found["certificate"]["remarks"])
-
-
-def test_evaluate_several_notions_at_once(run: Run) -> None:
-    words = ("--notion", "demographic_parity", "--notion", "equalized_odds", "--epsilon", "9")
-    assert set(parsed(run("evaluate", "model", "test.csv", *words, "--json"))["violations"]) == {
-        "demographic_parity",
-        "equalized_odds",
-    }
-
 
 # --- tradeoff and compare
 
@@ -262,7 +31,7 @@ def test_tradeoff_writes_a_curve_a_model_per_point_and_marks_the_chosen(run: Run
     assert read(here / "c" / name / "tradeoff.json") == curve
     assert len(list((here / "c").glob("*/tradeoff.json"))) == 1
     assert LagrangianDualClassifier.load(here / "c" / name).tolerance == (0.0, 0.05, 0.2)[best]
-    assert list(pd.read_csv(here / "c" / "tradeoff.csv")) == ["tolerance", "accuracy", "noisy_violation"]
+    assert list(pd.read_csv(here / "c" / "tradeoff.csv")) == ["tolerance", "accuracy", "auc", "noisy_violation"]
     assert DurableLedger.open("people.ledger").epsilon() <= 1 + 1e-9
 
 
@@ -327,7 +96,8 @@ def test_parts_of_a_budget_compose_to_it(parts: int) -> None:
 PLANNED = """\
 Plan: nothing was read but public numbers, nothing was spent.
   rows       36,000 in 2 groups; 9,000 have the positive answer
-  asked for  demographic_parity, engine moments
+  asked for  demographic_parity, engine plugin
+  tolerance  about 0.01 between two groups, if they are of equal sizes
   budget     epsilon 1 at delta 1e-05, all of it:
   what is asked  times  noise  epsilon alone
   moments            1  5.276          0.684

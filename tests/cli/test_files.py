@@ -200,7 +200,7 @@ def test_predict_never_replaces_what_it_reads_and_asks_before_it_replaces_anythi
     words = ("predict", "model", "new.csv", "--out")
     left_alone(run, here, (*words, "new.csv", "--overwrite"), "'new.csv' is read by this command")
     left_alone(run, here, (*words, "model/../new.csv", "--overwrite"), "is read by this command")
-    left_alone(run, here, (*words, "model/weights.safetensors", "--overwrite"), "is read by this command")
+    left_alone(run, here, (*words, "model/model.json", "--overwrite"), "is read by this command")
     left_alone(run, here, (*words, "linked.csv", "--overwrite"), "'linked.csv' is not an ordinary file")
     left_alone(run, here, (*words, "income.csv"), "'income.csv' exists; pass --overwrite")
     assert run(*words, "d.csv").exit_code == 0

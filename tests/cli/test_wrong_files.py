@@ -193,8 +193,9 @@ def test_model_folder_that_is_not_there_is_told_in_a_sentence(run: Run, here: Pa
 def test_model_folder_that_is_none_or_damaged_is_told_in_a_sentence(run: Run, here: Path) -> None:
     Path("empty").mkdir()
     refused(run, here, ("predict", "empty", "new.csv"), "'empty' is not a saved model: it has no model.json.")
-    (here / "model" / "weights.safetensors").write_bytes(b"\0" * 9)
-    refused(run, here, ("predict", "model", "new.csv"), "the weights of 'model' are damaged")
+    assert run("train", "income.csv", *TRAIN, "--hidden", "4", "--out", "network").exit_code == 0
+    (here / "network" / "weights.safetensors").write_bytes(b"\0" * 9)
+    refused(run, here, ("predict", "network", "new.csv"), "the weights of 'network' are damaged")
     (here / "curve" / "tolerance-0" / "training.json").write_text("[")
     refused(run, here, ("predict", "curve/tolerance-0", "new.csv"), "training.json' is damaged")
 
@@ -286,11 +287,11 @@ def test_ledger_that_is_not_there_needs_a_name_and_a_budget(run: Run, here: Path
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("roundss = 3\n", "no setting 'roundss' in the plan of engine 'moments'; did you mean 'rounds'?"),
+        ("checkss = 3\n", "no setting 'checkss' in the plan of engine 'plugin'; did you mean 'checks'?"),
         ("noise_moments = 1.0\n", "no setting 'noise_moments'"),
-        ("rounds = 0\n", "expected rounds to be at least 1, got 0"),
-        ("rounds = 'many'\n", "expected rounds to be an int"),
-        ("rounds: 3\n", "'wrong.toml' is not TOML"),
+        ("checks = -1\n", "expected checks to be at least 0, got -1"),
+        ("checks = 'many'\n", "expected checks to be an int"),
+        ("checks: 3\n", "'wrong.toml' is not TOML"),
     ],
 )
 def test_plan_that_is_wrong_is_told_in_a_sentence(run: Run, here: Path, text: str, part: str) -> None:
@@ -314,7 +315,7 @@ def test_plan_that_is_wrong_is_told_in_a_sentence(run: Run, here: Path, text: st
         (("evaluate", "model", "test.csv", "--confidence", "0.2"), "expected a confidence of at least 0.5"),
         (("tradeoff", "income.csv", *TRAIN, "--tolerances", "a", "--out", "c"), "expected numbers, such as 0,0.05"),
         (("tradeoff", "income.csv", *TRAIN, "--choose", "-1", "--out", "c"), "expected --choose to be a finite number"),
-        (("tradeoff", "income.csv", *TRAIN, "--engine", "gradients", "--out", "c"), "expected engine 'moments'"),
+        (("tradeoff", "income.csv", *TRAIN, "--engine", "gradients", "--out", "c"), "expected engine 'plugin'"),
         (("reproduce", "tabel2"), "no table or figure 'tabel2'; did you mean 'table2'?"),
         (("completion", "bsh"), "no shell 'bsh'; did you mean 'bash'?"),
     ],

@@ -14,17 +14,21 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
-from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
+from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PluginPlan, PrintedPlan
+from justitia.engines.plugin.learner import RuleLearner
+from justitia.learners.default import default_base
+from justitia.learners.inputs import Inputs
 from justitia.networks.multilayer import multilayer
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.algorithm import train
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import TrainingPlan
+from justitia.training.learner import Learner, NetworkLearner
+from justitia.training.plan import Plan, TrainingPlan
 from justitia.training.run import Trained
 
 #: What the loop calls of an engine; only these may ask the vault, and which of them do is part of an engine's case.
@@ -40,8 +44,8 @@ class Case:
     ----------
     name : str
         As ``LagrangianDualClassifier(engine=...)`` has it.
-    plan : TrainingPlan
-        A few rounds; in ``exact`` nothing but Algorithm 1 is left, on all rows.
+    plan : Plan
+        A few rounds; in ``exact`` nothing but Algorithm 1 is left, on all rows (engines that train a network).
     asks : dict
         Purpose of each question, and the call of the loop that asks it.
     reveals : bool
@@ -58,8 +62,8 @@ class Case:
     """
 
     name: str
-    plan: TrainingPlan
-    exact: TrainingPlan
+    plan: Plan
+    exact: TrainingPlan | None
     asks: dict[str, str]
     noise: Callable[[Any], list[float]]
     reveals: bool = False
@@ -67,6 +71,11 @@ class Case:
     term: Callable[[Tensor], Tensor] = lambda soft: soft
     lowest: float = -1.0
     first_dual: int = 1
+
+    @property
+    def later_saves(self) -> int:
+        """How often a run is saved after its second time."""
+        return len(self.plan.schedule(90)) - 1 if isinstance(self.plan, TrainingPlan) else self.plan.checks - 1
 
 
 def _multipliers(*names: str) -> Callable[[Any], list[float]]:
@@ -88,6 +97,13 @@ ENGINES = {
     case.name: case
     for case in (
         Case(
+            "plugin",
+            PluginPlan(checks=3),
+            None,
+            {"moments": "ask_before", "decisions": "ask_after"},
+            _multipliers("noise_moments", "noise_checks"),
+        ),
+        Case(
             "moments",
             MomentsPlan(**SHORT, rounds=6, public_steps=2, checks=2, candidates=2, averaging=0.5),
             MomentsPlan(**FULL, rounds=5, public_steps=2, checks=0, candidates=0, penalty=0.0, damping=0.0),
@@ -104,8 +120,8 @@ ENGINES = {
         ),
         Case(
             "printed",
-            PrintedPlan(**SHORT, epochs=3),
-            PrintedPlan(**FULL, epochs=5),
+            PrintedPlan(**SHORT, warmup_epochs=0, epochs=3),
+            PrintedPlan(**FULL, warmup_epochs=0, epochs=5, loss_dual_step=FULL["dual_step"]),
             {"exact attribute, read by the printed method": "ask_before"},
             lambda plan: [plan.sigma_p, plan.sigma_d],
             reveals=True,
@@ -115,12 +131,18 @@ ENGINES = {
         ),
     )
 }
-every_engine = pytest.mark.parametrize("case", ENGINES.values(), ids=ENGINES)
 
 
-private_engines = pytest.mark.parametrize(
-    "case", [case for case in ENGINES.values() if not case.reveals], ids=lambda case: case.name
-)
+def _those(chosen: Callable[[Case], bool]) -> Any:
+    return pytest.mark.parametrize(
+        "case", [case for case in ENGINES.values() if chosen(case)], ids=lambda case: case.name
+    )
+
+
+every_engine = _those(lambda case: True)
+private_engines = _those(lambda case: not case.reveals)
+revealing_engines = _those(lambda case: case.reveals)
+network_engines = _those(lambda case: isinstance(case.plan, TrainingPlan))
 
 
 @dataclass(frozen=True)
@@ -151,7 +173,7 @@ def model(case: Case, **changes: Any) -> LagrangianDualClassifier:
         "groups": ("f", "m", "x"),
         "engine": case.name,
         "plan": case.plan,
-        "module": (4,),
+        "module": (4,) if isinstance(case.plan, TrainingPlan) else None,
     }
     return LagrangianDualClassifier(**usual | {"random_state": 0, "noise_seed": 0, "progress": False} | changes)
 
@@ -166,24 +188,32 @@ def fit(made: LagrangianDualClassifier, these: People, **options: Any) -> Lagran
 class Opened:
     """An engine that has asked nothing yet, with all that the loop needs."""
 
-    module: nn.Module
+    learner: Learner[Any]
     problem: Problem
-    plan: TrainingPlan
+    plan: Plan
     ledger: PrivacyLedger
     engine: Engine
 
     def train(self) -> Trained:
-        """Algorithm 1."""
+        """What a session does."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return train(self.module, self.problem, self.plan, self.engine)
+            return self.learner.train(self.problem, self.plan, self.engine, hidden_bar)
+
+    def scores(self) -> Tensor:
+        """Of the training rows."""
+        return self.learner.scores(self.problem)
+
+
+def hidden_bar(total: int, name: str) -> Any:
+    return tqdm(total=total, desc=name, disable=True)
 
 
 def opened(
     case: Case,
     these: People,
     *,
-    plan: TrainingPlan | None = None,
+    plan: Plan | None = None,
     notion: str | FairnessNotion = "demographic_parity",
     epsilon: float = 8.0,
     source: NoiseSource | None = None,
@@ -192,12 +222,20 @@ def opened(
     calibrated = (case.plan if plan is None else plan).calibrate(epsilon, 1e-5, n=len(these.y))
     X, y = torch.tensor(these.X, dtype=torch.float32), torch.tensor(these.y, dtype=torch.float32)
     problem = Problem(X, y, torch.ones(len(y)), get_notion(notion))
+    learner = learner_of(calibrated, X, module)
+    problem = learner.prepare(problem, calibrated, hidden_bar)
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
     chosen = SeededNoise(0) if source is None else source
     vault = SensitiveVault(these.a, groups=these.groups, ledger=ledger, noise_source=chosen)
     public = {"tolerance": 0.0, "generator": torch.Generator().manual_seed(1)}
     engine = calibrated.engine(problem, vault, **public)
-    return Opened(network() if module is None else module, problem, calibrated, ledger, engine)
+    return Opened(learner, problem, calibrated, ledger, engine)
+
+
+def learner_of(plan: Plan, X: Tensor, module: nn.Module | None = None) -> Learner[Any]:
+    if isinstance(plan, TrainingPlan):
+        return NetworkLearner(network() if module is None else module)
+    return RuleLearner(default_base(len(X)), Inputs(X.numpy(), X.numpy()), seed=0)
 
 
 def network() -> nn.Module:
@@ -234,5 +272,7 @@ def calls_watched(some: Opened) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(some.ledger, "debit", noted)
         for name in CALLED:
+            if not hasattr(some.engine, name):
+                continue
             patch.setattr(some.engine, name, wrapped(name))
         yield found

@@ -22,9 +22,11 @@ from engine_cases import (
     every_engine,
     fit,
     model,
+    network_engines,
     opened,
     people,
     private_engines,
+    revealing_engines,
 )
 from torch import Tensor, nn
 
@@ -35,7 +37,7 @@ from justitia.engines import DEFAULT_PLANS
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.ledger import BudgetExceeded, Release
 from justitia.privacy.mechanisms import SeededNoise
-from justitia.training.session import rehearse
+from justitia.training.learner import rehearse
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 every_notion = pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])
@@ -43,12 +45,6 @@ every_notion = pytest.mark.parametrize("notion", ["demographic_parity", "equaliz
 
 def purposes(ledger: PrivacyLedger) -> list[str]:
     return [release.purpose for release in ledger.releases]
-
-
-def scores_of(module: nn.Module, X: Tensor) -> Tensor:
-    with torch.no_grad():
-        scores: Tensor = module(X).squeeze(1)
-    return scores
 
 
 def test_contract_cases_hold_every_engine() -> None:
@@ -92,7 +88,7 @@ def test_contract_gap_that_is_looked_at_again_costs_nothing(case: Case) -> None:
     some = opened(case, people())
     some.train()
     spent = some.ledger.releases
-    some.engine.gap(scores_of(some.module, some.problem.X))
+    some.engine.gap(some.scores())
     assert some.ledger.releases == spent
 
 
@@ -128,6 +124,7 @@ def test_contract_budget_that_does_not_suffice_is_told_before_anything_is_asked(
         fit(made, people(), ledger=ledger)
     assert purposes(ledger) == ["something else"]
     assert not hasattr(made, "module_")
+    assert not hasattr(made, "rule_")
 
 
 # Interrupted and resumed
@@ -149,7 +146,7 @@ def paid(fitted: LagrangianDualClassifier, case: Case) -> bool:
 def test_contract_run_that_stops_after_every_round_gives_the_result_of_a_whole_one(case: Case, tmp_path: Path) -> None:
     these, folder = people(), tmp_path / "run"
     fit_and_die_after_save(model(case), these, folder, saves=2)  # before the first round, and after it
-    for _ in case.plan.schedule(90)[1:]:
+    for _ in range(case.later_saves):
         fit_and_die_after_save(model(case), these, folder, saves=1)
     resumed, whole = fit(model(case), these, checkpoint=folder), fit(model(case), these)
     assert same(resumed, whole, these)
@@ -242,7 +239,7 @@ def test_contract_neighbours_with_the_same_answers_make_the_same_things_public(c
     assert moved > 0.1
 
 
-@pytest.mark.parametrize("case", [case for case in ENGINES.values() if case.reveals], ids=lambda case: case.name)
+@revealing_engines
 def test_contract_engine_that_reveals_promises_nothing(case: Case) -> None:
     fitted = fit(model(case), people())
     assert fitted.certificate_.epsilon == math.inf
@@ -304,7 +301,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-@every_engine
+@network_engines
 @pytest.mark.parametrize("name", MODULES)
 def test_contract_module_that_can_be_rehearsed_can_be_trained(case: Case, name: str) -> None:
     torch.manual_seed(0)

@@ -4,16 +4,19 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
-from experiments.frontier import METHOD, SHARED, claims, matched, pareto, shortfall, summarise
+from experiments.curves import advantage, by_chance, matched, most_accurate, pareto, shortfall, summarise
+from experiments.frontier import AUC_LOSS, BEFORE, METHOD, NOT_PRIVATE, TARGETS, claims
 from experiments.runner import Cell
 
-from experiments import frontier, repeats
+from experiments import curves, repeats
+from justitia.evaluation.exact import violation
 
 
 def row(fold: int, epsilon: float, curve: list[list[Any]], *, floor: float = 0.02, **where: Any) -> dict[str, Any]:
-    cell = {"dataset": "bank", "notion": "demographic_parity", "method": METHOD}
+    cell = {"dataset": "bank", "notion": "demographic_parity", "method": METHOD, "seed": 0}
     return cell | {"fold": fold, "epsilon": epsilon, "curve": json.dumps(curve), "floor": floor} | where
 
 
@@ -63,61 +66,101 @@ def test_matched_counts_cells_and_names_the_others() -> None:
     assert "in at least" not in found[2].sentence  # ten of fifteen are asked, of one it is one
 
 
-def test_price_compares_default_points_and_points_of_one_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frontier, "FREE", 1)
-    private = [[None, 0.84, 0.05], [SHARED[0], 0.80, 0.05], [SHARED[1], 0.83, 0.2]]
-    without = [[None, 0.83, 0.05], [SHARED[0], 0.83, 0.05], [SHARED[1], 0.83, 0.2]]
+def found_of(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {claim.sentence: claim for claim in claims(pd.DataFrame(list(rows)))}
 
-    def moved(points: list[list[Any]], by: float) -> list[list[Any]]:
-        return [[tolerance, accuracy + by, violated + by] for tolerance, accuracy, violated in points]
 
-    rows = [row(fold, 1.0, moved(private, by)) for fold, by in enumerate((-0.005, 0.005))]
-    rows += [row(fold, math.inf, moved(without, by)) for fold, by in enumerate((-0.005, 0.005))]
-    found = [claim for claim in claims(pd.DataFrame(rows)) if claim.sentence.startswith("Accuracy and violation")]
-    assert [(claim.sentence, claim.confirmed) for claim in found] == [
-        (sentence("by default", "within one standard deviation of"), False),  # more accurate with privacy
-        (sentence("by default", "no more than one standard deviation worse than"), True),
-        (sentence(f"at tolerance {SHARED[0]:g}", "within one standard deviation of"), False),
-        (sentence(f"at tolerance {SHARED[0]:g}", "no more than one standard deviation worse than"), False),
-        (sentence(f"at tolerance {SHARED[1]:g}", "within one standard deviation of"), True),
-        (sentence(f"at tolerance {SHARED[1]:g}", "no more than one standard deviation worse than"), True),
-    ]
+@pytest.mark.parametrize(
+    ("accuracies", "violated", "confirmed", "said"),
+    [
+        ((0.83, 0.83), 0.04, True, "0.8300 ± 0.0000 and 0.0400 ± 0.0000"),
+        ((0.80, 0.83), 0.04, True, "0.8150 ± 0.0106 and 0.0400 ± 0.0000 (missed by less than one standard error)"),
+        ((0.81, 0.81), 0.04, False, "0.8100 ± 0.0000 and 0.0400 ± 0.0000"),
+        ((0.83, 0.83), 0.05, False, "0.8300 ± 0.0000 and 0.0500 ± 0.0000"),
+    ],
+)
+def test_default_point_meets_its_target_up_to_one_standard_error(
+    accuracies: tuple[float, float], violated: float, confirmed: bool, said: str
+) -> None:
+    assert TARGETS["bank", "demographic_parity"] == (0.82, 0.045)
+    rows = [row(fold, 1.0, [[None, one, violated, 0.9]]) for fold, one in enumerate(accuracies)]
+    claim = next(one for name, one in found_of(*rows).items() if name.startswith("Default on Bank"))
+    assert (claim.confirmed, claim.numbers) == (confirmed, said)
+
+
+def test_advantage_is_the_mean_at_the_same_violation_where_both_curves_go() -> None:
+    ours = np.array([[[0.80, 0.05], [0.84, 0.25]]])
+    theirs = np.array([[[0.70, 0.15], [0.84, 0.35]]])
+    # where both go: at 0.15 0.82 against 0.70, at 0.25 0.84 against 0.77, at 0.35 0.84 against 0.84
+    assert advantage(ours, theirs).value == pytest.approx((0.12 + 0.07 + 0.0) / 3)
+    assert math.isnan(advantage(ours, theirs).error)
+
+
+def test_advantage_of_single_points_has_the_standard_error_of_paired_folds() -> None:
+    ours, theirs = (np.array([[[one, 0.1]] for one in values]) for values in ((0.8, 0.9, 0.7), (0.7, 0.7, 0.7)))
+    found = advantage(ours, theirs)
+    assert found.value == pytest.approx(0.1)
+    assert found.error == pytest.approx(np.std([0.1, 0.2, 0.0], ddof=1) / math.sqrt(3))
+
+
+@pytest.mark.parametrize(
+    ("by", "no_worse", "numbers"),
+    [(0.02, True, "1 of 1 cells; "), (0.0, True, "0 of 1 cells; "), (-0.02, False, "0 of 1 cells; ")],
+)
+def test_curves_are_held_against_those_before_beyond_one_standard_error(
+    by: float, no_worse: bool, numbers: str
+) -> None:
+    rows = [row(fold, 1.0, [[None, 0.8 + by + fold / 1000, 0.1]], seed=0) for fold in (0, 1)]
+    rows += [row(fold, 1.0, [[None, 0.8, 0.1]], seed=0, method=BEFORE) for fold in (0, 1)]
+    rows[0]["curve"] = json.dumps([[None, 0.8 + by - 0.001, 0.1]])
+    found = found_of(*rows)
+    first = next(one for name, one in found.items() if name.startswith("At the same violation no curve"))
+    second = next(one for name, one in found.items() if name.startswith("At least 10 curves"))
+    assert first.confirmed is no_worse
+    assert second.numbers.startswith(numbers)
+
+
+def test_price_is_what_the_private_curve_lacks_at_the_same_violation() -> None:
+    rows = [row(0, epsilon, [[None, value, 0.1]], seed=0) for epsilon, value in ((1.0, 0.78), (math.inf, 0.80))]
+    rows.append(row(0, math.inf, [[None, 0.79, 0.1]], seed=0, method=NOT_PRIVATE))
+    found = found_of(*rows)
+    median = next(one for name, one in found.items() if "in the median cell" in name)
+    beside = next(one for name, one in found.items() if "than LinearPost's" in name)
+    assert (median.confirmed, median.numbers) == (False, "median 0.0200, from 0.0200 to 0.0200")
+    assert (beside.confirmed, beside.numbers) == (False, "Bank demographic parity +0.0100 ± nan")
+
+
+@pytest.mark.parametrize(("auc", "confirmed"), [(0.9 - AUC_LOSS + 0.001, True), (0.9 - AUC_LOSS - 0.001, False)])
+def test_auc_given_up_is_counted_where_the_plain_base_is_nearly_fair(auc: float, confirmed: bool) -> None:
+    fair = row(0, 1.0, [[None, 0.8, 0.01, auc], [1.0, 0.8, 0.04, 0.9]])
+    unfair = row(0, 1.0, [[None, 0.8, 0.01, 0.5], [1.0, 0.8, 0.3, 0.9]], notion="equalized_odds")
+    claim = next(one for name, one in found_of(fair, unfair).items() if "of AUC" in name)
+    assert claim.confirmed is confirmed
+    assert "equalized odds" not in claim.numbers
+
+
+@pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])
+def test_violation_by_chance_is_the_exact_one_of_dealt_groups(notion: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    scores, truth, codes = rng.normal(size=400), rng.integers(0, 2, 400), rng.integers(0, 3, 400)
+    monkeypatch.setattr(curves, "PERMUTATIONS", 1)
+    dealt = np.random.default_rng(7).permutation(codes)
+    decided = (scores > 0).astype(int)
+    expected = violation(truth, decided, sensitive_features=dealt, notion=notion, groups=(0, 1, 2))
+    assert by_chance(notion, scores, truth, codes, seed=7) == pytest.approx(expected)
+
+
+def test_most_accurate_point_violates_no_more_than_allowed() -> None:
+    curve = curve_of((None, 0.80, 0.05), (0.0, 0.70, 0.03), (0.3, 0.85, 0.2))
+    best = most_accurate(curve, 0.06)
+    assert best is not None
+    assert best["accuracy_mean"] == 0.8
+    assert most_accurate(curve, 0.02) is None
 
 
 def test_pareto_keeps_what_no_point_beats() -> None:
     curve = curve_of((None, 0.80, 0.05), (0.0, 0.70, 0.03), (0.1, 0.79, 0.06), (0.2, 0.80, 0.07), (0.3, 0.85, 0.2))
     assert pareto(curve)["tolerance"].fillna(-1).tolist() == [0.0, -1, 0.3]
-
-
-@pytest.mark.parametrize(
-    ("private", "reached", "lost"),
-    [
-        ([[None, 0.80, 0.05], [0.2, 0.84, 0.20]], True, "from 0.000 to 0.000"),
-        ([[None, 0.796, 0.054], [0.2, 0.836, 0.20]], True, "from 0.004 to 0.004"),  # no more than 0.005 worse
-        ([[None, 0.79, 0.05], [0.2, 0.84, 0.20]], False, "from 0.005 to 0.005"),  # one end is twice as far
-        ([[None, 0.78, 0.05], [0.2, 0.82, 0.20]], False, "from 0.020 to 0.020"),
-    ],
-)
-def test_whole_curves_are_held_against_those_without_privacy(
-    monkeypatch: pytest.MonkeyPatch, private: list[list[Any]], reached: bool, lost: str
-) -> None:
-    monkeypatch.setattr(frontier, "FREE", 1)
-    without = [[None, 0.80, 0.05], [0.1, 0.79, 0.1], [0.2, 0.84, 0.20]]  # the second is beaten by the first
-    rows = [
-        row(fold, epsilon, [[one, acc + by, violated + by] for one, acc, violated in points])
-        for epsilon, points in ((1.0, private), (math.inf, without))
-        for fold, by in enumerate((-0.005, 0.005))
-    ]
-    found = {claim.sentence: claim for claim in claims(pd.DataFrame(rows))}
-    reach = next(claim for name, claim in found.items() if name.startswith("Each point of the curve without privacy"))
-    price = next(claim for name, claim in found.items() if name.startswith("At the same violation"))
-    assert reach.confirmed is reached
-    assert price.numbers.startswith(lost)
-    assert price.confirmed is (lost < "from 0.01")
-
-
-def sentence(where: str, how: str) -> str:
-    return f"Accuracy and violation at epsilon 1, {where}, are {how} those without privacy, in at least 1 cells."
 
 
 def test_repeats_hold_the_curve_against_rivals_of_the_same_folds() -> None:
@@ -150,6 +193,19 @@ def test_repeats_measure_curves_of_ours_and_points_of_rivals(monkeypatch: pytest
     assert repeats.measure_again(Cell("repeats", "bank", "x", METHOD, 3)) == {"curve": METHOD}
     theirs = repeats.measure_again(Cell("repeats", "bank", "x", "M", 3))
     assert (theirs["accuracy"], theirs["violation"], theirs["curve"]) == (0.5, 3.0, "[]")
+
+
+def test_repeats_print_the_best_point_of_equalized_odds_beside_the_rule_without_privacy() -> None:
+    where = {"notion": "equalized_odds", "seed": 1}
+    ours = [row(fold, 1.0, [[None, 0.70, 0.05], [0.1, 0.78, 0.10], [0.2, 0.8, 0.2]], **where) for fold in (0, 1)]
+    free = [row(fold, math.inf, [[None, 0.82, 0.12]], **where) for fold in (0, 1)]
+    claim = repeats.odds(pd.DataFrame([*ours, *free]))[0]
+    assert claim.confirmed
+    assert claim.numbers == (
+        "Bank, epsilon 1: 0.780 ± 0.000 / 0.100 ± 0.000; "
+        "Bank, no privacy: none, its least violation is at 0.820 ± 0.000 / 0.120 ± 0.000"
+    )
+    assert not repeats.odds(pd.DataFrame(free))[0].confirmed
 
 
 def test_repeats_leave_the_frontiers_own_folds_out() -> None:

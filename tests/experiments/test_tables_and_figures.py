@@ -11,6 +11,7 @@ import pytest
 from experiments.__main__ import EXPERIMENTS, PAGES
 from experiments.experiment import Claim
 from experiments.page import fill
+from experiments.paper import TABLE2 as PAPER
 from experiments.runner import Cell, read_results, run
 from experiments.summaries import clearly_less, dominated, lookup, mean_and_sd
 
@@ -86,6 +87,27 @@ def test_table2_claims_compare_the_plain_network_with_the_printed_one() -> None:
     ]
     far = table2.claims(TWO_FITS.assign(accuracy=TWO_FITS["accuracy"] - 0.06))
     assert [claim.confirmed for claim in far] == [False]
+
+
+def printed_row(away: float, plain: float) -> pd.DataFrame:
+    """The printed cells of PF-LD with their violation moved, and a plain network with this violation."""
+    rows = []
+    for (dataset, notion), columns in PAPER.items():
+        paper = columns["PF-LD"]
+        rows.append((dataset, notion, "PF-LD printed", paper.accuracy, paper.violation + away))
+        rows.append((dataset, notion, "CLF", columns["CLF"].accuracy, plain))
+    table = pd.DataFrame(rows, columns=["dataset", "notion", "method", "accuracy", "violation"])
+    return table.assign(epsilon_spent=math.inf, epsilon_claimed=1.0, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("away", "plain", "confirmed"), [(0.05, 0.6, [True, True]), (0.05, 0.2, [False, True]), (0.07, 0.6, [True, False])]
+)
+def test_table2_claims_on_the_printed_row_ask_for_less_violation_and_nearness(
+    away: float, plain: float, confirmed: list[bool]
+) -> None:
+    found = [claim for claim in table2.claims(printed_row(away, plain)) if claim.sentence.startswith("PF-LD printed")]
+    assert [claim.confirmed for claim in found] == confirmed
 
 
 def test_table2_claims_on_mozannar_ask_for_a_violation_that_rises_with_the_groups() -> None:
@@ -167,7 +189,7 @@ def test_choose_marks_the_candidate_with_the_largest_accuracy_minus_violation() 
     rows = pd.DataFrame(
         [("Z", "{}", "bank", 0.8, 0.2), ("Z", "{}", "income", 0.8, 0.2), ("Z", '{"bound": 0.1}', "bank", 0.75, 0.1)],
         columns=["method", "settings", "dataset", "accuracy", "violation"],
-    )
+    ).assign(notion="demographic_parity")
     table = choose.summarise(rows)
     assert table["value"].round(3).tolist() == [0.6, 0.65]
     assert table["chosen"].tolist() == [False, True]
@@ -177,7 +199,7 @@ def test_choose_marks_the_candidate_with_the_largest_accuracy_minus_violation() 
 def test_rules_leave_out_candidates_that_are_no_longer_listed() -> None:
     settings = ['{"penalty": 1.0}', '{"gone": 3}', "{}"]
     fits = pd.DataFrame({"settings": settings}).assign(dataset="bank", notion="x", accuracy=0.8, violation=0.1)
-    assert rules.summarise(fits)["settings"].tolist() == ["{}", '{"penalty": 1.0}']
+    assert rules.STUDY.summarise(fits)["settings"].tolist() == ["{}", '{"penalty": 1.0}']
 
 
 def test_dominated_points_are_those_another_point_beats() -> None:

@@ -33,3 +33,9 @@ def five() -> Case:
 def open_book() -> Case:
     """Trained without privacy."""
     return fit(("a", "b"), epsilon=np.inf)
+
+
+@pytest.fixture(params=["two", "five", "open_book"])
+def case(request: pytest.FixtureRequest) -> Case:
+    chosen: Case = request.getfixturevalue(request.param)
+    return chosen

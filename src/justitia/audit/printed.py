@@ -48,7 +48,8 @@ class WatchedEngine(PrintedEngine):
 
     def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
         """As in the engine."""
-        if len(self.steps) < STEPS and bool((batch == self.person).any()):
+        constrained = bool(lam.any())  # before, the engine asks nothing
+        if constrained and len(self.steps) < STEPS and bool((batch == self.person).any()):
             self.steps.append(Step(copy.deepcopy(module), lam.clone(), batch.clone()))
         return super().constraint(module, lam, batch)
 

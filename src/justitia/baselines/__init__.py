@@ -3,6 +3,8 @@
 from justitia.baselines.agarwal import AgarwalClassifier
 from justitia.baselines.fermi import FermiClassifier
 from justitia.baselines.histogram import HistogramClassifier
+from justitia.baselines.linear_post import LinearPostClassifier
+from justitia.baselines.local import LocalClassifier
 from justitia.baselines.mozannar import MozannarClassifier
 from justitia.baselines.plain import PlainClassifier
 from justitia.baselines.zafar import ZafarClassifier
@@ -11,6 +13,8 @@ __all__ = [
     "AgarwalClassifier",
     "FermiClassifier",
     "HistogramClassifier",
+    "LinearPostClassifier",
+    "LocalClassifier",
     "MozannarClassifier",
     "PlainClassifier",
     "ZafarClassifier",

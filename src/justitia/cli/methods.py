@@ -13,7 +13,7 @@ from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.ledger import PrivacyLedger
 
 #: Methods that read the attribute exactly (Zafar, Agarwal) are for Python, where their certificate is at hand.
-METHODS = ("plain", "moments", "gradients", "fermi", "histogram", "mozannar")
+METHODS = ("plain", "plugin", "moments", "gradients", "fermi", "histogram", "mozannar")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Recipe:
             kind = FermiClassifier if name == "fermi" else HistogramClassifier
             return kind(self.notion, epsilon=self.epsilon, delta=self.delta, groups=groups, random_state=self.seed)
         settings = {"notion": self.notion, "epsilon": self.epsilon, "delta": self.delta, "seed": self.seed}
-        return unfitted(rows, settings | {"engine": name, "hidden": None, "plan_file": None})
+        default = {"hidden": None, "plan_file": None, "base": None, "base_column": None, "threshold": 0.5}
+        return unfitted(rows, settings | default | {"engine": name})
 
     def fit(self, name: str, rows: Rows, total: PrivacyLedger) -> Any:
         """A fitted classifier; what it spent is also on the ledger of all methods."""

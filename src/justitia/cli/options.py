@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from justitia.cli.bases import BASES, DEFAULT
 from justitia.cli.command import Names, Numbers, OneOf
 from justitia.cli.files.attribute import Where
 from justitia.engines import DEFAULT_PLANS
@@ -20,6 +21,7 @@ Decorator = Callable[[Function], Function]
 FILE = click.Path(path_type=Path)
 NOTION = OneOf("notion", sorted(NOTIONS))
 ENGINE = OneOf("engine", list(DEFAULT_PLANS))
+BASE = OneOf("base", list(BASES))
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -103,13 +105,37 @@ settings = together(
     notion,
     epsilon(1.0, "Privacy budget; 'inf' trains without privacy, and says so."),
     delta,
-    click.option("--engine", type=ENGINE, default="moments", show_default=True, help="How the attribute is asked."),
+    click.option(
+        "--engine",
+        type=ENGINE,
+        metavar="NAME",
+        help=f"One of {', '.join(DEFAULT_PLANS)}; by default plugin, and moments where --hidden is given.",
+    ),
     click.option("--seed", type=click.IntRange(min=0), help="Of public randomness; never of the noise."),
     click.option("--plan", "plan_file", type=FILE, help="TOML file with settings of the engine."),
-    click.option("--hidden", type=Numbers(whole=True), metavar="20,10", help="Widths of hidden layers."),
+    click.option("--hidden", type=Numbers(whole=True), metavar="20,10", help="Widths of a network's hidden layers."),
+)
+#: What engine plugin corrects, and where it decides.
+deciding = together(
+    click.option(
+        "--base",
+        type=BASE,
+        metavar="NAME",
+        help=f"Model of the target that is trained and corrected: {' or '.join(BASES)}; by default {DEFAULT}.",
+    ),
+    click.option(
+        "--base-column",
+        metavar="COLUMN",
+        help="Probability of the positive answer by a model of yours: a column of DATA, public like every feature.",
+    ),
+    click.option(
+        "--threshold", type=float, default=0.5, show_default=True, help="Decide for the positive answer above it."
+    ),
 )
 #: File and settings of a command that trains.
-training = together(click.argument("data", type=FILE), target, attribute, columns, settings)
+training = together(click.argument("data", type=FILE), target, attribute, columns, settings, deciding)
+#: What is asked of one model; a curve has a grid of its own.
+tolerance = click.option("--tolerance", type=float, help="Largest difference between two groups that is allowed.")
 overwrite = click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote.")
 
 

@@ -31,7 +31,7 @@ def read_plan(path: Path | None, engine: str) -> Plan | None:
     try:
         settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise Refusal(f"{shown_path(path)} is not TOML; expected lines such as 'rounds = 100'.") from None
+        raise Refusal(f"{shown_path(path)} is not TOML; expected lines such as 'checks = 2'.") from None
     default = DEFAULT_PLANS[engine]
     known = [field.name for field in fields(default) if field.name not in _CALIBRATED]
     for name in settings:

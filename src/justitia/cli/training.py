@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from justitia.cli.bases import base_of
 from justitia.cli.errors import Refusal
 from justitia.cli.files.looks import LEDGER, ROWS
 from justitia.cli.files.metadata import FACTS, training_metadata
@@ -15,6 +16,7 @@ from justitia.cli.files.public_rows import public_rows
 from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.output import json_text, warn
 from justitia.cli.plan_file import read_plan
+from justitia.engines import engine_of
 from justitia.estimator import LagrangianDualClassifier, check_parameters
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.vault import INFER
@@ -37,6 +39,7 @@ def rows_of(data: Path, settings: dict[str, Any]) -> Rows:
         positive=settings.pop("positive"),
         features=settings.pop("features"),
         drop=settings.pop("drop"),
+        base_column=settings["base_column"],
     )
     if rows.attribute.groups is None:
         if not rows.attribute.infer and math.isfinite(settings["epsilon"]):
@@ -47,19 +50,35 @@ def rows_of(data: Path, settings: dict[str, Any]) -> Rows:
 
 def unfitted(rows: Rows, settings: dict[str, Any], *, tolerance: float | None = None) -> LagrangianDualClassifier:
     """A model with the settings of the command line, which are checked before a ledger is opened."""
+    engine = engine_of(settings["engine"], settings["hidden"])
+    _check_deciding(engine, settings)
     model = LagrangianDualClassifier(
         settings["notion"],
         epsilon=settings["epsilon"],
         delta=settings["delta"],
         tolerance=tolerance,
         groups=INFER if rows.attribute.infer else rows.attribute.groups,
-        engine=settings["engine"],
+        engine=engine,
+        base=base_of(settings["base"], settings["base_column"]),
         module=settings["hidden"],
-        plan=read_plan(settings["plan_file"], settings["engine"]),
+        plan=read_plan(settings["plan_file"], engine),
+        threshold=settings["threshold"],
         random_state=settings["seed"],
     )
     check_parameters(model)
     return model
+
+
+def _check_deciding(engine: str, settings: dict[str, Any]) -> None:
+    """Refuse options of a network beside those of a base, in the words of the command line."""
+    if engine == "plugin" and settings["hidden"] is not None:
+        raise Refusal("expected --hidden with an engine that trains a network, got engine 'plugin'; leave out one.")
+    based = settings["base"] is not None or settings["base_column"] is not None or settings["threshold"] != 0.5
+    if engine != "plugin" and based:
+        raise Refusal(
+            f"expected engine 'plugin' beside --base, --base-column and --threshold, got {engine!r}, which trains a "
+            "network; leave out --engine and --hidden."
+        )
 
 
 def kept_of(rows: Rows, target: str, ledger: DurableLedger | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from justitia._files import staged_file
 from justitia.datasets.sources import Route, Source, SourceArchive
 
 SITE_TIMEOUT = 3.0
@@ -251,10 +252,8 @@ def _keep(data: bytes, path: Path) -> None:
     """Write atomically, so that several processes may fetch the same file at once."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            written = Path(folder) / path.name
+        with staged_file(path) as written:
             written.write_bytes(data)
-            written.replace(path)
     except OSError as error:
         # The data are good; only the next call will have to fetch them again.
         warnings.warn(

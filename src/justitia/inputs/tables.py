@@ -1,4 +1,4 @@
-"""Tables into the estimator: features, class labels, sample weights."""
+"""Tables into the estimator: features, class labels, sample weights, costs of errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
@@ -113,3 +114,20 @@ def read_weight(sample_weight: Any, target: Tensor) -> Tensor:
     if any(weight[target.numpy() == code].sum() == 0 for code in (0, 1)):
         raise ValueError("expected a positive sample_weight in both classes, got it in one class only.")
     return torch.from_numpy((weight / weight.mean()).astype(np.float32))
+
+
+def read_costs(class_weight: Any, classes: NDArray[Any], target: Tensor) -> NDArray[np.float64] | None:
+    """(2,): what an error costs by its true class; None if nothing is said of it."""
+    if class_weight is None:
+        return None
+    try:
+        y = classes[target.long().numpy()]
+        costs: NDArray[np.float64] = compute_class_weight(class_weight, classes=classes, y=y).astype(np.float64)
+    except (TypeError, ValueError):
+        costs = np.zeros(2)
+    if not (np.isfinite(costs) & (costs > 0)).all():
+        raise ValueError(
+            f"expected class_weight to be 'balanced' or a cost above 0 by class, got {class_weight!r}; the classes are "
+            f"{classes.tolist()}."
+        )
+    return costs

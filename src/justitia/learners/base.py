@@ -6,7 +6,7 @@ Everything here is a function of public features and labels.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from torch import nn
 
@@ -62,12 +63,8 @@ class CrossFitted(Base):
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
         """Out-of-fold probabilities; the parts are stratified by the label and drawn by the public seed."""
-        smallest = int(min(y.sum(), len(y) - y.sum()))
-        if smallest < PARTS:
-            raise ValueError(f"expected at least {PARTS} rows of each label to cross-fit a base on, got {smallest}.")
         models, found = [], np.zeros(len(y))
-        splitter = StratifiedKFold(PARTS, shuffle=True, random_state=seed)
-        for seen, unseen in splitter.split(np.zeros(len(y)), y):
+        for seen, unseen in _parts(y, seed):
             model = _seeded(clone(self.estimator), seed)
             self._fit(model, inputs.take(seen), y[seen], weight[seen])
             found[unseen] = _positive(model, self._read(inputs.take(unseen)))
@@ -77,12 +74,7 @@ class CrossFitted(Base):
         return found
 
     def _fit(self, model: Any, inputs: Inputs, y: Array, weight: Array) -> None:
-        weights = {} if (weight == weight[0]).all() else {"sample_weight": weight}
-        if weights and not has_fit_parameter(model, "sample_weight"):
-            raise ValueError(
-                f"expected a base that takes sample_weight, got {type(model).__name__!r}; leave the weights out, or "
-                "pass a fitted base."
-            )
+        weights = {} if (weight == weight[0]).all() else {_weight_parameter(model): weight}
         with told_of(model):
             model.fit(self._read(inputs), y.astype(int), **weights)
 
@@ -149,7 +141,11 @@ class Column(Base):
         columns = list(getattr(inputs.table, "columns", ()))
         if self.name not in columns:
             raise ValueError(f"expected X to have a column {self.name!r} of scores, got {len(columns)} other columns.")
-        return _checked(np.asarray(inputs.table[self.name], dtype=np.float64), len(inputs), f"column {self.name!r}")
+        try:
+            values = np.asarray(inputs.table[self.name], dtype=np.float64)
+        except (TypeError, ValueError):
+            values = np.full(len(inputs), np.nan)
+        return _checked(values, len(inputs), f"column {self.name!r}")
 
     def describe(self) -> str:
         """Its name."""
@@ -228,6 +224,27 @@ def _checked(values: Array, rows: int, what: str) -> Array:
             "probabilities of the positive answer."
         )
     return values
+
+
+def _parts(y: Array, seed: int) -> Iterator[tuple[Any, Any]]:
+    """Rows to learn from and rows to score; a label with a single row has to be learned from where it is scored."""
+    parts = min(PARTS, int(y.sum()), int(len(y) - y.sum()))
+    if parts < 2:
+        everybody = np.arange(len(y))
+        return iter([(everybody, everybody)])
+    splits: Iterator[tuple[Any, Any]] = StratifiedKFold(parts, shuffle=True, random_state=seed).split(y, y)
+    return splits
+
+
+def _weight_parameter(model: Any) -> str:
+    """How ``fit`` calls the weights of rows; a pipeline hands them to its last step."""
+    step, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
+    if not has_fit_parameter(last, "sample_weight"):
+        raise ValueError(
+            f"expected a base that takes sample_weight, got {_name(last)!r}; leave the weights out, or pass a fitted "
+            "base."
+        )
+    return f"{step}__sample_weight" if step else "sample_weight"
 
 
 def _is_fitted(model: Any) -> bool:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 
 Array = NDArray[np.float64]
 #: Probabilities are kept this far from 0 and 1.
@@ -45,14 +45,17 @@ class Calibration:
 
 
 def calibrate(probability: Array, y: Array, weight: Array) -> Calibration:
-    """The mend, if the labels show that one is needed; otherwise none."""
+    """The mend, if the labels show that one is needed; otherwise none. It never turns the order of rows round."""
     p = np.clip(probability, EDGE, 1 - EDGE)
-    columns = np.column_stack([np.log(p), -np.log1p(-p)])
-    found = LogisticRegression(C=1e6, max_iter=1000).fit(columns, y.astype(int), sample_weight=weight)
-    alpha, beta = found.coef_[0]
-    mend = Calibration(float(alpha), float(beta), float(found.intercept_[0]))
-    if mend.alpha < 0 or mend.beta < 0:  # not monotone
-        return Calibration()
+    columns = np.column_stack([np.log(p), -np.log1p(-p), np.ones(len(p))])
+    share = weight / weight.sum()
+
+    def loss(numbers: Array) -> tuple[float, Array]:
+        z = columns @ numbers
+        return float(share @ (np.logaddexp(0.0, z) - y * z)), (share * (expit(z) - y)) @ columns
+
+    found = minimize(loss, (1.0, 1.0, 0.0), jac=True, method="L-BFGS-B", bounds=[(0, None), (0, None), (None, None)])
+    mend = Calibration(*map(float, found.x))
     gained = weight * (_loss(p, y) - _loss(mend(p), y))
     return mend if gained.mean() > NOTICED * gained.std() / np.sqrt(len(y)) else Calibration()
 

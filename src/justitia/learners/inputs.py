@@ -24,6 +24,10 @@ class Inputs:
     table: Any
     numbers: NDArray[np.float32]
 
+    def __post_init__(self) -> None:
+        if not (hasattr(self.table, "shape") or isinstance(self.table, list | tuple)):
+            object.__setattr__(self, "table", np.asarray(self.table))  # something that only knows to become an array
+
     def __len__(self) -> int:
         return len(self.numbers)
 

@@ -1,4 +1,4 @@
-"""The default network for few people where a constraint compares errors: scores by networks that have not seen them."""
+"""The network for small samples where a constraint compares errors: scores by networks that have not seen the row."""
 
 from __future__ import annotations
 

@@ -49,24 +49,37 @@ def evaluate(module: nn.Module, X: Tensor) -> NDArray[np.float64]:
     return scores
 
 
-def default_network(notion: FairnessNotion, X: Tensor, *, small_samples: bool) -> nn.Module:
+def default_network(
+    notion: FairnessNotion, X: Tensor, *, small_samples: bool, widths: tuple[int, int] | None = None
+) -> nn.Module:
     """The default network for public rows X, by the rule above; it is seeded by torch's global generator.
 
     Parameters
     ----------
     small_samples : bool
         Whether the engine is one that has networks of its own for them.
+    widths : tuple, optional
+        Hidden widths that the engine's plan has for these rows; :func:`default_widths` otherwise.
     """
     n, inputs = len(X), X.shape[-1]
+    widths = widths or default_widths(n)
     if small_samples and n <= SMALL_ROWS and inputs <= SMALL_INPUTS:
         if notion.reads_labels_in == "events":
-            return PiecewiseNetwork(X, default_widths(n))
+            return PiecewiseNetwork(X, widths)
         if notion.reads_labels_in == "h":
-            return CrossFittedNetwork(X, default_widths(n))
-    return multilayer(inputs, default_widths(n))
+            return CrossFittedNetwork(X, widths)
+    return multilayer(inputs, widths)
 
 
-def make_module(module: Any, X: Tensor, notion: FairnessNotion, *, seed: int, small_samples: bool = False) -> nn.Module:
+def make_module(
+    module: Any,
+    X: Tensor,
+    notion: FairnessNotion,
+    *,
+    seed: int,
+    small_samples: bool = False,
+    widths: tuple[int, int] | None = None,
+) -> nn.Module:
     """A fresh network for one ``fit``.
 
     ``module`` may be None (the default), hidden widths, a module (copied, never changed), or a function of the number
@@ -76,7 +89,7 @@ def make_module(module: Any, X: Tensor, notion: FairnessNotion, *, seed: int, sm
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if module is None:
-            return default_network(notion, X, small_samples=small_samples)
+            return default_network(notion, X, small_samples=small_samples, widths=widths)
         if isinstance(module, nn.Module):
             return copy.deepcopy(module)
         if isinstance(module, Sequence) and all(isinstance(w, numbers.Integral) and int(w) > 0 for w in module):
@@ -104,5 +117,5 @@ def learned_inputs(module: nn.Module, X: Tensor, y: Tensor, weight: Tensor, **ho
 
 
 def ordinary(module: nn.Module) -> nn.Module:
-    """The network as it is kept: one for few people as the multilayer one that it is, any other as it is."""
+    """The network as it is kept: one for small samples as the multilayer one that it is, any other as it is."""
     return module.merged() if isinstance(module, SmallSampleNetwork) else module

@@ -1,4 +1,4 @@
-"""Numbers cut into pieces, and the default network for few people where a constraint chooses rows by their label."""
+"""Numbers cut into pieces, and the default network for small samples where a constraint chooses rows by label."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class SmallSampleNetwork(nn.Module, ABC):
 class PiecewiseNetwork(SmallSampleNetwork):
     """A multilayer network, plus a sum of piecewise linear functions of each feature.
 
-    A part that is linear in pieces beside the deep one (wide and deep, Cheng et al. 2016). Most of what few rows can
-    teach is in the linear part, and what is met there is met for new people as well.
+    A part that is linear in pieces beside the deep one (wide and deep, Cheng et al. 2016). A small sample
+    determines little beyond the linear part, and a constraint met there holds for new rows as well.
 
     Parameters
     ----------

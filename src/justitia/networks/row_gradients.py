@@ -22,7 +22,6 @@ from torch.func import functional_call, grad, vmap
 
 from justitia.networks.layers import ACTIVATIONS, SHORTCUTS
 from justitia.networks.requirements import as_scores, evaluating, trainable
-from justitia.notions import FairnessNotion
 from justitia.privacy.rows import Block, DenseBlock, FactoredRows, index_chunks
 
 # ------------------------------------------------------------------ which layers have a shortcut
@@ -295,8 +294,8 @@ class ScoreRows:
         return other
 
 
-def h_slope(notion: FairnessNotion, scores: Tensor, y: Tensor) -> Tensor:
+def h_slope(h: Callable[[Tensor, Tensor], Tensor], scores: Tensor, y: Tensor) -> Tensor:
     """(n,): derivative of h with respect to the score, so that grad h_i = h'(s_i) grad s_i."""
     with torch.enable_grad():
         s = scores.detach().requires_grad_()
-        return torch.autograd.grad(notion.h(s, y).sum(), s)[0]
+        return torch.autograd.grad(h(s, y).sum(), s)[0]

@@ -9,26 +9,22 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-_PUBLIC = (
-    "(to any other group, or to 'not given'); features, labels, the list of group names and all hyper-parameters are "
-    "public"
-)
+_PUBLIC = "(to any group, or to 'not given'); features, labels, group names and settings are public"
 #: What one neighbour changes, by the unit that releases protect.
 ADJACENCY = {
-    "row": f"two datasets that differ in the sensitive attribute of one row {_PUBLIC}",
-    "person": f"two datasets that differ in the sensitive attribute of one person, in all their rows {_PUBLIC}",
+    "row": f"two datasets that differ in the attribute of one row {_PUBLIC}",
+    "person": f"two datasets that differ in the attribute of one person, in all their rows {_PUBLIC}",
 }
 #: Section 1.2 of docs/privacy.md explains these, word for word, and those below.
 NOT_COVERED = (
-    "features X and labels Y are treated as public",
-    "what features and labels themselves tell about the attribute",
-    "several people whose attributes change together",
-    "running time and memory access of the machine that trains",
-    "choices made by looking at other runs on the same people, unless those runs share this ledger",
-    "exact numbers by group that somebody computes with the attribute",
+    "what features and labels tell about the attribute",
+    "attributes that change together",
+    "running time and memory access",
+    "choices made by looking at runs outside this ledger",
+    "exact numbers by group that others compute",
 )
 #: Said where rows are not grouped by person: docs/privacy.md, section 1.1.
-SEVERAL_ROWS = "a person with several rows, whose rows are each protected and together less; ids (person=) change that"
+SEVERAL_ROWS = "several rows of one person taken together (person= changes that)"
 #: Where a list of groups came from that nobody named.
 INFERRED = "read off the data, the list is not protected"
 #: A sum of costs may exceed the budget by this much, relative, and still count as equal to it: float round-off only.

@@ -184,6 +184,11 @@ class TrainingPlan(Plan):
         optimizer: torch.optim.Optimizer = make(params, lr=self.warmup_learning_rate, **self.options_at(n))
         return optimizer
 
+    def widths(self, inputs: int) -> tuple[int, int] | None:
+        """Hidden widths of the default network for so many inputs; None leaves them to the number of rows."""
+        del inputs
+        return None
+
     def options_at(self, n: int) -> dict[str, Any]:
         """Its keyword arguments for n rows."""
         del n

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import torch
 
 from justitia.cli import options
 from justitia.cli.command import Command
@@ -18,15 +14,12 @@ from justitia.cli.files.reading import open_table
 from justitia.cli.files.rows import read_target
 from justitia.cli.output import fields_text, filled, table_text, tell
 from justitia.cli.plan_file import read_plan
-from justitia.engines import DEFAULT_PLANS, GradientsPlan, MomentsPlan
-from justitia.engines.moments.engine import gap_spread, noise_spread, outlook_of
-from justitia.evaluation.intervals import marginal_quantile
-from justitia.evaluation.rates import make_rows, notion_rates
+from justitia.engines import DEFAULT_PLANS, engine_of
+from justitia.evaluation.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
 from justitia.notions import FairnessNotion, get_notion
-from justitia.privacy.accounting import epsilon_spent, gaussian_mu
+from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.door import check_budget
 from justitia.privacy.mechanisms import Gaussian
-from justitia.training.lagrangian import row_bound
 from justitia.training.plan import Plan
 
 EXAMPLE = """
@@ -38,15 +31,6 @@ $ justitia plan income.csv --target income --groups Female,Male \\
 SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
-@dataclass(frozen=True)
-class Crowd:
-    """Public numbers: people, positive answers, groups."""
-
-    rows: int
-    positives: int
-    groups: int
-
-
 @click.command("plan", cls=Command, example=EXAMPLE)
 @click.argument("data", type=options.FILE, required=False)
 @options.target
@@ -55,7 +39,7 @@ class Crowd:
     "--positives", type=float, default=0.5, show_default=True, help="Share of positive answers, without DATA."
 )
 @click.option("--groups", default="2", show_default=True, metavar="A,B", help="Names of the groups, or their number.")
-@click.option("--tolerance", type=float, help="That you want to ask for.")
+@options.tolerance
 @options.settings
 @options.reading
 @options.as_json
@@ -66,26 +50,29 @@ def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool,
     are counted in its target column; the sensitive column is not read.
     """
     check_budget(settings["epsilon"], settings["delta"])
-    crowd = _crowd(data, groups, settings)
-    base = read_plan(settings["plan_file"], settings["engine"]) or DEFAULT_PLANS[settings["engine"]]
-    made = base.at_tolerance(tolerance).calibrate(settings["epsilon"], settings["delta"], n=crowd.rows)
+    counts = _counts(data, groups, settings)
+    engine = engine_of(settings["engine"], settings["hidden"])
+    base = read_plan(settings["plan_file"], engine) or DEFAULT_PLANS[engine]
+    made = base.at_tolerance(tolerance).calibrate(settings["epsilon"], settings["delta"], n=counts.rows)
     notion = get_notion(settings["notion"])
     facts = {
-        "rows": crowd.rows,
-        "positives": crowd.positives,
-        "groups": crowd.groups,
+        "rows": counts.rows,
+        "positives": counts.positives,
+        "groups": counts.groups,
         "notion": notion.name,
-        "engine": settings["engine"],
+        "engine": engine,
         "epsilon": made.epsilon(settings["delta"]),
         "delta": settings["delta"],
         "releases": _releases(made, settings["delta"]),
-        "precision": [_precision(size, crowd, made, notion, settings) for size in _sizes(crowd)],
-        "outlook": _outlook(crowd, made, notion, tolerance or 0.0),
+        "precision": [_precision(size, counts, made, notion, settings) for size in _sizes(counts)],
+        "tolerance": tolerance,
+        "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
+        "outlook": outlook(counts, made, notion, tolerance or 0.0),
     }
     tell(facts, _text(facts), as_json=as_json)
 
 
-def _crowd(data: Path | None, groups: str, settings: dict[str, Any]) -> Crowd:
+def _counts(data: Path | None, groups: str, settings: dict[str, Any]) -> Counts:
     names = [one for one in groups.split(",") if one.strip()]
     number = int(groups) if groups.strip().isdecimal() else len(names)
     if number < 2:
@@ -96,18 +83,14 @@ def _crowd(data: Path | None, groups: str, settings: dict[str, Any]) -> Crowd:
         table = open_table(data, settings["separator"], settings["encoding"])
         table.check_columns([settings["target"]])
         y, _ = read_target(table, settings["target"], settings["positive"])
-        return Crowd(len(y), int(y.sum()), number)
+        return Counts(len(y), int(y.sum()), number)
     if settings["rows"] is None:
         raise Refusal("expected a file, or the number of rows; pass DATA --target NAME, or --rows N.")
     if not 0 < settings["positives"] < 1:
         raise Refusal(f"expected --positives to be a share between 0 and 1, got {settings['positives']:g}.")
-    return Crowd(
+    return Counts(
         settings["rows"], min(max(1, round(settings["positives"] * settings["rows"])), settings["rows"] - 1), number
     )
-
-
-def _labels(crowd: Crowd) -> torch.Tensor:
-    return torch.cat([torch.zeros(crowd.rows - crowd.positives), torch.ones(crowd.positives)])
 
 
 def _releases(made: Plan, delta: float) -> list[dict[str, Any]]:
@@ -127,55 +110,27 @@ def _alone(cost: Any, count: int, delta: float) -> float:
     return float(epsilon_spent({cost: count}, delta))
 
 
-def _sizes(crowd: Crowd) -> list[int]:
+def _sizes(counts: Counts) -> list[int]:
     """A group of each usual size, and one of an equal share."""
-    return sorted({size for size in SIZES if size * 2 <= crowd.rows} | {crowd.rows // crowd.groups})
+    return sorted({size for size in SIZES if size * 2 <= counts.rows} | {counts.rows // counts.groups})
 
 
-def _precision(size: int, crowd: Crowd, made: Plan, notion: FairnessNotion, settings: dict[str, Any]) -> dict[str, Any]:
+def _precision(
+    size: int, counts: Counts, made: Plan, notion: FairnessNotion, settings: dict[str, Any]
+) -> dict[str, Any]:
     """For a group of this many people: noise of its rate in training, and how a violation of 0 would be measured."""
     return {
         "group": size,
-        "rate_noise": _rate_noise(size, crowd, made, notion),
-        "measured_within": _measured_within(size, crowd, notion, settings["epsilon"], settings["delta"]),
+        "rate_noise": rate_noise(size, counts, made, notion),
+        "measured_within": measured_within(size, counts, notion, settings["epsilon"], settings["delta"]),
     }
 
 
-def _rate_noise(size: int, crowd: Crowd, made: Plan, notion: FairnessNotion) -> float | None:
-    """Standard deviation of the noise in the rate of a group, in the event that has the fewest people."""
-    events = notion.events(_labels(crowd))
-    share = float(events.double().mean(0).min())
-    heaviest = row_bound(events)
-    if isinstance(made, MomentsPlan):
-        return gap_spread(made, heaviest, crowd.groups) / max(1.0, size * share)
-    if isinstance(made, GradientsPlan) and made.noise_violations is not None:
-        return noise_spread(made.noise_violations, heaviest, crowd.groups) / max(1.0, size * share)
-    return None
-
-
-def _measured_within(size: int, crowd: Crowd, notion: FairnessNotion, epsilon: float, delta: float) -> float:
-    """Upper bound that 'evaluate' is expected to show at 95% if groups are treated alike.
-
-    As many people are measured, decisions are right in four of five cases, and all other groups are of one size.
-    """
-    negatives = crowd.rows - crowd.positives
-    totals = np.array([0.8 * negatives, 0.2 * negatives, 0.2 * crowd.positives, 0.8 * crowd.positives])
-    rows = make_rows(notion_rates(notion), totals)
-    others = (crowd.rows - size) / (crowd.groups - 1)
-    shares = np.array([size, *[others] * (crowd.groups - 1)]) / crowd.rows
-    variance = 0.0 if math.isinf(epsilon) else 2 / gaussian_mu(epsilon, delta) ** 2
-    expected = (shares[:, None] * rows.totals) @ rows.vectors
-    _, low, high = rows.read(expected, variance).differences(marginal_quantile(0.95))
-    return 1.0 if np.isnan(low).any() else float(np.maximum(-low, high).max())
-
-
-def _outlook(crowd: Crowd, made: Plan, notion: FairnessNotion, tolerance: float) -> list[str]:
-    """What training would say before it asks anything."""
-    if not isinstance(made, MomentsPlan):
-        return []
-    events = notion.events(_labels(crowd))
-    size = float(events.double().sum(0).min()) / crowd.groups
-    return outlook_of(size, gap_spread(made, row_bound(events), crowd.groups) / size, tolerance)
+def _tolerance(given: float | None, expected: float | None) -> str:
+    """What two groups may differ by, as far as public numbers tell."""
+    if given is not None:
+        return f"{given:g} between two groups"
+    return "" if expected is None else f"about {expected:.2g} between two groups, if they are of equal sizes"
 
 
 def _text(facts: dict[str, Any]) -> str:
@@ -194,6 +149,7 @@ def _text(facts: dict[str, Any]) -> str:
     head = {
         "rows": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have the positive answer",
         "asked for": f"{facts['notion']}, engine {facts['engine']}",
+        "tolerance": _tolerance(facts["tolerance"], facts["expected_tolerance"]),
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
     }
     lines = [

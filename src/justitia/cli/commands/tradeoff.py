@@ -100,6 +100,7 @@ def _save_curve(
         {
             "tolerance": None if math.isnan(row["tolerance"]) else row["tolerance"],
             "accuracy": row["accuracy"],
+            "auc": row["auc"],
             "noisy_violation": row["noisy_violation"],
         }
         for row in curve.table.to_dict("records")
@@ -135,12 +136,13 @@ def _text(facts: dict[str, Any], curve: Tradeoff, out: Path) -> str:
             "*" if place == facts["chosen"] else "",
             f"{point['tolerance']:g}",
             f"{point['accuracy']:.3f}",
+            f"{point['auc']:.3f}",
             f"{point['noisy_violation']:.3f}",
             _bar(point["noisy_violation"]),
         )
         for place, point in enumerate(facts["points"])
     ]
-    table = table_text(("", "tolerance", "accuracy", "violation", ""), rows, left=1)
+    table = table_text(("", "tolerance", "accuracy", "AUC", "violation", ""), rows, left=1)
     chosen = facts["chosen"]
     last = "" if chosen is None else f"* chosen: {out / facts['models'][chosen]}"
     lines = [f"Curve: {out}, one model per line in its folders", table, filled(curve.certificate.statement)]

@@ -24,7 +24,7 @@ $ justitia train income.csv --target income --sensitive sex \\
 
 @click.command("train", cls=Command, example=EXAMPLE)
 @options.training
-@click.option("--tolerance", type=float, help="Largest difference allowed between a group and the population.")
+@options.tolerance
 @options.ledger
 @options.out("Folder for the model.")
 @options.as_json
@@ -50,16 +50,31 @@ def train(data: Path, tolerance: float | None, out: Path, overwrite: bool, as_js
 def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> str:
     certificate = model.certificate_
     violation = facts["noisy_violation"]
-    asked = "as small as the noise allows" if model.tolerance is None else f"{model.tolerance:g}"
     lines = {
         "data": f"{facts['rows']:,} rows, {facts['columns']} features of {facts['data']}",
         "target": f"{facts['target']}; {facts['positive']!r} is the positive answer",
         "groups": f"{', '.join(certificate.groups)} ({certificate.groups_source})",
-        "notion": f"{model.notion}; tolerance: {asked}",
-        "accuracy": f"{facts['training_accuracy']:.3f} on the training rows",
+        "base": _base(facts),
+        "notion": f"{model.notion}; tolerance: {_tolerance(model, facts)}",
+        "accuracy": f"{facts['training_accuracy']:.3f} on the training rows, AUC {facts['training_auc']:.3f}",
         "violation": "" if violation is None else f"about {violation:.3f} there, by the last noised answers",
         "privacy": certificate.statement,
         "remarks": " ".join(certificate.remarks),
     }
     following = "" if math.isinf(certificate.epsilon) else f"Next: justitia evaluate {out} OTHER-PEOPLE.csv"
     return "\n".join([f"Trained: {out}", fields_text(lines), *([filled(following)] if following else [])])
+
+
+def _base(facts: dict[str, Any]) -> str:
+    """What was corrected, if it was no network."""
+    if "base" not in facts:
+        return ""
+    decided = "" if facts["threshold"] == 0.5 else f"; positive above {facts['threshold']:g}"
+    return f"{facts['base']}{decided}"
+
+
+def _tolerance(model: LagrangianDualClassifier, facts: dict[str, Any]) -> str:
+    """The tolerance in force, and whether it was asked for."""
+    if model.tolerance is not None:
+        return f"{model.tolerance:g}"
+    return "what chance allows" if facts["tolerance"] is None else f"{facts['tolerance']:.3g}, as none was given"

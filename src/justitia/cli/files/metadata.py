@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,12 +14,14 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
+import torch
 
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Groups, groups_text, read_groups
 from justitia.cli.files.rows import Rows
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
+from justitia.training.public_scores import public_scores
 
 FACTS, CURVE = "training.json", "tradeoff.json"
 
@@ -61,7 +64,9 @@ def training_metadata(model: LagrangianDualClassifier, rows: Rows, *, target: st
         "person": attribute.person,
         "missing": attribute.missing,
         "seed": model.random_state,
-        "training_accuracy": training_accuracy(model, rows),
+        **trained_from(model),
+        "tolerance": tolerance_in_force(model),
+        **{f"training_{name}": value for name, value in training_scores(model, rows).items()},
         "noisy_violation": noisy_violation(model),
         "command": command_line(),
         "justitia": version(),
@@ -74,9 +79,28 @@ def measurement_metadata(found: Measurement, accuracy: float, data: str) -> dict
     return found.to_dict() | {"accuracy": accuracy, "data": data, "justitia": version(), "created": now()}
 
 
-def training_accuracy(model: LagrangianDualClassifier, rows: Rows) -> float:
-    """Share of training rows predicted right: public."""
-    return float(np.mean((model.decision_function(rows.X) > 0) == (rows.y == 1)))
+def trained_from(model: LagrangianDualClassifier) -> dict[str, Any]:
+    """What engine "plugin" started from: the base and the threshold; nothing of a network."""
+    return {"base": model.rule_.base.describe(), "threshold": model.rule_.threshold} if hasattr(model, "rule_") else {}
+
+
+def tolerance_in_force(model: LagrangianDualClassifier) -> float | None:
+    """The tolerance given, or what it came to; None where only exact sizes of groups would tell."""
+    if model.tolerance is not None:
+        return float(model.tolerance)
+    return model.tolerance_ if math.isfinite(model.certificate_.epsilon) else None
+
+
+def training_scores(model: LagrangianDualClassifier, rows: Rows) -> dict[str, float]:
+    """Public accuracy and AUC of the training rows.
+
+    A base that was fitted here has learned from all of them, so those of engine "plugin" are the last of its history:
+    by models that have not learned from the row.
+    """
+    if hasattr(model, "rule_"):
+        return {name: float(model.history_[name].iloc[-1]) for name in ("accuracy", "auc")}
+    scores = torch.from_numpy(model.decision_function(rows.X))
+    return public_scores(scores, torch.from_numpy(rows.y), torch.ones(len(rows)))
 
 
 def noisy_violation(model: LagrangianDualClassifier) -> float | None:

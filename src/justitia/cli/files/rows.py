@@ -61,6 +61,7 @@ def read_rows(
     classes: Sequence[Label] | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
+    base_column: str | None = None,
 ) -> Rows:
     """Read and check everything public, then the attribute.
 
@@ -70,25 +71,33 @@ def read_rows(
         Negative and positive value of the target, if a model has fixed them.
     features : sequence of str, optional
         Columns to use; by default all but target, attribute, key and ``drop``.
+    base_column : str, optional
+        A column of scores, which is a feature whether it is named among them or not.
     """
     table = open_table(data, where.separator, where.encoding)
     table.check_columns([target])
     attribute = find_attribute(where, table)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
-    names = feature_names(table, attribute.hidden() | {target}, features, drop)
+    names = feature_names(table, attribute.hidden() | {target}, features, drop, base_column)
     y, known = read_target(table, target, positive, classes)
     person = read_person(attribute, table)
     return Rows(table, table.public(names), y, known, attribute, read_attribute(attribute, table), person)
 
 
-def feature_names(table: Table, hidden: set[str], features: Sequence[str] | None, drop: Sequence[str]) -> list[str]:
+def feature_names(
+    table: Table, hidden: set[str], features: Sequence[str] | None, drop: Sequence[str], base_column: str | None = None
+) -> list[str]:
     """Columns of X; a hidden one that is asked for is refused."""
-    table.check_columns([*(features or ()), *drop])
-    asked = [name for name in features or () if name in hidden]
+    scores = [] if base_column is None else [base_column]
+    table.check_columns([*(features or ()), *drop, *scores])
+    asked = [name for name in (*(features or ()), *scores) if name in hidden]
     if asked:
         raise Refusal(f"the column {asked[0]!r} is target, key or sensitive and cannot be a feature; leave it out.")
-    names = [name for name in (features or table.columns) if name not in hidden and name not in drop]
+    if base_column in drop:
+        raise Refusal(f"the column {base_column!r} cannot be both --base-column and dropped; leave it out of --drop.")
+    chosen = dict.fromkeys([*(features or table.columns), *scores])
+    names = [name for name in chosen if name not in hidden and name not in drop]
     if not names:
         raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
     return names

@@ -126,7 +126,7 @@ class GradientsEngine(PrimalDualEngine):
         return answer + lam.sum(0) @ (centres - means).double()
 
     def _slope(self, scores: Tensor, index: Tensor) -> Tensor:
-        return h_slope(self.problem.notion, scores, self.problem.y[index])
+        return h_slope(self.problem.notion.h, scores, self.problem.y[index])
 
     def _clip(self, norms: Tensor, lam: Tensor, omega: Tensor, noise: Noise, sample: Tensor, width: int) -> float:
         """C_p; "auto" minimises Theorem 6 with public norms, expected weights and the averaged noise."""

@@ -22,6 +22,8 @@ TREES, LEAVES, RATE = 150, 31, 0.1
 ROWS = 200_000
 #: A correction that is smaller everywhere is none.
 NOTHING = 1e-9
+#: Distance from the line at which a row counts half, and what the farthest count.
+NEAR, FAR = 0.1, 0.02
 #: How often the leaves of given trees are fitted, one tree after the other.
 PASSES = 2
 
@@ -82,13 +84,17 @@ class Distillation:
         What multipliers multiply.
     lam : ndarray (J,)
         Multipliers whose correction the splits are learned from.
+    gain : ndarray (n,)
+        What a positive decision is worth: rows near the line, where the gain is t, count most.
     """
 
-    def __init__(self, numbers: NDArray[np.float32], eta: Array, c: Array, lam: Array) -> None:
+    def __init__(self, numbers: NDArray[np.float32], eta: Array, c: Array, lam: Array, gain: Array) -> None:
         rows = np.arange(0, len(eta), max(1, -(-len(eta) // ROWS)))
         self._columns, self._c = _columns(numbers[rows], eta[rows]), c[rows]
         learner = boosted_trees("LGBMRegressor", n_estimators=TREES, num_leaves=LEAVES).set_params(learning_rate=RATE)
-        self._lam, self._trees = lam, learner.fit(self._columns, self._c @ lam).booster_
+        target = self._c @ lam
+        weight = FAR + 1 / (1 + ((gain[rows] - target) / NEAR) ** 2)
+        self._lam, self._trees = lam, learner.fit(self._columns, target, sample_weight=weight).booster_
         self._text = self._trees.model_to_string()
         self._leaves: list[Array] | None = None
 

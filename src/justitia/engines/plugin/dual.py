@@ -11,7 +11,7 @@ with gain :math:`g = 2(\eta - \text{threshold})`, has a dual with one multiplier
 .. math:: \min_\lambda E[(g - \lambda \cdot c)_+] - \lambda \cdot b + \tfrac{\text{tolerance}}{2} |\lambda|_1
    \quad\text{subject to}\quad \sum_a \lambda_{a,k} = 0,
 
-and its solution is :math:`d(x) = 1[g(x) > \lambda \cdot c(x)]`: Equation 2 of the paper, solved instead of approached
+and its solution is :math:`d(x) = 1[g(x) > \lambda \cdot c(x)]`: Equation 6 of the paper, solved instead of approached
 by descent and ascent. The multipliers of an event add up to 0 because only differences between groups are bounded.
 """
 
@@ -117,6 +117,8 @@ def label_table(notion: FairnessNotion) -> tuple[Array, Array, Array]:
 def solve(gain: Array, constraints: Constraints, tolerance: float, start: Array | None = None) -> Array:
     """(G, K): the multipliers that minimise the dual, by Newton's method on a smoothed one that grows sharper.
 
+    They are 0 where the best decisions without a constraint meet it.
+
     Parameters
     ----------
     gain : ndarray (n,)
@@ -126,6 +128,9 @@ def solve(gain: Array, constraints: Constraints, tolerance: float, start: Array 
     start : ndarray (G, K), optional
         Multipliers of a problem nearby.
     """
+    rates = constraints.rates((gain > 0).astype(np.float64))
+    if np.ptp(rates, axis=0).max() <= tolerance:
+        return np.zeros(rates.shape)
     dual = _Dual(gain, constraints, tolerance)
     z = dual.free(np.zeros(constraints.b.shape) if start is None else start)
     for width in SMOOTHING if start is None else SMOOTHING[2:]:

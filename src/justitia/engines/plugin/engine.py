@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from justitia.engines.plugin.plan import PluginPlan
 
 Array = NDArray[np.float64]
+#: Ridge of the memberships without noise: without one they are too sure, and their correction is hard to learn.
+LEAST_RIDGE = 1.0
+#: Probabilities of one base differ by less, whatever machine they were computed on.
+SAME_BASE = 1e-4
 
 
 class PluginEngine(Engine):
@@ -67,7 +71,7 @@ class PluginEngine(Engine):
         self._weights: Tensor | None = None  # of the memberships
         self._constraints: Constraints | None = None
         self._surprises: list[Array] = []  # (G, K): what each check said beyond the memberships
-        self._shrink: Array = np.ones((vault.n_groups, problem.events.shape[1]))
+        self._variances: list[Array] = []  # (G, K): of their known noise
         self._sizes: Tensor | None = None  # (G, K), noised
         self._lost = 0
 
@@ -86,8 +90,9 @@ class PluginEngine(Engine):
         total = torch.stack([part.double().sum(0) for _, part in self._rows.dense()]).sum(0)
         sums = torch.cat([answer, (total - answer.sum(0))[None]])
         spread = noise_spread(noise, self._each, self.vault.n_groups)
-        ridge = torch.full((self._rows.width,), self.plan.ridge * spread**2, dtype=torch.float64)
-        self._use(self._everybody.fit(sums, ridge=ridge))
+        ridge = max(self.plan.ridge * spread**2, LEAST_RIDGE)
+        ridges = torch.full((self._rows.width,), ridge, dtype=torch.float64)
+        self._use(self._everybody.fit(sums, ridge=ridges))
 
     def _use(self, weights: Tensor) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
@@ -118,8 +123,7 @@ class PluginEngine(Engine):
         sizes = self.sizes
         asked = (answer / sizes).numpy() + population_means(h, problem.events).numpy()
         self._surprises.append(asked - self._used().rates((scores > 0).double().numpy()))
-        variance = (noise_spread(noise, bound * self._each, self.vault.n_groups) / sizes.numpy()) ** 2
-        self._shrink = weight_of_checks(self.plan.trust, variance / len(self._surprises))
+        self._variances.append((noise_spread(noise, bound * self._each, self.vault.n_groups) / sizes.numpy()) ** 2)
 
     def solve(self, lam: Tensor) -> Tensor:
         """The multipliers, exactly; from where they were if they are not 0."""
@@ -151,15 +155,9 @@ class PluginEngine(Engine):
         """The largest difference between two groups that is allowed."""
         if self._given:
             return self.tolerance
-        return max(self.plan.least, self.plan.dead_zone * self._known_error())
-
-    def _known_error(self) -> float:
-        """Standard error of the difference between the two smallest groups: sampling and noise."""
         h = self.problem.notion.h_exact(torch.from_numpy(self.gain), self.problem.y)
-        rate = population_means(h.to(self.problem.y.dtype), self.problem.events).clamp(0.0, 1.0)
-        variance = rate * (1 - rate) / self.sizes + (self._sum_noise / self.sizes) ** 2
-        worst = variance.topk(min(2, len(variance)), dim=0).values.sum(0)
-        return float(worst.max().sqrt())
+        rates = population_means(h.to(self.problem.y.dtype), self.problem.events)
+        return default_tolerance(self.plan, rates, self.sizes, self._sum_noise)
 
     def _used(self) -> Constraints:
         if self._constraints is None:
@@ -171,7 +169,8 @@ class PluginEngine(Engine):
         used = self._used()
         if not self._surprises:
             return used
-        return Constraints(used.c, used.b + self._shrink * np.mean(self._surprises, axis=0), used.weight)
+        weight = weight_of_checks(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
+        return Constraints(used.c, used.b + weight * np.mean(self._surprises, axis=0), used.weight)
 
     @property
     def sizes(self) -> Tensor:
@@ -220,19 +219,52 @@ class PluginEngine(Engine):
         return follower
 
     def state(self) -> dict[str, Tensor]:
-        """Weights of the memberships and what the checks have said; the memberships themselves are not kept."""
+        """What the base says, weights of the memberships and what the checks have said; no memberships."""
         if self._weights is None:
             return {}
-        saved = {f"surprise.{j}": torch.from_numpy(one) for j, one in enumerate(self._surprises)}
-        return saved | {"weights": self._weights, "shrink": torch.from_numpy(self._shrink)}
+        saved = {"eta": torch.from_numpy(self._eta), "weights": self._weights}
+        for j, (surprise, variance) in enumerate(zip(self._surprises, self._variances, strict=True)):
+            saved |= {f"surprise.{j}": torch.from_numpy(surprise), f"variance.{j}": torch.from_numpy(variance)}
+        return saved
 
     def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
-        """Continue from noised answers; what was paid for and lost is not asked again."""
+        """Continue from noised answers; what was paid for and lost is not asked again.
+
+        Raises
+        ------
+        ValueError
+            If the answers are about what another base says.
+        """
         self._lost = lost
-        if "weights" in state:
-            self._use(state["weights"])
-            self._shrink = state["shrink"].numpy()
-            self._surprises = [state[f"surprise.{j}"].numpy() for j in range(len(state) - 2)]
+        if "weights" not in state:
+            return
+        if not np.allclose(state["eta"].numpy(), self._eta, rtol=0.0, atol=SAME_BASE):
+            raise ValueError(
+                "expected the base that the checkpoint was begun with, got one that says something else of the same "
+                "rows; pass that base, or choose another folder."
+            )
+        self._use(state["weights"])
+        checks = range(sum(name.startswith("surprise.") for name in state))
+        self._surprises = [state[f"surprise.{j}"].numpy() for j in checks]
+        self._variances = [state[f"variance.{j}"].numpy() for j in checks]
+
+
+def default_tolerance(plan: PluginPlan, rates: Tensor, sizes: Tensor, sum_noise: float) -> float:
+    """The tolerance where none is given: standard errors of the difference between the two least known groups.
+
+    Parameters
+    ----------
+    rates : Tensor (K,)
+        Of the population.
+    sizes : Tensor (G, K)
+        Of the groups.
+    sum_noise : float
+        Standard deviation of the noise in the sum of a group.
+    """
+    rates = rates.clamp(0.0, 1.0)
+    variance = rates * (1 - rates) / sizes + (sum_noise / sizes) ** 2
+    worst = variance.topk(min(2, len(variance)), dim=0).values.sum(0)
+    return min(1.0, max(plan.least, plan.dead_zone * float(worst.max().sqrt())))
 
 
 def weight_of_checks(trust: float, variance: Array) -> Array:
@@ -242,4 +274,4 @@ def weight_of_checks(trust: float, variance: Array) -> Array:
     return weight
 
 
-__all__ = ["PluginEngine", "weight_of_checks"]
+__all__ = ["PluginEngine", "default_tolerance", "weight_of_checks"]

@@ -133,7 +133,7 @@ class RuleLearner(Learner[PluginPlan]):
         if np.abs(self.c @ self.lam).max(initial=0.0) > NOTHING:
             if "trees" not in self._shared:
                 numbers, eta = self.inputs.numbers, self._eta(problem)
-                self._shared["trees"] = Distillation(numbers, eta, self.c, self.lam)
+                self._shared["trees"] = Distillation(numbers, eta, self.c, self.lam, 2 * (eta - problem.threshold))
             correction = self._shared["trees"].correction(self.lam)
         return Rule(self.base, self.calibration, correction, problem.threshold)
 

@@ -8,11 +8,14 @@ from typing import Any, ClassVar, Self
 
 from justitia._validate import check_int, check_nonnegative, check_rate
 from justitia.engines.plugin.engine import PluginEngine
-from justitia.privacy.accounting import calibrate
+from justitia.privacy.costs import gaussian_mu
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, check_noise
+
+#: Relative room for the rounding of costs that are added up again.
+ROUND_OFF = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class PluginPlan(Plan):
     checks: int = 4
     share_moments: float = 0.5
     ridge: float = 0.05
-    trust: float = 0.03
+    trust: float = 0.02
     least: float = 0.01
     dead_zone: float = 1.0
     micro_batch: int = 65_536
@@ -76,7 +79,7 @@ class PluginPlan(Plan):
         del n
         if math.isinf(epsilon):
             return replace(self, noise_moments=Unprotected(), noise_checks=Unprotected())
-        return self._with_noise(calibrate(lambda scale: self._with_noise(scale).costs(), epsilon, delta))
+        return self._with_noise((1 + ROUND_OFF) / gaussian_mu(epsilon, delta))
 
     def _with_noise(self, scale: float) -> Self:
         """The moments get their share of mu^2 = 1/scale^2, each check an equal part of the rest."""

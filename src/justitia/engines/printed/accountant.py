@@ -9,6 +9,7 @@ row, while our neighbours substitute an attribute. ``docs/privacy.md`` shows bot
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from scipy import special
@@ -84,6 +85,7 @@ def printed_epsilon(
     return min(claim(order) for order in orders)
 
 
+@cache  # a search over thousands of divergences, the same for every fold of a table
 def printed_noise(
     *,
     epochs: int,

@@ -32,12 +32,17 @@ class PrintedEngine(PrimalDualEngine):
     def __init__(self, plan: PrintedPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
         super().__init__(problem, vault, **public)
         self.plan = plan
+        self._h = problem.notion.h_read_as(plan.h)
         self._draws = 0
         self._layout: Layout | None = None
         self._gap: Tensor | None = None
 
     def ask_before(self, module: nn.Module, lam: Tensor, k: int) -> None:
-        """Read the attribute, once; r is the fraction of people who gave theirs (Section 7)."""
+        """Read the attribute, once.
+
+        Section 7 divides both sensitivities by the fraction of people who gave theirs, since group sizes shrink by it;
+        sizes here count those who gave it, and are that much smaller already.
+        """
         del module, lam
         if k > 0:
             return
@@ -45,19 +50,20 @@ class PrintedEngine(PrimalDualEngine):
         inside = torch.nn.functional.one_hot(codes, self.vault.n_groups + 1)[:, :-1].double()
         # (n, G, K): row i's weight in the group term D_G of group a and event k
         self._terms = inside[:, :, None] * self.problem.events.double()[:, None, :]
-        self._given = max(float(inside.sum() / max(len(inside), 1)), 1e-12)
 
     def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
         """Equation 10: ``lambda^T |grad mu(B_P) - clip(grad mu(B_G))| + N(0, sigma_p^2 Delta_p^2 I)``."""
+        if not lam.any():
+            return None  # the term is 0 whatever the attribute: there is nothing to protect yet
         plan, terms = self.plan, self._terms[batch]
-        smallest = int((terms > 0).sum(0).min())
-        if plan.sigma_p and smallest <= 1:
+        sizes = (terms > 0).sum(0)
+        if plan.sigma_p and int(sizes.min()) <= 1:
             return None  # Delta_p is infinite; the authors' script skips such a batch as well
         y = self.problem.y[batch]
         self._layout = self._layout or find_layout(module, self.problem.X)
         scores, rows = score_rows(module, self.problem.X[batch], self._layout)
-        rows = rows.scaled(h_slope(self.problem.notion, scores, y))
-        h = self.problem.notion.h(scores, y).double()
+        rows = rows.scaled(h_slope(self._h, scores, y))
+        h = self._h(scores, y).double()
         population, group = shares(self.problem.events[batch].double()), shares(terms)
         signs = (population * h[:, None]).sum(0) - (group * h[:, None, None]).sum(0)
         clip = (
@@ -71,35 +77,35 @@ class PrintedEngine(PrimalDualEngine):
         else:
             each = [rows.weighted_sum(part.to(scores.dtype)).abs().double() for part in parts.flatten(1).T]
             exact = (lam.flatten()[:, None] * torch.stack(each)).sum(0)
-        return self._noised(exact, plan.sigma_p, 2 * plan.C_p * plan.lambda_max, smallest)
+        return self._noised(exact, plan.sigma_p, plan.primal_sensitivity(lam, sizes))
 
     def ask_after(self, scores: Tensor, k: int) -> None:
         """Equation 13: ``|mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)``."""
         del k
         plan, problem = self.plan, self.problem
-        h = problem.notion.h(scores, problem.y).detach().double()
+        h = self._h(scores, problem.y).detach().double()
         clipped = h.clamp(-plan.C_d, plan.C_d) if plan.sigma_d else h
         group = shares(self._terms)
         mu_p = (shares(problem.events.double()) * h[:, None]).sum(0)
         mu_g = (group * clipped[:, None, None]).sum(0)
         present = self._terms.sum(0) > 0
         smallest = int((self._terms > 0).sum(0).min())
+        sensitivity = math.sqrt(2) * plan.C_d / max(smallest - 1, 1)
         violation = torch.where(present, (mu_p - mu_g).abs(), torch.zeros_like(mu_g))
-        self._gap = self._noised(violation, plan.sigma_d, math.sqrt(2) * plan.C_d, smallest)
+        self._gap = self._noised(violation, plan.sigma_d, sensitivity)
 
     def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
         """The last noised violation."""
         del scores, seen
         return self._gap
 
-    def _noised(self, exact: Tensor, sigma: float | None, numerator: float, smallest: int) -> Tensor:
-        """Adds N(0, sigma^2 Delta^2 I) with Delta = numerator / (smallest - 1) / r (Theorems 1 and 2, Section 7)."""
+    def _noised(self, exact: Tensor, sigma: float | None, sensitivity: float) -> Tensor:
+        """Adds N(0, sigma^2 Delta^2 I)."""
         if not sigma:
             return exact
-        delta = numerator / max(smallest - 1, 1) / self._given
         self._draws += 1  # numbered apart from the ledger's releases, so that a seeded source repeats none of them
         return Gaussian(sigma).add_noise(
-            exact, sensitivity=delta, source=self.vault.noise_source, release=2**32 + self._draws
+            exact, sensitivity=sensitivity, source=self.vault.noise_source, release=2**32 + self._draws
         )
 
     def state(self) -> dict[str, Tensor]:
@@ -113,4 +119,5 @@ class PrintedEngine(PrimalDualEngine):
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Lines 5 and 6 as printed."""
-        return ascend_printed(lam, gap - self.half, step=self.plan.dual_step_at(k), limit=self.plan.lambda_max)
+        step = self.plan.step_for(self.problem.notion, k)
+        return ascend_printed(lam, gap - self.half, step=step, limit=self.plan.lambda_max)

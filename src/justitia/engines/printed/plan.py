@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
+
+from torch import Tensor
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_positive
 from justitia.engines.printed.accountant import printed_epsilon, printed_noise
 from justitia.engines.printed.engine import PrintedEngine
+from justitia.notions import READINGS, FairnessNotion, Reading
 from justitia.privacy.mechanisms import Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
@@ -20,10 +23,23 @@ from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan
 class PrintedPlan(TrainingPlan):
     """PF-LD exactly as printed, for comparison; without noise and clipping it is F-LD, Algorithm 1.
 
+    The paper states C_p and C_d; the other defaults are in the range of the authors' public scripts (facts only: none
+    of their code is used), one setting for all datasets. ``docs/method.md`` says how the paper is read.
+
     Parameters
     ----------
+    warmup_epochs : int
+        Epochs of plain training before the first constrained one.
     epochs : int
         T.
+    h : "score" or "probability"
+        What ``h(z) = M(z)`` is where a notion averages decisions: the network's output before the sigmoid, whose range
+        is unbounded as the paper says, or after it, between 0 and 1. Accuracy parity averages the loss in both.
+    noise_by : "multipliers" or "lambda_max"
+        Which line of Theorem 1's proof gives the sensitivity of the primal step: the last but one, with the multipliers
+        of the moment, which are public by then, or the last, with their upper limit.
+    loss_dual_step : float
+        As ``dual_step``, for a notion whose h is the loss: its gaps are an order smaller than those of scores.
     C_p, C_d : float
         Primal and dual clipping bounds (the paper uses 10 and 5).
     absolute : "sign" or "elementwise"
@@ -39,9 +55,18 @@ class PrintedPlan(TrainingPlan):
     """
 
     warmup_steps: int = 0
-    batch_size: int = 256
+    warmup_epochs: int = 50
+    batch_size: int = 512
+    optimizer_options: Mapping[str, Any] = field(default_factory=lambda: {"weight_decay": 1e-4})
+    warmup_learning_rate: float = 1e-3
+    learning_rate: float = 1e-3
+    final_learning_rate: float = 1e-3
+    dual_step: float = 0.003
+    loss_dual_step: float = 0.5
     averaging: float = 1.0
     epochs: int = 50
+    h: Reading = "score"
+    noise_by: Literal["multipliers", "lambda_max"] = "multipliers"
     C_p: float = 10.0
     C_d: float = 5.0
     absolute: Literal["sign", "elementwise"] = "sign"
@@ -53,6 +78,10 @@ class PrintedPlan(TrainingPlan):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_int("epochs", self.epochs, at_least=1)
+        check_int("warmup_epochs", self.warmup_epochs, at_least=0)
+        check_choice("h", self.h, READINGS)
+        check_choice("noise_by", self.noise_by, ("multipliers", "lambda_max"))
+        check_positive("loss_dual_step", self.loss_dual_step)
         check_positive("C_p", self.C_p)
         check_positive("C_d", self.C_d)
         check_positive("dual_noise_ratio", self.dual_noise_ratio)
@@ -62,10 +91,33 @@ class PrintedPlan(TrainingPlan):
                 check_nonnegative(name, getattr(self, name))
 
     def schedule(self, n: int) -> tuple[Round, ...]:
-        """T epochs of all mini-batches once (line 3), each followed by a dual step (line 5)."""
+        """Plain epochs, then T epochs of all mini-batches once (line 3), each followed by a dual step (line 5)."""
         batches = math.ceil(n / self.batch_size)
+        plain = self.warmup_steps + self.warmup_epochs * batches
         epochs = tuple(Round(k, batches, dual=True) for k in range(1, self.epochs + 1))
-        return (Round(0, self.warmup_steps, dual=False), *epochs) if self.warmup_steps else epochs
+        return (Round(0, plain, dual=False), *epochs) if plain else epochs
+
+    def widths(self, inputs: int) -> tuple[int, int]:
+        """Two thirds and one half of the number of inputs."""
+        return max(1, 2 * inputs // 3), max(1, inputs // 2)
+
+    def step_for(self, notion: FairnessNotion, k: int) -> float:
+        """Step size s_k of this notion's k-th dual step."""
+        first = self.loss_dual_step if notion.reads_labels_in == "h" else self.dual_step
+        return first / (1 + self.dual_decay * k)
+
+    def primal_sensitivity(self, lam: Tensor, sizes: Tensor) -> float:
+        r"""Delta_p of Theorem 1 for multipliers (G, K) and the batch's group terms of these sizes (G, K).
+
+        Somebody who moves from one group to another changes two terms of one event:
+
+        .. math:: \frac{C_p \lambda_{k_1}}{|B_{G_{k_1}}|-1} + \frac{C_p \lambda_{k_2}}{|B_{G_{k_2}}|-1}
+            \le \frac{2 C_p \lambda^{max}}{\min_i |B_{G_i}|-1}
+        """
+        if self.noise_by == "lambda_max":
+            return 2 * self.C_p * self.lambda_max / (int(sizes.min()) - 1)
+        terms = self.C_p * lam / (sizes - 1)
+        return float(terms.topk(min(2, len(terms)), dim=0).values.sum(0).max())
 
     def releases(self) -> tuple[PlannedRelease, ...]:
         """The printed method computes with the exact attribute: one release that costs everything."""

@@ -1,0 +1,69 @@
+"""What the cells of one process share: models that do not depend on notion, budget or noise are learned once per fold.
+
+The numbers are the same as without; only the seconds of a cell are then those of what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from justitia.learners.base import Base
+from justitia.learners.default import default_base
+from justitia.learners.inputs import Inputs
+
+_known: dict[Hashable, Any] = {}
+
+
+def remembered(key: Hashable, make: Callable[[], Any]) -> Any:
+    """What ``make`` returned when this key was first asked for in this process."""
+    if key not in _known:
+        _known[key] = make()
+    return _known[key]
+
+
+class SharedBase(Base):
+    """The default base of some rows.
+
+    Parameters
+    ----------
+    rows : hashable
+        Tells the rows, and the public seed, from all others of the process.
+    """
+
+    def __init__(self, rows: Hashable) -> None:
+        self._rows = rows
+        self._base: Any = None
+
+    def learn(
+        self,
+        inputs: Inputs,
+        y: NDArray[np.float64],
+        weight: NDArray[np.float64],
+        *,
+        seed: int,
+        progress: Callable[[int], object],
+    ) -> NDArray[np.float64]:
+        """Out-of-fold probabilities of the default base."""
+
+        def learned() -> tuple[Any, NDArray[np.float64]]:
+            base = default_base(len(y))
+            return base, base.learn(inputs, y, weight, seed=seed, progress=progress)
+
+        self._base, found = remembered(("base", self._rows), learned)
+        return np.array(found)
+
+    def probability(self, inputs: Inputs) -> NDArray[np.float64]:
+        """As the default base."""
+        found: NDArray[np.float64] = self._base.probability(inputs)
+        return found
+
+    def describe(self) -> str:
+        """As the default base."""
+        return str(self._base.describe())
+
+    def __repr__(self) -> str:
+        return "the default base, learned once per fold"

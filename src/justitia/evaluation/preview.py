@@ -1,0 +1,97 @@
+"""How precisely a violation can be held and measured, from public numbers, before any privacy is spent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from justitia.engines import GradientsPlan, MomentsPlan, PluginPlan
+from justitia.engines.moments.engine import gap_spread, noise_spread, outlook_of
+from justitia.engines.plugin.dual import label_table
+from justitia.engines.plugin.engine import default_tolerance
+from justitia.evaluation.intervals import marginal_quantile
+from justitia.evaluation.rates import make_rows, notion_rates
+from justitia.notions import FairnessNotion
+from justitia.privacy.accounting import gaussian_mu
+from justitia.training.lagrangian import row_bound
+from justitia.training.plan import Plan
+
+#: Share of decisions that are taken to be right, of either label.
+RIGHT = 0.8
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Public numbers: rows, positive answers, groups."""
+
+    rows: int
+    positives: int
+    groups: int
+
+    @property
+    def by_label(self) -> torch.Tensor:
+        """(2,): rows of either label."""
+        return torch.tensor([self.rows - self.positives, self.positives], dtype=torch.float64)
+
+
+def _target(counts: Counts) -> torch.Tensor:
+    return torch.cat([torch.zeros(counts.rows - counts.positives), torch.ones(counts.positives)])
+
+
+def rate_noise(size: int, counts: Counts, made: Plan, notion: FairnessNotion) -> float | None:
+    """Standard deviation of the noise in the rate of a group, in the event that has the fewest rows."""
+    events = notion.events(_target(counts))
+    share = float(events.double().mean(0).min())
+    heaviest = row_bound(events)
+    if isinstance(made, MomentsPlan | PluginPlan):
+        return gap_spread(made, heaviest, counts.groups) / max(1.0, size * share)
+    if isinstance(made, GradientsPlan) and made.noise_violations is not None:
+        return noise_spread(made.noise_violations, heaviest, counts.groups) / max(1.0, size * share)
+    return None
+
+
+def expected_tolerance(counts: Counts, made: Plan, notion: FairnessNotion) -> float | None:
+    """The tolerance in force where none is given, for groups of equal sizes; None of an engine without such a rule.
+
+    Training puts the base's decisions and noised sizes in the place of :data:`RIGHT` and of equal sizes.
+    """
+    events = notion.events(_target(counts))
+    sizes = (events.double().sum(0) / counts.groups).expand(counts.groups, -1)
+    noise = gap_spread(made, row_bound(events), counts.groups) if isinstance(made, MomentsPlan | PluginPlan) else 0.0
+    if isinstance(made, MomentsPlan):
+        return 2 * made.dead_zone * noise / float(sizes.min())
+    if not isinstance(made, PluginPlan):
+        return None
+    by_label, without, change = (torch.from_numpy(one) for one in label_table(notion))
+    h = without + change * torch.tensor([1 - RIGHT, RIGHT], dtype=torch.float64)
+    rows = by_label * counts.by_label[:, None]
+    return default_tolerance(made, (rows * h[:, None]).sum(0) / rows.sum(0), sizes, noise)
+
+
+def measured_within(size: int, counts: Counts, notion: FairnessNotion, epsilon: float, delta: float) -> float:
+    """Upper bound that 'evaluate' is expected to show at 95% if groups are treated alike.
+
+    As many rows are measured, :data:`RIGHT` of the decisions are right, and all other groups are of one size.
+    """
+    negatives = counts.rows - counts.positives
+    wrong = 1 - RIGHT
+    totals = np.array([RIGHT * negatives, wrong * negatives, wrong * counts.positives, RIGHT * counts.positives])
+    rows = make_rows(notion_rates(notion), totals)
+    others = (counts.rows - size) / (counts.groups - 1)
+    shares = np.array([size, *[others] * (counts.groups - 1)]) / counts.rows
+    variance = 0.0 if math.isinf(epsilon) else 2 / gaussian_mu(epsilon, delta) ** 2
+    expected = (shares[:, None] * rows.totals) @ rows.vectors
+    _, low, high = rows.read(expected, variance).differences(marginal_quantile(0.95))
+    return 1.0 if np.isnan(low).any() else float(np.maximum(-low, high).max())
+
+
+def outlook(counts: Counts, made: Plan, notion: FairnessNotion, tolerance: float) -> list[str]:
+    """What training would say before it asks anything."""
+    if not isinstance(made, MomentsPlan | PluginPlan):
+        return []
+    events = notion.events(_target(counts))
+    size = float(events.double().sum(0).min()) / counts.groups
+    return outlook_of(size, gap_spread(made, row_bound(events), counts.groups) / size, tolerance)

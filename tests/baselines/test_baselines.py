@@ -1,0 +1,88 @@
+"""The plain network: learns, ignores the attribute, is reproducible, and refuses what cannot be trained."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from justitia import PrivacyLedger
+from justitia.baselines import (
+    AgarwalClassifier,
+    LinearPostClassifier,
+    LocalClassifier,
+    MozannarClassifier,
+    PlainClassifier,
+    ZafarClassifier,
+)
+from justitia.datasets import make_synthetic
+
+DATA = make_synthetic(600, random_state=0)
+
+
+def fitted(**parameters: object) -> PlainClassifier:
+    return PlainClassifier(epochs=5, batch_size=64, learning_rate=1e-2, random_state=0, **parameters).fit(
+        DATA.X, DATA.y
+    )
+
+
+def test_plain_network_learns_the_label() -> None:
+    accuracy = np.mean(fitted().predict(DATA.X) == DATA.y.to_numpy())
+    assert accuracy > DATA.truth.accuracy - 0.05
+
+
+def test_plain_network_same_seed_gives_the_same_scores() -> None:
+    assert np.array_equal(fitted().decision_function(DATA.X), fitted().decision_function(DATA.X))
+
+
+def test_plain_network_attribute_given_or_not_gives_the_same_scores() -> None:
+    other = clone(fitted()).fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive)
+    assert np.array_equal(other.decision_function(DATA.X), fitted().decision_function(DATA.X))
+
+
+def test_plain_network_weight_zero_on_a_class_is_refused() -> None:
+    with pytest.raises(ValueError, match="both classes"):
+        PlainClassifier().fit(DATA.X, DATA.y, sample_weight=DATA.y.to_numpy())
+
+
+def test_plain_steps_are_epochs_times_the_batches_of_one() -> None:
+    batches = -(-len(DATA.y) // 64)
+    assert np.array_equal(fitted().decision_function(DATA.X), fitted(steps=5 * batches).decision_function(DATA.X))
+
+
+@pytest.mark.parametrize(("name", "value"), [("epochs", 0), ("batch_size", 0), ("steps", 0), ("learning_rate", -1.0)])
+def test_plain_network_wrong_setting_is_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        PlainClassifier(**{name: value}).fit(DATA.X, DATA.y)
+
+
+def test_plain_network_asks_nothing_and_certifies_epsilon_zero() -> None:
+    model = fitted()
+    assert model.ledger_.releases == ()
+    assert (model.certificate_.epsilon, model.certificate_.delta, model.ledger_.budget_epsilon) == (0.0, 0.0, 0.0)
+
+
+def test_plain_network_ledger_passed_is_kept_and_not_debited() -> None:
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    model = PlainClassifier(epochs=1).fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive, ledger=ledger)
+    assert model.ledger_ is ledger
+    assert ledger.epsilon() == 0.0
+
+
+def test_plain_network_ledger_of_another_type_is_refused() -> None:
+    with pytest.raises(TypeError, match="PrivacyLedger, got 'float'"):
+        PlainClassifier().fit(DATA.X, DATA.y, ledger=1.0)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(PlainClassifier, AgarwalClassifier, MozannarClassifier, ZafarClassifier),
+        *(LinearPostClassifier, LocalClassifier),
+    ],
+)
+def test_baseline_refit_that_fails_leaves_the_fitted_model(kind: type) -> None:
+    model = kind(**({"groups": DATA.groups} if kind in (MozannarClassifier, LocalClassifier) else {}))
+    model.fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive)
+    before = model.predict_proba(DATA.X)
+    with pytest.raises(ValueError, match="two classes"):
+        model.fit(DATA.X.iloc[:, :2], np.zeros(len(DATA.y)), sensitive_features=DATA.sensitive)
+    assert np.array_equal(model.predict_proba(DATA.X), before)

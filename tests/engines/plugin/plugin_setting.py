@@ -1,0 +1,80 @@
+"""A problem with eta and a plugin engine that has asked nothing yet, for the tests of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
+from justitia.engines.plugin.engine import PluginEngine
+from justitia.notions import get_notion
+from justitia.privacy.mechanisms import SeededNoise
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.lagrangian import Problem
+
+PLAN = PluginPlan(checks=2)
+GROUPS = ("a", "b", "c")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A problem, its attribute, and an engine on them."""
+
+    problem: Problem
+    labels: list[Any]
+    engine: PluginEngine
+    ledger: PrivacyLedger
+
+    def exact_rates(self, decisions: Tensor) -> NDArray[np.float64]:
+        """(G, K): of everybody's own group, without noise."""
+        notion, y = self.problem.notion, self.problem.y
+        h, events = notion.h_exact(2 * decisions - 1, y).double(), self.problem.events.double()
+        inside = torch.tensor(
+            [[float(one == name) for name in GROUPS[: self.engine.vault.n_groups]] for one in self.labels]
+        )
+        sums, sizes = inside.double().T @ (events * h[:, None]), inside.double().T @ events
+        return (sums / sizes).numpy()
+
+
+def setting(
+    notion: str = "demographic_parity",
+    *,
+    epsilon: float = 8.0,
+    plan: PluginPlan = PLAN,
+    n: int = 600,
+    n_groups: int = 2,
+    tolerance: float | None = 0.0,
+    weight: Tensor | None = None,
+) -> Setting:
+    """Groups lean on a feature that leans on the label; the last block did not give theirs."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(n, 3, generator=generator)
+    eta = torch.sigmoid(1.5 * X[:, 0] + X[:, 1]).double().clamp(1e-4, 1 - 1e-4)
+    y = (torch.rand(n, generator=generator) < eta).float()
+    codes = (X[:, 1] + torch.randn(n, generator=generator)).argsort().argsort() * (n_groups + 1) // n
+    labels = [([*GROUPS[:n_groups], None])[int(code)] for code in codes]
+    weights = torch.ones(n) if weight is None else weight
+    problem = Problem(X, y, weights, get_notion(notion), eta=eta)
+    ledger = PrivacyLedger(epsilon=epsilon, delta=1e-5)
+    vault = SensitiveVault(labels, groups=GROUPS[:n_groups], ledger=ledger, noise_source=SeededNoise(0))
+    calibrated = plan.calibrate(epsilon, 1e-5, n=n)
+    engine = calibrated.engine(problem, vault, tolerance=tolerance, generator=torch.Generator().manual_seed(1))
+    return Setting(problem, labels, engine, ledger)
+
+
+def asked(some: Setting) -> Tensor:
+    """The multipliers after the first release."""
+    zero = torch.zeros(some.engine.vault.n_groups, some.problem.events.shape[1], dtype=torch.float64)
+    some.engine.ask_before(None, zero, 0)
+    return some.engine.solve(zero)
+
+
+def by_plugin(**changes: Any) -> LagrangianDualClassifier:
+    """A classifier with the default engine and seeds."""
+    usual: dict[str, Any] = {"groups": ["f", "m"], "epsilon": 8.0, "random_state": 0, "noise_seed": 0}
+    return LagrangianDualClassifier(**usual | changes)
