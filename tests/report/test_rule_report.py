@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from cases import found
+from pages import page_of, sections
 from sklearn.linear_model import LogisticRegression
-from test_report import page_of, sections
 
 from justitia import LagrangianDualClassifier, tradeoff
 from justitia.datasets import make_synthetic

@@ -30,7 +30,7 @@ def people(n: int, seed: int) -> pd.DataFrame:
 
 TRAIN, LATER = people(600, 0), people(3000, 1)
 Y = (TRAIN["age"] + 20 * (TRAIN["job"] == "nurse") + 8 * np.random.default_rng(2).normal(size=600) > 58).astype(int)
-GROUP = np.where(TRAIN["age"] + np.random.default_rng(3).normal(size=600) * 20 > 54, "f", "m")
+GROUP = np.where(TRAIN["age"] + np.random.default_rng(3).normal(size=600) * 60 > 54, "f", "m")
 NUMBERS, MORE = TRAIN.drop(columns="job"), LATER.drop(columns="job")
 
 
