@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 
 #: Cells of 15 in which a rival is to be matched, where not in all.
 MATCHED = {"A, rerun": 10}
+#: Cells of 15 in which curves are to be better than before.
+BETTER = 10
 TABLE2 = Path(__file__).parents[1] / "results" / "table2.csv"
 #: Permutations of the groups of a test fold: the violation a perfectly fair model would show by chance.
 PERMUTATIONS = 200
@@ -209,3 +211,19 @@ def _best(points: Array) -> Array:
     """Points that no other beats, by violation; between two of them one may draw, so the curve is straight there."""
     kept = points[~np.asarray(dominated(points[:, 0].tolist(), points[:, 1].tolist()))]
     return kept[np.argsort(kept[:, 1], kind="stable")]
+
+
+def since_before(now: pd.DataFrame, before: pd.DataFrame) -> list[Claim]:
+    """Whole curves at the same violation, cell by cell, beyond one standard error."""
+    gained = advantages(now, before)
+    if not gained:
+        return []
+    worse = [f"{name} {by}" for name, by in gained.items() if by.value < -by.error]
+    better = [name for name, by in gained.items() if by.value > by.error]
+    sentence = "At the same violation no curve is less accurate than the moments engine's beyond one standard error."
+    more = f"At least {BETTER} curves are more accurate than the moments engine's beyond one standard error."
+    listed = "; ".join(f"{name} {by}" for name, by in gained.items())
+    return [
+        Claim(sentence, not worse, counted(len(gained), worse)),
+        Claim(more, len(better) >= BETTER, f"{len(better)} of {len(gained)} cells; {listed}"),
+    ]

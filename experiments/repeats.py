@@ -17,12 +17,13 @@ from experiments.curves import (
     most_accurate,
     printed_points,
     rerun_points,
+    since_before,
     summarise,
 )
 from experiments.draw import name_of
 from experiments.experiment import Claim, Experiment
 from experiments.folds import FOLDS, MEASURES, measure, with_recipes
-from experiments.frontier import BEFORE, METHOD, NOT_PRIVATE, curves_of, measure_curve, since_before, spread
+from experiments.frontier import BEFORE, METHOD, NOT_PRIVATE, curves_of, measure_curve, spread
 from experiments.paper import DATASETS, NOTIONS
 from experiments.runner import Cell
 from experiments.summaries import mean_and_sd
@@ -58,7 +59,7 @@ def cells(*, quick: bool) -> list[Cell]:
             for method, epsilon in (*COMPARED, *(BESIDE if _hard(dataset, notion) else ()))
         ]
     )
-    return sorted(wanted, key=lambda cell: not _hard(cell.dataset, cell.notion))
+    return sorted(wanted, key=lambda cell: HARD.index(cell.dataset) if _hard(cell.dataset, cell.notion) else len(HARD))
 
 
 def _hard(dataset: str, notion: str) -> bool:
