@@ -72,7 +72,8 @@ class PluginEngine(Engine):
         self._constraints: Constraints | None = None
         self._surprises: list[Array] = []  # (G, K): what each check said beyond the memberships
         self._variances: list[Array] = []  # (G, K): of their known noise
-        self._sizes: Tensor | None = None  # (G, K), noised
+        self._sizes: Tensor | None = None  # (G, K), noised, by the memberships
+        self._counted: Tensor | None = None  # (G,), noised, by the sums themselves
         self._lost = 0
 
     def _represented(self, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,6 +90,8 @@ class PluginEngine(Engine):
         answer = self.vault.group_sums(self._rows, bound=1.0, noise=noise, purpose="moments")
         total = torch.stack([part.double().sum(0) for _, part in self._rows.dense()]).sum(0)
         sums = torch.cat([answer, (total - answer.sum(0))[None]])
+        constants = [0, self._rows.width // 2]  # one per label
+        self._counted = answer[:, constants].sum(1) * len(self.problem) / total[constants].sum()
         spread = noise_spread(noise, self._each, self.vault.n_groups)
         ridge = max(self.plan.ridge * spread**2, LEAST_RIDGE)
         ridges = torch.full((self._rows.width,), ridge, dtype=torch.float64)
@@ -195,14 +198,14 @@ class PluginEngine(Engine):
 
     def remarks(self) -> list[str]:
         """Groups that may not exist, and rates that are mostly noise."""
-        if self._sizes is None:
+        if self._sizes is None or self._counted is None:
             return []
         found = []
         noise = self._sum_noise / self.sizes
         few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
         private = not isinstance(self.plan.noise_moments, Unprotected)
         for a, name in enumerate(self.vault.group_names):
-            size, worst = float(self.sizes[a].sum()), float(noise[a].max())
+            size, worst = float(self._counted[a]), float(noise[a].max())
             if private and size <= few:
                 found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
             elif worst > max(self.tolerance, LOUD):
@@ -220,9 +223,9 @@ class PluginEngine(Engine):
 
     def state(self) -> dict[str, Tensor]:
         """What the base says, weights of the memberships and what the checks have said; no memberships."""
-        if self._weights is None:
+        if self._weights is None or self._counted is None:
             return {}
-        saved = {"eta": torch.from_numpy(self._eta), "weights": self._weights}
+        saved = {"eta": torch.from_numpy(self._eta), "weights": self._weights, "counted": self._counted}
         for j, (surprise, variance) in enumerate(zip(self._surprises, self._variances, strict=True)):
             saved |= {f"surprise.{j}": torch.from_numpy(surprise), f"variance.{j}": torch.from_numpy(variance)}
         return saved
@@ -244,6 +247,7 @@ class PluginEngine(Engine):
                 "rows; pass that base, or choose another folder."
             )
         self._use(state["weights"])
+        self._counted = state["counted"]
         checks = range(sum(name.startswith("surprise.") for name in state))
         self._surprises = [state[f"surprise.{j}"].numpy() for j in checks]
         self._variances = [state[f"variance.{j}"].numpy() for j in checks]
