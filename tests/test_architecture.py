@@ -24,6 +24,7 @@ LEVELS = {
     "engines": 5,
     "evaluation": 5,
     "saving": 6,
+    "parameters": 6,
     "estimator": 6,
     "curve": 7,
     "search": 7,

@@ -12,7 +12,8 @@ import pandas as pd
 
 from justitia._validate import check_nonnegative
 from justitia.engines.moments.plan import STRICT_BELOW
-from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
+from justitia.estimator import LagrangianDualClassifier
+from justitia.parameters import plan_of, unfitted
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import numbers
 import warnings
 from collections.abc import Hashable
 from pathlib import Path
@@ -13,13 +11,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
-from justitia.engines import DEFAULT_PLANS, engine_of
+from justitia._validate import check_same_length
 from justitia.engines.plugin.learner import RuleLearner
 from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
@@ -27,9 +23,10 @@ from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
 from justitia.networks.classifier import NetworkClassifier, public_seed, unchanged_on_error
 from justitia.networks.default import make_module, ordinary
-from justitia.notions import FairnessNotion, get_notion
+from justitia.notions import FairnessNotion
+from justitia.parameters import check_parameters
 from justitia.privacy.attribute import Attribute
-from justitia.privacy.door import check_budget, named_groups, open_vault
+from justitia.privacy.door import open_vault
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import HiddenNoiseSeed
@@ -340,57 +337,3 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         # random_state does not seed the noise, so two fits with the same random_state may differ
         tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
         return tags
-
-
-def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
-    """Everything about the constructor's arguments that can be wrong without looking at data."""
-    notion, plan = get_notion(model.notion), plan_of(model)
-    check_budget(model.epsilon, model.delta)
-    named_groups(model.groups, float(model.epsilon))
-    if model.tolerance is not None:
-        check_nonnegative("tolerance", model.tolerance)
-    if model.preprocess is not None:
-        check_choice("preprocess", model.preprocess, ("auto",))
-    if model.noise_seed is not None:
-        check_int("noise_seed", model.noise_seed, at_least=0)
-    if not (model.progress is None or isinstance(model.progress, bool)):
-        raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
-    _check_decisions(model, plan)
-    return notion, plan
-
-
-def plan_of(model: BaseEstimator) -> Plan:
-    """The plan that was passed, or the default one of the engine."""
-    engine = engine_of(model.engine, model.module)
-    default = DEFAULT_PLANS[engine]
-    plan = default if model.plan is None else model.plan
-    if not isinstance(plan, type(default)):
-        raise TypeError(
-            f"expected a {type(default).__name__} for engine {engine!r}, got {type(plan).__name__}; "
-            "pass a plan of that kind, or none."
-        )
-    return plan
-
-
-def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
-    """What only one kind of engine understands."""
-    network = isinstance(plan, TrainingPlan)
-    if network and (model.base is not None or model.threshold != 0.5 or model.class_weight is not None):
-        raise ValueError(
-            "expected engine 'plugin' where base, threshold or class_weight is given, got one that trains a network; "
-            "leave engine and module out."
-        )
-    if not network and model.module is not None:
-        raise ValueError("expected no module with engine 'plugin', got one; pass it as base, or use engine 'moments'.")
-    threshold = model.threshold
-    if not (isinstance(threshold, numbers.Real) and 0 < float(threshold) < 1):
-        raise ValueError(f"expected threshold to be a number between 0 and 1, got {threshold!r}.")
-    if threshold != 0.5 and model.class_weight is not None:
-        raise ValueError("expected threshold or class_weight, got both; costs of errors set the threshold.")
-
-
-def unfitted(model: LagrangianDualClassifier) -> LagrangianDualClassifier:
-    """A model with the same parameters; unlike scikit-learn's clone it leaves a fitted base fitted."""
-    parameters = model.get_params(deep=False)
-    parameters["random_state"] = copy.deepcopy(parameters["random_state"])
-    return type(model)(**parameters)

@@ -12,8 +12,9 @@ import pandas as pd
 
 from justitia._validate import check_nonnegative, check_positive
 from justitia.curve import accuracy_and_violation, tradeoff
-from justitia.estimator import LagrangianDualClassifier, check_parameters, plan_of, unfitted
+from justitia.estimator import LagrangianDualClassifier
 from justitia.networks.classifier import public_seed
+from justitia.parameters import check_parameters, plan_of, unfitted
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import ledger_or_new, noise_from

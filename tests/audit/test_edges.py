@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import traceback
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from edge_cases import GROUPS, PLAN, QUIET, SECRET, N, X, Y, classifier
 
-from justitia import LagrangianDualClassifier, MomentsPlan, measure, private_search, tradeoff
-from justitia.audit import audit
-from justitia.audit.replay import Silent
+from justitia import measure, private_search, tradeoff
 from justitia.baselines import (
-    AgarwalClassifier,
     FermiClassifier,
     HistogramClassifier,
-    LinearPostClassifier,
     LocalClassifier,
     MozannarClassifier,
-    ZafarClassifier,
 )
-from justitia.evaluation.exact import rates_by_group, violation
-from justitia.evaluation.scorer import private_scorer
 from justitia.privacy.accounting import gaussian_epsilon
-from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
+from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse, SeededNoise
 from justitia.privacy.noise_grid import largest_epsilon, sampler_delta
-from justitia.privacy.persons import Persons, rows_each
-from justitia.privacy.rows import TensorRows
+from justitia.privacy.persons import Persons
 from justitia.privacy.vault import SensitiveVault
 
-# Sixty people are few: every fit says so.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:with this budget and groups of about"),
-    pytest.mark.filterwarnings("ignore:the noise"),
-    pytest.mark.filterwarnings("ignore:delta="),
-]
-
-N = 60
-GENERATOR = np.random.default_rng(5)
-X = GENERATOR.normal(size=(N, 3))
-Y = (X[:, 0] + 0.5 * GENERATOR.normal(size=N) > 0).astype(int)
-#: A label that no other text of the library contains.
-SECRET = np.array(["zyxelbrand", "quuxfather"])[(X[:, 1] > 0).astype(int)].tolist()
-GROUPS = ["zyxelbrand", "quuxfather"]
-PLAN = MomentsPlan(rounds=6, warmup_steps=5, checks=2)
-
-
-def classifier(**changes: Any) -> LagrangianDualClassifier:
-    usual: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-3, "groups": GROUPS, "plan": PLAN, "module": (4,)}
-    return LagrangianDualClassifier(**usual | {"random_state": 0} | changes)
-
+pytestmark = QUIET
 
 # -- the list of groups
 
@@ -263,145 +233,6 @@ def test_stop_chosen_after_looking_breaks_what_was_spent_and_not_the_budget() ->
     assert by_budget < delta
 
 
-# -- several rows of one person
-
-
-PERSON = np.repeat(np.arange(N // 4), 4)
-
-
-def test_promise_without_ids_is_about_rows_and_with_ids_about_persons() -> None:
-    rows = classifier().fit(X, Y, sensitive_features=SECRET).certificate_
-    assert rows.statement.endswith("-differentially private in the sensitive attribute of any one row.")
-    assert "of one row" in rows.adjacency
-    assert any("several rows" in one for one in rows.not_covered)
-    persons = classifier().fit(X, Y, sensitive_features=SECRET, person=PERSON).certificate_
-    assert persons.statement.endswith("-differentially private in the sensitive attribute of any one person.")
-    assert "of one person" in persons.adjacency
-    assert not any("several rows" in one for one in persons.not_covered)
-
-
-def test_curves_searches_and_measurements_with_ids_promise_to_persons() -> None:
-    given: dict[str, Any] = {"sensitive_features": SECRET, "person": PERSON}
-    found = {
-        "curve": tradeoff(classifier(), X, Y, tolerances=(0.1, 0.2), **given).certificate,
-        "search": private_search(classifier(), [{"module": (3,)}, {"module": (4,)}], X, Y, **given).certificate,
-        "measurement": measure(Y, Y, groups=GROUPS, delta=1e-3, **given).certificate,
-    }
-    assert {name: one.unit for name, one in found.items()} == dict.fromkeys(found, "person")
-    assert all("any one person" in one.statement for one in found.values())
-
-
-def test_randomized_labels_of_people_with_several_rows_are_refused_before_anything_is_debited() -> None:
-    ledger = PrivacyLedger(epsilon=4.0, delta=1e-3)
-    vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, people=Persons.of(PERSON))
-    with pytest.raises(ValueError, match="randomise one answer per person"):
-        vault.randomized_labels(RandomizedResponse(1.0), purpose="labels")
-    assert ledger.releases == ()
-
-
-def test_promise_on_a_ledger_of_rows_and_persons_is_about_rows() -> None:
-    ledger = PrivacyLedger(epsilon=4.0, delta=1e-3)
-    given: dict[str, Any] = {"sensitive_features": SECRET, "groups": GROUPS, "delta": 1e-3, "ledger": ledger}
-    assert measure(Y, Y, person=PERSON, **given).certificate.unit == "person"
-    assert measure(Y, Y, **given).certificate.unit == "row"
-    both = measure(Y, Y, person=PERSON, **given).certificate
-    assert "any one row" in both.statement
-    assert "of one row" in both.adjacency
-
-
-@pytest.mark.parametrize("question", ["group_sums", "weighted_sum"])
-def test_answers_about_persons_move_by_at_most_the_recorded_sensitivity_and_reach_it(question: str) -> None:
-    ids = ["one"] * 3 + ["two"] * 3
-    rows = torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3, dtype=torch.float64)
-    weights = torch.tensor([[1.0, -1.0, 0.0]] * 6, dtype=torch.float64)
-    longest = 0.0
-    people = Persons.of(ids)
-    assert people.rows_each == 3
-    for labels in itertools.product("ab-", repeat=3):
-        exact = []
-        for own in (("a", "a", "a"), labels):
-            ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
-            vault = SensitiveVault([*own, "a", "b", "b"], groups=["a", "b"], ledger=ledger, people=people)
-            answer = exact_answer(vault, question, rows, weights)
-            exact.append(answer)
-        moved = float((exact[0] - exact[1]).norm())
-        (entry,) = ledger.releases
-        assert entry.unit == "person"
-        assert moved <= entry.sensitivity
-        longest = max(longest, moved / entry.sensitivity)
-    assert longest > 1 - 1e-6
-
-
-def exact_answer(vault: SensitiveVault, question: str, rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """What is under the noise."""
-    vault._source = Silent()  # type: ignore[misc]
-    noise = Gaussian(1.0)
-    if question == "weighted_sum":
-        return vault.weighted_sum(rows, weights, bound=1.0, noise=noise, purpose="test")
-    return full_sums(vault, rows, noise)
-
-
-def full_sums(vault: SensitiveVault, rows: torch.Tensor, noise: Gaussian) -> torch.Tensor:
-    """All blocks, "not given" among them: the answer leaves that one out, and the public total brings it back."""
-    sums = vault.group_sums(rows, bound=1.0, noise=noise, purpose="test")
-    return torch.cat([sums, (rows.sum(0) - sums.sum(0))[None]])
-
-
-def test_rows_beyond_a_persons_share_are_not_asked_about() -> None:
-    ids = ["busy"] * 50 + [f"p{i}" for i in range(50)]
-    people = Persons.of(ids)
-    assert (people.rows_each, people.number) == (1, 51)
-    assert np.flatnonzero(people.counted)[1:].tolist() == list(range(50, 100))
-    assert people.counted[:50].sum() == 1
-
-
-@pytest.mark.parametrize(
-    ("sizes", "each"),
-    [([1] * 10, 1), ([4] * 10, 4), ([50] + [1] * 50, 1), ([2] * 90 + [1] * 10, 2), ([1, 2, 3], 1), ([7], 7)],
-)
-def test_share_of_rows_follows_from_everybodys_numbers_of_rows(sizes: list[int], each: int) -> None:
-    assert rows_each(np.array(sizes)) == each
-
-
-@pytest.mark.parametrize("other", ["1", " 1 ", "1.0", 1.0, True, Decimal(1), np.float32(1.0)])
-def test_id_that_was_read_as_another_type_is_the_same_person(other: Any) -> None:
-    people = Persons.of([1, other, "another", 1, "one more", other])
-    assert people.number == 3
-    assert Persons.of(["1.5", 1, "x1", "01", -1, "-1"]).number == 5
-
-
-def test_noise_for_persons_is_as_many_times_larger_as_rows_of_one_are_asked_about() -> None:
-    found, alone = (
-        measure(Y, Y, sensitive_features=SECRET, groups=GROUPS, epsilon=1.0, delta=1e-3, person=ids, noise_seed=0)
-        for ids in (PERSON, None)
-    )
-    assert width(found) > 1.5 * width(alone)
-    ledger = PrivacyLedger(epsilon=1.0, delta=1e-3)
-    measure(Y, Y, sensitive_features=SECRET, groups=GROUPS, epsilon=1.0, delta=1e-3, person=PERSON, ledger=ledger)
-    assert ledger.releases[0].sensitivity == pytest.approx(4 * math.sqrt(2))
-
-
-def width(found: Any) -> float:
-    return float(found.violation.upper - found.violation.lower) if not math.isnan(found.violation.upper) else math.inf
-
-
-@pytest.mark.parametrize(
-    ("ids", "sentence"),
-    [
-        ([1] * (N - 1), "expected one id per row in person, got 59 for 60 rows"),
-        ([None] + [1] * (N - 1), "expected an id in every row of person, got 1 without one"),
-        (7, "expected person to be one column of ids, got 'int'"),
-        ([[1]] * N, "expected ids that can be compared in person, got 'list'"),
-        (np.ones((N, 2)), "expected person to be one column of ids, got 'ndarray'"),
-    ],
-)
-def test_ids_that_cannot_be_used_are_refused_before_any_budget_is_spent(ids: Any, sentence: str) -> None:
-    ledger = PrivacyLedger(epsilon=8.0, delta=1e-3)
-    with pytest.raises((ValueError, TypeError), match=sentence.replace("(", r"\(")):
-        classifier().fit(X, Y, sensitive_features=SECRET, person=ids, ledger=ledger)
-    assert ledger.releases == ()
-
-
 # -- what noise can deliver
 
 
@@ -445,145 +276,3 @@ def test_randomized_response_at_the_largest_epsilon_still_lies() -> None:
 
     told = RandomizedResponse(50.0).randomize(torch.zeros(4).long(), categories=2, source=Lowest(0), release=0)
     assert told.tolist() == [1] * 4
-
-
-# -- error reporters that keep local variables
-
-
-def kept_by_a_reporter(error: BaseException) -> str:
-    """The local variables of every frame of the package, as error reporters print them."""
-    came_from = [error, *(one for one in (error.__cause__, error.__context__) if one is not None)]
-    frames = [frame for one in came_from for frame, _ in traceback.walk_tb(one.__traceback__)]
-    ours = [frame for frame in frames if str(frame.f_globals.get("__name__", "")).startswith("justitia")]
-    assert ours
-    return "\n".join(f"{name} = {value!r}" for frame in ours for name, value in frame.f_locals.items())
-
-
-def refused_runs() -> dict[str, Any]:
-    def poor() -> PrivacyLedger:
-        return PrivacyLedger(epsilon=0.1, delta=1e-3)
-
-    anonymous = ["a", "b"]
-    model = classifier(groups=anonymous)
-    given: dict[str, Any] = {"sensitive_features": SECRET}
-    return {
-        "fit": lambda: model.fit(X, Y, ledger=poor(), **given),
-        "tradeoff": lambda: tradeoff(model, X, Y, ledger=poor(), **given),
-        "search": lambda: private_search(model, [{"module": (3,)}], X, Y, ledger=poor(), **given),
-        "measure": lambda: measure(Y, Y, groups=anonymous, ledger=poor(), **given),
-        "mozannar": lambda: MozannarClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
-        "local": lambda: LocalClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
-        "fermi": lambda: FermiClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
-        "histogram": lambda: HistogramClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, ledger=poor(), **given),
-    }
-
-
-@pytest.mark.parametrize("way", refused_runs())
-def test_local_variables_of_a_refused_run_hold_no_readable_attribute(way: str) -> None:
-    with pytest.raises(BudgetExceeded) as refused:
-        refused_runs()[way]()
-    kept = kept_by_a_reporter(refused.value)
-    assert not any(label in kept for label in GROUPS)
-
-
-class Interrupted:
-    """Public rows of which the second half is never given."""
-
-    width = 1
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    def __len__(self) -> int:
-        return N
-
-    def dense(self) -> Any:
-        yield torch.arange(N // 2), torch.ones(N // 2, 1)
-        raise self.error
-
-    def chunks(self) -> Any:
-        for part in TensorRows(torch.ones(N, 1), chunk_rows=N // 2).chunks():
-            yield part
-            raise self.error
-
-
-class Broken(SeededNoise):
-    """A source whose generator fails."""
-
-    def words(self, size: int, *, release: int, stream: str = "noise") -> Any:
-        raise KeyboardInterrupt
-
-
-ERRORS = (RuntimeError("a module failed"), KeyboardInterrupt())
-
-
-def interrupted_questions() -> dict[str, Any]:
-    how: dict[str, Any] = {"bound": 1.0, "noise": Gaussian(1.0), "purpose": "test"}
-    weights = torch.tensor([[1.0, 2.0, 0.0]] * N)
-
-    def vault(source: SeededNoise | None = None) -> SensitiveVault:
-        ledger = PrivacyLedger(epsilon=math.inf, delta=1e-3)
-        return SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=source)
-
-    response = RandomizedResponse(1.0)
-    found: dict[str, Any] = {}
-    for error in ERRORS:
-        rows, name = Interrupted(error), type(error).__name__
-        found[f"group_sums, {name}"] = lambda rows=rows: vault().group_sums(rows, **how)
-        found[f"weighted_sum, {name}"] = lambda rows=rows: vault().weighted_sum(rows, weights, **how)
-    return found | {
-        "group_sums, noise": lambda: vault(Broken(1)).group_sums(torch.ones(N), **how),
-        "weighted_sum, noise": lambda: vault(Broken(1)).weighted_sum(torch.ones(N), weights, **how),
-        "randomized_labels, noise": lambda: vault(Broken(1)).randomized_labels(response, purpose="test"),
-    }
-
-
-@pytest.mark.parametrize("way", interrupted_questions())
-def test_error_in_the_middle_of_a_question_holds_no_variable_of_it(way: str) -> None:
-    """Exact sums, and everybody's weight or code, are local variables until there is noise on them."""
-    with pytest.raises((RuntimeError, KeyboardInterrupt)) as stopped:
-        interrupted_questions()[way]()
-    kept = kept_by_a_reporter(stopped.value)
-    assert not any(name in kept for name in ("exact", "selected", "codes", "tensor"))
-
-
-def misshapen() -> dict[str, Any]:
-    return {
-        "three dimensions": np.array(SECRET).reshape(N, 1, 1),
-        "columns of two lengths": {"one": SECRET, "two": SECRET[:-1]},
-        "no container": iter(SECRET),
-        "too few rows": SECRET[:-1],
-    }
-
-
-def misused(attribute: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"sensitive_features": attribute}
-    anonymous = ["a", "b"]
-    model = classifier(groups=anonymous)
-    scorer = private_scorer(groups=anonymous, ledger=PrivacyLedger(epsilon=1.0, delta=1e-3), epsilon=0.5)
-    return {
-        "fit": lambda: model.fit(X, Y, **given),
-        "tradeoff": lambda: tradeoff(model, X, Y, **given),
-        "search": lambda: private_search(model, [{"module": (3,)}], X, Y, **given),
-        "measure": lambda: measure(Y, Y, groups=anonymous, **given),
-        "scorer": lambda: scorer._score_func(Y, Y, **given),
-        "mozannar": lambda: MozannarClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
-        "local": lambda: LocalClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
-        "linear post": lambda: LinearPostClassifier(groups=anonymous).fit(X, Y, **given),
-        "fermi": lambda: FermiClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
-        "histogram": lambda: HistogramClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
-        "agarwal": lambda: AgarwalClassifier(groups=anonymous).fit(X, Y, **given),
-        "zafar": lambda: ZafarClassifier(groups=anonymous).fit(X, Y, **given),
-        "audit": lambda: audit(model, X, Y, runs=8, **given),
-        "rates_by_group": lambda: rates_by_group(Y, Y, **given),
-        "violation": lambda: violation(Y, Y, **given),
-    }
-
-
-@pytest.mark.parametrize("shape", misshapen())
-@pytest.mark.parametrize("way", misused(None))
-def test_error_about_the_container_holds_none_of_its_entries(way: str, shape: str) -> None:
-    with pytest.raises((ValueError, TypeError)) as refused:
-        misused(misshapen()[shape])[way]()
-    kept = kept_by_a_reporter(refused.value)
-    assert not any(label in kept for label in GROUPS)

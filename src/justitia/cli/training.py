@@ -17,7 +17,8 @@ from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.output import json_text, warn
 from justitia.cli.plan_file import read_plan
 from justitia.engines import engine_of
-from justitia.estimator import LagrangianDualClassifier, check_parameters
+from justitia.estimator import LagrangianDualClassifier
+from justitia.parameters import check_parameters
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.vault import INFER
 

@@ -1,0 +1,139 @@
+"""Twelve rows, known noise and short plans that the tests of engine ``printed`` share."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from justitia.engines import PrintedPlan
+from justitia.notions import DemographicParity, FairnessNotion
+from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.mechanisms import NoiseSource
+from justitia.privacy.vault import SensitiveVault
+from justitia.training.algorithm import train
+from justitia.training.lagrangian import Problem
+from justitia.training.plan import TrainingPlan
+from justitia.training.run import Trained
+
+Floats = NDArray[np.float64]
+
+ROWS = np.array(
+    [
+        [1.0, -0.4],
+        [0.2, 0.9],
+        [-1.1, 0.3],
+        [0.8, 1.2],
+        [-0.6, -0.7],
+        [1.4, 0.5],
+        [-0.3, 0.6],
+        [0.9, -1.3],
+        [-1.5, 0.1],
+        [0.4, 0.2],
+        [-0.8, 1.1],
+        [0.1, -0.9],
+    ]
+)
+LABELS = np.array([1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
+GROUP = ["a", "a", "b", "a", "b", "a", "b", "a", "b", "b", "b", "a"]
+UNEVEN = ["a", "a", "b", "a", "b", "a", "b", "b", "b", "b", "b", "b"]  # multipliers do not cancel over the groups
+START = np.array([0.3, -0.5, 0.1])  # two weights and the bias
+
+
+class Silent(NoiseSource):
+    """No noise, and a record of the scales asked for."""
+
+    description = "none"
+
+    def __init__(self) -> None:
+        self.scales: list[float] = []
+
+    def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
+        return np.full(size, 2**63, dtype=np.uint64)
+
+    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+        self.scales.append(std)
+        return exact
+
+
+class KnownNoise(NoiseSource):
+    """Standard normal draws that a replay can write down, and a record of the scales asked for."""
+
+    description = "known draws"
+
+    def __init__(self) -> None:
+        self.scales: list[float] = []
+
+    def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
+        return np.full(size, 2**63, dtype=np.uint64)
+
+    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+        self.scales.append(std)
+        return exact + std * torch.from_numpy(known_draws(release, exact.numel())).reshape(exact.shape)
+
+
+def known_draws(release: int, size: int) -> Floats:
+    return np.asarray(np.cos(7.0 * release + np.arange(size)))
+
+
+def make_problem(notion: FairnessNotion | None = None) -> Problem:
+    y = torch.from_numpy(LABELS)
+    return Problem(torch.from_numpy(ROWS), y, torch.ones_like(y), notion or DemographicParity())
+
+
+def make_vault(group: list[str] | list[str | None], noise: NoiseSource | None = None) -> SensitiveVault:
+    ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
+    return SensitiveVault(group, groups=["a", "b"], ledger=ledger, noise_source=noise or KnownNoise())
+
+
+def make_model() -> nn.Linear:
+    model = nn.Linear(2, 1).double()
+    with torch.no_grad():
+        model.weight.copy_(torch.from_numpy(START[None, :2]))
+        model.bias.copy_(torch.from_numpy(START[2:]))
+    return model
+
+
+def flat(model: nn.Module) -> list[float]:
+    return nn.utils.parameters_to_vector(model.parameters()).tolist()
+
+
+def public(seed: int = 0) -> dict[str, Any]:
+    """What every engine takes besides data: no tolerance, and the public generator."""
+    return {"tolerance": 0.0, "generator": torch.Generator().manual_seed(seed)}
+
+
+def run(plan: TrainingPlan, model: nn.Module, vault: SensitiveVault, *, seed: int = 0) -> Trained:
+    problem = make_problem()
+    return train(model, problem, plan, plan.engine(problem, vault, **public(seed)))
+
+
+PRINTED = PrintedPlan(
+    warmup_epochs=0,
+    h="probability",
+    noise_by="lambda_max",
+    optimizer="SGD",
+    optimizer_options={},
+    learning_rate=0.8,
+    final_learning_rate=0.8,
+    batch_size=6,
+    epochs=2,
+    dual_step=1.5,
+    lambda_max=0.12,
+    C_p=0.2,
+    C_d=0.45,
+    sigma_p=0.3,
+    sigma_d=0.05,
+)
+
+
+def plain_training(steps: int, rate: float) -> list[float]:
+    model, problem = make_model(), make_problem()
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(model(problem.X)[:, 0], problem.y).backward()
+        optimizer.step()
+    return flat(model)
