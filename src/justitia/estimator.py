@@ -328,7 +328,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         ----------
         module, base : optional
             What the model was fitted with, if that was a module of your own (one of the same shape; it is copied) or a
-            base that :mod:`justitia.saving.rule` cannot write: that base, fitted, or the saved model's ``rule_.base``.
+            base that ``justitia.saving.rule`` cannot write: that base, fitted, or the saved model's ``rule_.base``.
         """
         return saved_folder.load(folder, module=module, base=base, kind=cls)
 

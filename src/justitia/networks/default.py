@@ -59,7 +59,7 @@ def default_network(
     small_samples : bool
         Whether the engine is one that has networks of its own for them.
     widths : tuple, optional
-        Hidden widths that the engine's plan has for these rows; :func:`default_widths` otherwise.
+        Hidden widths that the engine's plan has for these rows; ``default_widths`` otherwise.
     """
     n, inputs = len(X), X.shape[-1]
     widths = widths or default_widths(n)

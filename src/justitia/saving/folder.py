@@ -1,7 +1,7 @@
 """Save and load a fitted classifier as JSON and numbers: no pickle, no code executed on load.
 
 A saved model is a folder: ``model.json``, and beside it ``weights.safetensors`` of a network, or the trees of a rule as
-text (:mod:`justitia.saving.rule`), whose hashes ``model.json`` holds. They are what ``fit`` released and public facts;
+text (``justitia.saving.rule``), whose hashes ``model.json`` holds. They are what ``fit`` released and public facts;
 the sensitive attribute is long gone by then, and a noise seed is not written. Of a model without a finite epsilon,
 history, multipliers and correction are exact; each column of the history says so.
 """
@@ -204,7 +204,7 @@ def load(folder: Path | str, *, module: nn.Module | None, base: Any = None, kind
     module : torch.nn.Module, optional
         Needed if the model was fitted with a module of your own: one of the same shape; it is copied.
     base : classifier or callable, optional
-        Needed if the model was fitted with a base that :mod:`justitia.saving.rule` cannot write: that base, fitted.
+        Needed if the model was fitted with a base that ``justitia.saving.rule`` cannot write: that base, fitted.
     kind : type
         The class of the model.
 
