@@ -23,8 +23,9 @@ from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan
 class PrintedPlan(TrainingPlan):
     """PF-LD exactly as printed, for comparison; without noise and clipping it is F-LD, Algorithm 1.
 
-    The paper states C_p and C_d; the other defaults are in the range of the authors' public scripts (facts only: none
-    of their code is used), one setting for all datasets. ``docs/method.md`` says how the paper is read.
+    The paper states C_p and C_d; the other defaults but the step size are in the range of the authors' public scripts
+    (facts only: none of their code is used), one setting for all datasets.
+    ``docs/method.md`` says how the paper is read.
 
     Parameters
     ----------
