@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
@@ -150,9 +151,9 @@ class PosteriorClassifier(NetworkClassifier):
         learned = self._learn(X, y, sensitive_features, ledger)
         return Family(copy.copy(self), learned)
 
+    @abstractmethod
     def _learn(self, X: Any, y: Any, sensitive_features: Any, ledger: PrivacyLedger | None) -> Learned:
         """Check, ask, learn."""
-        raise NotImplementedError
 
     def _posteriors(
         self, X: Any, features: Any, target: Any, codes: Codes, groups: GroupModel, *, seed: int
