@@ -13,7 +13,6 @@ from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
 
-
 #: Trees and leaves of the model of the groups, for at most so many rows.
 SIZES = ((2_000, 60, 7), (20_000, 150, 15), (10**12, 200, 31))
 

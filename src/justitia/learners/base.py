@@ -93,7 +93,9 @@ class CrossFitted(Base):
 
     def describe(self) -> str:
         """Its class."""
-        return f"{_name(self.estimator)}, mean of {len(self.models) or PARTS} fits that leave out a part of the rows each"
+        return (
+            f"{_name(self.estimator)}, mean of {len(self.models) or PARTS} fits that leave out a part of the rows each"
+        )
 
 
 class Fitted(Base):

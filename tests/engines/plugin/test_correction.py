@@ -58,7 +58,9 @@ def test_correction_of_a_sum_of_multipliers_is_the_sum_of_corrections(made: Dist
 
 def test_correction_equals_its_formula_by_hand() -> None:
     # one feature, one unit: z = (x - 1) / 2 = 0.5, units = tanh(0.5 + 0 + 0 + 0.25), eta = 0.5
-    one = Correction(np.array([1.0]), np.array([2.0]), np.array([[1.0], [3.0], [5.0], [0.25]]), np.array([[4.0, 2.0], [1.0, -1.0]]))
+    one = Correction(
+        np.array([1.0]), np.array([2.0]), np.array([[1.0], [3.0], [5.0], [0.25]]), np.array([[4.0, 2.0], [1.0, -1.0]])
+    )
     unit = np.tanh(0.75)
     v, u = 4 * unit + 1, 2 * unit - 1
     assert one(np.array([[2.0]], dtype=np.float32), np.array([0.5])) == pytest.approx([0.5 * u + 0.5 * v])

@@ -124,10 +124,10 @@ def _learned(read: Array, eta: Array, c: Array, weight: Array) -> tuple[Array, A
         told = positive[:, 0] * u + (1 - positive[:, 0]) * v
         value: Tensor = (share * (told - target).square()).mean()
         value = value + DECAY * (hidden.square().sum() + out.square().sum())
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    optimizer.step(loss)
     return hidden.detach().double().numpy(), out.detach().double().numpy() * scale
 
 
