@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, Self
 
 from justitia.privacy.columns import Column, Names, columns_of
@@ -59,4 +59,46 @@ class Attribute:
     __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
 
 
-__all__: Sequence[str] = ["Attribute"]
+class AttributeStream:
+    """Everybody's sensitive attribute, closed like an :class:`Attribute`, where it is read a few rows at a time.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Public names of the columns.
+    rows : int
+        How many rows there are, a public number.
+    parts : callable
+        Gives the columns of the next rows, again and again in the same order; entry by entry as
+        :mod:`justitia.privacy.columns` reads them.
+
+    Guarantee
+    ---------
+    * As many rows as were announced come out, whatever the entries are.
+    """
+
+    __slots__ = ("__parts", "_names", "_rows")
+
+    def __init__(self, names: Names, rows: int, parts: Callable[[], Iterator[list[Column]]]) -> None:
+        self._names, self._rows = names, rows
+        self.__parts = parts
+
+    @property
+    def names(self) -> Names:
+        """Public names of the columns."""
+        return self._names
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def unsealed(self) -> Iterator[list[Column]]:
+        """The columns of the next rows, for the vault."""
+        return self.__parts()
+
+    def __repr__(self) -> str:
+        return f"<sensitive attribute of {len(self)} rows>"
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = Attribute._refuse
+
+
+__all__: Sequence[str] = ["Attribute", "AttributeStream"]
