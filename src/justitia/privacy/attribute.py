@@ -83,6 +83,11 @@ class AttributeStream:
         self._names, self._rows = names, rows
         self.__parts = parts
 
+    @classmethod
+    def of_tables(cls, names: Sequence[str], rows: int, tables: Callable[[], Iterator[Any]]) -> Self:
+        """The attribute in Arrow tables, each of which has these columns in this order."""
+        return cls(tuple(names), rows, lambda: (columns_of(table)[1] for table in tables()))
+
     @property
     def names(self) -> Names:
         """Public names of the columns."""

@@ -24,6 +24,8 @@ MOST_FEATURES = 128
 SAMPLE = 20_000
 #: Share of rows that keep their length; longer ones are shortened to the bound.
 KEPT = 0.8
+#: What rows learn from a sample of theirs.
+_LEARNED = ("_centre", "_spread", "_axes", "_hidden_axes", "_hidden_length", "_score_length", "_length")
 
 
 class FrozenNetwork:
@@ -79,6 +81,24 @@ class PublicRows:
         self._score_length = CUT * scores.abs().mean().clamp_min(1e-6)
         self._length = torch.ones(())
         self._length = self._base(sample).norm(dim=1).quantile(KEPT)
+
+    def of(self, represent: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, y: Tensor) -> PublicRows:
+        """Other rows, standardised and bounded as these are."""
+        others = copy.copy(self)
+        others._represent, others._X, others._y = represent, X, y
+        return others
+
+    def numbers(self) -> dict[str, Tensor | None]:
+        """Everything that was learned from the rows: means, scales, axes and lengths."""
+        return {name: getattr(self, name) for name in _LEARNED}
+
+    @classmethod
+    def from_numbers(cls, numbers: dict[str, Tensor | None]) -> PublicRows:
+        """No rows yet, and what :meth:`numbers` of others gave; :meth:`of` adds rows."""
+        made = cls.__new__(cls)
+        for name in _LEARNED:
+            setattr(made, name, numbers[name])
+        return made
 
     def __len__(self) -> int:
         return len(self._X)
