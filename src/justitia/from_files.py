@@ -93,8 +93,6 @@ class Data:
         files.check(public, where.columns if second is None else ())
         if second is not None and where.key is not None:
             second.check([], [where.key, *where.columns])
-        if not len(files):
-            raise ValueError(f"expected rows in {files.shown}, got none; pass files with rows.")
         return cls(files, columns, where, second, person)
 
     def attribute(self, own: OwnRows) -> AttributeStream:
@@ -193,6 +191,8 @@ def _meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks) 
         raise ValueError(DIFFERENT)
     if shared and len({one["rows"] for one in met}) > 1:
         raise ValueError(DIFFERENT)
+    if not sum(one["rows"] for one in met):
+        raise ValueError(f"expected rows in {data.files.shown}, got none; pass files with rows.")
     own, seen = _own_rows(data, [one["rows"] for one in met], ranks), Look()
     try:
         look(own, seen)
