@@ -17,7 +17,6 @@ from torch import nn
 
 from justitia._validate import check_same_length
 from justitia.engines.plugin.learner import RuleLearner
-from justitia.from_files import fit_from_files
 from justitia.inputs.files import is_files
 from justitia.inputs.public_sample import frames
 from justitia.inputs.tables import read_costs, read_target, read_weight
@@ -34,6 +33,7 @@ from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import HiddenNoiseSeed
 from justitia.saving import folder as saved_folder
+from justitia.scale.fit import fit_from_files
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, SensitiveColumns
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def sealing(function: Callable[P, T]) -> Callable[P, T]:
 
 def names_columns(where: object) -> bool:
     """Whether there is nothing to close: nothing was passed, or where the attribute is in files."""
-    return where is None or isinstance(where, str) or type(where).__name__ == "SensitiveColumns"
+    return where is None or isinstance(where, str | SensitiveColumns)
 
 
 @forgets_locals

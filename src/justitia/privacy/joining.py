@@ -1,4 +1,4 @@
-"""Where the attribute of rows in files is, and the join with a file of its own, neither of which is held in memory.
+"""The attribute of rows in files: beside them, or joined by key with a file of its own, which is not held in memory.
 
 Keys of the data are public. Rows of the second file are private: how many there are, which keys they have, and what
 they say. Somebody without a row there is "not given"; of several rows with one key the first counts.
@@ -14,14 +14,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.privacy.attribute import AttributeStream
+from justitia.privacy.attribute import AttributeStream, SensitiveColumns
 from justitia.privacy.columns import INTERRUPTS, Column, columns_of
 from justitia.privacy.frames import forgets_locals
 
@@ -34,65 +32,52 @@ Tables = Callable[[], Iterator[Any]]
 Digests = NDArray[np.bytes_]
 
 
-@dataclass(frozen=True, init=False)
-class SensitiveColumns:
-    """Which columns of files hold the attribute: names and places, no entry.
+class Files(Protocol):
+    """Rows in files, as the room of inputs has them."""
+
+    def __len__(self) -> int: ...
+
+    def blocks(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
+        """Yield the position of the first row and an Arrow table, for rows from start to stop."""
+
+
+def stream_of(
+    where: SensitiveColumns, files: Files, start: int, stop: int, second: Files | None = None
+) -> AttributeStream:
+    """The attribute of the rows from start to stop, closed.
 
     Parameters
     ----------
-    *columns : str
-        Several are crossed.
-    file : path or dataset, optional
-        Files of their own that hold them, if they are not in those of the features.
-    key : str, optional
-        Name of the column that joins the two.
+    files : Files
+        With the rows of the data.
+    second : Files, optional
+        Those that hold the attribute, if it is not in the data.
     """
+    names, rows = where.columns, stop - start
 
-    columns: tuple[str, ...]
-    file: Any
-    key: str | None
+    def tables(of: Files, wanted: Sequence[str], first: int, last: int) -> Tables:
+        return lambda: (table for _, table in of.blocks(wanted, first, last))
 
-    def __init__(self, *columns: str, file: Any = None, key: str | None = None) -> None:
-        if not columns or not all(isinstance(one, str) for one in columns):
-            raise TypeError("expected the names of the sensitive columns, got none or others; pass them as text.")
-        if (file is None) != (key is None):
-            raise ValueError("expected file and key together, got one of them; name the column that joins.")
-        object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "file", file)
-        object.__setattr__(self, "key", key)
+    if second is None or where.key is None:
+        parts = tables(files, names, start, stop)
+        return AttributeStream(names, rows, lambda: (_read(where, columns_of(one)[1]) for one in parts()))
+    own = tables(files, [where.key], start, stop)
+    labels = join(names, where.key, rows, own, tables(second, [where.key, *names], 0, len(second)))
+    return AttributeStream(names, rows, lambda: (_read(where, part) for part in _parts(labels, rows)))
 
-    @classmethod
-    def of(cls, where: Any) -> SensitiveColumns:
-        """What users pass as ``sensitive_features`` beside files: a name, or this.
 
-        Raises
-        ------
-        TypeError
-            If it is something else.
-        """
-        if isinstance(where, cls):
-            return where
-        if isinstance(where, str):
-            return cls(where)
-        raise TypeError(
-            "expected sensitive_features to be the name of a column where X is in files, got "
-            f"{type(where).__name__!r}; pass a name, or SensitiveColumns(name, file=..., key=...)."
-        )
-
-    @property
-    def shown(self) -> str:
-        """The name of the second file, for people."""
-        return Path(str(self.file)).name if isinstance(self.file, str | Path) else "the second file"
+def _read(where: SensitiveColumns, columns: list[Column]) -> list[Column]:
+    if where.read is None:
+        return columns
+    return [where.read(name, column) for name, column in zip(where.columns, columns, strict=True)]
 
 
 @forgets_locals
-def join(names: Sequence[str], key: str, rows: int, own_keys: Tables, theirs: Tables) -> AttributeStream:
-    """The attribute of each row of the data, from a second file.
+def join(names: Sequence[str], key: str, rows: int, own_keys: Tables, theirs: Tables) -> list[Labels]:
+    """Columns of the second file for each row of the data.
 
     Parameters
     ----------
-    names : sequence of str
-        Its columns.
     rows : int
         How many rows the data has.
     own_keys : callable
@@ -105,13 +90,13 @@ def join(names: Sequence[str], key: str, rows: int, own_keys: Tables, theirs: Ta
     ValueError
         If keys of the data are missing or repeat.
     """
-    labels = [_Labels(rows) for _ in names]
+    labels = [Labels(rows) for _ in names]
     buckets = max(1, -(-rows // KEYS_AT_ONCE))
     for bucket in range(buckets):
         keys, places = _own(own_keys, key, bucket, buckets)
         open_ = np.ones(len(keys), dtype=np.bool_)
         for table in theirs():
-            _, (found, *columns) = columns_of(table.select([key, *names]))
+            _, (found, *columns) = columns_of(table)
             digests, at = _digests(found, bucket, buckets)
             where = np.searchsorted(keys, digests)
             known = where < len(keys)
@@ -119,7 +104,7 @@ def join(names: Sequence[str], key: str, rows: int, own_keys: Tables, theirs: Ta
             first = _first_time(where[known], open_)
             for label, column in zip(labels, columns, strict=True):
                 label.put(places[where[known][first]], column[at[known][first]])
-    return AttributeStream(tuple(names), rows, lambda: _parts(labels, rows))
+    return labels
 
 
 def _first_time(where: NDArray[np.intp], open_: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -134,7 +119,7 @@ def _own(tables: Tables, key: str, bucket: int, buckets: int) -> tuple[Digests, 
     """Sorted digests of the data's keys in a bucket, and the rows that they are of."""
     digests, places, at = [], [], 0
     for table in tables():
-        _, (entries,) = columns_of(table.select([key]))
+        _, (entries,) = columns_of(table)
         if any(text is None for text in map(key_text, entries)):
             raise ValueError(f"expected a key in every row, got rows without {key!r}; give every row its key.")
         found, here = _digests(entries, bucket, buckets)
@@ -176,7 +161,7 @@ def key_text(value: Any) -> str | None:
         return None
 
 
-class _Labels:
+class Labels:
     """One column of labels, as small numbers and what they stand for."""
 
     def __init__(self, rows: int) -> None:
@@ -205,9 +190,9 @@ class _Labels:
         return pool[self.codes[rows]]
 
 
-def _parts(labels: Sequence[_Labels], rows: int) -> Iterator[list[Column]]:
+def _parts(labels: Sequence[Labels], rows: int) -> Iterator[list[Column]]:
     for start in range(0, rows, 65_536):
         yield [one.take(slice(start, min(start + 65_536, rows))) for one in labels]
 
 
-__all__ = ["SensitiveColumns", "join", "key_text"]
+__all__ = ["join", "key_text", "stream_of"]

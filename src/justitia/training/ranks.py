@@ -22,8 +22,8 @@ from justitia.privacy.rows import DenseSource
 from justitia.privacy.shards import Together
 
 Message = dict[str, Any]
-#: The name of a message that ends a fit for the other ranks.
-STOP, DONE = "stop", "done"
+#: Names of messages: a fault ends the fit, the fit is done, and what went wrong.
+STOP, DONE, WHY = "stop", "done", "why"
 
 
 class LostRank(RuntimeError):
@@ -103,7 +103,7 @@ class ManyRanks(Ranks):
         if self.rank:
             return torch.zeros_like(numbers)
         if total[-1]:
-            self.tell({"name": "why"})
+            self.tell({"name": WHY})
             reasons = [one["why"] for one in self.gather({"why": self._why}) if one["why"]]
             raise ValueError(reasons[0])
         return total[:-1]
@@ -209,4 +209,4 @@ class Place(Together):
         return self._ranks.add(steps)
 
 
-__all__ = ["DONE", "STOP", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "ranks_of"]
+__all__ = ["DONE", "STOP", "WHY", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "ranks_of"]

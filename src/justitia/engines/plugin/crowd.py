@@ -32,9 +32,11 @@ from justitia.privacy.rows import DenseSource
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Bar
-from justitia.training.ranks import DONE, STOP, LostRank, ManyRanks, Message, Ranks
+from justitia.training.ranks import DONE, STOP, WHY, LostRank, ManyRanks, Message, Ranks
 
 Array = NDArray[np.float64]
+#: The name of a message that asks for the vaults to be opened.
+OPEN = "open"
 
 
 class Crowd:
@@ -179,8 +181,14 @@ class CrowdEngine(PluginEngine):
             self._sizes = (own.T @ events).clamp_min(1.0)
 
     def solve(self, lam: Tensor) -> Tensor:
-        """The multipliers of the sample, with what passes and checks have said."""
+        """The multipliers of the sample, with what passes and checks have said.
+
+        Where nothing is asked, as in a curve, a pass at the multipliers is made for their own sake.
+        """
         self._lam = super().solve(lam)
+        if not self.asks and not self._crowd.in_sample:
+            self._judge(self._lam)
+            self._lam = super().solve(self._lam)
         return self._lam
 
     def _seen(self, scores: Tensor) -> Seen:
@@ -248,49 +256,82 @@ def decision_table(notion: FairnessNotion, means: Tensor) -> Tensor:
     return (events[:, None, :] * (h[:, :, None] - means.to(h.dtype))).double()
 
 
-def serve(shard: Shard, vault: SensitiveVault, ranks: ManyRanks, read: Callable[[Message], Score]) -> Message:
-    """The work of every rank but the first: add up own rows whenever told to, until the end; the last message.
+class Worker:
+    """What every rank but the first does when it is told to.
+
+    Parameters
+    ----------
+    shard : Shard
+    opened : callable
+        Opens the vault with the attribute of these rows.
+    ranks : ManyRanks
+    read : callable
+        From a message to what scores rows.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        opened: Callable[[], SensitiveVault],
+        ranks: ManyRanks,
+        read: Callable[[Message], Score],
+    ) -> None:
+        self.shard, self.ranks, self._opened, self._read = shard, ranks, opened, read
+        self._vault: SensitiveVault | None = None
+
+    def do(self, job: Message) -> None:
+        """One pass; what was added up goes to rank 0."""
+        if job["name"] in ("moments", "decisions"):
+            rows = self.shard.moment_rows(job) if job["name"] == "moments" else self.shard.decision_rows(job)
+            assert self._vault is not None  # noqa: S101 - opened before
+            self._vault.contribute(rows, **{name: job[name] for name in ("bound", "step", "seeded")})
+        else:
+            self.ranks.add(self._public(job))
+
+    def _public(self, job: Message) -> Tensor:
+        match job["name"]:
+            case "open":
+                self._vault = self._opened()
+                return torch.zeros(1, dtype=torch.int64)
+            case "weights":
+                return self.shard.weight_sums()
+            case "score":
+                learned, score = PublicRows.from_numbers(job["learned"]), self._read(job)
+                return self.shard.score(learned, job["width"], score, job["eta"].numpy())
+            case "expected":
+                return self.shard.expected(job["membership"])
+            case "judge":
+                return self.shard.judge(job["membership"], job["multiplied"], job["threshold"])
+            case name:
+                raise ValueError(f"expected a message of this version of justitia, got {name!r}; use one everywhere.")
+
+
+def serve(
+    shard: Shard, opened: Callable[[], SensitiveVault], ranks: ManyRanks, read: Callable[[Message], Score]
+) -> Message:
+    """Work until the end; the last message.
 
     Raises
     ------
     RuntimeError
         In the words of rank 0, if that stopped with a fault.
     """
+    worker = Worker(shard, opened, ranks, read)
     while True:
         job = ranks.tell({})
         if job["name"] == STOP:
             raise RuntimeError(job["why"])
         if job["name"] == DONE:
             return job
-        if job["name"] == "why":
+        if job["name"] == WHY:
             ranks.explain()
             continue
         try:
-            _do(job, shard, vault, ranks, read)
+            worker.do(job)
         except LostRank:
             raise
         except Exception as error:  # noqa: BLE001 - told to rank 0, which stops everybody
             ranks.fail(int(job["numbers"]), (str(error) or type(error).__name__).splitlines()[0])
 
 
-def _do(job: Message, shard: Shard, vault: SensitiveVault, ranks: ManyRanks, read: Callable[[Message], Score]) -> None:
-    asked = {name: job[name] for name in ("bound", "step", "seeded") if name in job}
-    match job["name"]:
-        case "weights":
-            ranks.add(shard.weight_sums())
-        case "score":
-            learned = PublicRows.from_numbers(job["learned"])
-            ranks.add(shard.score(learned, job["width"], read(job), job["eta"].numpy()))
-        case "expected":
-            ranks.add(shard.expected(job["membership"]))
-        case "judge":
-            ranks.add(shard.judge(job["membership"], job["multiplied"], job["threshold"]))
-        case "moments":
-            vault.contribute(shard.moment_rows(job), **asked)
-        case "decisions":
-            vault.contribute(shard.decision_rows(job), **asked)
-        case name:
-            raise ValueError(f"expected a message of this version of justitia, got {name!r}; use one everywhere.")
-
-
-__all__ = ["Crowd", "CrowdEngine", "CrowdLearner", "decision_table", "rates_of", "serve"]
+__all__ = ["OPEN", "Crowd", "CrowdEngine", "CrowdLearner", "decision_table", "rates_of", "score_of", "serve"]
