@@ -96,7 +96,7 @@ def _open(
     features = model._features(table[list(data.columns.features)], reset=True)
     model.classes_, _ = read_target(np.array(sorted(labels)))
     target = torch.from_numpy((table[data.columns.target].to_numpy() == model.classes_[1]).astype(np.float32))
-    shard = Shard(own, Facts(model.classes_[1], heaviest=seen.heaviest or 1.0), encoder_of(model))
+    shard = Shard(own, Facts(model.classes_[1], largest=seen.heaviest or 1.0), encoder_of(model))
     weight = _weights(table, data.columns.weight, target, shard, ranks)
     costs = read_costs(model.class_weight, model.classes_, target)
     threshold = float(model.threshold if costs is None else costs[0] / costs.sum())
@@ -127,15 +127,12 @@ def _weights(table: Any, name: str | None, target: Tensor, shard: Shard, ranks: 
         return torch.ones(len(target))
     given: NDArray[np.float64] = np.asarray(table[name], dtype=np.float64)
     if stride(shard.rows.n) == 1:
-        weight = read_weight(given, target)
-        scale = float((given / given.max()).mean()) * float(given.max())
-    else:
-        ranks.tell({"name": "weights", "numbers": 1, "heaviest": shard.facts.heaviest})
-        total = float(ranks.add(shard.weight_sums())[0]) * exact_sum_step(2.0 * shard.rows.n)
-        scale = shard.facts.heaviest * total / shard.rows.n
-        if not scale:
-            raise ValueError("expected some sample_weight above zero, got zero everywhere; leave it out.")
-        weight = torch.from_numpy((given / scale).astype(np.float32))
-    heaviest = float(np.float32(shard.facts.heaviest / scale))
-    shard.facts = replace(shard.facts, weight_scale=scale, heaviest=heaviest)
-    return weight
+        weight, mean = read_weight(given, target), float((given / given.max()).mean())
+        shard.facts = replace(shard.facts, mean=mean)
+        return weight
+    ranks.tell({"name": "weights", "numbers": 1})
+    total = float(ranks.add(shard.weight_sums())[0]) * exact_sum_step(2.0 * shard.rows.n)
+    if not total:
+        raise ValueError("expected some sample_weight above zero, got zero everywhere; leave it out.")
+    shard.facts = replace(shard.facts, mean=total / shard.rows.n)
+    return torch.from_numpy(shard.facts.scaled(given))

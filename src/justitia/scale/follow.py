@@ -57,7 +57,7 @@ def written(model: LagrangianDualClassifier, learner: RuleLearner, facts: Facts)
         "rule": json.dumps(words),
         "files": {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in files.items()},
         "numbers_width": int(learner.inputs.numbers.shape[1]),
-        "facts": {"positive": _plain(facts.positive), "scale": facts.weight_scale, "heaviest": facts.heaviest},
+        "facts": {"positive": _plain(facts.positive), "largest": facts.largest, "mean": facts.mean},
     }
 
 
@@ -71,7 +71,7 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
     ranks.collect(sample_bytes(seen))
     names = data.columns.features
     model.n_features_in_, model.feature_names_in_ = len(names), np.array(names, dtype=object)
-    shard = Shard(own, Facts(None, heaviest=seen.heaviest or 1.0), encoder_of(model))
+    shard = Shard(own, Facts(None, largest=seen.heaviest or 1.0), encoder_of(model))
     settings: Settings = model._settings(check_parameters(model)[1], door_of(model, ranks, own))
 
     def opened() -> SensitiveVault:
@@ -89,7 +89,7 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
 
     def read(job: Message) -> Score:
         facts = job["facts"]
-        shard.facts = Facts(facts["positive"], facts["scale"], facts["heaviest"])
+        shard.facts = Facts(**facts)
         if job["encoder"] is not None:
             model.encoder_ = TabularEncoder.from_state(json.loads(job["encoder"]))
         files = {name: content.numpy().tobytes() for name, content in job["files"].items()}

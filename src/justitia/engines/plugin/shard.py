@@ -39,15 +39,24 @@ class Facts:
     ----------
     positive : object
         The label that counts as 1.
-    weight_scale : float
-        Weights are divided by it, so that their mean is 1.
-    heaviest : float
-        The largest weight, after that.
+    largest : float
+        The largest weight in the files.
+    mean : float
+        Of the weights in units of the largest; divided by both, weights have mean 1.
     """
 
     positive: Any
-    weight_scale: float = 1.0
-    heaviest: float = 1.0
+    largest: float = 1.0
+    mean: float = 1.0
+
+    @property
+    def heaviest(self) -> float:
+        """The largest weight, scaled."""
+        return float(np.float32(1.0 / self.mean))
+
+    def scaled(self, given: Array) -> NDArray[np.float32]:
+        """Weights with mean 1, in single precision as a fit in memory has them."""
+        return (given / self.largest / self.mean).astype(np.float32)
 
 
 class Shard:
@@ -90,10 +99,18 @@ class Shard:
             drawn = sampled(block.first, block.first + len(block), self.rows.n)
             eta[drawn - block.first] = sample_eta[place : place + len(drawn)]  # by models that have not seen them
             place += len(drawn)
-            self._eta.write(eta.tobytes())
+            self._keep(eta)
             total += _whole(self._phi(block, numbers, eta)[: len(block)].double(), self.row_step)
-        self._eta.flush()
         return total
+
+    def _keep(self, eta: Array) -> None:
+        try:
+            self._eta.write(eta.tobytes())
+            self._eta.flush()
+        except OSError:
+            raise ValueError(
+                f"expected room for 8 bytes per row in {tempfile.gettempdir()!r}, got none; make room, or set TMPDIR."
+            ) from None
 
     def _scored(self) -> Iterator[tuple[Block, NDArray[np.float32], Array]]:
         """Blocks with their features and what was said of them."""
@@ -120,11 +137,8 @@ class Shard:
         return labels
 
     def _weights(self, block: Block) -> Array:
-        """Weights as a fit in memory has them: single precision."""
         name = self.rows.columns.weight
-        if name is None:
-            return np.ones(len(block))
-        return (weights(block, name) / self.facts.weight_scale).astype(np.float32).astype(np.float64)
+        return np.ones(len(block)) if name is None else self.facts.scaled(weights(block, name)).astype(np.float64)
 
     def weight_sums(self) -> Tensor:
         """Of the weights as they are in the files, in units of the heaviest, on the grid."""
@@ -132,7 +146,7 @@ class Shard:
         total = torch.zeros(1, dtype=torch.int64)
         for block in self.rows.blocks([] if name is None else [name]):
             if name is not None:
-                total += _whole(torch.from_numpy(weights(block, name) / self.facts.heaviest)[:, None], step)
+                total += _whole(torch.from_numpy(weights(block, name) / self.facts.largest)[:, None], step)
         return total
 
     def expected(self, membership: Tensor) -> Tensor:
@@ -189,8 +203,8 @@ class Shard:
         def parts() -> Iterator[Tensor]:
             for block, eta, q0, q1 in self._posteriors(membership):
                 decided = decisions(torch.from_numpy(eta), q0, q1, multiplied, message["threshold"])
-                weight = torch.from_numpy(self._weights(block))[:, None]
-                yield weight * table[torch.from_numpy(self._labels(block)).long(), decided.long()]
+                weight = torch.from_numpy(self._weights(block))[:, None].float()
+                yield weight * table[torch.from_numpy(self._labels(block)).long(), decided.long()].float()
 
         return ShardRows(parts, len(self.rows), table.shape[-1], message)
 
