@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from justitia.estimator import LagrangianDualClassifier
     from justitia.evaluation.measure import measure
     from justitia.evaluation.measurement import Measurement
+    from justitia.inputs.files import RowFiles
+    from justitia.privacy.attribute import SensitiveColumns
     from justitia.privacy.certificate import Certificate
     from justitia.privacy.durable_ledger import DurableLedger
     from justitia.privacy.errors import BudgetExceeded, LedgerError
@@ -36,7 +38,9 @@ __all__ = [
     "PluginPlan",
     "PrintedPlan",
     "PrivacyLedger",
+    "RowFiles",
     "SearchResult",
+    "SensitiveColumns",
     "Tradeoff",
     "measure",
     "private_search",
@@ -56,7 +60,9 @@ _HOMES = {
     "PluginPlan": "justitia.engines.plugin.plan",
     "PrintedPlan": "justitia.engines.printed.plan",
     "PrivacyLedger": "justitia.privacy.ledger",
+    "RowFiles": "justitia.inputs.files",
     "SearchResult": "justitia.search",
+    "SensitiveColumns": "justitia.privacy.attribute",
     "Tradeoff": "justitia.curve",
     "measure": "justitia.evaluation.measure",
     "private_search": "justitia.search",

@@ -13,10 +13,12 @@ import pandas as pd
 from justitia._validate import check_nonnegative
 from justitia.engines.moments.plan import STRICT_BELOW
 from justitia.estimator import LagrangianDualClassifier
+from justitia.inputs.files import is_files
 from justitia.parameters import plan_of, unfitted
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
+from justitia.scale.fit import open_from_files
 from justitia.training.lagrangian import largest_gap
 from justitia.training.public_scores import public_scores
 from justitia.training.run import Trained
@@ -88,7 +90,6 @@ def tradeoff(
     BudgetExceeded
         If the ledger cannot pay for one model, before anything is asked.
     """
-    sensitive_features = Attribute.of(sensitive_features)
     if not isinstance(model, LagrangianDualClassifier):
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
     check_shares_answers(model)
@@ -99,7 +100,11 @@ def tradeoff(
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: LagrangianDualClassifier = unfitted(model).set_params(tolerance=grid[0])
-    session = first._open(X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger)
+    public = {"sample_weight": sample_weight, "person": person, "ledger": ledger}
+    if is_files(X):
+        session = open_from_files(first, {"X": X, "y": y, "sensitive_features": sensitive_features} | public)
+    else:
+        session = first._open(X, y, Attribute.of(sensitive_features), **public)
     session.warn(stacklevel=3)
     trained = session.train()
     session.check_spent()

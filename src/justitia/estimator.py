@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,6 +17,8 @@ from torch import nn
 
 from justitia._validate import check_same_length
 from justitia.engines.plugin.learner import RuleLearner
+from justitia.inputs.files import is_files
+from justitia.inputs.public_sample import frames
 from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
@@ -31,6 +33,7 @@ from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import HiddenNoiseSeed
 from justitia.saving import folder as saved_folder
+from justitia.scale.fit import fit_from_files
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem
@@ -188,9 +191,11 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
 
         Parameters
         ----------
-        X : array-like or DataFrame (n, p)
+        X : array-like or DataFrame (n, p), or files
             Public features, without the sensitive attribute: a column of its name is refused. Only names are compared,
-            so a table that lost its names on the way (in a pipeline, say) is yours to check.
+            so a table that lost its names on the way (in a pipeline, say) is yours to check. A Parquet file, a folder
+            of them, a pattern, a dataset of pyarrow or :class:`~justitia.RowFiles` is read a few rows at a time
+            (``docs/scale.md``); y, sensitive_features, sample_weight and person are then names of columns.
         y : array-like (n,)
             Any two class labels; public.
         sensitive_features : array-like, Series or DataFrame
@@ -217,19 +222,29 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         LedgerError
             If the file of a durable ledger cannot be used, or another run works in ``checkpoint``.
         """
-        sensitive_features = Attribute.of(sensitive_features)
+        public = {"sample_weight": sample_weight, "person": person, "ledger": ledger}
+        if is_files(X):
+            given = {"X": X, "y": y, "sensitive_features": sensitive_features} | public
+            with unchanged_on_error(self):
+                remarks = fit_from_files(self, given, checkpoint)
+        else:
+            remarks = self._fit(X, y, Attribute.of(sensitive_features), checkpoint, **public)
+        # Last, so that a warning turned into an error does not throw away a model that was paid for.
+        for sentence in remarks:
+            warnings.warn(sentence, stacklevel=3)
+        return self
+
+    def _fit(
+        self, X: Any, y: Any, sensitive_features: Attribute, checkpoint: Path | str | None, **public: Any
+    ) -> list[str]:
+        """Train on rows in memory; what is to be said about the result."""
         with unchanged_on_error(self), open_folder(checkpoint) as folder:
-            session = self._open(
-                X, y, sensitive_features, sample_weight=sample_weight, person=person, ledger=ledger, folder=folder
-            )
-            session.warn(stacklevel=3)
+            session = self._open(X, y, sensitive_features, folder=folder, **public)
+            session.warn(stacklevel=4)
             trained = session.train()
             session.check_spent()
             self._keep(session, trained)
-        # Last, so that a warning turned into an error does not throw away a model that was paid for.
-        for sentence in session.engine.remarks():
-            warnings.warn(sentence, stacklevel=3)
-        return self
+        return session.engine.remarks()
 
     def _open(
         self,
@@ -251,7 +266,13 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         costs = read_costs(self.class_weight, self.classes_, target)
         threshold = float(self.threshold if costs is None else costs[0] / costs.sum())
         problem = Problem(features, target, weight, notion, threshold=threshold)
-        settings = Settings(
+        settings = self._settings(plan, self._open_vault)
+        learner = self._learner(X, problem, plan, settings.seed)
+        return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
+
+    def _settings(self, plan: Plan, door: Callable[..., Any]) -> Settings:
+        """What a session is to do."""
+        return Settings(
             plan=plan,
             epsilon=float(self.epsilon),
             delta=float(self.delta),
@@ -262,10 +283,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             noise_seed=self.noise_seed,
             progress=self.progress,
             features=getattr(self, "feature_names_in_", ()),
-            open_vault=self._open_vault,
+            open_vault=door,
         )
-        learner = self._learner(X, problem, plan, settings.seed)
-        return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
 
     def _learner(self, X: Any, problem: Problem, plan: Plan, seed: int) -> Learner[Any]:
         """What is trained: a network, or a base with a correction."""
@@ -299,6 +318,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of the second class; positive means that ``predict`` says the second class."""
         check_is_fitted(self, "plan_")
+        if is_files(X):
+            return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
         if hasattr(self, "module_"):
             return super().decision_function(X)
         return self.rule_.margin(Inputs(X, self._features(X, reset=False).flatten(1).numpy()))

@@ -12,6 +12,7 @@ import torch
 
 from justitia._validate import check_choice, check_fraction, check_nonnegative
 from justitia.evaluation.exact import as_binary
+from justitia.evaluation.from_files import read_people
 from justitia.evaluation.joint import joint
 from justitia.evaluation.measurement import Interval, Measurement, Verdict
 from justitia.evaluation.rates import METRICS, Rate, make_rows, notion_rates
@@ -47,6 +48,7 @@ def measure(
     noise_seed: int | None = None,
     disjoint_from: Certificate | None = None,
     after: Sequence[Certificate] = (),
+    data: Any = None,
 ) -> Measurement:
     """Measure how decisions treat groups without anyone learning who belongs to which.
 
@@ -88,6 +90,9 @@ def measure(
         Of earlier releases, training or measurements, about people of whom some are or may be measured here. The
         certificate of the result then states what all of them cost together. A shared ``ledger`` does that, too, and
         refuses what is too much.
+    data : path, pattern, dataset of pyarrow or RowFiles, optional
+        Parquet files that hold these people, read a few rows at a time. ``y_true``, ``sensitive_features`` and
+        ``person`` are then names of columns, and so is ``y_pred``, unless it is an array (``model.predict(data)``).
 
     Raises
     ------
@@ -103,7 +108,8 @@ def measure(
       answer and public numbers.
     * The ledger is debited first.
     """
-    sensitive_features = Attribute.of(sensitive_features)
+    if data is None:
+        sensitive_features = Attribute.of(sensitive_features)
     questions = _questions(notion, metrics)
     budget = _check_budget(epsilon, delta)
     if check_fraction("confidence", confidence, example=0.95) < 0.5:
@@ -113,6 +119,8 @@ def measure(
     if groups is None:
         raise ValueError("expected the public list of groups, got None; a list read off the data would tell about A.")
     _check_certificates(disjoint_from, after)
+    if data is not None:
+        y_true, y_pred, sensitive_features, person = read_people(data, y_true, y_pred, sensitive_features, person)
     truth, decided = as_binary(y_true, y_pred, pos_label)
     n = len(truth)
     code = (2 * truth + decided).to(torch.int64).numpy()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from justitia.privacy.columns import Column, Names, columns_of
+
+#: From the name of a column and its entries to labels.
+Read = Callable[[str, Column], Column]
 
 
 class Attribute:
@@ -59,4 +64,101 @@ class Attribute:
     __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
 
 
-__all__: Sequence[str] = ["Attribute"]
+@dataclass(frozen=True, init=False)
+class SensitiveColumns:
+    """Which columns of files hold the attribute: names and places, no entry.
+
+    Parameters
+    ----------
+    *columns : str
+        Several are crossed.
+    file : path or dataset, optional
+        Files of their own that hold them, if they are not in those of the features.
+    key : str, optional
+        Name of the column that joins the two.
+    read : callable, optional
+        From the name of a column and its entries to labels, each from its own entry.
+    """
+
+    columns: tuple[str, ...]
+    file: Any
+    key: str | None
+    read: Read | None
+
+    def __init__(self, *columns: str, file: Any = None, key: str | None = None, read: Read | None = None) -> None:
+        if not columns or not all(isinstance(one, str) for one in columns):
+            raise TypeError("expected the names of the sensitive columns, got none or others; pass them as text.")
+        if (file is None) != (key is None):
+            raise ValueError("expected file and key together, got one of them; name the column that joins.")
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "file", file)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "read", read)
+
+    @classmethod
+    def of(cls, where: Any) -> SensitiveColumns:
+        """What users pass as ``sensitive_features`` beside files: a name, or this.
+
+        Raises
+        ------
+        TypeError
+            If it is something else.
+        """
+        if isinstance(where, cls):
+            return where
+        if isinstance(where, str):
+            return cls(where)
+        raise TypeError(
+            "expected sensitive_features to be the name of a column where X is in files, got "
+            f"{type(where).__name__!r}; pass a name, or SensitiveColumns(name, file=..., key=...)."
+        )
+
+    @property
+    def shown(self) -> str:
+        """The name of the second file, for people."""
+        return Path(str(self.file)).name if isinstance(self.file, str | Path) else "the second file"
+
+
+class AttributeStream:
+    """Everybody's sensitive attribute, closed like an :class:`Attribute`, where it is read a few rows at a time.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Public names of the columns.
+    rows : int
+        How many rows there are, a public number.
+    parts : callable
+        Gives the columns of the next rows, again and again in the same order; entry by entry as
+        :mod:`justitia.privacy.columns` reads them.
+
+    Guarantee
+    ---------
+    * As many rows as were announced come out, whatever the entries are.
+    """
+
+    __slots__ = ("__parts", "_names", "_rows")
+
+    def __init__(self, names: Names, rows: int, parts: Callable[[], Iterator[list[Column]]]) -> None:
+        self._names, self._rows = names, rows
+        self.__parts = parts
+
+    @property
+    def names(self) -> Names:
+        """Public names of the columns."""
+        return self._names
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def unsealed(self) -> Iterator[list[Column]]:
+        """The columns of the next rows, for the vault."""
+        return self.__parts()
+
+    def __repr__(self) -> str:
+        return f"<sensitive attribute of {len(self)} rows>"
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = Attribute._refuse
+
+
+__all__: Sequence[str] = ["Attribute", "AttributeStream", "SensitiveColumns"]

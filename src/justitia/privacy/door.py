@@ -11,11 +11,12 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from justitia._validate import check_fraction, check_int, check_nonnegative, check_same_length
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, AttributeStream
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
 from justitia.privacy.noise_grid import check_deliverable
 from justitia.privacy.persons import Persons
+from justitia.privacy.shards import Together
 from justitia.privacy.vault import INFER, SensitiveVault
 
 
@@ -51,6 +52,7 @@ def open_vault(
     features: Iterable[str] = (),
     noise_seed: int | None = None,
     missing_marker: Hashable = None,
+    together: Together | None = None,
 ) -> SensitiveVault:
     """A ends here: the one way of the attribute into a vault.
 
@@ -64,10 +66,13 @@ def open_vault(
         Public ids: everything is then promised to persons instead of rows.
     features : iterable of str
         Names of public columns, which the attribute must not be among.
+    together : Together, optional
+        Other places that hold rows of the same people; n and everything else are then about this one.
     """
-    attribute = Attribute.of(sensitive_features)
+    streamed = isinstance(sensitive_features, AttributeStream)
+    attribute = sensitive_features if streamed else Attribute.of(sensitive_features)
     check_same_length(X=range(n), sensitive_features=range(len(attribute)))
-    people = None if person is None else Persons.of(person)
+    people = person if person is None or isinstance(person, Persons) else Persons.of(person)
     if people is not None:
         people.check_rows(n)
     shared = sorted({name for name in attribute.names if name is not None} & {str(name) for name in features})
@@ -83,6 +88,7 @@ def open_vault(
         people=people,
         noise_source=noise_from(noise_seed),
         missing_marker=missing_marker,
+        together=together,
     )
 
 

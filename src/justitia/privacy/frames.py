@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, SensitiveColumns
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def sealing(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def sealed(*args: P.args, **kwargs: P.kwargs) -> T:
-        if kwargs.get("sensitive_features") is not None:
+        if not names_columns(kwargs.get("sensitive_features")):
             try:
                 kwargs["sensitive_features"] = closed_attribute(kwargs["sensitive_features"])
             except BaseException:
@@ -58,6 +58,11 @@ def sealing(function: Callable[P, T]) -> Callable[P, T]:
         return function(*args, **kwargs)
 
     return sealed
+
+
+def names_columns(where: object) -> bool:
+    """Whether there is nothing to close: nothing was passed, or where the attribute is in files."""
+    return where is None or isinstance(where, str | SensitiveColumns)
 
 
 @forgets_locals

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, AttributeStream
 from justitia.privacy.columns import INTERRUPTS, Column, Names, read_each
 
 Groups: TypeAlias = tuple[Hashable, ...]
@@ -50,6 +50,28 @@ def read_columns(sensitive_features: Any) -> tuple[Names, list[Column]]:
         If it has no column, more than two dimensions, or columns of different lengths.
     """
     return Attribute.of(sensitive_features).unsealed()
+
+
+def read_parts(sensitive_features: Any) -> tuple[Names, Iterable[list[Column]]]:
+    """The same of rows that come a few at a time: names, and the columns of each part; all of a container at once."""
+    if isinstance(sensitive_features, AttributeStream):
+        return sensitive_features.names, sensitive_features.unsealed()
+    names, columns = read_columns(sensitive_features)
+    return names, [columns]
+
+
+def only_part(parts: Iterable[list[Column]]) -> list[Column]:
+    """The columns of a container.
+
+    Raises
+    ------
+    ValueError
+        If rows come a few at a time: a list of groups would have to be read off them first.
+    """
+    if isinstance(parts, list):
+        columns: list[Column] = parts[0]
+        return columns
+    raise ValueError("expected the public list of groups where rows are read from files, got none; name the groups.")
 
 
 def public_groups(groups: Any, *, names: Sequence[str | None] = ()) -> Groups:

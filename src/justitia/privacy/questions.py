@@ -8,26 +8,89 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
+import torch
 from torch import Tensor
+
+#: A digest of one row is added up in so many numbers of 16 bits: exact for 2^47 rows, in any order.
+LANES = 16
+
+
+class Listener(Protocol):
+    """Hears everybody's public row."""
+
+    def hear(self, *rows: Tensor) -> None:
+        """The next rows, to the last bit."""
+
+    def heard(self) -> Tensor:
+        """Whole numbers (int64) that are to be added up over all places where rows are heard."""
+
+    def settle(self, lanes: Tensor) -> None:
+        """What they added up to."""
 
 
 class Question:
     """Hears all that is public about a question and sums it up in 32 bytes; an idle one hears nothing."""
 
     def __init__(self, facts: Iterable[Any], *, idle: bool) -> None:
-        self._sum = None if idle else hashlib.sha256(repr(tuple(facts)).encode())
+        self.idle = idle
+        self._sum = hashlib.sha256(repr(tuple(facts)).encode())
 
     def hear(self, *rows: Tensor) -> None:
-        """Public rows, weights or marks, to the last bit."""
-        if self._sum is not None:
+        """Public rows, weights or marks, to the last bit and in this order."""
+        if not self.idle:
             for part in rows:
                 self._sum.update(part.detach().contiguous().numpy().data)
 
+    def heard(self) -> Tensor:
+        """Nothing: all rows are here, and heard in order."""
+        return torch.empty(0, dtype=torch.int64)
+
+    def settle(self, lanes: Tensor) -> None:
+        """Nothing was added up."""
+
     def digest(self) -> bytes:
         """What was heard so far."""
-        return b"" if self._sum is None else self._sum.digest()
+        return b"" if self.idle else self._sum.digest()
 
 
-__all__ = ["Question"]
+class RowDigest:
+    """Hears rows in several places: each is summed up by itself, with its position, so that no order matters.
+
+    Parameters
+    ----------
+    question : Question
+        Is told what they added up to.
+    first : int
+        Position of the first row of this place among those of all.
+    """
+
+    def __init__(self, question: Question, *, first: int) -> None:
+        self._question, self._next = question, first
+        self._lanes = torch.zeros(LANES, dtype=torch.int64)
+
+    def hear(self, *rows: Tensor) -> None:
+        """The next rows, to the last bit, each with its position."""
+        for part in () if self._question.idle else rows:
+            table = part.detach().contiguous().numpy()
+            width, raw = table.shape[1] * table.itemsize, table.tobytes()
+            found = (
+                hashlib.sha256((self._next + i).to_bytes(8, "little") + raw[i * width : (i + 1) * width]).digest()
+                for i in range(len(table))
+            )
+            digests = np.frombuffer(b"".join(found), dtype="<u2").reshape(-1, LANES)
+            self._lanes += torch.from_numpy(digests.sum(0, dtype=np.int64))
+            self._next += len(table)
+
+    def heard(self) -> Tensor:
+        """Sums of the digests, 16 bits at a time."""
+        return self._lanes
+
+    def settle(self, lanes: Tensor) -> None:
+        """The question hears the sums over all places."""
+        self._question.hear(lanes)
+
+
+__all__ = ["LANES", "Listener", "Question", "RowDigest"]

@@ -27,15 +27,17 @@ from justitia.privacy.groups import (
     group_names,
     infer_groups,
     listed_labels,
+    only_part,
     public_groups,
-    read_columns,
+    read_parts,
 )
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
-from justitia.privacy.noise_grid import exact_sum_step, toward_zero
+from justitia.privacy.noise_grid import exact_sum_step, to_nearest, toward_zero
 from justitia.privacy.persons import Persons
-from justitia.privacy.questions import Question
+from justitia.privacy.questions import Listener, Question
 from justitia.privacy.rows import DenseSource, LongSum, RowSource, TensorRows
+from justitia.privacy.shards import Alone, Together
 
 #: Asks for the list of groups to be read off the data.
 INFER = "infer"
@@ -64,6 +66,8 @@ class SensitiveVault:
         otherwise about one row.
     noise_source : NoiseSource, optional
         The operating system's generator unless said otherwise.
+    together : Together, optional
+        The other places that hold rows of the same people; none unless said otherwise.
 
     Guarantee
     ---------
@@ -74,7 +78,9 @@ class SensitiveVault:
       exact.
     """
 
-    __slots__ = ("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_people", "_source")
+    __slots__ = (
+        *("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_people", "_source", "_together"),
+    )
 
     @forgets_locals
     def __init__(
@@ -86,21 +92,25 @@ class SensitiveVault:
         people: Persons | None = None,
         noise_source: NoiseSource | None = None,
         missing_marker: Hashable = None,
+        together: Together | None = None,
     ) -> None:
         inferred = isinstance(groups, str) and groups == INFER
-        self._columns, columns = read_columns(labels)
+        self._columns, parts = read_parts(labels)
         self._groups_source = INFERRED if inferred else "given"
-        found = infer_groups(columns, missing_marker) or NONE_FOUND if inferred else None
+        found = infer_groups(only_part(parts), missing_marker) or NONE_FOUND if inferred else None
         listed = public_groups(groups, names=self._columns) if found is None else found
         self._groups = listed
         self._names = group_names(listed, names=self._columns)
         self._ledger = ledger
         self._people = people
         self._source = noise_source if noise_source is not None else SystemNoise()
-        self.__codes = torch.from_numpy(encode(columns, listed, missing_marker))
+        small = torch.int16 if len(listed) < 2**15 else torch.int64  # a vault of millions of rows stays small
+        codes = (torch.from_numpy(encode(part, listed, missing_marker)).to(small) for part in parts)
+        self.__codes = torch.cat([torch.empty(0, dtype=small), *codes])
         if people is not None:
             people.check_rows(len(self.__codes))
             self.__codes[~people.counted] = len(listed)  # rows beyond a person's share count as "not given"
+        self._together = Alone(len(self.__codes)) if together is None else together
 
     def __len__(self) -> int:
         return len(self.__codes)
@@ -170,28 +180,41 @@ class SensitiveVault:
         * A row that is not finite counts as zero, so no row can change whether the call fails.
         """
         source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
-        if len(source) != len(self):
-            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
+        self._check_length(source)
         sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width) * self.rows_per_person
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         question = self._question(purpose, source.width, bound, noise)
-        step = noise.step(sensitivity)
-        step = max(step, exact_sum_step(2.0 * len(self) * min(bound, LONGEST))) if step else 0.0
-        exact = torch.zeros(self.n_groups + 1, source.width, dtype=torch.float64)
-        total = torch.zeros(source.width, dtype=torch.float64)  # public: in an order that does not depend on groups
+        step = max(noise.step(sensitivity), exact_sum_step(2.0 * self._together.rows * min(bound, LONGEST)))
+        self._together.begin(source, bound=bound, step=step, seeded=self._source.seeded)
+        exact = self._add_up(source, bound, step, self._together.listener(question))
+        drawn = self._source.about(question.digest())
+        noisy = noise.add_noise(exact, sensitivity=sensitivity, source=drawn, release=release)
+        total = exact.sum(0)  # public: everybody is in one block, and nothing is rounded
+        noisy = noisy + (total - noisy.sum(0)) / len(noisy)
+        return noisy[: self.n_groups]
+
+    @forgets_locals
+    def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+        """Add the rows of this place to an answer that another place has debited; nothing is returned here."""
+        self._check_length(source)
+        self._add_up(source, bound, step, self._together.listener(Question((), idle=not seeded)))
+
+    def _add_up(self, source: DenseSource, bound: float, step: float, listener: Listener) -> Tensor:
+        """(G + 1, d): sums over all places, exact on the grid."""
+        sums = torch.zeros(self.n_groups + 1, source.width, dtype=torch.float64)
         done = 0
         for index, rows in source.dense():
             if not torch.equal(index, torch.arange(done, done + len(rows))):
                 raise ValueError("Expected a source that gives everybody's row once and in order; got another order.")
             done += len(rows)
             bounded = bounded_rows(rows.detach().double(), bound)
-            question.hear(bounded)
-            exact.index_add_(0, self.__codes[index], toward_zero(bounded, step) if step else bounded)
-            total += bounded.sum(0)
-        drawn = self._source.about(question.digest())
-        noisy = noise.add_noise(exact, sensitivity=sensitivity, source=drawn, release=release)
-        noisy = noisy + (total - noisy.sum(0)) / len(noisy)
-        return noisy[: self.n_groups]
+            listener.hear(bounded)
+            sums.index_add_(0, self.__codes[index].long(), toward_zero(bounded, step))
+        if done != len(self):
+            raise ValueError(f"Expected a source that gives everybody's row once; got {done} of {len(self)} rows.")
+        steps = self._together.add(torch.cat([to_nearest(sums, step).long().flatten(), listener.heard()]))
+        listener.settle(steps[sums.numel() :])
+        return steps[: sums.numel()].double().mul_(step).view_as(sums)
 
     @forgets_locals
     def weighted_sum(
@@ -240,7 +263,7 @@ class SensitiveVault:
         release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         question = self._question(purpose, source.width, bound, noise)
         question.hear(weights)
-        selected = weights.gather(1, self.__codes[:, None])[:, 0]
+        selected = weights.gather(1, self.__codes.long()[:, None])[:, 0]
         exact = LongSum(source.width)
         for chunk, rows in source.chunks():
             c = selected[chunk]
@@ -265,12 +288,12 @@ class SensitiveVault:
         categories = self.n_groups + not_given
         release = self._ledger.debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
         drawn = self._source.about(self._question(purpose, categories, mechanism).digest())
-        return mechanism.randomize(self.__codes, categories=categories, source=drawn, release=release)
+        return mechanism.randomize(self.__codes.long(), categories=categories, source=drawn, release=release)
 
     def reveal(self, *, purpose: str) -> NDArray[np.int64]:
         """Everybody's true group code, for methods that are not private: debits infinity, visibly."""
         self._ledger.debit(Release(purpose, Unprotected().cost(), math.inf))
-        codes: NDArray[np.int64] = self.__codes.numpy().copy()
+        codes: NDArray[np.int64] = self.__codes.numpy().astype(np.int64)
         return codes
 
     def certificate(
@@ -293,9 +316,13 @@ class SensitiveVault:
 
     def _question(self, purpose: str, *facts: Any) -> Question:
         """What is public about a question; its rows are heard as they are summed."""
-        asked = (self._columns, listed_labels(self._groups), self.persons_digest, len(self))
+        asked = (self._columns, listed_labels(self._groups), self.persons_digest, self._together.rows)
         named = (self._ledger.identity, purpose, asked, *facts)
         return Question(named, idle=not self._source.seeded)
+
+    def _check_length(self, source: DenseSource) -> None:
+        if len(source) != len(self):
+            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
 
     def _check_rows(self, values: Tensor) -> Tensor:
         rows = values.detach()

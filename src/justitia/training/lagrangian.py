@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,6 +35,8 @@ class Problem:
         p(y = 1 | x) by a model that has not learned from the row, where there is one.
     threshold : float
         A positive decision is worth its price where p(y = 1 | x) is above.
+    crowd : object, optional
+        Everybody, where these rows are a public sample of them; the engine knows what it is.
     """
 
     X: Tensor
@@ -42,9 +45,15 @@ class Problem:
     notion: FairnessNotion
     eta: Tensor | None = None
     threshold: float = 0.5
+    crowd: Any = None
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the vault is asked about: these, or those that they are a sample of."""
+        return len(self) if self.crowd is None else int(self.crowd.n)
 
     @cached_property
     def events(self) -> Tensor:

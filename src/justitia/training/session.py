@@ -20,7 +20,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from justitia.privacy.accounting import Cost, UnboundedCost
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, AttributeStream
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.door import ledger_or_new, open_vault, warn_large_delta
 from justitia.privacy.durable_ledger import DurableLedger
@@ -89,7 +89,7 @@ class Session:
     def warn(self, *, stacklevel: int) -> None:
         """What can be said before anything is asked."""
         settings = self.settings
-        warn_large_delta(settings.epsilon, settings.delta, len(self.problem), stacklevel=stacklevel + 1)
+        warn_large_delta(settings.epsilon, settings.delta, self.problem.rows, stacklevel=stacklevel + 1)
         for sentence in self.engine.outlook():
             warnings.warn(sentence, stacklevel=stacklevel + 1)
 
@@ -121,7 +121,7 @@ def open_session(
     settings: Settings,
     problem: Problem,
     learner: Learner[Any],
-    attribute: Attribute,
+    attribute: Attribute | AttributeStream,
     *,
     person: Any = None,
     ledger: PrivacyLedger | None = None,
@@ -129,7 +129,7 @@ def open_session(
 ) -> Session:
     """Check everything that can be checked without the attribute, and open ledger, vault and engine."""
     learner.check(problem, settings.plan)
-    n = len(problem)
+    n = problem.rows
     plan = settings.calibrated(n)
     ledger = open_ledger(settings, plan, ledger, folder)
     vault = settings.open_vault(
@@ -208,7 +208,8 @@ def open_checkpoint(
     # all the rest is public, so whoever has the hash could try one seed after another.
     seeded = settings.noise_seed is not None
     persons = (vault.group_names, vault.persons_digest)
-    public = (plan, notion, budget, persons, settings.missing_marker, seeded, learner.shape())
+    rows = () if problem.crowd is None else (problem.rows,)
+    public = (*rows, plan, notion, budget, persons, settings.missing_marker, seeded, learner.shape())
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)
 

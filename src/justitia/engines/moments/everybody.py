@@ -39,7 +39,7 @@ class Everybody:
         What everybody's sums are at the sample's solution is computed once more, and the sample is asked for the
         difference: F of everybody is F of the sample plus a nearly linear function (as in variance reduction).
         """
-        seen = self._columns(torch.arange(0, self._n, math.ceil(self._n / FIT_ROWS)))
+        seen = self.sample()
         share = len(seen) / self._n
         if share == 1:
             return fit_memberships(seen, sums, ridge=ridge, start=start)
@@ -48,9 +48,16 @@ class Everybody:
         target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=torch.float64)
         for _ in range(CORRECTIONS):
             start = fit_memberships(seen, target, ridge=share * ridge, start=start)
-            everybody = torch.stack([expected_sums(start, part) for part in self._parts()]).sum(0)
-            target = share * (sums - everybody) + expected_sums(start, seen)
+            target = share * (sums - self.expected(start)) + expected_sums(start, seen)
         return fit_memberships(seen, target, ridge=share * ridge, start=start)
+
+    def sample(self) -> Tensor:
+        """Columns of the rows that memberships are fitted on."""
+        return self._columns(torch.arange(0, self._n, math.ceil(self._n / FIT_ROWS)))
+
+    def expected(self, weights: Tensor) -> Tensor:
+        """(C, d): what everybody's sums are under memberships of these weights."""
+        return torch.stack([expected_sums(weights, part) for part in self._parts()]).sum(0)
 
     def memberships(self, weights: Tensor) -> Tensor:
         """(n, C): q of everybody."""

@@ -24,6 +24,8 @@ MOST_FEATURES = 128
 SAMPLE = 20_000
 #: Share of rows that keep their length; longer ones are shortened to the bound.
 KEPT = 0.8
+#: What rows learn from a sample of theirs.
+_LEARNED = ("_blocks", "_centre", "_spread", "_axes", "_hidden_axes", "_hidden_length", "_score_length", "_length")
 
 
 class FrozenNetwork:
@@ -89,6 +91,24 @@ class PublicRows:
         label = torch.zeros(()) if blocks else torch.ones(())  # its column is 1 or -1 before it is scaled
         self._length = torch.hypot(self._base(sample).norm(dim=1), label).quantile(KEPT)
 
+    def of(self, represent: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, y: Tensor) -> PublicRows:
+        """Other rows, standardised and bounded as these are."""
+        others = copy.copy(self)
+        others._represent, others._X, others._y = represent, X, y
+        return others
+
+    def numbers(self) -> dict[str, Tensor | bool | None]:
+        """Everything that was learned from the rows: means, scales, axes and lengths."""
+        return {name: getattr(self, name) for name in _LEARNED}
+
+    @classmethod
+    def from_numbers(cls, numbers: dict[str, Tensor | bool | None]) -> PublicRows:
+        """No rows yet, and what :meth:`numbers` of others gave; :meth:`of` adds rows."""
+        made = cls.__new__(cls)
+        for name in _LEARNED:
+            setattr(made, name, numbers[name])
+        return made
+
     def __len__(self) -> int:
         return len(self._X)
 
@@ -108,15 +128,15 @@ class PublicRows:
         base = base / base.norm(dim=1, keepdim=True).clamp_min(1.0)
         return torch.cat([base * (1 - positive), base * positive], dim=1) if self._blocks else base
 
-    def sizes(self, sums: Tensor, total: Tensor) -> Tensor:
-        """(C, 2): about how many rows of either label the sums are of; the total of all rows is public."""
+    def sizes(self, sums: Tensor, total: Tensor, n: int) -> Tensor:
+        """(C, 2): about how many of n rows, by label, the sums are of; the total of all rows is public."""
         if self._blocks:
             constants = [0, self.width // 2]
             sizes, everybody = sums[:, constants], total[constants].sum()
         else:
             sizes = torch.stack([sums[:, 0] - sums[:, -1], sums[:, 0] + sums[:, -1]], dim=1) / 2
             everybody = total[0]
-        counted: Tensor = sizes * len(self) / everybody
+        counted: Tensor = sizes * n / everybody
         return counted
 
     def dense(self) -> Iterator[tuple[Tensor, Tensor]]:

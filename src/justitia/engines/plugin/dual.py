@@ -50,11 +50,14 @@ class Constraints:
     b : ndarray (G, K)
     weight : ndarray (n,)
         Of each row in the mean; they add up to 1.
+    sizes : ndarray (G, K), optional
+        Shares of the groups in each event, by which c is divided.
     """
 
     c: Array
     b: Array
     weight: Array
+    sizes: Array | None = None
 
     def rates(self, decisions: Array) -> Array:
         """(G, K): what the rates of these decisions are."""
@@ -93,7 +96,7 @@ def constraints_of(notion: FairnessNotion, eta: Array, q0: Array, q1: Array, wei
     sizes = np.maximum(sizes, 1e-9)
     c = np.einsum("yna,yk->nak", joint, events * change[:, None]) / sizes
     b = np.einsum("n,yna,yk->ak", share, joint, events * without[:, None]) / sizes
-    return Constraints(c, b, share)
+    return Constraints(c, b, share, sizes)
 
 
 def label_table(notion: FairnessNotion) -> tuple[Array, Array, Array]:

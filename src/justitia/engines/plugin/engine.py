@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
 from justitia.privacy.mechanisms import Unprotected
-from justitia.privacy.rows import index_chunks
+from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, Engine, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
@@ -41,6 +42,16 @@ LEAST_RIDGE = 1.0
 FEW = 0.005
 #: Probabilities of one base differ by less, whatever machine they were computed on.
 SAME_BASE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Decisions at a check: centred public rows with their bound, means of the population, rates by the memberships."""
+
+    rows: DenseSource
+    bound: float
+    means: Tensor
+    rates: Array
 
 
 class PluginEngine(Engine):
@@ -72,7 +83,7 @@ class PluginEngine(Engine):
         self._rows = PublicRows(
             self._represented, problem.X, problem.y, chunk_rows=plan.micro_batch, blocks=self._in_blocks()
         )
-        self._everybody = Everybody(self._rows.take, len(problem), plan.micro_batch)
+        self._everybody = self._make_everybody()
         self._weights: Tensor | None = None  # of the memberships
         self._constraints: Constraints | None = None
         self._surprises: list[Array] = []  # (G, K): what each check said beyond the memberships
@@ -85,7 +96,11 @@ class PluginEngine(Engine):
         """Whether what tells the groups apart may differ by label: where there are many rows for the noise."""
         noise = noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups)
         columns = math.prod(self.problem.X.shape[1:])
-        return noise**2 * columns <= FEW * len(self.problem)
+        return noise**2 * columns <= FEW * self.problem.rows
+
+    def _make_everybody(self) -> Everybody:
+        """Whose memberships are fitted."""
+        return Everybody(self._rows.take, len(self.problem), self.plan.micro_batch)
 
     def _represented(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """What the base says of these rows: probability and log-odds."""
@@ -98,14 +113,22 @@ class PluginEngine(Engine):
         if k or self._constraints is not None:
             return
         noise = calibrated(self.plan.noise_moments)
-        answer = self.vault.group_sums(self._rows, bound=1.0, noise=noise, purpose="moments")
-        total = torch.stack([part.double().sum(0) for _, part in self._rows.dense()]).sum(0)
+        answer = self.vault.group_sums(self._moment_rows(), bound=1.0, noise=noise, purpose="moments")
+        total = self._total()
         sums = torch.cat([answer, (total - answer.sum(0))[None]])
-        self._counted = self._rows.sizes(answer, total).sum(1)
+        self._counted = self._rows.sizes(answer, total, self.problem.rows).sum(1)
         spread = noise_spread(noise, self._each, self.vault.n_groups)
         ridge = max(self.plan.ridge * spread**2, LEAST_RIDGE)
         ridges = torch.full((self._rows.width,), ridge, dtype=torch.float64)
         self._use(self._everybody.fit(sums, ridge=ridges))
+
+    def _moment_rows(self) -> DenseSource:
+        """Everybody's public rows."""
+        return self._rows
+
+    def _total(self) -> Tensor:
+        """(width,): their sum."""
+        return torch.stack([part.double().sum(0) for _, part in self._rows.dense()]).sum(0)
 
     def _use(self, weights: Tensor) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
@@ -128,15 +151,20 @@ class PluginEngine(Engine):
         if self._lost:
             self._lost -= 1
             return
-        problem, noise = self.problem, calibrated(self.plan.noise_checks)
-        h = problem.notion.h_exact(scores, problem.y)
-        rows = centred_rows(h, problem.events)
-        bound = row_bound(rows)
-        answer = self.vault.group_sums(rows.double(), bound=bound, noise=noise, purpose="decisions")
+        noise = calibrated(self.plan.noise_checks)
+        seen = self._seen(scores)
+        answer = self.vault.group_sums(seen.rows, bound=seen.bound, noise=noise, purpose="decisions")
         sizes = self.sizes
-        asked = (answer / sizes).numpy() + population_means(h, problem.events).numpy()
-        self._surprises.append(asked - self._used().rates((scores > 0).double().numpy()))
-        self._variances.append((noise_spread(noise, bound * self._each, self.vault.n_groups) / sizes.numpy()) ** 2)
+        self._surprises.append((answer / sizes).numpy() + seen.means.numpy() - seen.rates)
+        self._variances.append((noise_spread(noise, seen.bound * self._each, self.vault.n_groups) / sizes.numpy()) ** 2)
+
+    def _seen(self, scores: Tensor) -> Seen:
+        """What the vault is asked about the decisions, and what the memberships say of them."""
+        problem = self.problem
+        h = problem.notion.h_exact(scores, problem.y)
+        rows, means = centred_rows(h, problem.events), population_means(h, problem.events)
+        rates = self._used().rates((scores > 0).double().numpy())
+        return Seen(TensorRows(rows.double()), row_bound(rows), means, rates)
 
     def solve(self, lam: Tensor) -> Tensor:
         """The multipliers, exactly; from where they were if they are not 0."""
@@ -184,7 +212,7 @@ class PluginEngine(Engine):
         if not self._surprises:
             return used
         weight = weight_of_checks(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
-        return Constraints(used.c, used.b + weight * np.mean(self._surprises, axis=0), used.weight)
+        return replace(used, b=used.b + weight * np.mean(self._surprises, axis=0))
 
     @property
     def sizes(self) -> Tensor:
@@ -200,11 +228,16 @@ class PluginEngine(Engine):
 
     @property
     def _sum_noise(self) -> float:
-        return gap_spread(self.plan, row_bound(self.problem.events) * self._each, self.vault.n_groups)
+        return gap_spread(self.plan, self._row_bound() * self._each, self.vault.n_groups)
+
+    def _row_bound(self) -> float:
+        """How much one row may count."""
+        return row_bound(self.problem.events)
 
     def outlook(self) -> list[str]:
         """Says so if even groups of equal sizes are too small for the noise."""
-        size = float(self.problem.event_sizes[self.problem.event_sizes > 0].min() / self.vault.n_groups)
+        rows = self.problem.event_sizes * self.problem.rows / len(self.problem)
+        size = float(rows[rows > 0].min() / self.vault.n_groups)
         return outlook_of(size, self._sum_noise / size, self.tolerance)
 
     def remarks(self) -> list[str]:

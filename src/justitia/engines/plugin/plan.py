@@ -79,5 +79,9 @@ class PluginPlan(Plan):
         return replace(self, noise_moments=moments, noise_checks=checks)
 
     def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> PluginEngine:
-        """The engine that carries this plan out."""
+        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
+        if problem.crowd is not None:
+            from justitia.engines.plugin.crowd import CrowdEngine  # noqa: PLC0415 - which needs the plan
+
+            return CrowdEngine(self, problem, vault, **public)
         return PluginEngine(self, problem, vault, **public)

@@ -1,0 +1,327 @@
+"""Rows of Parquet files, a few at a time: one file, a folder, a pattern, or a dataset of pyarrow.
+
+Rows are numbered in the order of the sorted paths, and cut into blocks at multiples of ``BLOCK`` whatever the files and
+row groups are, so that what is computed block by block does not depend on how rows were stored. A folder may be
+partitioned hive-style (``year=2024/part.parquet``): such keys are columns.
+
+pyarrow is imported when it is needed. Batches are read from one file after the other: scanning a whole dataset keeps
+what it has read (arrow issue 39808).
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+#: Rows that are held at once; a row group is read as it is needed.
+BLOCK = 32_768
+ENDINGS = (".parquet", ".pq")
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One Parquet file: how to open it, its name for people, and the hive keys of its folder."""
+
+    shown: str
+    open: Callable[[], Any] = field(repr=False)
+    keys: dict[str, Any] = field(default_factory=dict)
+
+    def file(self) -> Any:
+        """The file, opened by pyarrow.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be read.
+        """
+        with told(self.shown):
+            return _parquet().ParquetFile(self.open())
+
+    @cached_property
+    def schema(self) -> Any:
+        """Names and types of its columns."""
+        return self.file().schema_arrow
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return int(self.file().metadata.num_rows)
+
+
+class told:  # noqa: N801 - reads as the sentence it is
+    """Whatever pyarrow raises about a file becomes one sentence.
+
+    Parameters
+    ----------
+    shown : str
+        The name of the file.
+    """
+
+    def __init__(self, shown: str) -> None:
+        self.shown = shown
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
+        """Raise it anew; an error that is a sentence already, or no fault of the file, passes through."""
+        arrow = _arrow().ArrowException
+        if isinstance(error, MemoryError) or not isinstance(error, arrow | OSError | EOFError):
+            return
+        raise ValueError(f"{self.shown} cannot be read as Parquet; write it again, or leave it out.") from None
+
+
+@dataclass(frozen=True, eq=False)
+class RowFiles:
+    """The rows of some files, in order.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+    shown : str
+        What was asked for, for people.
+    own : bool
+        Whether these are the rows of this process alone, where there are several processes with rows of their own;
+        otherwise all processes see the same files and divide their rows.
+    features : tuple of str, optional
+        Columns to learn from; all that have no other role unless said otherwise.
+    """
+
+    parts: tuple[Part, ...]
+    shown: str
+    own: bool = False
+    features: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, where: Any, *, own: bool = False, features: Sequence[str] | None = None) -> RowFiles:
+        """The files that a path, a pattern or a dataset names.
+
+        Raises
+        ------
+        ValueError
+            If there are none, or they cannot be read.
+        """
+        if isinstance(where, RowFiles):
+            return where
+        parts = _of_path(str(where)) if isinstance(where, str | Path) else _of_dataset(where)
+        shown = str(where) if isinstance(where, str | Path) else "the dataset"
+        if not parts:
+            raise ValueError(f"expected Parquet files in {shown!r}, got none; name a file, a folder or a pattern.")
+        return cls(tuple(parts), shown, own, None if features is None else tuple(features))
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Rows of each file."""
+        return tuple(part.rows for part in self.parts)
+
+    def __len__(self) -> int:
+        return sum(self.counts)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Columns of the first file, hive keys last."""
+        return (*self.parts[0].schema.names, *self.parts[0].keys)
+
+    def check(self, public: Sequence[str], private: Sequence[str] = ()) -> None:
+        """Refuse columns that are not in every file, or public ones whose type is not the same everywhere.
+
+        Types of private columns are not compared: an entry is read by itself.
+        """
+        first = self.parts[0].schema
+        for part in self.parts:
+            schema = part.schema
+            twice = [name for name in schema.names if name in part.keys or schema.names.count(name) > 1]
+            if twice:
+                raise ValueError(f"{part.shown} has the column {twice[0]!r} twice; remove one of them.")
+            for name in (*public, *private):
+                if name not in schema.names and name not in part.keys:
+                    raise ValueError(f"expected a column {name!r} in every file, got none in {part.shown}; add it.")
+            for name in public:
+                if name in schema.names and schema.field(name).type != first.field(name).type:
+                    raise ValueError(
+                        f"expected one type in column {name!r}, got {schema.field(name).type} in {part.shown} and "
+                        f"{first.field(name).type} in {self.parts[0].shown}; write them alike."
+                    )
+        keyed = [name for name in private if name in self.parts[0].keys]
+        if keyed:
+            raise ValueError(
+                f"the sensitive column {keyed[0]!r} is a key of folders, so that names of files tell it; store it as a "
+                "column of the files."
+            )
+
+    def schema(self, names: Sequence[str]) -> str:
+        """Names and types of public columns, as text."""
+        schema = self.parts[0].schema
+        return ", ".join(f"{name}: {schema.field(name).type if name in schema.names else 'key'}" for name in names)
+
+    def blocks(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
+        """Yield ``(position of the first row, Arrow table)`` for these columns of the rows from start to stop.
+
+        Tables end at multiples of ``BLOCK`` and where the range ends.
+        """
+        stop = len(self) if stop is None else stop
+        waiting: list[Any] = []
+        begun = at = start
+        for table in self._read(names, start, stop):
+            rest = table
+            while len(rest):
+                taken = rest.slice(0, (at // BLOCK + 1) * BLOCK - at)
+                waiting.append(taken)
+                rest, at = rest.slice(len(taken)), at + len(taken)
+                if at % BLOCK == 0:
+                    yield begun, _joined(waiting)
+                    waiting, begun = [], at
+        if waiting:
+            yield begun, _joined(waiting)
+
+    def _read(self, names: Sequence[str], start: int, stop: int) -> Iterator[Any]:
+        """Arrow tables of the rows from start to stop, as the files give them."""
+        first = 0
+        for part, count in zip(self.parts, self.counts, strict=True):
+            low, high = max(start - first, 0), min(stop - first, count)
+            first += count
+            if low < high:
+                yield from _rows_of(part, names, low, high)
+
+
+def is_files(where: Any) -> bool:
+    """Whether this names files: a path, a pattern, :class:`RowFiles` or a dataset of pyarrow."""
+    kinds = [kind for kind in type(where).__mro__ if kind.__module__.startswith("pyarrow._dataset")]
+    return isinstance(where, str | Path | RowFiles) or bool(kinds)
+
+
+def _rows_of(part: Part, names: Sequence[str], low: int, high: int) -> Iterator[Any]:
+    arrow, file = _arrow(), part.file()
+    groups: list[int] = []
+    begins = first = 0
+    for group in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if first < high and first + count > low and count:
+            begins = begins if groups else first
+            groups.append(group)
+        first += count
+    stored = [name for name in names if name not in part.keys]
+    at = begins
+    with told(part.shown):
+        batches = file.iter_batches(batch_size=BLOCK, row_groups=groups, columns=stored, use_threads=False)
+        for batch in batches:
+            kept = batch.slice(max(low - at, 0), max(min(high - at, len(batch)) - max(low - at, 0), 0))
+            at += len(batch)
+            if len(kept):
+                columns = {name: kept.column(name) for name in stored}
+                columns |= {
+                    name: arrow.repeat(arrow.scalar(part.keys[name], type=_kind(part.keys[name])), len(kept))
+                    for name in names
+                    if name in part.keys
+                }
+                yield arrow.table({name: columns[name] for name in names})
+
+
+def _kind(value: Any) -> Any:
+    return _arrow().int64() if isinstance(value, int) else _arrow().string()
+
+
+def _joined(tables: list[Any]) -> Any:
+    return tables[0] if len(tables) == 1 else _arrow().concat_tables(tables, promote_options="permissive")
+
+
+def _of_path(text: str) -> list[Part]:
+    path = Path(text)
+    if path.is_file():
+        return [Part(path.name, path.__fspath__)]
+    if path.is_dir():
+        found = [one for one in path.rglob("*") if one.suffix.lower() in ENDINGS and _is_data(one.relative_to(path))]
+        return _hive(sorted(found), path)
+    if any(mark in text for mark in "*?["):
+        return _hive(sorted(Path(one) for one in glob.glob(text, recursive=True) if Path(one).is_file()), None)  # noqa: PTH207
+    raise ValueError(f"expected a Parquet file or a folder of them, got {text!r}, which is not there.")
+
+
+def _is_data(path: Path) -> bool:
+    return not any(one.startswith(("_", ".")) for one in path.parts)
+
+
+def _hive(paths: Sequence[Path], root: Path | None) -> list[Part]:
+    """Files with the keys that their folders are named after; a key whose values are all whole numbers is a number."""
+    keys = [
+        {key: unquote(value) for key, mark, value in (one.partition("=") for one in folders) if mark}
+        for folders in ((path.relative_to(root) if root else path).parent.parts for path in paths)
+    ]
+    whole = {key for one in keys for key in one if all(_is_whole(other.get(key, _NULL)) for other in keys)}
+    typed: list[dict[str, Any]] = [
+        {key: None if value == _NULL else int(value) if key in whole else value for key, value in one.items()}
+        for one in keys
+    ]
+    names = [str(path.relative_to(root) if root else path.name) for path in paths]
+    return [Part(name, path.__fspath__, known) for name, path, known in zip(names, paths, typed, strict=True)]
+
+
+def _is_whole(text: str) -> bool:
+    return text == _NULL or text.removeprefix("-").isdecimal()
+
+
+def _of_dataset(dataset: Any) -> list[Part]:
+    """The files of a dataset, or a table in memory."""
+    from pyarrow import dataset as ds  # noqa: PLC0415 - optional
+
+    if isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat):
+        return [
+            Part(Path(one.path).name, _opened(one), dict(ds.get_partition_keys(one.partition_expression)))
+            for one in dataset.get_fragments()
+        ]
+    if isinstance(dataset, ds.InMemoryDataset):
+        return [InMemory("the table", dataset.to_table)]
+    raise ValueError(f"expected a dataset of Parquet files, got {type(dataset).__name__!r}; pass a folder of them.")
+
+
+def _opened(fragment: Any) -> Callable[[], Any]:
+    return lambda: fragment.filesystem.open_input_file(fragment.path)
+
+
+class InMemory(Part):
+    """A table in memory that is read like a file."""
+
+    def file(self) -> Any:
+        """The table behind the face of a file."""
+        return _Face(self.open())
+
+
+class _Face:
+    """As much of a Parquet file's face as is used here."""
+
+    def __init__(self, table: Any) -> None:
+        self._table, self.schema_arrow, self.metadata = table, table.schema, self
+        self.num_rows, self.num_row_groups = table.num_rows, 1
+
+    def row_group(self, group: int) -> _Face:
+        """Itself."""
+        del group
+        return self
+
+    def iter_batches(self, *, batch_size: int, columns: list[str], **_: Any) -> Iterator[Any]:
+        """Batches of these columns."""
+        return iter(self._table.select(columns).to_batches(max_chunksize=batch_size))
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - optional
+    except ImportError:
+        raise ValueError("reading Parquet files needs pyarrow; run pip install pyarrow.") from None
+    return pa
+
+
+def _parquet() -> Any:
+    _arrow()
+    from pyarrow import parquet  # noqa: PLC0415 - optional
+
+    return parquet
+
+
+__all__ = ["BLOCK", "RowFiles", "is_files"]

@@ -1,0 +1,198 @@
+"""The attribute of rows in files: beside them, or joined by key with a file of its own, which is not held in memory.
+
+Keys of the data are public. Rows of the second file are private: how many there are, which keys they have, and what
+they say. Somebody without a row there is "not given"; of several rows with one key the first counts.
+
+Guarantee
+---------
+* Nothing in the second file changes whether the join succeeds, or the label of anybody but the person whose key it has.
+* Keys are compared by 128 bits of a hash of their text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from justitia.privacy.attribute import AttributeStream, SensitiveColumns
+from justitia.privacy.columns import INTERRUPTS, Column, columns_of
+from justitia.privacy.frames import forgets_locals
+
+#: So many keys of the data are looked up in one pass over the second file.
+KEYS_AT_ONCE = 2_000_000
+_WHOLE = re.compile(r"^\+?(-?[0-9]+)\.0+$")
+_BYTES = 16
+#: Gives the parts of a table, again and again in the same order.
+Tables = Callable[[], Iterator[Any]]
+Digests = NDArray[np.bytes_]
+
+
+class Files(Protocol):
+    """Rows in files, as the room of inputs has them."""
+
+    def __len__(self) -> int: ...
+
+    def blocks(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
+        """Yield the position of the first row and an Arrow table, for rows from start to stop."""
+
+
+def stream_of(
+    where: SensitiveColumns, files: Files, start: int, stop: int, second: Files | None = None
+) -> AttributeStream:
+    """The attribute of the rows from start to stop, closed.
+
+    Parameters
+    ----------
+    files : Files
+        With the rows of the data.
+    second : Files, optional
+        Those that hold the attribute, if it is not in the data.
+    """
+    names, rows = where.columns, stop - start
+
+    def tables(of: Files, wanted: Sequence[str], first: int, last: int) -> Tables:
+        return lambda: (table for _, table in of.blocks(wanted, first, last))
+
+    if second is None or where.key is None:
+        parts = tables(files, names, start, stop)
+        return AttributeStream(names, rows, lambda: (_read(where, columns_of(one)[1]) for one in parts()))
+    own = tables(files, [where.key], start, stop)
+    labels = join(names, where.key, rows, own, tables(second, [where.key, *names], 0, len(second)))
+    return AttributeStream(names, rows, lambda: (_read(where, part) for part in _parts(labels, rows)))
+
+
+def _read(where: SensitiveColumns, columns: list[Column]) -> list[Column]:
+    if where.read is None:
+        return columns
+    return [where.read(name, column) for name, column in zip(where.columns, columns, strict=True)]
+
+
+@forgets_locals
+def join(names: Sequence[str], key: str, rows: int, own_keys: Tables, theirs: Tables) -> list[Labels]:
+    """Columns of the second file for each row of the data.
+
+    Parameters
+    ----------
+    rows : int
+        How many rows the data has.
+    own_keys : callable
+        Tables with the public keys of the data.
+    theirs : callable
+        Tables of the second file, with key and columns.
+
+    Raises
+    ------
+    ValueError
+        If keys of the data are missing or repeat.
+    """
+    labels = [Labels(rows) for _ in names]
+    buckets = max(1, -(-rows // KEYS_AT_ONCE))
+    for bucket in range(buckets):
+        keys, places = _own(own_keys, key, bucket, buckets)
+        open_ = np.ones(len(keys), dtype=np.bool_)
+        for table in theirs():
+            _, (found, *columns) = columns_of(table)
+            digests, at = _digests(found, bucket, buckets)
+            where = np.searchsorted(keys, digests)
+            known = where < len(keys)
+            known[known] = keys[where[known]] == digests[known]
+            first = _first_time(where[known], open_)
+            for label, column in zip(labels, columns, strict=True):
+                label.put(places[where[known][first]], column[at[known][first]])
+    return labels
+
+
+def _first_time(where: NDArray[np.intp], open_: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Which of these lookups are the first of their key; they are closed."""
+    _, first = np.unique(where, return_index=True)
+    first = np.sort(first[open_[where[first]]])
+    open_[where[first]] = False
+    return first
+
+
+def _own(tables: Tables, key: str, bucket: int, buckets: int) -> tuple[Digests, NDArray[np.int64]]:
+    """Sorted digests of the data's keys in a bucket, and the rows that they are of."""
+    digests, places, at = [], [], 0
+    for table in tables():
+        _, (entries,) = columns_of(table)
+        if any(text is None for text in map(key_text, entries)):
+            raise ValueError(f"expected a key in every row, got rows without {key!r}; give every row its key.")
+        found, here = _digests(entries, bucket, buckets)
+        digests.append(found)
+        places.append(here + at)
+        at += len(entries)
+    keys = np.concatenate(digests) if digests else np.empty(0, dtype=f"S{_BYTES}")
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    if (keys[1:] == keys[:-1]).any():
+        raise ValueError(f"expected one row per {key!r}, got a key twice; keep one row of a person, or name persons.")
+    return keys, (np.concatenate(places) if places else np.empty(0, dtype=np.int64))[order]
+
+
+def _digests(entries: Column, bucket: int, buckets: int) -> tuple[Digests, NDArray[np.int64]]:
+    """Digests of the keys that fall into a bucket, and where they are; an entry that is no key is left out."""
+    texts = (None if text is None else _digest(text) for text in map(key_text, entries))
+    kept = [(at, one) for at, one in enumerate(texts) if one is not None and one[0] % buckets == bucket]
+    found = np.frombuffer(b"".join(one for _, one in kept), dtype=f"S{_BYTES}")
+    return found, np.array([at for at, _ in kept], dtype=np.int64)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_BYTES).digest()
+
+
+def key_text(value: Any) -> str | None:
+    """A key as keys are compared: a whole number is the same with and without ".0"; None for none. Never raises."""
+    try:
+        if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
+            return None
+        if isinstance(value, bytes):
+            value = value.decode("utf-8")
+        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        return _WHOLE.sub(r"\1", text.strip()) or None
+    except INTERRUPTS:
+        raise
+    except BaseException:  # noqa: BLE001 - a key that cannot be read is none
+        return None
+
+
+class Labels:
+    """One column of labels, as small numbers and what they stand for."""
+
+    def __init__(self, rows: int) -> None:
+        self.codes = np.zeros(rows, dtype=np.int32)
+        self.known: list[Any] = [None]
+        self._place: dict[Any, int] = {}
+
+    def put(self, places: NDArray[np.int64], entries: Column) -> None:
+        """Labels of these rows."""
+        self.codes[places] = [self._code(entry) for entry in entries]
+
+    def _code(self, entry: Any) -> int:
+        try:
+            code = self._place.setdefault((type(entry), entry), len(self.known))
+        except INTERRUPTS:
+            raise
+        except BaseException:  # noqa: BLE001 - what cannot be hashed or compared is kept by itself
+            code = len(self.known)
+        if code == len(self.known):
+            self.known.append(entry)
+        return code
+
+    def take(self, rows: slice) -> Column:
+        """Entries of these rows."""
+        pool = np.fromiter(self.known, dtype=object, count=len(self.known))
+        return pool[self.codes[rows]]
+
+
+def _parts(labels: Sequence[Labels], rows: int) -> Iterator[list[Column]]:
+    for start in range(0, rows, 65_536):
+        yield [one.take(slice(start, min(start + 65_536, rows))) for one in labels]
+
+
+__all__ = ["join", "key_text", "stream_of"]

@@ -1,0 +1,1 @@
+"""Fits on rows that are not in memory, in one process or in several."""

@@ -1,0 +1,138 @@
+"""A fit on rows in Parquet files, in one process or in several.
+
+The same session as for rows in memory, on a public sample of the rows; everybody is behind the vault and a crowd
+(:mod:`justitia.engines.plugin.crowd`). In several processes the first one runs the session and the others add up their
+rows (:mod:`justitia.scale.follow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from justitia.engines.plugin.crowd import OPEN, Crowd, CrowdLearner
+from justitia.engines.plugin.shard import Facts, Shard
+from justitia.inputs.public_sample import Look, stride
+from justitia.inputs.tables import read_costs, read_target, read_weight
+from justitia.learners.base import base_of
+from justitia.learners.default import default_base
+from justitia.learners.inputs import Inputs
+from justitia.parameters import check_parameters
+from justitia.privacy.noise_grid import exact_sum_step
+from justitia.scale.data import Data, Met, meet, sample_bytes
+from justitia.scale.follow import door_of, encoder_of, follow, written, written_model
+from justitia.training.checkpoint import RunFolder, open_folder
+from justitia.training.lagrangian import Problem
+from justitia.training.ranks import DONE, ManyRanks, Ranks, ranks_of
+from justitia.training.session import Session, open_session
+
+if TYPE_CHECKING:
+    from justitia.estimator import LagrangianDualClassifier
+
+
+def fit_from_files(model: LagrangianDualClassifier, given: dict[str, Any], checkpoint: Path | str | None) -> list[str]:
+    """Train on files; what is to be said about the result. On ranks that add up their rows, take over the model."""
+    ranks = ranks_of()
+    met = meet(model, given, ranks)
+    if isinstance(ranks, ManyRanks) and ranks.rank:
+        follow(model, met, ranks)
+        return []
+    with leading(ranks), open_folder(checkpoint) as folder:
+        session = _open(model, given, met, ranks, folder)
+        session.warn(stacklevel=4)
+        trained = session.train()
+        session.check_spent()
+        model._keep(session, trained)
+        session.problem.crowd.shard.close()
+        if ranks.size > 1:
+            ranks.tell({"name": DONE} | written_model(model))
+    return session.engine.remarks()
+
+
+@contextmanager
+def leading(ranks: Ranks) -> Iterator[None]:
+    """Whatever rank 0 raises ends the work of the others, too."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(ranks, ManyRanks):
+            ranks.stop((str(error) or type(error).__name__).splitlines()[0])
+        raise
+
+
+def open_from_files(model: LagrangianDualClassifier, given: dict[str, Any]) -> Session:
+    """A session on files in one process.
+
+    Raises
+    ------
+    ValueError
+        If there are several processes.
+    """
+    ranks = ranks_of()
+    if ranks.size > 1:
+        raise ValueError("expected one process for a curve from files, got several; start it alone, or call fit.")
+    return _open(model, given, meet(model, given, ranks), ranks, None)
+
+
+def _open(
+    model: LagrangianDualClassifier,
+    given: dict[str, Any],
+    met: Met,
+    ranks: Ranks,
+    folder: RunFolder | None,
+) -> Session:
+    """Draw the sample, and open a session on it: what rank 0 does."""
+    data, own, seen = met
+    notion, plan = check_parameters(model)
+    table, labels = _sample(ranks, seen, data)
+    features = model._features(table[list(data.columns.features)], reset=True)
+    model.classes_, _ = read_target(np.array(sorted(labels)))
+    target = torch.from_numpy((table[data.columns.target].to_numpy() == model.classes_[1]).astype(np.float32))
+    shard = Shard(own, Facts(model.classes_[1], largest=seen.heaviest or 1.0), encoder_of(model))
+    weight = _weights(table, data.columns.weight, target, shard, ranks)
+    costs = read_costs(model.class_weight, model.classes_, target)
+    threshold = float(model.threshold if costs is None else costs[0] / costs.sum())
+    crowd = Crowd(shard, ranks, lambda learner: written(model, learner, shard.facts))
+    problem = Problem(features, target, weight, notion, threshold=threshold, crowd=crowd)
+    settings = model._settings(plan, door_of(model, ranks, own))
+    base = base_of(model.base, model.classes_[1]) or default_base(len(problem))
+    learner = CrowdLearner(base, Inputs(table[list(data.columns.features)], features.flatten(1).numpy()), settings.seed)
+    attribute, people = data.attribute(own), data.people(own)
+    ranks.tell({"name": OPEN, "numbers": 1})
+    ranks.add(torch.zeros(1, dtype=torch.int64))
+    return open_session(settings, problem, learner, attribute, person=people, ledger=given["ledger"], folder=folder)
+
+
+def _sample(ranks: Ranks, seen: Look, data: Data) -> tuple[Any, set[Any]]:
+    """The rows of the sample from all processes, in order, as pandas has them; and all labels."""
+    import pyarrow as pa  # noqa: PLC0415 - optional, and here it is
+
+    parts = [pa.ipc.open_stream(one).read_all() for one in ranks.collect(sample_bytes(seen)) if one]
+    if not parts:
+        raise ValueError(f"expected rows in {data.files.shown}, got none; pass files with rows.")
+    return pa.concat_tables(parts, promote_options="permissive").to_pandas(), seen.labels
+
+
+def _weights(table: Any, name: str | None, target: Tensor, shard: Shard, ranks: Ranks) -> Tensor:
+    """Weights of the sample, scaled so that those of everybody have mean 1."""
+    if name is None:
+        return torch.ones(len(target))
+    given: NDArray[np.float64] = np.asarray(table[name], dtype=np.float64)
+    if stride(shard.rows.n) == 1:
+        weight, mean = read_weight(given, target), float((given / given.max()).mean())
+        shard.facts = replace(shard.facts, mean=mean)
+        return weight
+    ranks.tell({"name": "weights", "numbers": 1})
+    total = float(ranks.add(shard.weight_sums())[0]) * exact_sum_step(2.0 * shard.rows.n)
+    if not total:
+        raise ValueError("expected some sample_weight above zero, got zero everywhere; leave it out.")
+    shard.facts = replace(shard.facts, mean=total / shard.rows.n)
+    return torch.from_numpy(shard.facts.scaled(given))

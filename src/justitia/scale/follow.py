@@ -1,0 +1,132 @@
+"""Every rank but the first: what it is sent, how it adds up its rows, and the model that it takes over."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from justitia.engines.plugin.correction import Correction
+from justitia.engines.plugin.crowd import score_of, serve
+from justitia.engines.plugin.learner import Rule, RuleLearner
+from justitia.engines.plugin.shard import Facts, Score, Shard
+from justitia.inputs.encoding import TabularEncoder
+from justitia.inputs.public_sample import OwnRows
+from justitia.learners.base import Base, base_of
+from justitia.learners.calibration import Calibration
+from justitia.parameters import check_parameters
+from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import SensitiveVault
+from justitia.saving.rule import read_rule, written_rule
+from justitia.scale.data import Met, sample_bytes
+from justitia.training.ranks import ManyRanks, Message, Place, Ranks
+from justitia.training.session import Settings
+
+if TYPE_CHECKING:
+    from justitia.estimator import LagrangianDualClassifier
+
+
+def encoder_of(model: LagrangianDualClassifier) -> Callable[[Any], NDArray[np.float32]]:
+    """From a table to features as numbers, by what the model has learned."""
+    return lambda table: model._features(table, reset=False).flatten(1).numpy()
+
+
+def door_of(model: LagrangianDualClassifier, ranks: Ranks, own: OwnRows) -> Callable[..., Any]:
+    """The door, for the rows of one process."""
+
+    def opened(attribute: Any, *, n: int, **settings: Any) -> Any:
+        del n
+        together = Place(ranks, own.n, own.first)
+        return model._open_vault(attribute, n=len(own), together=together, **settings)
+
+    return opened
+
+
+def written(model: LagrangianDualClassifier, learner: RuleLearner, facts: Facts) -> Message:
+    """What other processes need to score their rows: encoder, base and calibration as data."""
+    words, files = written_rule(Rule(learner.base, learner.calibration, Correction(), 0.5))
+    encoder = None if model.preprocess is None else json.dumps(model.encoder_.to_state())
+    return {
+        "encoder": encoder,
+        "rule": json.dumps(words),
+        "files": {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in files.items()},
+        "numbers_width": int(learner.inputs.numbers.shape[1]),
+        "facts": {"positive": _plain(facts.positive), "largest": facts.largest, "mean": facts.mean},
+    }
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if hasattr(label, "item") else label
+
+
+def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
+    """What every rank but the first does: add up its rows, and take over the model."""
+    data, own, seen = met
+    ranks.collect(sample_bytes(seen))
+    names = data.columns.features
+    model.n_features_in_, model.feature_names_in_ = len(names), np.array(names, dtype=object)
+    shard = Shard(own, Facts(None, largest=seen.heaviest or 1.0), encoder_of(model))
+    settings: Settings = model._settings(check_parameters(model)[1], door_of(model, ranks, own))
+
+    def opened() -> SensitiveVault:
+        return settings.open_vault(
+            data.attribute(own),
+            n=len(own),
+            groups=settings.groups,
+            epsilon=settings.epsilon,
+            ledger=PrivacyLedger(epsilon=1e-9, delta=settings.delta),  # pays for nothing: rank 0 debits
+            person=data.people(own),
+            features=names,
+            noise_seed=settings.noise_seed,
+            missing_marker=settings.missing_marker,
+        )
+
+    def read(job: Message) -> Score:
+        facts = job["facts"]
+        shard.facts = Facts(**facts)
+        if job["encoder"] is not None:
+            model.encoder_ = TabularEncoder.from_state(json.loads(job["encoder"]))
+        files = {name: content.numpy().tobytes() for name, content in job["files"].items()}
+        base = base_of(model.base, facts["positive"])
+        rule = read_rule(
+            json.loads(job["rule"]), files, _unless_written(job, base), columns=len(names), numbers=job["numbers_width"]
+        )
+        return score_of(_Scorer(rule.base, rule.calibration))
+
+    done = serve(shard, opened, ranks, read)
+    shard.close()
+    _take_over(model, done)
+
+
+class _Scorer(RuleLearner):
+    """A base that was learned elsewhere."""
+
+    def __init__(self, base: Base, calibration: Calibration) -> None:
+        self.base, self.calibration = base, calibration
+
+
+def _unless_written(job: Message, base: Base | None) -> Base | None:
+    return None if json.loads(job["rule"])["base"]["written"] else base
+
+
+def written_model(model: LagrangianDualClassifier) -> Message:
+    """A fitted model for the other ranks: the files that ``save`` writes."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = model.save(Path(place) / "model")
+        contents = {path.name: bytearray(path.read_bytes()) for path in folder.iterdir()}
+    return {"model": {name: torch.frombuffer(content, dtype=torch.uint8) for name, content in contents.items()}}
+
+
+def _take_over(model: LagrangianDualClassifier, done: Message) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        for name, content in done["model"].items():
+            (Path(place) / name).write_bytes(content.numpy().tobytes())
+        loaded = type(model).load(place)
+    fitted = {name: value for name, value in vars(loaded).items() if name.endswith("_")}
+    model.__dict__.update(fitted)

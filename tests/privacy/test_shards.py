@@ -1,0 +1,175 @@
+"""Rows in several places: the same exact sums and the same noised answer, however they are split."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Lock
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from justitia.privacy.accounting import GaussianCost
+from justitia.privacy.attribute import AttributeStream
+from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
+from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
+from justitia.privacy.questions import LANES, Listener, Question, RowDigest
+from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.shards import Together
+from justitia.privacy.vault import SensitiveVault
+
+N, WIDTH, BOUND = 997, 5, 1.5
+GROUPS = ("f", "m")
+SPLITS = {"even": (0, 250, 500, 750, N), "uneven": (0, 1, 17, 900, N), "empty": (0, 0, 400, 400, N)}
+
+
+class Places:
+    """Several vaults in threads; sums are added in the order in which they arrive."""
+
+    def __init__(self, number: int) -> None:
+        self.told, self.done, self.lock = Barrier(number), Barrier(number), Lock()
+        self.debited: list[dict[str, Any]] = []
+        self.total: Tensor | None = None
+
+
+class Place(Together):
+    def __init__(self, places: Places, first: int, *, leads: bool) -> None:
+        self._places, self._first, self._leads = places, first, leads
+
+    @property
+    def rows(self) -> int:
+        return N
+
+    def listener(self, question: Question) -> Listener:
+        return RowDigest(question, first=self._first)
+
+    def begin(self, source: DenseSource, **question: Any) -> None:
+        self._places.debited.append(question)
+        self._places.told.wait(10)
+
+    def add(self, steps: Tensor) -> Tensor:
+        with self._places.lock:
+            known = self._places.total
+            self._places.total = steps.clone() if known is None else known + steps
+        self._places.done.wait(10)
+        return self._places.total if self._leads else torch.zeros_like(steps)
+
+
+def people() -> tuple[Tensor, list[Any]]:
+    rng = np.random.default_rng(5)
+    rows = torch.from_numpy(rng.normal(size=(N, WIDTH)) * rng.choice([1e-9, 1.0, 30.0], size=(N, 1)))
+    return rows, [(*GROUPS, None)[code] for code in rng.integers(3, size=N)]
+
+
+def vault(labels: Any, ledger: PrivacyLedger | None = None, **more: Any) -> SensitiveVault:
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5) if ledger is None else ledger
+    return SensitiveVault(labels, groups=GROUPS, ledger=ledger, noise_source=SeededNoise(3), **more)
+
+
+def endless() -> PrivacyLedger:
+    return PrivacyLedger(epsilon=np.inf, delta=1e-5)
+
+
+def answer_in_parts(
+    split: tuple[int, ...], noise: Any, ledger: PrivacyLedger, these: tuple[Tensor, list[Any]] | None = None
+) -> tuple[Tensor, Tensor]:
+    rows, labels = people() if these is None else these
+    shared = Places(len(split) - 1)
+
+    def work(place: int) -> Tensor:
+        start, end = split[place : place + 2]
+        together = Place(shared, start, leads=place == 0)
+        mine = vault(labels[start:end], ledger, together=together)
+        source = TensorRows(rows[start:end], chunk_rows=100)
+        if place == 0:
+            return mine.group_sums(source, bound=BOUND, noise=noise, purpose="sums")
+        shared.told.wait(10)
+        mine.contribute(source, **shared.debited[0])
+        return torch.empty(0)
+
+    with ThreadPoolExecutor(len(split) - 1) as pool:
+        answers = list(pool.map(work, range(len(split) - 1)))
+    assert shared.total is not None
+    return answers[0], shared.total
+
+
+@pytest.mark.parametrize("noise", [Gaussian(5.0), Unprotected()], ids=["noise", "no noise"])
+def test_answer_of_rows_in_several_places_is_the_same_to_the_last_bit_however_they_are_split(noise: Any) -> None:
+    first, steps = answer_in_parts((0, N), noise, endless())
+    assert torch.isfinite(first).all()
+    for split in SPLITS.values():
+        answer, exact = answer_in_parts(split, noise, endless())
+        assert torch.equal(answer, first)
+        assert torch.equal(exact, steps)
+
+
+def test_sums_without_noise_are_the_same_in_any_order_and_in_one_place() -> None:
+    rows, labels = people()
+    question: dict[str, Any] = {"bound": BOUND, "noise": Unprotected(), "purpose": "sums"}
+    forward = vault(labels, endless()).group_sums(rows, **question)
+    assert torch.equal(vault(labels[::-1], endless()).group_sums(rows.flip(0), **question), forward)
+    assert torch.equal(answer_in_parts(SPLITS["uneven"], Unprotected(), endless())[0], forward)
+
+
+def test_seeded_noise_is_other_where_rows_change_places() -> None:
+    rows, labels = people()
+    swapped = torch.arange(N)
+    swapped[:2] = torch.tensor([1, 0])
+    labels[1] = labels[0]  # the exact sums stay as they are
+    noise = Gaussian(5.0)
+    first, steps = answer_in_parts((0, N), noise, endless(), (rows, labels))
+    other, exact = answer_in_parts((0, N), noise, endless(), (rows[swapped], labels))
+    assert torch.equal(exact[:-LANES], steps[:-LANES])
+    assert not torch.equal(other, first)
+
+
+def test_others_are_told_after_the_debit_and_never_if_it_is_refused() -> None:
+    shared = Places(2)
+    _, labels = people()
+    mine = vault(labels, PrivacyLedger(epsilon=1e-3, delta=1e-5), together=Place(shared, 0, leads=True))
+    with pytest.raises(BudgetExceeded):
+        mine.group_sums(people()[0], bound=BOUND, noise=Gaussian(0.1), purpose="sums")
+    assert shared.debited == []
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    seen: list[Any] = []
+
+    class Watching(Place):
+        def begin(self, source: DenseSource, **question: Any) -> None:
+            seen.append(dict(ledger.own_costs()))
+
+        def add(self, steps: Tensor) -> Tensor:
+            return steps
+
+    vault(labels, ledger, together=Watching(shared, 0, leads=True)).group_sums(
+        people()[0], bound=BOUND, noise=Gaussian(9.0), purpose="sums"
+    )
+    assert seen == [{GaussianCost(9.0): 1}]
+
+
+def test_source_that_ends_early_is_refused() -> None:
+    class Short(TensorRows):
+        def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+            yield from list(super().dense())[:-1]
+
+    rows, labels = people()
+    with pytest.raises(ValueError, match="everybody's row once; got 900 of 997"):
+        vault(labels).group_sums(Short(rows, chunk_rows=900), bound=BOUND, noise=Gaussian(9.0), purpose="sums")
+
+
+def test_attribute_read_a_few_rows_at_a_time_gives_the_answer_of_one_read_at_once() -> None:
+    rows, labels = people()
+
+    def parts() -> Iterator[list[Any]]:
+        for start in range(0, N, 300):
+            yield [np.array(labels[start : start + 300], dtype=object)]
+
+    stream = AttributeStream(("sex",), N, parts)
+    question: dict[str, Any] = {"bound": BOUND, "noise": Gaussian(9.0), "purpose": "sums"}
+    expected = vault({"sex": labels}).group_sums(rows, **question)
+    assert torch.equal(vault(stream).group_sums(rows, **question), expected)
+    assert repr(stream) == f"<sensitive attribute of {N} rows>"
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        stream.__reduce__()
+    with pytest.raises(ValueError, match="name the groups"):
+        SensitiveVault(stream, groups="infer", ledger=PrivacyLedger(epsilon=1.0, delta=1e-5))

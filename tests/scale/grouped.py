@@ -1,0 +1,166 @@
+"""Fits in several processes, for ``test_ranks.py``: ``python grouped.py SCENARIO FOLDER`` prints what came of them.
+
+Processes are forked here, where nothing else runs, and meet through a file.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from people_files import FEW, digest, files, model, people, write, write_parts
+from torch import distributed as dist
+
+from justitia import PluginPlan
+from justitia.engines.plugin.shard import Shard
+from justitia.inputs import public_sample
+from justitia.scale import data as scale_data
+
+WORK = multiprocessing.get_context("fork")
+Rank = Callable[[int], Any]
+
+
+def in_group(size: int, rank_work: Rank, *, wait: float = 60.0) -> list[Any]:
+    """What each rank's work returned, or its error; None for a rank that was killed."""
+    results = WORK.Manager().dict()
+    with tempfile.TemporaryDirectory() as place:
+
+        def run(rank: int) -> None:
+            dist.init_process_group("gloo", init_method=f"file://{place}/meet", rank=rank, world_size=size)
+            try:
+                results[rank] = rank_work(rank)
+            except Exception as error:  # noqa: BLE001 - shown by the test
+                results[rank] = f"{type(error).__name__}: {error}"
+
+        processes = [WORK.Process(target=run, args=(rank,)) for rank in range(size)]
+        for one in processes:
+            one.start()
+        for one in processes:
+            one.join(wait)
+            if one.is_alive():
+                one.kill()
+                one.join()
+    return [results.get(rank) for rank in range(size)]
+
+
+def bits(folder: Path) -> Any:
+    """Digests of the same fit in one process and in several, with shards of all kinds."""
+    table = people()
+    whole = write(table, folder / "whole.parquet")
+    splits = {2: write_parts(table, folder / "even", [600]), 4: write_parts(table, folder / "odd", [7, 7, 900])}
+    found: dict[str, list[Any]] = {}
+    for notion, weight in (("equalized_odds", "weight"), ("demographic_parity", None), ("accuracy_parity", None)):
+
+        def fit(where: Any, notion: str = notion, weight: str | None = weight) -> str:
+            made = model(notion).fit(where, "label", sensitive_features="sex", sample_weight=weight)
+            return digest(made, table)
+
+        alone = [fit(files(whole)), fit(files(folder / "odd"))]
+        parts = splits if notion == "equalized_odds" else {2: splits[2]}
+        for size, paths in parts.items():
+            alone += in_group(size, lambda rank, paths=paths: fit(files(paths[rank], own=True)))
+        found[notion] = alone
+    return found
+
+
+def shared(folder: Path) -> Any:
+    """Two ranks that see the same files divide their blocks; persons are counted over all of them."""
+    table = people(40_000)
+    whole = files(write(table, folder / "whole.parquet", row_group_size=9_000))
+    made = model("demographic_parity", plan=PluginPlan(checks=1))
+
+    def fit(rank: int = 0) -> str:
+        return digest(made.fit(whole, "label", sensitive_features="sex", person="who"), table[:500])
+
+    return [fit(), *in_group(2, fit)]
+
+
+def killed(folder: Path) -> Any:
+    """A rank dies at a pass; the run is started again in its folder. Debits, and what each attempt came to."""
+    paths = write_parts(people(), folder / "parts", [500])
+    found = []
+    for attempt, (name, count) in enumerate((("moment_rows", 1), ("decision_rows", 2))):
+        place = folder / f"run{attempt}"
+
+        def fit(rank: int, place: Path = place) -> Any:
+            made = model(noise_seed=None)
+            made.fit(
+                files(paths[rank], own=True), "label", sensitive_features="sex", checkpoint=place if rank == 0 else None
+            )
+            return made.certificate_.epsilon
+
+        def dying(rank: int, fit: Rank = fit, name: str = name, count: int = count) -> Any:
+            if rank == 1:
+                die_at(name, count)
+            return fit(rank)
+
+        first = in_group(2, dying)
+        debits = sum(1 for _ in (place / "ledger.jsonl").open()) if (place / "ledger.jsonl").exists() else 0
+        second = in_group(2, fit)
+        after = sum(1 for _ in (place / "ledger.jsonl").open()) if (place / "ledger.jsonl").exists() else 0
+        found.append({"at": name, "first": first, "debits": debits, "second": second, "after": after})
+    return found
+
+
+def die_at(name: str, count: int) -> None:
+    """Kill this process, hard, at the so-manieth call of a pass."""
+    method, calls = getattr(Shard, name), [0]
+
+    def counted(self: Shard, *args: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return method(self, *args)
+
+    setattr(Shard, name, counted)
+
+
+def faults(folder: Path) -> Any:
+    """What ranks say of a shard, settings or a version that differs, and of a full disk."""
+    table = people()
+    good = write_parts(table, folder / "good", [500])
+    without = write(table[:500].drop(columns="b"), folder / "without.parquet")
+    typed = write(table[:500].assign(b="text"), folder / "typed.parquet")
+    unlabelled = write(table[:500].assign(label=None), folder / "unlabelled.parquet")
+    found: dict[str, Any] = {}
+
+    def fit(path: Any, place: Path, **changes: Any) -> Any:
+        made = model(noise_seed=None, **changes)
+        made.fit(files(path, own=True), "label", sensitive_features="sex", checkpoint=place)
+        return "fitted"
+
+    for name, other in (("column", without), ("type", typed), ("label", unlabelled)):
+        found[name] = in_group(2, lambda rank, other=other: fit([good[0], other][rank], folder / f"checkpoint{rank}"))
+    found["settings"] = in_group(2, lambda rank: fit(good[rank], folder / f"checkpoint{rank}", epsilon=1.0 + rank))
+
+    def versions(rank: int) -> Any:
+        scale_data.version = lambda _: f"0.{rank}"  # type: ignore[assignment]
+        return fit(good[rank], folder / f"checkpoint{rank}")
+
+    found["version"] = in_group(2, versions)
+
+    def unreadable(rank: int) -> Any:
+        if rank:
+            full = Path("/dev/full").open("wb")  # noqa: SIM115
+            tempfile.TemporaryFile = lambda: full  # type: ignore[assignment,misc]
+        return fit(good[rank], folder / f"checkpoint{rank}")
+
+    found["disk"] = in_group(2, unreadable)
+    found["spent"] = [str(one) for one in folder.glob("checkpoint*/ledger.jsonl")]
+    return found
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # few people, large noise
+    torch.set_num_threads(1)
+    public_sample.SAMPLE = FEW
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults}
+    print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))

@@ -1,0 +1,69 @@
+"""People in Parquet files: a small table, ways to store it, and fits of it."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
+
+from justitia import LagrangianDualClassifier, PluginPlan
+from justitia.inputs.files import RowFiles
+
+GROUPS = ("f", "m", "x")
+#: Rows of the public sample in tests, so that most people are not in it.
+FEW = 300
+
+
+def people(n: int = 1200) -> pd.DataFrame:
+    """Numbers with gaps, text, labels, weights, persons, and an attribute that some did not give."""
+    rng = np.random.default_rng(17)
+    X = rng.normal(size=(n, 4)).round(3)
+    y = np.where(X[:, 0] + 0.7 * X[:, 1] + 0.8 * rng.normal(size=n) > 0, "yes", "no")
+    place = np.argsort(np.argsort(X[:, 1] + rng.normal(size=n))) * 3 // n
+    table = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    table.loc[table.index % 11 == 3, "c"] = np.nan
+    table["town"] = np.where(X[:, 3] > 0.3, "north", "south")
+    table["label"] = y
+    table["sex"] = [None if i % 9 == 4 else GROUPS[code] for i, code in enumerate(place)]
+    table["weight"] = np.linspace(1, 2, n).round(3)
+    table["id"] = np.arange(n) * 7 + 3
+    table["who"] = np.arange(n) // 2
+    return table
+
+
+FEATURES = ("a", "b", "c", "d", "town")
+
+
+def write(table: pd.DataFrame, path: Path, row_group_size: int = 190) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.Table.from_pandas(table, preserve_index=False), path, row_group_size=row_group_size)
+    return path
+
+
+def write_parts(table: pd.DataFrame, folder: Path, cuts: Sequence[int]) -> list[Path]:
+    """One file per stretch of rows; a stretch may be empty."""
+    ends = [*cuts, len(table)]
+    starts = [0, *cuts]
+    return [write(table[a:b], folder / f"{k}.parquet") for k, (a, b) in enumerate(zip(starts, ends, strict=True))]
+
+
+def files(path: Any, **how: Any) -> RowFiles:
+    return RowFiles.of(path, features=FEATURES, **how)
+
+
+def model(notion: str = "equalized_odds", **changes: Any) -> LagrangianDualClassifier:
+    usual: dict[str, Any] = {"epsilon": 4.0, "groups": GROUPS, "plan": PluginPlan(checks=2), "tolerance": 0.02}
+    return LagrangianDualClassifier(notion, **usual | {"random_state": 3, "noise_seed": 11} | changes)
+
+
+def digest(fitted: LagrangianDualClassifier, table: pd.DataFrame) -> str:
+    """Of multipliers, noised gaps and scores, to the last bit."""
+    gaps = [column.name for column in fitted.history_columns_ if column.kind == "noisy_gap"]
+    parts = [fitted.dual_, fitted.history_[gaps], fitted.decision_function(table[list(FEATURES)])]
+    return hashlib.sha256(
+        b"".join(np.ascontiguousarray(part, dtype=np.float64).tobytes() for part in parts)
+    ).hexdigest()

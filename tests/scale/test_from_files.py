@@ -1,0 +1,199 @@
+"""Fits, curves, measurements and predictions on rows in files, against those in memory."""
+
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from people_files import FEATURES, FEW, GROUPS, digest, files, model, people, write
+from pyarrow import dataset, parquet
+
+from justitia import LagrangianDualClassifier, PrivacyLedger, SensitiveColumns, measure, tradeoff
+from justitia.inputs import public_sample
+from justitia.privacy import joining
+from justitia.privacy.joining import stream_of
+from justitia.privacy.vault import SensitiveVault
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # few people, large noise: fit says so
+        yield
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most people are not in the public sample."""
+    monkeypatch.setattr(public_sample, "SAMPLE", FEW)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    return write(people(), tmp_path / "people.parquet")
+
+
+def from_files(where: Any, made: LagrangianDualClassifier, **more: Any) -> LagrangianDualClassifier:
+    return made.fit(files(where), "label", **{"sensitive_features": "sex"} | more)
+
+
+@pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])
+def test_fit_on_a_file_that_fits_the_sample_equals_the_fit_in_memory_to_the_last_bit(stored: Path, notion: str) -> None:
+    table, made = people(), model(notion, epsilon=math.inf, noise_seed=None)
+    weight, person = table["weight"], table["who"]
+    given = {"sensitive_features": table["sex"], "sample_weight": weight, "person": person}
+    in_memory = digest(made.fit(table[list(FEATURES)], table["label"], **given), table)
+    assert digest(from_files(stored, made, sample_weight="weight", person="who"), table) == in_memory
+
+
+@pytest.mark.usefixtures("few")
+def test_passes_over_everybody_bring_the_sample_near_the_fit_in_memory(tmp_path: Path) -> None:
+    table = people(12_000)
+    where = write(table, tmp_path / "people.parquet", row_group_size=5000)
+    made = model("demographic_parity", epsilon=math.inf, noise_seed=None)
+    found = from_files(where, made).history_
+    gaps = [name for name in found.columns if name.startswith("noisy_gap")]
+    rates = dict(zip(GROUPS, found[gaps].iloc[-1], strict=True))
+    decided = made.predict(files(where)) == "yes"
+    exact = {group: decided[table["sex"] == group].mean() - decided.mean() for group in GROUPS}
+    base = LagrangianDualClassifier(epsilon=math.inf, tolerance=1.0, random_state=3)
+    base.fit(table[list(FEATURES)], table["label"], sensitive_features=table["sex"])
+    before = base.predict(table[list(FEATURES)]) == "yes"
+    spread = np.ptp([before[table["sex"] == group].mean() for group in GROUPS])
+    assert spread > 0.3
+    assert np.ptp(list(exact.values())) < 0.25 * spread  # what is distilled from 300 rows is rough
+    assert np.ptp(list(rates.values())) < 0.06
+
+
+@pytest.mark.usefixtures("few")
+def test_table_in_memory_file_and_dataset_give_the_same_fit_to_the_last_bit(stored: Path) -> None:
+    table = people()
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    sources = (dataset.dataset(arrow), stored, dataset.dataset(stored))
+    assert len({digest(from_files(where, model()), table) for where in sources}) == 1
+
+
+@pytest.mark.usefixtures("few")
+def test_attribute_in_a_file_of_its_own_is_joined_by_key(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "KEYS_AT_ONCE", 500)  # several passes over the second file
+    table = people()
+    beside = digest(from_files(stored, model()), table)
+    other = table[["id", "sex"]].sample(frac=1.0, random_state=0)
+    strangers = pd.DataFrame({"id": [-1, -2], "sex": ["f", "m"]})
+    again = other[:5].assign(sex="x")  # of several rows the first counts
+    second = write(
+        pd.concat([other, strangers, again]).assign(id=lambda one: one["id"].astype(float)), tmp_path / "a.pq"
+    )
+    apart = write(table.drop(columns="sex"), tmp_path / "public.parquet")
+    where = SensitiveColumns("sex", file=second, key="id")
+    assert digest(from_files(apart, model(), sensitive_features=where), table) == beside
+
+
+def odd_columns(entry: Any) -> list[tuple[str, pa.Array]]:
+    """Columns of the attribute in which one person's entry is odd, by what stores it."""
+    table = people()
+    texts: list[Any] = [text.encode() if isinstance(text, str) else None for text in table["sex"]]
+    texts[7] = entry
+    offsets, data = pa.array(texts, pa.binary()).buffers()[1:]
+    valid = pa.array(texts, pa.binary()).buffers()[0]
+    text = pa.StringArray.from_buffers(len(texts), offsets, data, valid)  # nobody checks that it is text
+    return [("text", text), ("bytes", pa.array(texts, pa.binary()))]
+
+
+@pytest.mark.parametrize("entry", [b"\xff\xfe", b"", b"x" * 100_000, b"f\x00", None])
+def test_odd_entry_of_one_person_changes_nobody_elses_nor_whether_the_fit_succeeds(tmp_path: Path, entry: Any) -> None:
+    table = people()
+    plain = pa.Table.from_pandas(table, preserve_index=False)
+    expected = None
+    for name, column in odd_columns(b"f") + odd_columns(entry):
+        stored = tmp_path / f"{name}.parquet"
+        parquet.write_table(plain.set_column(plain.schema.get_field_index("sex"), "sex", column), stored)
+        rows = files(stored)
+        kind: Any = GROUPS if name == "text" else tuple(group.encode() for group in GROUPS)
+        ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
+        stream = stream_of(SensitiveColumns("sex"), rows, 0, len(rows))
+        codes = SensitiveVault(stream, groups=kind, ledger=ledger).reveal(purpose="a test")
+        others = np.delete(codes, 7)
+        expected = others if expected is None else expected
+        assert np.array_equal(others, expected)
+        fitted = from_files(stored, model(groups=kind, noise_seed=None))
+        assert len(fitted.ledger_.own_releases()) == 3
+
+
+@pytest.mark.usefixtures("few")
+def test_rows_of_the_second_file_change_nobody_elses_label_whatever_they_hold(tmp_path: Path) -> None:
+    table = people()
+    rows = files(write(table.drop(columns="sex"), tmp_path / "public.parquet"))
+
+    def codes(second: pd.DataFrame) -> Any:
+        where = SensitiveColumns("sex", file=write(second, tmp_path / "second.parquet"), key="id")
+        stream = stream_of(where, rows, 0, len(rows), files(where.file))
+        vault = SensitiveVault(stream, groups=GROUPS, ledger=PrivacyLedger(epsilon=math.inf, delta=1e-5))
+        return vault.reveal(purpose="a test")
+
+    given = table[["id", "sex"]].astype({"id": str})
+    expected = codes(given)
+    for key, label in ((None, "f"), ("", "m"), ("3.0", "x"), ("no number", None), (given["id"][7], "odd")):
+        changed = given.copy()
+        changed.loc[7] = (key, label)
+        found = codes(changed)
+        assert np.array_equal(np.delete(found, 7), np.delete(expected, 7))
+    assert (codes(given[:0]) == len(GROUPS)).all()
+
+
+@pytest.mark.usefixtures("few")
+def test_curve_measurement_and_prediction_read_files(stored: Path) -> None:
+    table = people()
+    curve = tradeoff(model(), files(stored), "label", sensitive_features="sex", tolerances=(0.0, 0.1, 1.0))
+    assert len(curve.models[0].ledger_.own_releases()) == 3
+    violations = curve.table["noisy_violation"].to_numpy()
+    assert violations[0] < violations[-1]
+    made = curve.models[0]
+    decided = made.predict(files(stored))
+    assert np.array_equal(decided, made.predict(table[list(FEATURES)]))
+    settings: dict[str, Any] = {"groups": GROUPS, "noise_seed": 5, "notion": "equalized_odds"}
+    found = measure("label", decided, sensitive_features="sex", person="who", data=stored, **settings)
+    same = measure(table["label"], decided, sensitive_features=table[["sex"]], person=table["who"], **settings)
+    assert found.to_dict() == same.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "sentence"),
+    [
+        ({}, {"y": "nothing"}, "expected a column 'nothing' in every file"),
+        ({}, {"y": people()["label"]}, "expected y to be the name of a column where X is in files, got 'Series'"),
+        ({}, {"y": "town", "sensitive_features": people()["sex"]}, "expected sensitive_features to be the name"),
+        ({}, {"y": "a"}, "expected two class labels in 'a', got more"),
+        ({}, {"sensitive_features": "label"}, "the column 'label' is sensitive and cannot be used as a public one"),
+        ({}, {"sample_weight": "town"}, "expected every weight in 'town' to be finite and at least 0"),
+        ({"engine": "moments", "plan": None}, {}, "expected engine 'plugin' where X is in files"),
+        ({"groups": "infer"}, {}, "expected the public list of groups where rows are read from files"),
+    ],
+)
+def test_wrong_input_gets_one_sentence_and_spends_nothing(
+    stored: Path, tmp_path: Path, changes: dict[str, Any], given: dict[str, Any], sentence: str
+) -> None:
+    made = model(noise_seed=None, **changes)
+    arguments = {"y": "label", "sensitive_features": "sex", "checkpoint": tmp_path / "run"} | given
+    with pytest.raises((ValueError, TypeError), match=sentence) as refused:
+        made.fit(files(stored), **arguments)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("ids", "sentence"), [([3, 3], "got a key twice"), ([3, None], "got rows without 'id'")])
+def test_keys_of_the_data_that_are_missing_or_repeat_are_refused(tmp_path: Path, ids: list[Any], sentence: str) -> None:
+    table = people()
+    second = write(table[["id", "sex"]], tmp_path / "second.parquet")
+    wrong = table.drop(columns="sex").astype({"id": "Int64"})
+    wrong.loc[[0, 1], "id"] = ids
+    where = SensitiveColumns("sex", file=second, key="id")
+    with pytest.raises(ValueError, match=sentence):
+        from_files(write(wrong, tmp_path / "public.parquet"), model(), sensitive_features=where)

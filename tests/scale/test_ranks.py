@@ -1,0 +1,60 @@
+"""Several processes: the same bits, one sentence for a fault, no second debit."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("grouped.py")
+
+
+def grouped(scenario: str, folder: Path) -> Any:
+    """What a scenario of ``grouped.py`` printed."""
+    found = subprocess.run(
+        [sys.executable, str(SCRIPT), scenario, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout.splitlines()[-1])
+
+
+def test_fit_in_one_two_and_four_processes_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    found = grouped("bits", tmp_path)
+    assert len(found["equalized_odds"]) == 2 + 2 + 4
+    assert {notion: len(set(digests)) for notion, digests in found.items()} == dict.fromkeys(found, 1)
+    assert len({digests[0] for digests in found.values()}) == 3
+
+
+def test_processes_that_see_the_same_files_divide_their_rows_and_know_everybodys_persons(tmp_path: Path) -> None:
+    found = grouped("shared", tmp_path)
+    assert len(found) == 3
+    assert len(set(found)) == 1
+
+
+def test_rank_that_is_killed_costs_no_second_debit_and_the_run_resumes(tmp_path: Path) -> None:
+    early, late = grouped("killed", tmp_path)
+    for one in (early, late):
+        assert one["first"][0].startswith("LostRank: another process of this run is gone")
+        assert one["first"][1] is None
+    assert (early["debits"], early["after"]) == (1, 1)  # its only answer is gone: nothing to resume from
+    assert all("the debit stands" in said for said in early["second"])
+    assert (late["debits"], late["after"]) == (3, 3)
+    assert late["second"] == [pytest.approx(4.0)] * 2
+
+
+def test_ranks_that_differ_are_told_so_before_anything_is_spent(tmp_path: Path) -> None:
+    found = grouped("faults", tmp_path)
+    assert found.pop("spent") == []
+    said = {name: texts[0] for name, texts in found.items()}
+    assert "expected a column 'b' in every file, got none in without.parquet" in said["column"]
+    assert "8 bytes per row" in said["disk"]
+    assert all("the same files, settings and version" in said[name] for name in ("type", "settings", "version"))
+    assert all(one.partition(": ")[2] == two.partition(": ")[2] for one, two in found.values())
