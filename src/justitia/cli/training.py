@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from justitia.cli.bases import base_of
-from justitia.cli.errors import Refusal
+from justitia.cli.errors import Refusal, shown_path, told
+from justitia.cli.files.columns import Columns, warn_of
 from justitia.cli.files.looks import LEDGER, ROWS
 from justitia.cli.files.metadata import FACTS, training_metadata
 from justitia.cli.files.public_rows import public_rows
@@ -38,14 +43,14 @@ def rows_of(data: Path, settings: dict[str, Any]) -> Rows:
         settings.pop("where"),
         target=settings["target"],
         positive=settings.pop("positive"),
-        features=settings.pop("features"),
-        drop=settings.pop("drop"),
+        columns=Columns.taken(settings),
         base_column=settings["base_column"],
     )
     if rows.attribute.groups is None:
         if not rows.attribute.infer and math.isfinite(settings["epsilon"]):
             raise Refusal(NO_GROUPS)
         warn(NOT_PROTECTED)
+    warn_of(rows.readings)
     return rows
 
 
@@ -88,6 +93,34 @@ def kept_of(rows: Rows, target: str, ledger: DurableLedger | None) -> dict[str, 
     return {ROWS: public_rows(rows, target).sketch.to_dict(), LEDGER: identity}
 
 
+def save_somewhere(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: Path) -> dict[str, Any]:
+    """Save what was paid for; if its place has no room, where there is some.
+
+    Raises
+    ------
+    Refusal
+        Which says where it is now.
+    OSError
+        If there is no room anywhere.
+    """
+    try:
+        return save_to(stage)
+    except OSError as error:
+        reason = told(error)[1].partition(";")[0]
+        for place in (Path(tempfile.gettempdir()), Path.home()):
+            with suppress(OSError):
+                kept = Path(tempfile.mkdtemp(prefix=f"{out.name}.kept-", dir=place))
+                try:
+                    save_to(kept / out.name)
+                except OSError:
+                    shutil.rmtree(kept, ignore_errors=True)
+                    continue
+                raise Refusal(
+                    f"{reason}; what was trained is paid for and kept in {shown_path(kept / out.name)}: move it."
+                ) from None
+        raise
+
+
 def save(
     model: LagrangianDualClassifier, rows: Rows, folder: Path, *, target: str, kept: dict[str, Any]
 ) -> dict[str, Any]:
@@ -95,5 +128,6 @@ def save(
     model.classes_ = np.array(rows.classes)
     model.save(folder)
     facts = training_metadata(model, rows, target=target)
+    facts |= rows.columns.to_keep(rows.readings)
     (folder / FACTS).write_text(json_text(facts | kept), encoding="utf-8")
     return facts
