@@ -8,15 +8,15 @@ import pytest
 from running import ROWS, TINY, Run, income, invoke
 
 from justitia import DurableLedger
-from justitia.cli import training
+from justitia.cli import plan_file
 from justitia.datasets import make_synthetic
 
 
 @pytest.fixture(autouse=True)
 def tiny_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a plan of the user's, the plan of the tests."""
-    real = training.read_plan
-    monkeypatch.setattr(training, "read_plan", lambda path, engine: real(path, engine) or TINY.get(engine))
+    real = plan_file.read_plan
+    monkeypatch.setattr(plan_file, "read_plan", lambda path, engine: real(path, engine) or TINY.get(engine))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Run, assert_refused, read
+from running import Run, assert_refused, income, read
 
 from justitia import DurableLedger, LagrangianDualClassifier
 from justitia.cli import training
@@ -128,11 +128,33 @@ def test_all_files_of_a_model_are_open_to_the_same_people(run: Run, here: Path, 
     assert stat.S_IMODE((here / "m").stat().st_mode) == 0o777 & ~mask
 
 
-def test_report_is_not_replaced_without_being_told_to(run: Run, here: Path) -> None:
-    assert run("report", "model", "--out", "r.html").exit_code == 0
-    (here / "r.html").unlink()
-    assert_refused(run("report", "model", "--out", "r.html"), 2, "'r.md' exists; pass --overwrite")
-    assert run("report", "model", "--out", "r.html", "--overwrite").exit_code == 0
-    (here / "notes.md").write_text("mine")
-    assert_refused(run("report", "model", "--out", "notes.html", "--overwrite"), 2, "is no report of this package")
-    assert (here / "notes.md").read_text() == "mine"
+# --- a budget is not spent on a run that cannot work
+
+
+@pytest.fixture
+def lender(here: Path) -> Path:
+    """Two thousand people, with their ages."""
+    income(2000, 3).to_csv(here / "lender.csv", index=False)
+    return here
+
+
+def test_groups_of_other_names_than_those_of_the_data_cost_a_small_share(run: Run, lender: Path) -> None:
+    words = ("lender.csv", "--target", "income", "--sensitive", "sex", "--ledger", "people.ledger", "--drop", "age")
+    wrong = run("train", *words, "--groups", "female,male", "--out", "m")
+    assert_refused(wrong, 2, "add up to about", "check the names of the groups")
+    assert purposes(lender) == ["sizes"]
+    assert DurableLedger.open(lender / "people.ledger").epsilon() < 0.2
+    right = run("train", *words, "--groups", "Female,Male", "--out", "m")
+    assert right.exit_code == 0, right.output
+    assert purposes(lender) == ["sizes", "sizes", "moments", "decisions", "decisions"]
+
+
+def test_unbinned_ages_are_refused_by_public_numbers_and_nothing_is_spent(run: Run, lender: Path) -> None:
+    ages = ",".join(str(age) for age in range(20, 82))
+    words = ("lender.csv", "--target", "income", "--sensitive", "age", "--groups", ages, "--drop", "sex")
+    words += ("--ledger", "people.ledger", "--epsilon", "0.3", "--out", "m")
+    assert_refused(run("train", *words), 2, "62 groups of 2,000 rows have about 32 rows each", "--bins")
+    assert purposes(lender) == []
+    made = run("train", *words, "--small-groups")
+    assert made.exit_code == 0, made.output
+    assert "sizes" not in purposes(lender)

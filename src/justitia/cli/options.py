@@ -125,6 +125,11 @@ settings = together(
         help=f"One of {', '.join(DEFAULT_PLANS)}; by default plugin, and moments where --hidden is given.",
     ),
     click.option("--seed", type=click.IntRange(min=0), help="Of public randomness; never of the noise."),
+    click.option(
+        "--small-groups",
+        is_flag=True,
+        help="Train even if groups are too small to be compared, and do not ask for their sizes first.",
+    ),
     click.option("--plan", "plan_file", type=FILE, help="TOML file with settings of the engine."),
     click.option("--hidden", type=Numbers(whole=True), metavar="20,10", help="Widths of a network's hidden layers."),
 )

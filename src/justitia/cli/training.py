@@ -20,9 +20,11 @@ from justitia.cli.files.metadata import FACTS, training_metadata
 from justitia.cli.files.public_rows import public_rows
 from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.output import json_text, warn
-from justitia.cli.plan_file import read_plan
-from justitia.engines import engine_of
+from justitia.cli.plan_file import command_plan
+from justitia.engines import PluginPlan, engine_of
 from justitia.estimator import LagrangianDualClassifier
+from justitia.evaluation.preview import Counts, rate_noise
+from justitia.notions import get_notion
 from justitia.parameters import check_parameters
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.vault import INFER
@@ -31,6 +33,8 @@ NO_GROUPS = (
     "expected the public list of groups, got none; pass --groups A,B, or --groups infer to read the list off the data, "
     "which does not protect it."
 )
+#: A rate with so much noise says nothing about a group, whatever its size turns out to be.
+HOPELESS = 0.5
 NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
 
 
@@ -67,12 +71,30 @@ def unfitted(rows: Rows, settings: dict[str, Any], *, tolerance: float | None = 
         engine=engine,
         base=base_of(settings["base"], settings["base_column"]),
         module=settings["hidden"],
-        plan=read_plan(settings["plan_file"], engine),
+        plan=command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"]),
         threshold=settings["threshold"],
         random_state=settings["seed"],
     )
     check_parameters(model)
+    if not settings["small_groups"]:
+        _check_workable(model, rows)
     return model
+
+
+def _check_workable(model: LagrangianDualClassifier, rows: Rows) -> None:
+    """Refuse what public numbers alone show to be hopeless: rates that are noise even in groups of equal sizes."""
+    groups = rows.attribute.groups
+    if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PluginPlan):
+        return
+    counts = Counts(len(rows), int(rows.y.sum()), math.prod(len(labels) for labels in groups.values()))
+    made = model.plan.calibrate(model.epsilon, model.delta, n=counts.rows)
+    size = counts.rows // counts.groups
+    noise = rate_noise(size, counts, made, get_notion(model.notion))
+    if noise is not None and noise > HOPELESS:
+        raise Refusal(
+            f"{counts.groups} groups of {counts.rows:,} rows have about {size} rows each, and the noise in their rates "
+            f"is then about {noise:.2g}; merge groups (--bins cuts a number), raise --epsilon, or pass --small-groups."
+        )
 
 
 def _check_deciding(engine: str, settings: dict[str, Any]) -> None:

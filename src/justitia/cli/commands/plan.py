@@ -17,8 +17,8 @@ from justitia.cli.files.columns import Columns, columns_text, warn_of
 from justitia.cli.files.reading import open_table
 from justitia.cli.files.rows import feature_names, read_target
 from justitia.cli.output import fields_text, filled, table_text, tell
-from justitia.cli.plan_file import read_plan
-from justitia.engines import DEFAULT_PLANS, engine_of
+from justitia.cli.plan_file import command_plan
+from justitia.engines import engine_of
 from justitia.evaluation.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
 from justitia.inputs.kinds import Reading
 from justitia.notions import FairnessNotion, get_notion
@@ -59,7 +59,7 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
     columns = Columns.taken(settings)
     counts, readings = _looked_at(data, where, columns, settings)
     engine = engine_of(settings["engine"], settings["hidden"])
-    base = read_plan(settings["plan_file"], engine) or DEFAULT_PLANS[engine]
+    base = command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"])
     made = base.at_tolerance(tolerance).calibrate(settings["epsilon"], settings["delta"], n=counts.rows)
     notion = get_notion(settings["notion"])
     facts = {

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from justitia._validate import check_int, check_nonnegative, check_rate
+from justitia._validate import check_fraction, check_int, check_nonnegative, check_rate
 from justitia.engines.plugin.engine import PluginEngine
 from justitia.privacy.costs import gaussian_mu
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
@@ -22,12 +22,17 @@ ROUND_OFF = 1e-12
 class PluginPlan(Plan):
     """Noised sums of public rows once, then noised sums of the current decisions a few times.
 
+    Before them, if a share of the budget is set aside for it, noised sizes of the groups: a run that they say cannot
+    work stops there with ``ValueError`` (:mod:`justitia.engines.plugin.sizes`), and the rest is not spent.
+
     Parameters
     ----------
     checks : int
         How often the sums of the current decisions are asked for; the dual is solved again after each.
+    share_sizes : float
+        Share of the budget (in mu^2) for sizes of the groups; 0 asks for none.
     share_moments : float
-        Share of the budget (in mu^2) for the first release; the checks divide the rest evenly.
+        Share of the rest for the moments; the checks divide what is left evenly.
     ridge : float
         Ridge of the memberships, in units of the variance of the noise.
     trust : float
@@ -39,54 +44,61 @@ class PluginPlan(Plan):
         Tolerance where none is given, in standard errors of the difference of two groups' rates: sampling and noise.
     micro_batch : int
         Rows whose columns are held in memory at once; bounds memory and never changes the answer.
-    noise_moments, noise_checks : Gaussian or Unprotected, optional
+    noise_sizes, noise_moments, noise_checks : Gaussian or Unprotected, optional
         Set by ``calibrate``.
     """
 
     shares_answers: ClassVar[bool] = True
 
     checks: int = 4
+    share_sizes: float = 0.0
     share_moments: float = 0.5
     ridge: float = 0.05
     trust: float = 0.02
     least: float = 0.01
     dead_zone: float = 1.0
     micro_batch: int = 65_536
+    noise_sizes: Noise | None = None
     noise_moments: Noise | None = None
     noise_checks: Noise | None = None
 
     def __post_init__(self) -> None:
-        for name in ("noise_moments", "noise_checks"):
+        for name in ("noise_sizes", "noise_moments", "noise_checks"):
             check_noise(name, getattr(self, name))
         check_int("checks", self.checks, at_least=0)
         check_int("micro_batch", self.micro_batch, at_least=1)
         check_rate("share_moments", self.share_moments)
+        check_fraction("share_sizes", self.share_sizes, example=0.05)
         if self.checks and self.share_moments == 1:
             raise ValueError("expected share_moments below 1 where checks are to be paid for, got 1; use checks=0.")
         for name in ("ridge", "trust", "least", "dead_zone"):
             check_nonnegative(name, getattr(self, name))
 
     def releases(self) -> tuple[PlannedRelease, ...]:
-        """Moments once, decisions at every check."""
+        """Sizes once if they are wanted, moments once, decisions at every check."""
         if self.noise_moments is None or self.noise_checks is None:
             raise ValueError(NO_NOISE)
+        sizes = () if self.noise_sizes is None else (PlannedRelease("sizes", self.noise_sizes, 1),)
         moments = PlannedRelease("moments", self.noise_moments, 1)
         checks = PlannedRelease("decisions", self.noise_checks, self.checks)
-        return (moments, checks) if self.checks else (moments,)
+        return (*sizes, moments, checks) if self.checks else (*sizes, moments)
 
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
         """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
         del n
         if math.isinf(epsilon):
-            return replace(self, noise_moments=Unprotected(), noise_checks=Unprotected())
+            return replace(self, noise_sizes=None, noise_moments=Unprotected(), noise_checks=Unprotected())
         return self._with_noise((1 + ROUND_OFF) / gaussian_mu(epsilon, delta))
 
     def _with_noise(self, scale: float) -> Self:
-        """The moments get their share of mu^2 = 1/scale^2, each check an equal part of the rest."""
+        """Sizes and moments get their shares of mu^2 = 1/scale^2, each check an equal part of the rest."""
+        sizes = Gaussian(scale / math.sqrt(self.share_sizes)) if self.share_sizes else None
+        scale = scale / math.sqrt(1 - self.share_sizes)
         first = self.share_moments if self.checks else 1.0
         each = (1 - first) / max(self.checks, 1)
         checks = Gaussian(scale / math.sqrt(each)) if self.checks else Gaussian(scale)
-        return replace(self, noise_moments=Gaussian(scale / math.sqrt(first)), noise_checks=checks)
+        moments = Gaussian(scale / math.sqrt(first))
+        return replace(self, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)
 
     def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> PluginEngine:
         """The engine that carries this plan out."""
