@@ -152,7 +152,7 @@ def test_groups_of_other_names_than_those_of_the_data_cost_a_small_share(run: Ru
 def test_unbinned_ages_are_refused_by_public_numbers_and_nothing_is_spent(run: Run, lender: Path) -> None:
     ages = ",".join(str(age) for age in range(20, 82))
     words = ("lender.csv", "--target", "income", "--sensitive", "age", "--groups", ages, "--drop", "sex")
-    words += ("--ledger", "people.ledger", "--epsilon", "0.3", "--out", "m")
+    words += ("--ledger", "people.ledger", "--out", "m")
     assert_refused(run("train", *words), 2, "62 groups of 2,000 rows have about 32 rows each", "--bins")
     assert purposes(lender) == []
     made = run("train", *words, "--small-groups")
