@@ -220,9 +220,10 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
 
     * numbers and booleans: missing values become the median, then mean 0 and deviation 1 (a constant column
       becomes 0); one more 0/1 column where the training rows had missing values;
-    * text, categories and other objects: one 0/1 column per level, most frequent first; the rarest share
-      "(other)" when there are more than `max_levels`, and so do all levels of a single row then; one more column where the training rows had missing
-      values. A level not seen in training becomes "(other)", or all zeros where there is no such column.
+    * text, categories and other objects: one 0/1 column per level, most frequent first; when there are more than
+      `max_levels`, the rarest share "(other)", and so do levels of a single row; one more column where the
+      training rows had missing values. A level not seen in training becomes "(other)", or all zeros where there
+      is no such column.
 
     Columns are taken in order; the number of columns has to be that of the training rows.
 
