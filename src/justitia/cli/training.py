@@ -34,7 +34,7 @@ NO_GROUPS = (
     "which does not protect it."
 )
 #: A rate with so much noise says nothing about a group, whatever its size turns out to be.
-HOPELESS = 0.2
+HOPELESS = 0.15
 NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
 
 
