@@ -34,7 +34,7 @@ SLACKS = [{"difference_bound": bound} for bound in (0.01, 0.002, 0.005, 0.02, 0.
 #: Eight candidates each, six of methods the paper does not print, the library's default first. C_p = 10 and C_d = 5 are
 #: the paper's and stay.
 CANDIDATES: dict[str, list[dict[str, Any]]] = {
-    "CLF": [{}, *({"steps": steps} for steps in (50, 100, 150, 200, 300, 500, 1000))],
+    "CLF": [{"epochs": 30}, *({"steps": steps} for steps in (50, 100, 150, 200, 300, 500, 1000))],
     "Z": [{"bound": bound, "l2": l2} for l2 in (1e-5, 1e-3, 1e-2, 1e-1) for bound in (0.0, 0.02)],
     "A": SLACKS,
     "M": [

@@ -203,7 +203,7 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
     table = summarise(results)
     datasets = [one for one in DATASETS if one in set(table["dataset"])]
     notions = [one for one in NOTIONS if one in set(table["notion"])]
-    figure, axes = panels(len(notions), len(datasets))
+    figure, axes = panels(len(notions), len(datasets), width=2.6, height=2.4)
     look = styles([*LINES, *("PF-LD, printed", "M, rerun", "A, rerun")])
     with mpl.rc_context(STYLE):
         for i, notion in enumerate(notions):
@@ -215,17 +215,25 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
                 axes[i, j].set_title(name_of(one) if i == 0 else "")
                 axes[i, j].set_ylabel(f"{name_of(notion)}\naccuracy" if j == 0 else "")
                 axes[i, j].set_xlabel("violation" if i == len(notions) - 1 else "")
-        legend(figure, axes[0, 0], title="curves: over the tolerance")
+        legend(figure, axes[0, 0], title="curves: means over the tolerance; large: the default, with standard errors")
     save(figure, table, folder / "figures", "frontier")
     return table.round(3).to_string(index=False)
 
 
 def _draw(ax: Any, table: pd.DataFrame, look: dict[Any, dict[str, Any]]) -> None:
+    """Means along the tolerance, in its order; the default point is large, with one standard error of our means."""
     for label, (method, epsilon) in LINES.items():
-        part = table[(table["method"] == method) & (table["epsilon"] == epsilon)].sort_values("violation_mean")
-        bars = {"yerr": part["accuracy_sd"], "xerr": part["violation_sd"]} if method == METHOD else {}
-        means = part["violation_mean"], part["accuracy_mean"]
-        ax.errorbar(*means, **bars, elinewidth=0.4, label=label, **(look[label] | {"markersize": 2.5}))
+        part = table[(table["method"] == method) & (table["epsilon"] == epsilon)].sort_values("tolerance")
+        curve, default = part[part["tolerance"].notna()], part[part["tolerance"].isna()]
+        style = look[label] | {"markersize": 2.0, "linewidth": 0.9, "alpha": 1.0 if method == METHOD else 0.75}
+        ax.plot(curve["violation_mean"], curve["accuracy_mean"], label=label, **style)
+        if method == METHOD:
+            errors = {
+                f"{axis}err": default[f"{name}_sd"] / np.sqrt(default["fits"])
+                for axis, name in (("x", "violation"), ("y", "accuracy"))
+            }
+            means, big = (default["violation_mean"], default["accuracy_mean"]), {"markersize": 7, "zorder": 5}
+            ax.errorbar(*means, **errors, elinewidth=1.0, **(look[label] | big | {"markeredgecolor": "white"}))
 
 
 # ------------------------------------------------------------------ claims

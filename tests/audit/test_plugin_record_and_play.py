@@ -69,6 +69,7 @@ def test_fit_with_one_label_changed_differs_in_exact_answers_only_and_within_the
     "options",
     [
         {"plan": replace(SMALL, checks=0)},
+        {"plan": replace(SMALL, share_sizes=0.05)},
         {"plan": replace(SMALL, checks=5, trust=0.5, ridge=1.0, micro_batch=50)},
         {"tolerance": None},
         {"tolerance": 0.3},

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
 from justitia import PrivacyLedger
 from justitia.baselines import (
@@ -27,6 +28,24 @@ def fitted(**parameters: object) -> PlainClassifier:
 def test_plain_network_learns_the_label() -> None:
     accuracy = np.mean(fitted().predict(DATA.X) == DATA.y.to_numpy())
     assert accuracy > DATA.truth.accuracy - 0.05
+
+
+def test_plain_network_of_few_rows_trains_until_it_has_learned() -> None:
+    few = make_synthetic(400, random_state=1)
+    rest = make_synthetic(4000, random_state=2)
+    settings = {"learning_rate": 1e-3, "random_state": 0}
+    model = PlainClassifier(**settings).fit(few.X, few.y)
+    linear = LogisticRegression(max_iter=1000).fit(few.X, few.y)
+    brief = PlainClassifier(epochs=5, **settings).fit(few.X, few.y)
+    found = {name: one.score(rest.X, rest.y) for name, one in [("net", model), ("linear", linear), ("brief", brief)]}
+    assert model.steps_ > 5 * brief.steps_
+    assert found["net"] > found["linear"] - 0.02
+    assert found["net"] > found["brief"] + 0.02
+
+
+def test_plain_network_of_labels_without_a_reason_stops_at_once() -> None:
+    labels = np.random.default_rng(0).permutation(DATA.y)
+    assert PlainClassifier(learning_rate=1e-2, random_state=0).fit(DATA.X, labels).steps_ < 200
 
 
 def test_plain_network_same_seed_gives_the_same_scores() -> None:

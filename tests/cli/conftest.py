@@ -1,6 +1,7 @@
 """A folder of small files, a plan that trains in a blink, and a way to run a command in it."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -10,13 +11,20 @@ from running import ROWS, TINY, Run, income, invoke
 from justitia import DurableLedger
 from justitia.cli import training
 from justitia.datasets import make_synthetic
+from justitia.training.plan import Plan
 
 
 @pytest.fixture(autouse=True)
 def tiny_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a plan of the user's, the plan of the tests."""
-    real = training.read_plan
-    monkeypatch.setattr(training, "read_plan", lambda path, engine: real(path, engine) or TINY.get(engine))
+    real = training.command_plan
+
+    def tiny(path: Path | None, engine: str, *, small_groups: bool) -> Plan:
+        if path is not None or engine not in TINY:
+            return real(path, engine, small_groups=small_groups)
+        return replace(TINY[engine], share_sizes=0.0) if small_groups and engine == "plugin" else TINY[engine]
+
+    monkeypatch.setattr(training, "command_plan", tiny)
 
 
 @pytest.fixture(scope="session")

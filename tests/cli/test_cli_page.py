@@ -1,7 +1,9 @@
 """The commands of docs/cli.md and of the README run, in their order."""
 
 import re
+import runpy
 import shlex
+import sys
 from pathlib import Path
 
 import click
@@ -13,6 +15,7 @@ from justitia.cli.errors import EXIT_CODES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+LENDER = (ROOT / "docs" / "lender.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -44,6 +47,21 @@ def test_four_commands_of_the_readme_lead_from_a_csv_to_a_report(
     page = Path("report.html").read_text(encoding="utf-8")
     assert "Female" in page
     assert "not measured" not in page
+
+
+def test_lenders_page_leads_from_its_file_to_a_page_and_shows_the_table_that_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["lender.py"])
+    runpy.run_path(str(ROOT / "examples" / "lender.py"))
+    assert all(line in LENDER for line in Path("loans.csv").read_text(encoding="utf-8").splitlines()[:3])
+    (shown,) = re.findall(r"^<!-- the table of plan -->\n```text\n(.*?)^```", LENDER, re.MULTILINE | re.DOTALL)
+    first, *others = commands(LENDER)
+    planned = invoke(*first)
+    assert planned.stdout.startswith(shown)
+    run_all(others)
+    assert "loans-test.csv" in Path("page.html").read_text(encoding="utf-8")
 
 
 def loaded(group: click.Group) -> dict[str, click.Command]:

@@ -100,13 +100,14 @@ Plan: nothing was read but public numbers, nothing was spent.
   tolerance  about 0.01 between two groups, if they are of equal sizes
   budget     epsilon 1 at delta 1e-05, all of it:
   what is asked  times  noise  epsilon alone
-  moments            1  5.276          0.684
-  decisions          4  10.55          0.684
+  sizes              1  16.68          0.195
+  moments            1  5.413          0.665
+  decisions          4  10.83          0.665
 
 How precise, by the number of rows in a group:
     rows  noise of its rate  measured violation of 0
-     100              0.043                    0.110
-     300              0.014                    0.059
+     100              0.044                    0.110
+     300              0.015                    0.059
    1,000              0.004                    0.031
    3,000              0.001                    0.018
   10,000              0.000                    0.011
@@ -129,7 +130,8 @@ def test_plan_of_a_file_counts_its_target_and_says_what_training_would_warn_of(r
     assert found["positives"] == int((frame["income"] == ">50K").sum())
     assert found["epsilon"] == pytest.approx(0.1, rel=1e-3)
     (sentence,) = found["outlook"]
-    told = parsed(run("train", *words, "--sensitive", "sex", "--epsilon", "0.1", "--out", "m", "--json"))["warnings"]
+    words += ("--sensitive", "sex", "--small-groups", "--out", "m")
+    told = parsed(run("train", *words, "--epsilon", "0.1", "--json"))["warnings"]
     assert sentence.split("the noise in")[0] == told[0].split("the noise in")[0]
 
 
@@ -190,7 +192,7 @@ def test_budget_is_made_shown_and_exported(run: Run, here: Path) -> None:
     assert parsed(run("budget", "show", "c.ledger", "--json"))["spent_epsilon"] == pytest.approx(1.5, rel=1e-3)
     assert "moments" in run("budget", "show", "c.ledger").stdout
     assert run("budget", "export", "c.ledger", "--out", "c.json").exit_code == 0
-    assert len(read(here / "c.json")["entries"]) == 3
+    assert len(read(here / "c.json")["entries"]) == 4
     refused = run("evaluate", "m", "test.csv", *words)
     assert refused.exit_code == 3
     assert "the budget is 2 (spent 1.5)" in " ".join(refused.stderr.split())
@@ -203,8 +205,8 @@ def test_budget_verifies_the_receipts_of_a_model_and_of_an_export(run: Run, here
     assert run("train", "income.csv", *TRAIN, *words, "--out", "m").exit_code == 0
     assert run("budget", "export", "c.ledger", "--out", "c.json").exit_code == 0
     result = run("budget", "verify", "c.ledger", "--model", "m")
-    assert result.stdout == "c.ledger holds the 3 debits of the receipt, and 0 since.\n"
-    assert parsed(run("budget", "verify", "c.ledger", "--receipt", "c.json", "--json"))["debits"] == 3
+    assert result.stdout == "c.ledger holds the 4 debits of the receipt, and 0 since.\n"
+    assert parsed(run("budget", "verify", "c.ledger", "--receipt", "c.json", "--json"))["debits"] == 4
     (here / "c.ledger").write_bytes(made)
     for source in (("--model", "m"), ("--receipt", "c.json")):
         refused = run("budget", "verify", "c.ledger", *source)

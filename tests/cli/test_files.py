@@ -232,13 +232,14 @@ def test_evaluate_out_never_replaces_what_is_read_and_asks_before_it_replaces_an
 
 
 def test_report_replaces_its_own_pages_and_no_others(run: Run, here: Path) -> None:
-    words = ("report", "model", "--out", "r.html")
+    words = ("report", "model", "--overwrite", "--out", "r.html")
     assert run(*words).exit_code == 0
+    left_alone(run, here, ("report", "model", "--out", "r.html"), "'r.html' exists; pass --overwrite")
     assert run(*words).exit_code == 0
     Path("r.md").write_text("# My notes\n")
     left_alone(run, here, words, "'r.md' exists and is no report of this package")
     Path("mine.html").write_text("<!doctype html>mine")
-    left_alone(run, here, ("report", "model", "--out", "mine.html"), "'mine.html' exists and is no report")
+    left_alone(run, here, (*words[:-1], "mine.html"), "'mine.html' exists and is no report")
     left_alone(run, here, ("report", "model", "--out", "new.md"), "expected a folder or a name that ends in .html")
 
 
@@ -322,7 +323,7 @@ def test_report_shows_the_newest_measurement_and_their_number(run: Run, here: Pa
     assert run("report", "model", "--out", "r.html").exit_code == 0
     assert "newest of" not in Path("r.md").read_text(encoding="utf-8")
     assert run("evaluate", "model", "income.csv").exit_code == 0
-    assert run("report", "model", "--out", "r.html").exit_code == 0
+    assert run("report", "model", "--out", "r.html", "--overwrite").exit_code == 0
     for page in ("r.html", "r.md"):
         text = Path(page).read_text(encoding="utf-8")
         assert "This is the newest of 2 measurements of this model." in text

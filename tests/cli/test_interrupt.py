@@ -5,11 +5,15 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import justitia.__main__ as entry
 from justitia import DurableLedger
+from justitia.cli import cli, command
 from justitia.cli.command import STOPPED
 
 #: So many rounds that nobody waits for the last one.
@@ -51,3 +55,25 @@ def test_interrupted_training_leaves_its_debits_and_no_half_written_model(here: 
     ledger = DurableLedger.open("people.ledger")
     assert [release.purpose for release in ledger.releases] == ["moments"]
     assert 0 < ledger.epsilon() < 1
+
+
+def test_interrupt_while_a_command_is_imported_is_as_quiet_as_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "import_module", stopped)
+    monkeypatch.delitem(cli.commands, "train", raising=False)
+    result = CliRunner().invoke(cli, ["train", "data.csv", "--out", "m"])
+    assert result.exit_code == 130
+    assert result.stderr.strip() == STOPPED
+
+
+def test_interrupt_before_the_command_line_is_there_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unfinished(types.ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "justitia.cli", Unfinished("justitia.cli"))
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 130

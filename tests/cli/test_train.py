@@ -22,7 +22,9 @@ def test_train_prints_what_was_learned_and_what_it_cost(run: Run) -> None:
     assert result.exit_code == 0
     assert_narrow(result.stdout)
     facts = read(Path("m/training.json"))
-    assert squeezed(result.stdout).splitlines()[:8] == [
+    table, _, made = squeezed(result.stdout).partition("\n\n")
+    assert table.splitlines()[-1] == "work category 2 levels: state, private"
+    assert made.splitlines()[:8] == [
         "Trained: m",
         "data 400 rows, 4 features of income.csv",
         "target income; '>50K' is the positive answer",
@@ -79,7 +81,7 @@ def test_list_of_groups_read_off_the_data_is_said_not_to_be_protected(run: Run) 
 
 
 def test_warnings_of_the_library_are_told_once_on_the_standard_error(run: Run) -> None:
-    result = run("train", "income.csv", *TRAIN, "--epsilon", "0.01", "--out", "m", "--json")
+    result = run("train", "income.csv", *TRAIN, "--epsilon", "0.01", "--small-groups", "--out", "m", "--json")
     sentences = parsed(result)["warnings"]
     assert any("and no smaller violation can be held" in one for one in sentences)
     assert result.stderr.count("no smaller violation") == 1

@@ -279,3 +279,12 @@ def test_encoder_impossible_max_levels_is_refused_at_fit(value: Any, error: type
     encoder = TabularEncoder(max_levels=value)
     with pytest.raises(error, match="max_levels"):
         encoder.fit([[1.0]])
+
+
+def test_encoder_names_of_single_rows_are_not_kept_where_levels_are_many() -> None:
+    table = pd.DataFrame({"mail": [f"person{i}@example.org" for i in range(60)], "x": range(60)})
+    encoder = TabularEncoder().fit(table)
+    assert "example.org" not in str(encoder.to_state())
+    assert encoder.transform(table)[:, :-1].tolist() == [[1.0]] * 60
+    some = pd.DataFrame({"job": ["clerk", "clerk", *(f"job {i}" for i in range(58))]})
+    assert TabularEncoder().fit(some).get_feature_names_out().tolist() == ["job=clerk", "job=(other)"]

@@ -1,6 +1,7 @@
 import copy
 import datetime as dt
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from justitia import LagrangianDualClassifier, measure
+from justitia.baselines import PlainClassifier
 from justitia.evaluation import exact as metrics
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
+from justitia.privacy.frames import check_index
 from justitia.privacy.groups import encode, group_names, infer_groups, read_columns
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
@@ -237,3 +241,37 @@ def test_infer_groups_hostile_label_leaves_the_others_listed(labels: list[Any]) 
     groups = infer_groups(read_columns(labels)[1])
     assert {"f", "m"} <= {one for one in groups if isinstance(one, str)}
     assert len(group_names(groups)) == len(groups)
+
+
+@pytest.mark.parametrize(
+    "form", [lambda a: a, lambda a: a.to_frame(), lambda a: {"a": a}], ids=["series", "frame", "dict"]
+)
+def test_attribute_with_another_index_than_the_rows_is_refused_without_a_value(
+    form: Callable[[pd.Series], Any],
+) -> None:
+    X = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=[7, 8, 9])
+    secret = pd.Series(["hidden", "b", "b"], index=[9, 8, 7], name="a")
+    with pytest.raises(ValueError, match="the index of the rows") as caught:
+        check_index(form(secret), [X])
+    assert "hidden" not in str(caught.value)
+    assert "9" not in str(caught.value)
+    check_index(form(secret.sort_index()), [X])
+
+
+def test_attribute_without_an_index_or_beside_an_array_goes_by_position() -> None:
+    secret = pd.Series(["b", "b"], index=[4, 5])
+    check_index(secret, [np.zeros((2, 1)), [0, 1], None])
+    check_index(secret.to_numpy(), [pd.DataFrame({"x": [1.0, 2.0]})])
+
+
+@pytest.mark.parametrize("place", ["fit", "measure", "plain"])
+def test_attribute_with_another_index_is_refused_wherever_it_is_passed(place: str) -> None:
+    X, y = pd.DataFrame({"x": [0.0, 1.0] * 20}), pd.Series([0, 1] * 20)
+    secret = pd.Series(["a", "b"] * 20, index=range(5, 45))
+    calls: dict[str, Callable[[], object]] = {
+        "fit": lambda: LagrangianDualClassifier(groups=["a", "b"]).fit(X, y, sensitive_features=secret),
+        "measure": lambda: measure(y, y, sensitive_features=secret, groups=["a", "b"]),
+        "plain": lambda: PlainClassifier(steps=1).fit(X, y, sensitive_features=secret),
+    }
+    with pytest.raises(ValueError, match="to go by position"):
+        calls[place]()

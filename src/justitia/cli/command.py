@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from justitia.cli.errors import EXIT_CODES, INTERRUPTED, OK, TRACEBACK, UNEXPECTED, no_such, told
-from justitia.cli.output import filled
+from justitia.cli.output import doing, filled
 
 STOPPED = "Stopped. What the ledger was debited stays debited; nothing half-written is left."
 
@@ -74,6 +74,7 @@ class Commands(click.Group):
         try:
             code = super().main(args, prog_name, **options)
         except (KeyboardInterrupt, click.Abort):
+            doing("")
             click.echo(STOPPED, err=True)
             code = INTERRUPTED
         except click.exceptions.NoArgsIsHelpError as asked:
@@ -87,6 +88,7 @@ class Commands(click.Group):
             if os.environ.get(TRACEBACK):
                 traceback.print_exc()
             code, sentence = told(error)
+            doing("")
             click.echo(filled(f"error: {sentence}", indent=7), err=True)
         sys.exit(code or 0)
 
@@ -118,6 +120,9 @@ class Root(Commands):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, whose module is imported now if it was not before."""
         if cmd_name in self.table and cmd_name not in self.commands:
+            words = set(ctx.meta.get("justitia.words", ()))
+            if words and not words & {"-h", "--help"} and not ctx.resilient_parsing:
+                doing("starting")
             self.add_command(getattr(import_module(f"{self.package}.{cmd_name}"), cmd_name))
         return super().get_command(ctx, cmd_name)
 

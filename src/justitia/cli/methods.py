@@ -37,6 +37,7 @@ class Recipe:
             return kind(self.notion, epsilon=self.epsilon, delta=self.delta, groups=groups, random_state=self.seed)
         settings = {"notion": self.notion, "epsilon": self.epsilon, "delta": self.delta, "seed": self.seed}
         default = {"hidden": None, "plan_file": None, "base": None, "base_column": None, "threshold": 0.5}
+        default |= {"small_groups": True}  # as in Python
         return unfitted(rows, settings | default | {"engine": name})
 
     def fit(self, name: str, rows: Rows, total: PrivacyLedger) -> Any:

@@ -36,6 +36,15 @@ reading = together(
     click.option("--encoding", default="utf-8", show_default=True, help="Of a CSV."),
 )
 
+#: How numbers and dates are written in a CSV; a model remembers what it was trained with.
+formats = together(
+    click.option("--decimal", metavar="MARK", help="Decimal mark of numbers in a CSV, '.' or ','."),
+    click.option("--thousands", metavar="MARK", help="Mark between thousands: '.', ',', \"'\" or ' '."),
+    click.option(
+        "--date", "dates", multiple=True, metavar="COLUMN=%d/%m/%Y", help="How dates are written; they become numbers."
+    ),
+)
+
 _place = together(
     click.option(
         "--sensitive", "sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed."
@@ -74,7 +83,11 @@ target = together(
 )
 columns = together(
     click.option("--features", type=Names(), metavar="A,B", help="Columns to learn from; by default all others."),
-    click.option("--drop", type=Names(), default="", metavar="A,B", help="Columns to leave out."),
+    click.option("--drop", type=Names(), multiple=True, metavar="A,B", help="Columns to leave out."),
+    click.option(
+        "--categorical", type=Names(), multiple=True, metavar="A,B", help="Columns whose entries name levels."
+    ),
+    formats,
 )
 _NOTIONS = f"What is compared: {', '.join(sorted(NOTIONS))}."
 notion = click.option(
@@ -112,6 +125,11 @@ settings = together(
         help=f"One of {', '.join(DEFAULT_PLANS)}; by default plugin, and moments where --hidden is given.",
     ),
     click.option("--seed", type=click.IntRange(min=0), help="Of public randomness; never of the noise."),
+    click.option(
+        "--small-groups",
+        is_flag=True,
+        help="Train even if groups are too small to be compared, and do not ask for their sizes first.",
+    ),
     click.option("--plan", "plan_file", type=FILE, help="TOML file with settings of the engine."),
     click.option("--hidden", type=Numbers(whole=True), metavar="20,10", help="Widths of a network's hidden layers."),
 )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
+import sys
 import textwrap
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,12 +46,35 @@ def json_text(value: Any) -> str:
 
 def tell(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     """Print either form to the standard output."""
+    doing("")
     click.echo(json_text(facts) if as_json else text, nl=not as_json)
 
 
 def warn(sentence: str) -> None:
     """Print a warning to the standard error."""
+    doing("")
     click.echo(filled(f"warning: {sentence}", indent=9), err=True)
+
+
+def doing(what: str) -> None:
+    """Say in a terminal what is done now; the next line takes its place. Elsewhere nothing is written."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{what}" + (" ..." if what else ""))
+        sys.stderr.flush()
+
+
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """Let nobody stop what takes a moment and was paid for: Ctrl-C and SIGTERM have no effect until it is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where nobody can be asked to wait
+        return
+    kept = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -152,6 +178,15 @@ def check_ledger_outside(ledger: Path | None, out: Path) -> None:
             f"expected a ledger outside {shown_path(out)}, which may be replaced one day, got {shown_path(ledger)}; "
             "move it elsewhere."
         )
+
+
+def check_apart(checkpoint: Path | None, out: Path) -> None:
+    """Refuse a checkpoint in the folder that is written, or around it."""
+    if checkpoint is None:
+        return
+    inner, outer = sorted((checkpoint.resolve(), out.resolve()), key=lambda one: len(one.parts), reverse=True)
+    if inner.is_relative_to(outer):
+        raise Refusal(f"expected a --checkpoint apart from {shown_path(out)}, got {shown_path(checkpoint)}; rename it.")
 
 
 @contextmanager

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from justitia.cli.bases import base_of
-from justitia.cli.errors import Refusal
+from justitia.cli.errors import Refusal, shown_path, told
+from justitia.cli.files.columns import Columns, warn_of
 from justitia.cli.files.looks import LEDGER, ROWS
 from justitia.cli.files.metadata import FACTS, training_metadata
 from justitia.cli.files.public_rows import public_rows
 from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.output import json_text, warn
-from justitia.cli.plan_file import read_plan
-from justitia.engines import engine_of
+from justitia.cli.plan_file import command_plan
+from justitia.engines import PluginPlan, engine_of
 from justitia.estimator import LagrangianDualClassifier
+from justitia.evaluation.preview import Counts, rate_noise
+from justitia.notions import get_notion
 from justitia.parameters import check_parameters
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.vault import INFER
@@ -26,6 +33,8 @@ NO_GROUPS = (
     "expected the public list of groups, got none; pass --groups A,B, or --groups infer to read the list off the data, "
     "which does not protect it."
 )
+#: A rate with so much noise says nothing about a group, whatever its size turns out to be.
+HOPELESS = 0.15
 NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
 
 
@@ -38,14 +47,14 @@ def rows_of(data: Path, settings: dict[str, Any]) -> Rows:
         settings.pop("where"),
         target=settings["target"],
         positive=settings.pop("positive"),
-        features=settings.pop("features"),
-        drop=settings.pop("drop"),
+        columns=Columns.taken(settings),
         base_column=settings["base_column"],
     )
     if rows.attribute.groups is None:
         if not rows.attribute.infer and math.isfinite(settings["epsilon"]):
             raise Refusal(NO_GROUPS)
         warn(NOT_PROTECTED)
+    warn_of(rows.readings)
     return rows
 
 
@@ -62,12 +71,30 @@ def unfitted(rows: Rows, settings: dict[str, Any], *, tolerance: float | None = 
         engine=engine,
         base=base_of(settings["base"], settings["base_column"]),
         module=settings["hidden"],
-        plan=read_plan(settings["plan_file"], engine),
+        plan=command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"]),
         threshold=settings["threshold"],
         random_state=settings["seed"],
     )
     check_parameters(model)
+    if not settings["small_groups"]:
+        _check_workable(model, rows)
     return model
+
+
+def _check_workable(model: LagrangianDualClassifier, rows: Rows) -> None:
+    """Refuse what public numbers alone show to be hopeless: rates that are noise even in groups of equal sizes."""
+    groups = rows.attribute.groups
+    if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PluginPlan):
+        return
+    counts = Counts(len(rows), int(rows.y.sum()), math.prod(len(labels) for labels in groups.values()))
+    made = model.plan.calibrate(model.epsilon, model.delta, n=counts.rows)
+    size = counts.rows // counts.groups
+    noise = rate_noise(size, counts, made, get_notion(model.notion))
+    if noise is not None and noise > HOPELESS:
+        raise Refusal(
+            f"{counts.groups} groups of {counts.rows:,} rows have about {size} rows each, and the noise in their rates "
+            f"is then about {noise:.2g}; merge groups (--bins cuts a number), raise --epsilon, or pass --small-groups."
+        )
 
 
 def _check_deciding(engine: str, settings: dict[str, Any]) -> None:
@@ -88,6 +115,34 @@ def kept_of(rows: Rows, target: str, ledger: DurableLedger | None) -> dict[str, 
     return {ROWS: public_rows(rows, target).sketch.to_dict(), LEDGER: identity}
 
 
+def save_somewhere(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: Path) -> dict[str, Any]:
+    """Save what was paid for; if its place has no room, where there is some.
+
+    Raises
+    ------
+    Refusal
+        Which says where it is now.
+    OSError
+        If there is no room anywhere.
+    """
+    try:
+        return save_to(stage)
+    except OSError as error:
+        reason = told(error)[1].partition(";")[0]
+        for place in (Path(tempfile.gettempdir()), Path.home()):
+            with suppress(OSError):
+                kept = Path(tempfile.mkdtemp(prefix=f"{out.name}.kept-", dir=place))
+                try:
+                    save_to(kept / out.name)
+                except OSError:
+                    shutil.rmtree(kept, ignore_errors=True)
+                    continue
+                raise Refusal(
+                    f"{reason}; what was trained is paid for and kept in {shown_path(kept / out.name)}: move it."
+                ) from None
+        raise
+
+
 def save(
     model: LagrangianDualClassifier, rows: Rows, folder: Path, *, target: str, kept: dict[str, Any]
 ) -> dict[str, Any]:
@@ -95,5 +150,6 @@ def save(
     model.classes_ = np.array(rows.classes)
     model.save(folder)
     facts = training_metadata(model, rows, target=target)
+    facts |= rows.columns.to_keep(rows.readings)
     (folder / FACTS).write_text(json_text(facts | kept), encoding="utf-8")
     return facts

@@ -78,11 +78,14 @@ class CategoryColumn:
 
     @classmethod
     def fit(cls, name: str, values: Values, max_levels: int) -> Self:
-        """Keep the most frequent levels; ties go by name, so that the order of the rows does not matter."""
+        """Keep the most frequent levels; ties go by name, so that the order of the rows does not matter.
+
+        Where there are too many, a level of a single row is not kept: it would be that row's name in a saved model.
+        """
         counts = Counter(level for level in values if level is not None)
         ranked = sorted(counts, key=lambda level: (-counts[level], level))
         other = len(ranked) > max_levels
-        kept = tuple(ranked[: max_levels - 1] if other else ranked)
+        kept = tuple(level for level in ranked[: max_levels - 1] if counts[level] > 1) if other else tuple(ranked)
         return cls(name, kept, other, any(level is None for level in values))
 
     def encode(self, values: Values) -> Matrix:
@@ -217,9 +220,10 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
 
     * numbers and booleans: missing values become the median, then mean 0 and deviation 1 (a constant column
       becomes 0); one more 0/1 column where the training rows had missing values;
-    * text, categories and other objects: one 0/1 column per level, most frequent first; the rarest share
-      "(other)" when there are more than `max_levels`; one more column where the training rows had missing
-      values. A level not seen in training becomes "(other)", or all zeros where there is no such column.
+    * text, categories and other objects: one 0/1 column per level, most frequent first; when there are more than
+      `max_levels`, the rarest share "(other)", and so do levels of a single row; one more column where the
+      training rows had missing values. A level not seen in training becomes "(other)", or all zeros where there
+      is no such column.
 
     Columns are taken in order; the number of columns has to be that of the training rows.
 

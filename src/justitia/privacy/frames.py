@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import ParamSpec, TypeVar
+
+import pandas as pd
 
 from justitia.privacy.attribute import Attribute, SensitiveColumns
 
@@ -51,6 +53,7 @@ def sealing(function: Callable[P, T]) -> Callable[P, T]:
     def sealed(*args: P.args, **kwargs: P.kwargs) -> T:
         if not names_columns(kwargs.get("sensitive_features")):
             try:
+                check_index(kwargs["sensitive_features"], [*args, *kwargs.values()])
                 kwargs["sensitive_features"] = closed_attribute(kwargs["sensitive_features"])
             except BaseException:
                 kwargs.clear()
@@ -65,10 +68,37 @@ def names_columns(where: object) -> bool:
     return where is None or isinstance(where, str | SensitiveColumns)
 
 
+def check_index(attribute: object, others: Iterable[object]) -> None:
+    """Refuse pandas objects of equal lengths and different indices: rows go by position, which is not what was meant.
+
+    An index is public, and names nobody here.
+
+    Raises
+    ------
+    ValueError
+        If the indices differ.
+    """
+    own = [index for index in map(_index, _columns(attribute)) if index is not None]
+    for index in (index for index in map(_index, others) if index is not None):
+        if any(len(one) == len(index) and not one.equals(index) for one in own):
+            raise ValueError(
+                "expected sensitive_features to have the index of the rows that it is passed with, got another index; "
+                "bring its rows into their order, or pass sensitive_features.to_numpy() to go by position."
+            )
+
+
+def _columns(attribute: object) -> list[object]:
+    return list(attribute.values()) if isinstance(attribute, Mapping) else [attribute]
+
+
+def _index(container: object) -> pd.Index | None:
+    return container.index if isinstance(container, pd.Series | pd.DataFrame) else None
+
+
 @forgets_locals
 def closed_attribute(container: object) -> Attribute:
     """:meth:`Attribute.of`, whose errors are about the container and hold none of its entries."""
     return Attribute.of(container)
 
 
-__all__ = ["closed_attribute", "forget_locals", "forgets_locals", "sealing"]
+__all__ = ["check_index", "closed_attribute", "forget_locals", "forgets_locals", "sealing"]

@@ -79,15 +79,7 @@ class Report:
         FileExistsError
             If one of the two files is there already and is not an earlier report.
         """
-        path = Path(target)
-        if path.suffix.lower() not in {".html", ".htm"}:
-            if path.suffix and not path.is_dir():
-                raise ValueError(
-                    f"expected a folder or a name that ends in .html, got {str(path)!r}; the card is written beside it."
-                )
-            path = path / "report.html"
-        elif path.is_dir():
-            raise ValueError(f"expected a file, but {str(path)!r} is a folder; choose another name.")
+        path = page_path(target)
         parts = {path.with_suffix(".md"): (CARD, self.markdown()), path: (PAGE, self.html())}
         for file, (mark, _) in parts.items():
             _check_free(file, mark)
@@ -96,6 +88,20 @@ class Report:
             with staged_file(file) as stage:
                 stage.write_text(text, encoding="utf-8", newline="\n")
         return path
+
+
+def page_path(target: Path | str) -> Path:
+    """Where the page goes: a name that ends in ``.html``, or ``report.html`` in a folder."""
+    path = Path(target)
+    if path.suffix.lower() not in {".html", ".htm"}:
+        if path.suffix and not path.is_dir():
+            raise ValueError(
+                f"expected a folder or a name that ends in .html, got {str(path)!r}; the card is written beside it."
+            )
+        return path / "report.html"
+    if path.is_dir():
+        raise ValueError(f"expected a file, but {str(path)!r} is a folder; choose another name.")
+    return path
 
 
 def build_report(

@@ -119,15 +119,15 @@ def _number(graph: Graph, x: str, how: NumberColumn) -> list[str]:
 
 def _category(graph: Graph, x: str, how: CategoryColumn, missing: str) -> list[str]:
     """The position of each level, compared with all positions; the unseen is -1 unless there is a rest for it."""
-    keys = [*how.levels, missing] if how.missing else [*how.levels]
-    places = [*range(len(how.levels)), len(how.levels) + how.other]
+    unseen = len(how.levels) if how.other else -1
+    gone = len(how.levels) + how.other if how.missing else unseen
     code = graph.add(
         "LabelEncoder",
         x,
         domain=ML,
-        keys_strings=keys,
-        values_int64s=places[: len(keys)],
-        default_int64=len(how.levels) if how.other else -1,
+        keys_strings=[*how.levels, missing],
+        values_int64s=[*range(len(how.levels)), gone],
+        default_int64=unseen,
     )
     hot = graph.add("Equal", code, graph.constant(np.arange(len(how.names()), dtype=np.int64)[None]))
     return [graph.add("Cast", hot, to=TensorProto.FLOAT)]

@@ -14,6 +14,7 @@ from justitia.cli import options
 from justitia.cli.command import Command, OneOf
 from justitia.cli.commands.evaluate import Judged, judge
 from justitia.cli.errors import Refusal
+from justitia.cli.files.columns import Columns, written_by
 from justitia.cli.files.public_rows import public_rows
 from justitia.cli.files.rows import read_rows
 from justitia.cli.ledger_options import LedgerOptions
@@ -43,6 +44,7 @@ $ justitia compare model --method plain --train income.csv --data test.csv
 @options.ledger
 @options.target
 @options.attribute
+@options.formats
 @options.as_json
 def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: bool, **settings: Any) -> None:
     """Measure several saved MODELS, and methods trained now, on the same people.
@@ -53,7 +55,7 @@ def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: b
     """
     ledger = LedgerOptions.taken(settings)
     check_budget(settings["epsilon"], settings["delta"])
-    judged = {str(model): judge(model, data, settings) for model in dict.fromkeys(models)}
+    judged = {str(model): judge(model, data, dict(settings)) for model in dict.fromkeys(models)}
     chosen = notion or (next(iter(judged.values())).notions[0] if judged else "demographic_parity")
     training = PrivacyLedger(epsilon=math.inf, delta=settings["delta"])
     with told_warnings() as warnings:
@@ -91,10 +93,12 @@ def _trained(
     if target is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
     where = settings["where"] if first is None else first.completed(settings["where"])
-    rows = read_rows(settings["train_file"], where, target=target, positive=settings["positive"])
+    fresh = Columns(written=written_by(dict(settings)))
+    rows = read_rows(settings["train_file"], where, target=target, positive=settings["positive"], columns=fresh)
     if rows.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
-    others = read_rows(data, where, target=target, classes=rows.classes, features=[str(name) for name in rows.X])
+    same = replace(fresh, features=tuple(str(name) for name in rows.X), known=rows.readings)
+    others = read_rows(data, where, target=target, classes=rows.classes, columns=same)
     recipe = Recipe(notion, settings["method_epsilon"], settings["delta"], settings["seed"])
     found = {}
     trained_on = public_rows(rows, target).sketch

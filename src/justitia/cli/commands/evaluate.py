@@ -18,6 +18,7 @@ from justitia.cli.command import Command
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.files.attribute import Groups, Where, groups_text
 from justitia.cli.files.bins import read_bins
+from justitia.cli.files.columns import Columns
 from justitia.cli.files.looks import (
     Look,
     earlier_looks,
@@ -27,7 +28,7 @@ from justitia.cli.files.looks import (
     training_sketch,
     warn_trained_on,
 )
-from justitia.cli.files.metadata import decisions, groups_from, groups_of, load_model, measurement_metadata
+from justitia.cli.files.metadata import decisions, features_of, groups_from, groups_of, load_model, measurement_metadata
 from justitia.cli.files.public_rows import Sketch, public_rows
 from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.ledger_options import LedgerOptions
@@ -116,6 +117,7 @@ class Judged:
 @options.ledger
 @options.target
 @options.attribute
+@options.formats
 @click.option("--out", type=options.FILE, help="JSON file to write besides the one that the model's folder keeps.")
 @options.overwrite
 @options.as_json
@@ -200,7 +202,7 @@ def judge(model: Path, data: Path, settings: dict[str, Any]) -> Judged:
         target=target,
         positive=settings.get("positive"),
         classes=None if settings.get("positive") else fitted.classes_.tolist(),
-        features=[str(name) for name in getattr(fitted, "feature_names_in_", [])] or None,
+        columns=Columns.of_model(facts, features_of(fitted), settings),
     )
     groups = _groups(rows, fitted, facts)
     notions = tuple(settings.get("notions") or ()) or (_notion(fitted),)
@@ -214,6 +216,8 @@ def _notion(model: LagrangianDualClassifier) -> str:
 def _completed(where: Where, facts: dict[str, Any]) -> Where:
     """What the options leave open, by the facts of the training."""
     where = replace(where, person=facts.get("person") if where.person is None else where.person)
+    if where.sensitive_file is not None and where.key is None:
+        where = replace(where, key=facts.get("key"))
     if where.sensitive:
         return where
     listed: Sequence[str] = facts.get("sensitive") or ()

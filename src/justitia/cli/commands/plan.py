@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,15 @@ import click
 from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import Refusal
+from justitia.cli.files.attribute import Groups, Where, find_attribute
+from justitia.cli.files.columns import Columns, columns_text, warn_of
 from justitia.cli.files.reading import open_table
-from justitia.cli.files.rows import read_target
+from justitia.cli.files.rows import feature_names, read_target
 from justitia.cli.output import fields_text, filled, table_text, tell
-from justitia.cli.plan_file import read_plan
-from justitia.engines import DEFAULT_PLANS, engine_of
+from justitia.cli.plan_file import command_plan
+from justitia.engines import engine_of
 from justitia.evaluation.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
+from justitia.inputs.kinds import Reading
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.door import check_budget
@@ -24,8 +29,8 @@ from justitia.training.plan import Plan
 
 EXAMPLE = """
 $ justitia plan --rows 36000 --positives 0.25 --groups 2 --epsilon 1
-$ justitia plan income.csv --target income --groups Female,Male \\
-    --notion equalized_odds --epsilon 0.5
+$ justitia plan income.csv --target income --sensitive sex \\
+    --groups Female,Male --notion equalized_odds --epsilon 0.5
 """
 #: Sizes of a group that the table speaks of, as far as there are so many people.
 SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
@@ -38,21 +43,23 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 @click.option(
     "--positives", type=float, default=0.5, show_default=True, help="Share of positive answers, without DATA."
 )
-@click.option("--groups", default="2", show_default=True, metavar="A,B", help="Names of the groups, or their number.")
+@options.attribute
+@options.columns
 @options.tolerance
 @options.settings
-@options.reading
 @options.as_json
-def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool, **settings: Any) -> None:
+def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool, **settings: Any) -> None:
     """Say what a training run will ask, what it costs, and how precisely a violation can be held and measured.
 
-    Only public numbers are needed: how many rows, positive answers and groups. With DATA, rows and positive answers
-    are counted in its target column; the sensitive column is not read.
+    Only public numbers are needed: how many rows, positive answers and groups (--groups takes their number, too). With
+    DATA, rows and positive answers are counted in its target column. With --sensitive, which says what not to look at,
+    it also shows how the other columns are read. The sensitive column is not read.
     """
     check_budget(settings["epsilon"], settings["delta"])
-    counts = _counts(data, groups, settings)
+    columns = Columns.taken(settings)
+    counts, readings = _looked_at(data, where, columns, settings)
     engine = engine_of(settings["engine"], settings["hidden"])
-    base = read_plan(settings["plan_file"], engine) or DEFAULT_PLANS[engine]
+    base = command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"])
     made = base.at_tolerance(tolerance).calibrate(settings["epsilon"], settings["delta"], n=counts.rows)
     notion = get_notion(settings["notion"])
     facts = {
@@ -68,29 +75,53 @@ def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool,
         "tolerance": tolerance,
         "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
         "outlook": outlook(counts, made, notion, tolerance or 0.0),
+        "columns": [one.to_dict() for one in readings],
     }
-    tell(facts, _text(facts), as_json=as_json)
+    warn_of(readings)
+    table = f"{columns_text(readings)}\n\n" if readings else ""
+    tell(facts, table + _text(facts), as_json=as_json)
 
 
-def _counts(data: Path | None, groups: str, settings: dict[str, Any]) -> Counts:
-    names = [one for one in groups.split(",") if one.strip()]
-    number = int(groups) if groups.strip().isdecimal() else len(names)
+def _looked_at(
+    data: Path | None, where: Where, columns: Columns, settings: dict[str, Any]
+) -> tuple[Counts, tuple[Reading, ...]]:
+    """Public numbers, and how columns are read where it is said which one not to look at."""
+    if data is None:
+        return _counts(_number(where, None), settings), ()
+    if settings["target"] is None:
+        raise Refusal("expected the name of the target column in DATA, got none; pass --target NAME.")
+    table = open_table(data, where.separator, where.encoding)
+    table.check_columns([settings["target"]])
+    y, _ = read_target(table, settings["target"], settings["positive"])
+    if not where.sensitive and where.sensitive_file is None:
+        return Counts(len(y), int(y.sum()), _number(where, None)), ()
+    counted = len(where.groups) == 1 and where.groups[0].strip().isdecimal()
+    attribute = find_attribute(replace(where, groups=()) if counted else where, table)
+    names = feature_names(table, attribute.hidden() | {settings["target"]}, columns)
+    return Counts(len(y), int(y.sum()), _number(where, attribute.groups)), columns.look(table, names)[1]
+
+
+def _number(where: Where, groups: Groups | None) -> int:
+    """Of the groups: by their names, or as it was given; 2 if nothing is said."""
+    text = where.groups[0].strip() if len(where.groups) == 1 else ""
+    if text.isdecimal():
+        number = int(text)
+    elif groups is not None:
+        number = math.prod(len(labels) for labels in groups.values())
+    else:
+        number = len([one for one in text.split(",") if one.strip()]) if where.groups else 2
     if number < 2:
-        raise Refusal(f"expected at least two groups, got {groups!r}; name them, or pass their number.")
-    if data is not None:
-        if settings["target"] is None:
-            raise Refusal("expected the name of the target column in DATA, got none; pass --target NAME.")
-        table = open_table(data, settings["separator"], settings["encoding"])
-        table.check_columns([settings["target"]])
-        y, _ = read_target(table, settings["target"], settings["positive"])
-        return Counts(len(y), int(y.sum()), number)
+        raise Refusal(f"expected at least two groups, got {text!r}; name them, or pass their number.")
+    return number
+
+
+def _counts(groups: int, settings: dict[str, Any]) -> Counts:
     if settings["rows"] is None:
         raise Refusal("expected a file, or the number of rows; pass DATA --target NAME, or --rows N.")
     if not 0 < settings["positives"] < 1:
         raise Refusal(f"expected --positives to be a share between 0 and 1, got {settings['positives']:g}.")
-    return Counts(
-        settings["rows"], min(max(1, round(settings["positives"] * settings["rows"])), settings["rows"] - 1), number
-    )
+    positives = min(max(1, round(settings["positives"] * settings["rows"])), settings["rows"] - 1)
+    return Counts(settings["rows"], positives, groups)
 
 
 def _releases(made: Plan, delta: float) -> list[dict[str, Any]]:

@@ -11,7 +11,8 @@ import pandas as pd
 from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.files.attribute import check_apart
-from justitia.cli.files.metadata import load_model
+from justitia.cli.files.columns import Columns
+from justitia.cli.files.metadata import features_of, load_model
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.output import check_file, staged_file, tell
 from justitia.estimator import LagrangianDualClassifier
@@ -27,6 +28,7 @@ $ justitia predict model new.csv --key id --out decisions.csv
 @click.option("--key", metavar="COLUMN", help="A column of DATA to copy beside the decisions, such as an id.")
 @click.option("--out", type=options.FILE, help="CSV file to write; by default the standard output.")
 @options.reading
+@options.formats
 @options.overwrite
 @options.as_json
 def predict(
@@ -38,6 +40,7 @@ def predict(
     encoding: str,
     overwrite: bool,
     as_json: bool,
+    **formats: Any,
 ) -> None:
     """Decide about the people in DATA with a saved MODEL.
 
@@ -52,7 +55,8 @@ def predict(
     if key is not None:
         table.check_columns([key])
         check_apart(facts.get("sensitive") or (), key=key)
-    found = decided(fitted, table, key)
+    columns = Columns.of_model(facts, features_of(fitted), formats)
+    found = decided(fitted, table, columns, key)
     if out is not None:
         with staged_file(out, overwrite=overwrite, inputs=read, like=[data]) as stage:
             found.to_csv(stage, index=False)
@@ -66,16 +70,11 @@ def predict(
         click.echo(f"{len(found):,} decisions in {out}; {share:.1%} are {fitted.classes_[1]}.")
 
 
-def feature_table(model: LagrangianDualClassifier, table: Table) -> pd.DataFrame:
-    """The columns that the model learned from, whatever else the file holds."""
-    names = [str(name) for name in getattr(model, "feature_names_in_", table.columns)]
+def decided(model: LagrangianDualClassifier, table: Table, columns: Columns, key: str | None) -> pd.DataFrame:
+    """Decision and probability of each row, beside its key or its number; other columns are not read."""
+    names = table.columns if columns.features is None else columns.features
     table.check_columns(names)
-    return table.public(names)
-
-
-def decided(model: LagrangianDualClassifier, table: Table, key: str | None) -> pd.DataFrame:
-    """Decision and probability of each row, beside its key or its number."""
-    X = feature_table(model, table)
+    X, _ = columns.read(table, list(names))
     rows = pd.Series(range(1, len(X) + 1), name="row") if key is None else table.text([key])[key]
     probability = model.predict_proba(X)[:, 1]
     return pd.DataFrame({rows.name: rows, "decision": model.predict(X), "probability": probability.round(6)})

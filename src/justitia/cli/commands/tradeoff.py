@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from justitia.cli.output import (
     table_text,
     tell,
     told_warnings,
+    unhurried,
     warn,
 )
-from justitia.cli.training import kept_of, rows_of, save, unfitted
+from justitia.cli.training import kept_of, rows_of, save, save_somewhere, unfitted
 from justitia.curve import Tradeoff
 from justitia.curve import tradeoff as trained_curve
 from justitia.saving.folder import foreign_in_model, holds_marks
@@ -72,7 +74,7 @@ def tradeoff(
     model = unfitted(rows, settings)
     check_ledger_outside(ledger.file, out)
     place = staged_folder(out, overwrite=overwrite, marker=CURVE, foreign=foreign_in_curve)
-    with place as stage, told_warnings() as warnings:
+    with ExitStack() as until_saved, place as stage, told_warnings() as warnings:
         opened = ledger.open(model.delta)
         curve = trained_curve(
             model,
@@ -83,8 +85,9 @@ def tradeoff(
             tolerances=tolerances,
             ledger=opened,
         )
-        kept = kept_of(rows, settings["target"], opened)
-        facts = _save_curve(curve, rows, stage, choose, target=settings["target"], kept=kept)
+        until_saved.enter_context(unhurried())
+        public: dict[str, Any] = {"target": settings["target"], "kept": kept_of(rows, settings["target"], opened)}
+        facts = save_somewhere(lambda folder: _save_curve(curve, rows, folder, choose, **public), stage, out)
     if choose is not None and facts["points"][facts["chosen"]]["noisy_violation"] > choose:
         warn(f"no point has a noised violation of at most {choose:g}; the strictest one is marked.")
     told = {"out": out, **facts, "certificate": curve.certificate.to_dict(), "warnings": warnings}

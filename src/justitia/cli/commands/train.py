@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,19 @@ import click
 
 from justitia.cli import options
 from justitia.cli.command import Command
+from justitia.cli.files.columns import columns_text
 from justitia.cli.ledger_options import LedgerOptions
-from justitia.cli.output import check_ledger_outside, fields_text, filled, staged_folder, tell, told_warnings
-from justitia.cli.training import kept_of, rows_of, save, unfitted
+from justitia.cli.output import (
+    check_apart,
+    check_ledger_outside,
+    fields_text,
+    filled,
+    staged_folder,
+    tell,
+    told_warnings,
+    unhurried,
+)
+from justitia.cli.training import kept_of, rows_of, save, save_somewhere, unfitted
 from justitia.estimator import LagrangianDualClassifier
 from justitia.saving.folder import MODEL, foreign_in_model
 
@@ -26,25 +37,46 @@ $ justitia train income.csv --target income --sensitive sex \\
 @options.training
 @options.tolerance
 @options.ledger
+@click.option(
+    "--checkpoint",
+    type=options.FILE,
+    help="Folder to save to after every answer; the same command goes on from there. --seed is then 0 if not given.",
+)
 @options.out("Folder for the model.")
 @options.as_json
-def train(data: Path, tolerance: float | None, out: Path, overwrite: bool, as_json: bool, **settings: Any) -> None:
+def train(
+    data: Path,
+    tolerance: float | None,
+    checkpoint: Path | None,
+    out: Path,
+    overwrite: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
     """Train a classifier on DATA (CSV or Parquet) that treats groups alike.
 
     The sensitive column is removed from the features, read through noised answers alone, and never needed to predict.
     It may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
+
+    How columns are read is printed; 'justitia plan' shows it before anything is spent.
     """
+    if checkpoint is not None and settings["seed"] is None:
+        settings["seed"] = 0  # a run that goes on has to draw the same public numbers
     rows = rows_of(data, settings)
     ledger = LedgerOptions.taken(settings)
     model = unfitted(rows, settings, tolerance=tolerance)
     check_ledger_outside(ledger.file, out)
+    check_apart(checkpoint, out)
     place = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
-    with place as stage, told_warnings() as warnings:
+    with ExitStack() as until_saved, place as stage, told_warnings() as warnings:
         opened = ledger.open(model.delta)
-        model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person, ledger=opened)
-        written = save(model, rows, stage, target=settings["target"], kept=kept_of(rows, settings["target"], opened))
+        asked: dict[str, Any] = {"sensitive_features": rows.sensitive, "person": rows.person, "ledger": opened}
+        model.fit(rows.X, rows.y, **asked, checkpoint=checkpoint)
+        until_saved.enter_context(unhurried())
+        facts = {"target": settings["target"], "kept": kept_of(rows, settings["target"], opened)}
+        written = save_somewhere(lambda folder: save(model, rows, folder, **facts), stage, out)
     facts = {"model": out, **written, "certificate": model.certificate_.to_dict(), "warnings": warnings}
-    tell(facts, _text(model, facts, out), as_json=as_json)
+    tell(facts, f"{columns_text(rows.readings)}\n\n{_text(model, facts, out)}", as_json=as_json)
 
 
 def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> str:

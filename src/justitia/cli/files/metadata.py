@@ -145,6 +145,11 @@ def load_model(folder: Path) -> tuple[LagrangianDualClassifier, dict[str, Any]]:
     return LagrangianDualClassifier.load(folder), read_json(folder / FACTS) or {}
 
 
+def features_of(model: LagrangianDualClassifier) -> list[str] | None:
+    """Names of the columns that a model reads; None where its table had none."""
+    return [str(name) for name in getattr(model, "feature_names_in_", [])] or None
+
+
 def groups_from(facts: dict[str, Any], columns: Sequence[str]) -> Groups | None:
     """Groups that ``training.json`` names."""
     listed = facts.get("groups")

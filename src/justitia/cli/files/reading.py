@@ -21,6 +21,7 @@ import gzip
 import importlib.util
 import io
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from typing import Any
 import pandas as pd
 
 from justitia.cli.errors import Refusal, no_such, shown_path
+from justitia.inputs.written import Written
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
 
 PARQUET = (".parquet", ".pq")
@@ -38,6 +40,7 @@ _OTHER_FORMATS = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".sav"
 KEPT_BYTES = "justitia-kept-bytes"
 #: The longest field that Python's reader accepts on every system.
 _LONGEST_FIELD = 2**31 - 1
+_CODE = re.compile(r"\s*0[0-9]+\s*")
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "space": " "}
 
 
@@ -62,10 +65,14 @@ class Table:
             if name not in self.columns:
                 raise no_such("column", name, self.columns, place=shown_path(self.path))
 
-    def public(self, names: Sequence[str]) -> pd.DataFrame:
-        """These columns, typed, in this order; no other column is parsed into anything."""
+    def public(self, names: Sequence[str], written: Written | None = None) -> pd.DataFrame:
+        """These columns, typed, in this order; no other column is parsed into anything.
+
+        Codes such as 00501 stay text, and so do numbers where they are not ``written`` as programs write them.
+        """
         unique = list(dict.fromkeys(names))
-        frame = _public_parquet(self.path, unique) if self.is_parquet else _typed(self, unique)
+        plain = written is None or written.is_plain
+        frame = _public_parquet(self.path, unique) if self.is_parquet else _typed(self, unique, plain=plain)
         return frame[list(names)]
 
     def raw(self, names: Sequence[str]) -> pd.DataFrame:
@@ -115,8 +122,6 @@ def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") 
         return Table(file, names, repeated=_repeated(names))
     head = _rows_at(table, [])[0]
     names = _names(table, head)
-    if len(names) == 1:
-        _check_separator(file, names[0], mark)
     return Table(file, names, table.separator, table.encoding, _repeated(head))
 
 
@@ -174,6 +179,8 @@ def _rows_at(table: Table, places: Sequence[int]) -> tuple[list[str], list[tuple
         ):
             rows = (row for row in csv.reader(lines, delimiter=table.separator) if row)
             head = next(rows, [])
+            if len(head) == 1:
+                _check_separator(table.path, head[0], table.separator)
             for row in rows:
                 if len(row) != len(head):
                     raise _unlike_its_head(table.path)
@@ -196,12 +203,25 @@ def _names(table: Table, head: list[str]) -> tuple[str, ...]:
     return tuple(str(name) for name in pd.read_csv(_as_bytes(table, [head]), nrows=0, index_col=False))
 
 
-def _typed(table: Table, names: Sequence[str]) -> pd.DataFrame:
-    content = _as_bytes(table, itertools.chain([names], _rows(table, names)))
+def _typed(table: Table, names: Sequence[str], *, plain: bool) -> pd.DataFrame:
+    rows = _rows(table, names)
+    content = _as_bytes(table, itertools.chain([names], rows))
+    texts = {name: str for place, name in enumerate(names) if not plain or _holds_codes(row[place] for row in rows)}
     try:
-        return pd.read_csv(content, index_col=False, low_memory=False, skip_blank_lines=False)
+        typed = pd.read_csv(content, index_col=False, low_memory=False, skip_blank_lines=False)
+        content.seek(0)
+        texts = {name: kind for name, kind in texts.items() if typed[name].dtype != bool}
+        if not texts:
+            return typed
+        kept = pd.read_csv(content, index_col=False, skip_blank_lines=False, dtype=texts, usecols=list(texts))
+        return typed.assign(**{name: kept[name] for name in texts})
     except ValueError:
         raise _unlike_its_head(table.path) from None
+
+
+def _holds_codes(entries: Iterable[str]) -> bool:
+    """Whether a column has whole numbers that begin with a zero, as zip codes do and amounts do not."""
+    return any(_CODE.fullmatch(entry) for entry in entries)
 
 
 def _as_bytes(table: Table, rows: Iterable[Sequence[str]]) -> io.BytesIO:

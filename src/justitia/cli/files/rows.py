@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, read_attribute, read_person
+from justitia.cli.files.columns import Columns
 from justitia.cli.files.reading import Table, open_table
+from justitia.cli.output import doing
+from justitia.inputs.kinds import Reading
 from justitia.privacy.attribute import Attribute
 
 Label = str | int | float | bool
@@ -38,6 +41,8 @@ class Rows:
         The attribute itself, closed, on its way to the vault.
     person : list of str, optional
         Public ids, where people have several rows.
+    columns, readings
+        How the columns were to be read, and how they were.
     """
 
     table: Table
@@ -47,6 +52,8 @@ class Rows:
     attribute: PublicAttribute
     sensitive: Attribute = field(repr=False)
     person: list[str | None] | None = field(repr=False, default=None)
+    columns: Columns = field(repr=False, default_factory=Columns)
+    readings: tuple[Reading, ...] = field(repr=False, default=())
 
     def __len__(self) -> int:
         return len(self.y)
@@ -59,8 +66,7 @@ def read_rows(
     target: str,
     positive: str | None = None,
     classes: Sequence[Label] | None = None,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
+    columns: Columns | None = None,
     base_column: str | None = None,
 ) -> Rows:
     """Read and check everything public, then the attribute.
@@ -69,29 +75,34 @@ def read_rows(
     ----------
     classes : sequence of two, optional
         Negative and positive value of the target, if a model has fixed them.
-    features : sequence of str, optional
-        Columns to use; by default all but target, attribute, key and ``drop``.
+    columns : Columns, optional
+        Which ones to use, by default all but target, attribute and key, and how to read them.
     base_column : str, optional
         A column of scores, which is a feature whether it is named among them or not.
     """
+    doing(f"reading {data.name}")
     table = open_table(data, where.separator, where.encoding)
     table.check_columns([target])
     attribute = find_attribute(where, table)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
-    names = feature_names(table, attribute.hidden() | {target}, features, drop, base_column)
+    columns = Columns() if columns is None else columns
+    names = feature_names(table, attribute.hidden() | {target}, columns, base_column)
     y, known = read_target(table, target, positive, classes)
     person = read_person(attribute, table)
-    return Rows(table, table.public(names), y, known, attribute, read_attribute(attribute, table), person)
+    X, readings = columns.read(table, names)
+    sensitive = read_attribute(attribute, table)
+    doing("")
+    return Rows(table, X, y, known, attribute, sensitive, person, columns, readings)
 
 
-def feature_names(
-    table: Table, hidden: set[str], features: Sequence[str] | None, drop: Sequence[str], base_column: str | None = None
-) -> list[str]:
-    """Columns of X; a hidden one that is asked for is refused."""
+def feature_names(table: Table, hidden: set[str], columns: Columns, base_column: str | None = None) -> list[str]:
+    """Columns that may be features; a hidden one that is asked for is refused."""
     scores = [] if base_column is None else [base_column]
-    table.check_columns([*(features or ()), *drop, *scores])
-    asked = [name for name in (*(features or ()), *scores) if name in hidden]
+    features, drop = columns.features, columns.drop
+    dated = [name for name in columns.written.dates if name]
+    table.check_columns([*(features or ()), *drop, *columns.categorical, *dated, *scores])
+    asked = [name for name in (*(features or ()), *columns.categorical, *dated, *scores) if name in hidden]
     if asked:
         raise Refusal(f"the column {asked[0]!r} is target, key or sensitive and cannot be a feature; leave it out.")
     if base_column in drop:

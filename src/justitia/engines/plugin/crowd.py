@@ -91,6 +91,10 @@ class Crowd:
         own = self.shard.judge(membership, multiplied, threshold)
         return self.ranks.add(own).double().view(shape) * self.shard.weight_step
 
+    def size_rows(self, groups: int) -> ShardRows:
+        """A one for everybody, for the vault."""
+        return self.shard.size_rows({"name": "sizes", "numbers": _numbers(groups, 1)})
+
     def moment_rows(self, groups: int, width: int) -> ShardRows:
         """Public rows for the vault."""
         return self.shard.moment_rows({"name": "moments", "numbers": _numbers(groups, width)})
@@ -158,6 +162,9 @@ class CrowdEngine(PluginEngine):
 
     def _make_everybody(self) -> Everybody:
         return _CrowdEverybody(self._crowd, self._rows, len(self.problem), self.plan.micro_batch)
+
+    def _size_rows(self) -> DenseSource:
+        return self._crowd.size_rows(self.vault.n_groups)
 
     def _moment_rows(self) -> DenseSource:
         return self._crowd.moment_rows(self.vault.n_groups, self._rows.width)
@@ -281,8 +288,13 @@ class Worker:
 
     def do(self, job: Message) -> None:
         """One pass; what was added up goes to rank 0."""
-        if job["name"] in ("moments", "decisions"):
-            rows = self.shard.moment_rows(job) if job["name"] == "moments" else self.shard.decision_rows(job)
+        asked = {
+            "sizes": self.shard.size_rows,
+            "moments": self.shard.moment_rows,
+            "decisions": self.shard.decision_rows,
+        }
+        if job["name"] in asked:
+            rows = asked[job["name"]](job)
             assert self._vault is not None  # noqa: S101 - opened before
             self._vault.contribute(rows, **{name: job[name] for name in ("bound", "step", "seeded")})
         else:

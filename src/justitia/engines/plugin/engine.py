@@ -1,5 +1,6 @@
 """The plug-in engine: ask A for a handful of noised sums, and solve the dual in closed form.
 
+0. If the plan has it, a small first release: sizes of the groups. A run that they say cannot work stops here.
 1. One release: the sums of public rows (features, label and what the base says of the label) over each group. Soft
    memberships p(a | x, y) of largest entropy agree with them, as in engine ``moments``.
 2. With p(y = 1 | x) of the base they give p(a, y | x), and the best rule under the constraint has a closed form whose
@@ -25,6 +26,7 @@ from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
+from justitia.engines.plugin.sizes import refusal
 from justitia.privacy.mechanisms import Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
 from justitia.privacy.vault import SensitiveVault
@@ -59,8 +61,9 @@ class PluginEngine(Engine):
 
     Guarantee
     ---------
-    * A enters only through ``group_sums`` of the vault, once for the moments and once per check; everything else here
-      is a function of public data and of their noised answers.
+    * A enters only through ``group_sums`` of the vault: for sizes if the plan has them, once for the moments and once
+      per check; everything else here, a run that stops included, is a function of public data and of their noised
+      answers.
     """
 
     def __init__(
@@ -108,10 +111,11 @@ class PluginEngine(Engine):
         return (2 * eta - 1)[:, None], torch.logit(eta)
 
     def ask_before(self, module: Any, lam: Tensor, k: int) -> None:
-        """The moments, once."""
+        """Sizes, if the plan has them, and the moments, once."""
         del module, lam
         if k or self._constraints is not None:
             return
+        self._ask_sizes()
         noise = calibrated(self.plan.noise_moments)
         answer = self.vault.group_sums(self._moment_rows(), bound=1.0, noise=noise, purpose="moments")
         total = self._total()
@@ -121,6 +125,28 @@ class PluginEngine(Engine):
         ridge = max(self.plan.ridge * spread**2, LEAST_RIDGE)
         ridges = torch.full((self._rows.width,), ridge, dtype=torch.float64)
         self._use(self._everybody.fit(sums, ridge=ridges))
+
+    def _ask_sizes(self) -> None:
+        """Stop by noised sizes alone, before more is spent.
+
+        Raises
+        ------
+        ValueError
+            If they say that the run cannot work.
+        """
+        noise = self.plan.noise_sizes
+        if noise is None:
+            return
+        answer = self.vault.group_sums(self._size_rows(), bound=1.0, noise=noise, purpose="sizes")[:, 0].numpy()
+        spread = noise_spread(noise, self._each, self.vault.n_groups)
+        names = [str(name) for name in self.vault.group_names]
+        sentence = refusal(answer, spread, self.problem.rows, names, self.plan.share_sizes)
+        if sentence is not None:
+            raise ValueError(sentence)
+
+    def _size_rows(self) -> DenseSource:
+        """A one for everybody."""
+        return TensorRows(torch.ones(len(self.problem), 1, dtype=torch.float64))
 
     def _moment_rows(self) -> DenseSource:
         """Everybody's public rows."""

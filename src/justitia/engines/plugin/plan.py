@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from justitia._validate import check_int, check_nonnegative, check_rate
+from justitia._validate import check_fraction, check_int, check_nonnegative, check_rate
 from justitia.engines.plugin.engine import PluginEngine
-from justitia.privacy.mechanisms import Noise, Unprotected
+from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, budget_scale, check_noise, moments_and_checks
@@ -18,12 +18,17 @@ from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, budget_scale,
 class PluginPlan(Plan):
     """Noised sums of public rows once, then noised sums of the current decisions a few times.
 
+    Before them, if a share of the budget is set aside for it, noised sizes of the groups: a run that they say cannot
+    work stops there with ``ValueError`` (:mod:`justitia.engines.plugin.sizes`), and the rest is not spent.
+
     Parameters
     ----------
     checks : int
         How often the sums of the current decisions are asked for; the dual is solved again after each.
+    share_sizes : float
+        Share of the budget (in mu^2) for sizes of the groups; 0 asks for none.
     share_moments : float
-        Share of the budget (in mu^2) for the first release; the checks divide the rest evenly.
+        Share of the rest for the moments; the checks divide what is left evenly.
     ridge : float
         Ridge of the memberships, in units of the variance of the noise.
     trust : float
@@ -35,48 +40,55 @@ class PluginPlan(Plan):
         Tolerance where none is given, in standard errors of the difference of two groups' rates: sampling and noise.
     micro_batch : int
         Rows whose columns are held in memory at once; bounds memory and never changes the answer.
-    noise_moments, noise_checks : Gaussian or Unprotected, optional
+    noise_sizes, noise_moments, noise_checks : Gaussian or Unprotected, optional
         Set by ``calibrate``.
     """
 
     shares_answers: ClassVar[bool] = True
 
     checks: int = 4
+    share_sizes: float = 0.0
     share_moments: float = 0.5
     ridge: float = 0.05
     trust: float = 0.02
     least: float = 0.01
     dead_zone: float = 1.0
     micro_batch: int = 65_536
+    noise_sizes: Noise | None = None
     noise_moments: Noise | None = None
     noise_checks: Noise | None = None
 
     def __post_init__(self) -> None:
-        for name in ("noise_moments", "noise_checks"):
+        for name in ("noise_sizes", "noise_moments", "noise_checks"):
             check_noise(name, getattr(self, name))
         check_int("checks", self.checks, at_least=0)
         check_int("micro_batch", self.micro_batch, at_least=1)
         check_rate("share_moments", self.share_moments)
+        check_fraction("share_sizes", self.share_sizes, example=0.05)
         if self.checks and self.share_moments == 1:
             raise ValueError("expected share_moments below 1 where checks are to be paid for, got 1; use checks=0.")
         for name in ("ridge", "trust", "least", "dead_zone"):
             check_nonnegative(name, getattr(self, name))
 
     def releases(self) -> tuple[PlannedRelease, ...]:
-        """Moments once, decisions at every check."""
+        """Sizes once if they are wanted, moments once, decisions at every check."""
         if self.noise_moments is None or self.noise_checks is None:
             raise ValueError(NO_NOISE)
+        sizes = () if self.noise_sizes is None else (PlannedRelease("sizes", self.noise_sizes, 1),)
         moments = PlannedRelease("moments", self.noise_moments, 1)
         checks = PlannedRelease("decisions", self.noise_checks, self.checks)
-        return (moments, checks) if self.checks else (moments,)
+        return (*sizes, moments, checks) if self.checks else (*sizes, moments)
 
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
         """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
         del n
         if math.isinf(epsilon):
-            return replace(self, noise_moments=Unprotected(), noise_checks=Unprotected())
-        moments, checks = moments_and_checks(budget_scale(epsilon, delta), self.share_moments, self.checks)
-        return replace(self, noise_moments=moments, noise_checks=checks)
+            return replace(self, noise_sizes=None, noise_moments=Unprotected(), noise_checks=Unprotected())
+        scale = budget_scale(epsilon, delta)
+        sizes = Gaussian(scale / math.sqrt(self.share_sizes)) if self.share_sizes else None
+        rest = scale / math.sqrt(1 - self.share_sizes)
+        moments, checks = moments_and_checks(rest, self.share_moments, self.checks)
+        return replace(self, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)
 
     def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> PluginEngine:
         """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""

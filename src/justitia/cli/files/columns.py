@@ -1,0 +1,134 @@
+"""How the columns of a file are read: by the options of a command, or as they were for a model.
+
+Everything here is public: the sensitive columns are not among those that are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from justitia.cli.errors import Refusal, shown_path
+from justitia.cli.files.reading import Table
+from justitia.cli.output import shortened, table_text, warn
+from justitia.inputs.kinds import IGNORED, Reading, converted, look_at_all
+from justitia.inputs.written import Written
+
+#: In training.json: how each column was read, and how numbers were written.
+COLUMNS, WRITTEN = "read_as", "written"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns are features, and how they are read.
+
+    Attributes
+    ----------
+    features : sequence of str or None
+        Columns to use; by default all that describe rows.
+    drop, categorical : sequence of str
+        Columns to leave out, and columns whose entries are names of levels.
+    written : Written
+        How numbers and dates are written.
+    known : sequence of Reading or None
+        How a model's columns were read; None looks at every column.
+    """
+
+    features: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    written: Written = field(default_factory=Written)
+    known: tuple[Reading, ...] | None = None
+
+    @classmethod
+    def taken(cls, values: dict[str, Any]) -> Columns:
+        """Take them out of a command's options."""
+        names = values.pop("features")
+        return cls(
+            None if names is None else tuple(names),
+            tuple(one for listed in values.pop("drop") for one in listed),
+            tuple(one for listed in values.pop("categorical") for one in listed),
+            written_by(values),
+        )
+
+    @classmethod
+    def of_model(cls, facts: Mapping[str, Any], features: Sequence[str] | None, values: dict[str, Any]) -> Columns:
+        """As ``training.json`` says; marks and formats may be those of another file. Nothing is known of others."""
+        known = tuple(Reading.from_dict(one) for one in facts.get(COLUMNS) or ())
+        recorded = facts.get(WRITTEN) or {}
+        return cls(features, written=written_by(values, recorded), known=known)
+
+    def look(self, table: Table, names: Sequence[str]) -> tuple[pd.DataFrame, tuple[Reading, ...]]:
+        """These columns as typed by the file, and how each should be read."""
+        frame = table.public(names, self.written)
+        if self.known is not None:
+            return frame, tuple(one for one in self.known if one.name in set(names))
+        wanted = {*(self.features or ()), *self.written.dates}
+        readings = look_at_all(frame, self.written, wanted=wanted, categorical=self.categorical)
+        return frame, tuple(readings)
+
+    def read(self, table: Table, names: Sequence[str]) -> tuple[pd.DataFrame, tuple[Reading, ...]]:
+        """These columns as models read them, and how they were read; of a fresh file, features alone.
+
+        Raises
+        ------
+        Refusal
+            If a column cannot be read without guessing, or no feature is left.
+        """
+        frame, readings = self.look(table, names)
+        for one in readings:
+            if one.refusal:
+                raise Refusal(f"{shown_path(table.path)}: {one.refusal}")
+        by_name = {one.name: one for one in readings}
+        kept = [name for name in names if name not in by_name or by_name[name].is_feature]
+        if not kept:
+            raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
+        read = {
+            name: converted(frame[name], by_name[name], self.written) if name in by_name else frame[name]
+            for name in kept
+        }
+        dropped = tuple(Reading(name, IGNORED, says="left out") for name in self.drop)
+        return pd.DataFrame(read, index=frame.index), (*readings, *dropped)
+
+    def to_keep(self, readings: Sequence[Reading]) -> dict[str, Any]:
+        """What later commands need to read other files alike."""
+        return {COLUMNS: [one.to_dict() for one in readings], WRITTEN: self.written.to_dict()}
+
+
+def written_by(values: dict[str, Any], recorded: Mapping[str, Any] | None = None) -> Written:
+    """How numbers and dates are written, by the options and, where they say nothing, by a model's facts."""
+    known = recorded or {}
+    decimal, thousands = values.pop("decimal", None), values.pop("thousands", None)
+    dates = dict(known.get("dates") or {}) | dict(_date(one) for one in values.pop("dates", ()))
+    marks = {
+        "decimal": known.get("decimal", ".") if decimal is None else decimal,
+        "thousands": known.get("thousands", "") if thousands is None else thousands,
+    }
+    return Written(**marks, dates=dates)
+
+
+def _date(text: str) -> tuple[str, str]:
+    """``COLUMN=FORMAT``, or a format for all."""
+    name, equals, form = text.rpartition("=")
+    if "%" not in form:
+        raise Refusal(f"expected --date to be a format such as 'opened=%d/%m/%Y', got {text!r}.")
+    return (name.strip() if equals else ""), form.strip()
+
+
+def warn_of(readings: Sequence[Reading]) -> list[str]:
+    """Say what somebody should look at; the sentences are returned, too."""
+    said = [one.refusal or one.doubt for one in readings if one.refusal or one.doubt]
+    for sentence in said:
+        warn(sentence)
+    return said
+
+
+def columns_text(readings: Sequence[Reading]) -> str:
+    """A table of all columns, for people."""
+    rows = [(shortened(one.name, 24), one.kind, shortened(one.says, 38)) for one in readings]
+    used = sum(one.is_feature for one in readings)
+    head = f"How columns are read ({used} of {len(readings)} are features):"
+    return f"{head}\n{table_text(('column', 'read as', 'what is in it'), rows, left=3)}"

@@ -1,0 +1,51 @@
+"""Whether noised sizes of the groups say that a run cannot work: asked first, for a small share of the budget.
+
+The answer is a function of noised sizes and public numbers alone, so whether a run stops tells no more than they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Sizes are judged where the mean of a group is so many standard deviations of their noise; otherwise they say nothing.
+TELLING = 8.0
+#: All groups together are not there if their noised sizes add up to less than so many standard deviations.
+NOBODY = 3.0
+#: A group is not there if its noised size is at most so many: an empty one is noticed five times in six, and one of
+#: four standard deviations is taken for empty once in a thousand times.
+EMPTY = 1.0
+GO_ON = "or pass --small-groups (in Python, share_sizes=0) to train anyway"
+
+
+def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[str], share: float) -> str | None:
+    """Why a run with these groups cannot work; None if nothing speaks against it.
+
+    Parameters
+    ----------
+    sizes : ndarray (G,)
+        Noised.
+    spread : float
+        Known standard deviation of each.
+    n : int
+        Rows, public.
+    share : float
+        Of the budget that was spent on them.
+    """
+    asked = f"asked for {share:.0%} of the budget and nothing else"
+    total = float(sizes.sum())
+    if n >= 2 * TELLING * spread and total <= min(NOBODY * spread, n / TELLING):
+        return (
+            f"the noised sizes of all {len(sizes)} groups ({asked}) add up to about {max(total, 0):.0f} of {n:,} rows; "
+            f"check the names of the groups, where capital letters count, {GO_ON}."
+        )
+    empty = [name for name, size in zip(names, sizes, strict=True) if size <= EMPTY * spread]
+    if n < TELLING * spread * len(sizes) or not empty:
+        return None
+    listed = ", ".join(repr(name) for name in empty[:3]) + (", ..." if len(empty) > 3 else "")
+    return (
+        f"{len(empty)} of {len(sizes)} groups ({listed}) have a noised size ({asked}) of at most {EMPTY * spread:.0f} "
+        f"rows; merge them with others (--bins cuts a number), correct or leave out their names, {GO_ON}."
+    )

@@ -1,0 +1,184 @@
+"""Six messy files: each trains or is refused in one sentence, and the table of columns is right."""
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from running import Run, assert_refused, read
+
+WORDS = ("--target", "y", "--sensitive", "sex", "--groups", "f,m", "--seed", 0)
+
+
+def people(rows: int, seed: int = 0, *, positives: float = 0.4) -> pd.DataFrame:
+    """A number that leans towards the target, the target, and the attribute."""
+    draw = np.random.default_rng(seed)
+    y = np.arange(rows) < positives * rows
+    amount = (draw.normal(2000 + 1500 * y, 900)).round(2).clip(100)
+    return pd.DataFrame({"amount": amount, "y": np.where(y, "yes", "no"), "sex": draw.choice(["f", "m"], rows)})
+
+
+def german(folder: Path) -> None:
+    """Semicolons, decimal commas, points between thousands, latin-1, days first, a gap in words, quoted line ends."""
+    table = people(300)
+    table["betrag"] = [f"{one:,.2f}".replace(",", " ").replace(".", ",").replace(" ", ".") for one in table.amount]
+    table["ort"] = np.where(table.index % 3 == 0, "Köln", "Zürich")
+    table["datum"] = [f"{1 + row % 28:02d}.{1 + row % 12:02d}.2024" for row in range(300)]
+    table["einkommen"] = ["n.a." if row % 50 == 0 else str(1000 + 7 * (row % 90)) for row in range(300)]
+    table["notiz"] = [f"Kunde rief am Tag {row} an,\nund sprach lange über den Antrag." for row in range(300)]
+    table.drop(columns="amount").to_csv(folder / "data.csv", sep=";", index=False, encoding="latin-1")
+
+
+def american(folder: Path) -> None:
+    """Identifiers, zip codes with leading zeros, commas between thousands, dates with slashes, booleans, a constant."""
+    table = people(300)
+    table["customerId"] = [f"C-{row * 7919 % 100_003:06d}" for row in range(300)]
+    table["row"] = range(1, 301)
+    table["amount"] = [f"{one:,.2f}" for one in table.amount]
+    table["zip"] = [f"{501 + row % 9:05d}" for row in range(300)]
+    table["opened"] = [f"{1 + row % 12}/{1 + row % 28}/2023" for row in range(300)]
+    table["owner"] = table.index % 4 == 0
+    table["bank"] = "First"
+    table.to_csv(folder / "data.csv", index=False)
+
+
+def zips(folder: Path) -> None:
+    """Ten thousand zip codes and one percent of positive answers."""
+    table = people(12_000, positives=0.01)
+    table["zip"] = 10_000 + np.arange(12_000) % 10_000
+    table.to_csv(folder / "data.csv", index=False)
+
+
+def swiss(folder: Path) -> None:
+    """Apostrophes between thousands."""
+    table = people(300)
+    table["amount"] = [f"{one:,.0f}".replace(",", "'") for one in table.amount + 1000]
+    table.to_csv(folder / "data.csv", index=False)
+
+
+def dated(folder: Path) -> None:
+    """ISO dates with a time, dates as whole numbers, one level in words among numbers."""
+    table = people(300)
+    start = dt.datetime(2024, 1, 31, 8, 30)
+    table["seen"] = [(start + dt.timedelta(hours=5 * row)).isoformat(sep=" ") for row in range(300)]
+    table["day"] = [int((start + dt.timedelta(days=row % 60)).strftime("%Y%m%d")) for row in range(300)]
+    table["score"] = ["about nine" if row == 7 else str(row % 30) for row in range(300)]
+    table.to_csv(folder / "data.csv", index=False)
+
+
+def apart(folder: Path) -> None:
+    """The attribute in a file of its own, by e-mail addresses, which are the key."""
+    table = people(300).assign(mail=[f"person{row}@example.org" for row in range(300)])
+    table.drop(columns="sex").to_csv(folder / "data.csv", index=False)
+    table[["mail", "sex"]][::-1].to_csv(folder / "sex.csv", index=False)
+
+
+GERMAN = ("--separator", ";", "--encoding", "latin-1", "--decimal", ",", "--thousands", ".")
+SLASHES = ("--thousands", ",", "--date", "opened=%m/%d/%Y", "--drop", "bank")
+FILES = {
+    "german": (german, GERMAN, "betrag number, ort category, datum date, einkommen number, notiz text"),
+    "american": (
+        american,
+        SLASHES,
+        "amount number, customerId identifier, row identifier, zip category, opened date, owner number, bank ignored",
+    ),
+    "zips": (zips, ("--categorical", "zip"), "amount number, zip category"),
+    "swiss": (swiss, ("--thousands", "'"), "amount number"),
+    "dated": (
+        dated,
+        ("--date", "day=%Y%m%d", "--drop", "score", "--drop", "amount"),
+        "seen date, day date, score ignored, amount ignored",
+    ),
+    "apart": (apart, ("--sensitive-file", "sex.csv", "--key", "mail"), "amount number"),
+}
+
+
+@pytest.mark.parametrize(("write", "words", "kinds"), list(FILES.values()), ids=list(FILES))
+def test_messy_file_is_read_as_its_table_says_in_training_and_after_it(
+    run: Run, here: Path, write: Callable[[Path], None], words: tuple[str, ...], kinds: str
+) -> None:
+    write(here)
+    planned = run("plan", "data.csv", *WORDS[:6], *words, "--json")
+    assert planned.exit_code == 0, planned.output
+    made = run("train", "data.csv", *WORDS, *words, "--out", "m")
+    assert made.exit_code == 0, made.output
+    facts = read(here / "m" / "training.json")
+    listed = ", ".join(f"{one['name']} {one['kind']}" for one in facts["read_as"])
+    assert listed == kinds
+    assert [one["name"] for one in json.loads(planned.stdout)["columns"]] == [
+        one["name"] for one in facts["read_as"] if one.get("says") != "left out"
+    ]
+    for name, kind in (one.split() for one in kinds.split(", ")):
+        assert f"{name} " in made.stdout
+        assert kind in made.stdout
+    # Marks and formats are the model's from now on; separator and encoding are those of the file.
+    csv = tuple(words[: words.index("--decimal")]) if "--decimal" in words else ()
+    decided = run("predict", "m", "data.csv", *csv, "--out", "d.csv")
+    assert decided.exit_code == 0, decided.output
+    joined = ("--sensitive-file", "sex.csv") if "--key" in words else ()  # the key is the training's
+    measured = run("evaluate", "m", "data.csv", *csv, *joined)
+    assert measured.exit_code == 0, measured.output
+
+
+@pytest.mark.parametrize(
+    ("write", "words", "part"),
+    [
+        (german, GERMAN[:2], "not text in the encoding asked for; pass --encoding latin-1"),
+        (german, GERMAN[:4], "column 'betrag' holds numbers written as '"),
+        (german, (), "pass --separator ';'"),
+        (american, (), "--thousands ','"),
+        (american, SLASHES[:2], "column 'opened' holds dates such as '1/1/2023'; say how with --date 'opened="),
+        (swiss, (), '--thousands "\'"'),
+        (dated, (), "column 'score' holds numbers, but also 'about nine'"),
+        (dated, ("--drop", "score", "--date", "seen=%d/%m/%Y"), "column 'seen' holds dates as %d/%m/%Y, but also"),
+        (dated, ("--date", "soon"), "expected --date to be a format such as"),
+        (dated, ("--decimal", ",", "--thousands", ","), "two different marks"),
+        (dated, ("--decimal", ";"), "no decimal ';'"),
+    ],
+    ids=str,
+)
+def test_messy_file_is_refused_in_one_sentence_before_anything_is_spent(
+    run: Run, here: Path, write: Callable[[Path], None], words: tuple[str, ...], part: str
+) -> None:
+    write(here)
+    refused = run("train", "data.csv", *WORDS, *words, "--ledger", "people.ledger", "--out", "m")
+    assert_refused(refused, 2, part)
+    assert not (here / "m").exists()
+
+
+def test_plan_warns_of_what_train_would_refuse_and_of_what_it_leaves_out(run: Run, here: Path) -> None:
+    american(here)
+    shown = run("plan", "data.csv", *WORDS[:6])
+    assert shown.exit_code == 0
+    text = " ".join(shown.stderr.split())
+    for part in ("'opened' holds dates", "'customerId' differs in nearly every row", "'bank' is constant"):
+        assert part in text
+
+
+def test_plan_without_the_name_of_the_sensitive_column_looks_at_no_column(run: Run, here: Path) -> None:
+    american(here)
+    shown = run("plan", "data.csv", "--target", "y", "--groups", "f,m", "--json")
+    assert json.loads(shown.stdout)["columns"] == []
+
+
+def test_identifiers_are_in_no_file_of_a_model_unless_they_are_named(run: Run, here: Path) -> None:
+    american(here)
+    run("train", "data.csv", *WORDS, *SLASHES, "--out", "m")
+    texts = [file.read_text("utf-8") for file in (here / "m").iterdir() if file.name != "training.json"]
+    assert not any("C-0" in text for text in texts)
+    assert "C-0" not in (here / "m" / "training.json").read_text("utf-8")
+    named = run("train", "data.csv", *WORDS, *SLASHES[:2], "--features", "amount,customerId", "--out", "n")
+    assert named.exit_code == 0, named.output
+    assert "C-0" in (here / "n" / "model.json").read_text("utf-8")
+
+
+def test_column_that_holds_something_else_than_in_training_is_told(run: Run, here: Path) -> None:
+    swiss(here)
+    assert run("train", "data.csv", *WORDS, "--thousands", "'", "--out", "m").exit_code == 0
+    people(20).assign(amount="much").to_csv(here / "other.csv", index=False)
+    assert_refused(
+        run("predict", "m", "other.csv"), 2, "expected numbers in column 'amount', as in training, got 'much'"
+    )
