@@ -23,7 +23,7 @@ from experiments.measure import CONFIDENCE, DELTA, EPSILONS, SIMULATED, SIZES
 from experiments.runner import Cell
 from experiments.summaries import setting
 from justitia.evaluation.cells import Cells
-from justitia.evaluation.impact import FOUR_FIFTHS, Compared, ImpactRatios, smallest_ratio_bounds
+from justitia.evaluation.impact import FOUR_FIFTHS, Compared, ImpactRatios, careful, smallest_ratio_bounds
 from justitia.evaluation.intervals import NoisyRates, several_quantile
 from justitia.evaluation.rates import METRICS, Rows, make_rows
 from justitia.evaluation.score_bins import ScoreBins, ScoreFacts
@@ -149,14 +149,15 @@ def _held(noisy: NoisyRates, scores: NoisyScores, size: Array, population: Popul
     named, best = (ImpactRatios.of(noisy, reference, CONFIDENCE) for reference in (0, None))
     highest = np.where(noisy.enough[..., 0], rates, -1).max(axis=-1, keepdims=True)
     z = np.abs(compared.z()[..., 0])
-    lacking = [one[..., 0] for one in compared.shortfall(together)]
+    sure = careful(CONFIDENCE)
+    lacking = [one[..., 0] for one in compared.shortfall(several_quantile(sure, groups - 1))]
     found = {
         **_holds("ratio", (named.value, named.lower, named.upper), rates / rates[0], others),
         **_holds("ratio_to_best", (best.value, best.lower, best.upper), rates / highest, others | ~others),
         **_holds("shortfall", lacking, size * (rates[0] - rates), others),
         **_holds("z", (z, z * 0, np.where(z > together, -1.0, 1.0)), 0 * rates, others),
         **_holds("ks_distance", scores.distance(0, CONFIDENCE), population.distances, others),
-        **_holds("auc", scores.auc(several_quantile(CONFIDENCE, groups)), population.aucs, others | ~others),
+        **_holds("auc", scores.auc(several_quantile(sure, groups)), population.aucs, others | ~others),
     }
     if not np.array_equal(rates, np.full(groups, rates[0])):
         found["z_told"] = np.zeros_like(found["z_told"])  # rates differ: nothing to hold
@@ -187,7 +188,7 @@ def cells(*, quick: bool) -> list[Cell]:
             0,
             epsilon=epsilon,
             settings={"groups": groups, "sizes": sizes},
-            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, bounds 1",
+            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, bounds 2",
         )
         for groups in (2, 5)
         for sizes in SIZES

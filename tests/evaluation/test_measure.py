@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose
 
 from justitia import BudgetExceeded, Measurement, PrivacyLedger, measure
 from justitia.evaluation.exact import rates_by_group, violation
-from justitia.evaluation.measurement import NOT_ENOUGH
 from justitia.evaluation.rates import METRICS, make_rows
+from justitia.evaluation.told import NOT_ENOUGH
 from justitia.notions import NOTIONS, DemographicParity
 from justitia.privacy.accounting import gaussian_mu
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "train": "Train a classifier on DATA (CSV or Parquet) that treats groups alike.",
     "predict": "Decide about the people in DATA with a saved MODEL.",
     "evaluate": "Measure how MODEL treats groups of the people in DATA.",
+    "measure": "Measure how decisions in DATA (CSV or Parquet) treat groups, whoever made them.",
     "report": "Write a page about MODEL (HTML, opens anywhere) and a model card (Markdown) beside it.",
     "tradeoff": "Train models on DATA along a grid of tolerances, all for the price of one.",
     "compare": "Measure several saved MODELS, and methods trained now, on the same people.",

@@ -33,8 +33,15 @@ from justitia.evaluation.intervals import (
     wider,
 )
 
+#: Share of what may fail that bounds here take; the rest is for what normal errors leave out.
+SHARE = 0.9
 #: The rule of thumb of US agencies (1978): a rate below four fifths of the highest one is regarded as adverse impact.
 FOUR_FIFTHS = 0.8
+
+
+def careful(confidence: float) -> float:
+    """A little more than asked for: normal errors are an approximation."""
+    return 1 - SHARE * (1 - confidence)
 
 
 def other_side(values: Array, total: Array | float, reference: int | None) -> Array:
@@ -164,7 +171,7 @@ class ImpactRatios:
     def of(cls, noisy: NoisyRates, reference: int | None, confidence: float) -> ImpactRatios:
         """Ratios of the only rate of ``noisy``."""
         if reference is not None:
-            quantile = several_quantile(confidence, max(1, noisy.counts.shape[-2] - 1))
+            quantile = several_quantile(careful(confidence), max(1, noisy.counts.shape[-2] - 1))
             own = np.arange(noisy.counts.shape[-2]) == reference
             found = (one[..., reference, 0] for one in ratios(noisy, quantile))
             known = noisy.enough[..., [reference], 0]
@@ -186,7 +193,7 @@ class ImpactRatios:
 
 def best_quantiles(confidence: float, groups: int) -> tuple[float, float]:
     """For all groups at once: of the ratio to one group, which is the best; and of those to all of them."""
-    return several_quantile(confidence, groups), pairs_quantile(confidence, groups, 1)
+    return several_quantile(careful(confidence), groups), pairs_quantile(careful(confidence), groups, 1)
 
 
 def smallest_ratio_bounds(noisy: NoisyRates, reference: int | None, confidence: float) -> tuple[Array, Array]:
@@ -195,6 +202,7 @@ def smallest_ratio_bounds(noisy: NoisyRates, reference: int | None, confidence: 
     The smallest is at least the smallest lower bound of one pair, each for itself; at most the smallest upper bound of
     all pairs at once. A group that is not known leaves the first at 0.
     """
+    confidence = careful(confidence)
     one = marginal_quantile(2 * confidence - 1)
     groups = noisy.counts.shape[-2]
     if reference is not None:

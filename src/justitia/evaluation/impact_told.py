@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from justitia.evaluation.impact import FOUR_FIFTHS, Compared, ImpactRatios, p_value, smallest_ratio_bounds
+from justitia.evaluation.impact import FOUR_FIFTHS, Compared, ImpactRatios, careful, p_value, smallest_ratio_bounds
 from justitia.evaluation.intervals import Array, NoisyRates, marginal_quantile, several_quantile
 from justitia.evaluation.told import NOT_ENOUGH, Verdict, records
 
@@ -65,7 +65,7 @@ class Impact:
         compared = Compared.of(self.noisy, self.reference)
         ratio = ImpactRatios.of(self.noisy, self.reference, self.confidence)
         z = compared.z()[:, 0]
-        shortfall = compared.shortfall(several_quantile(self.confidence, compared.times))
+        shortfall = compared.shortfall(several_quantile(careful(self.confidence), compared.times))
         enough = self.noisy.enough[:, 0]
         share = self.noisy.counts[:, 0] / self.noisy.population[0, 0]
         columns: dict[str, Any] = {

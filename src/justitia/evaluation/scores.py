@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from justitia.evaluation.impact import Compared, other_side
+from justitia.evaluation.impact import Compared, careful, other_side
 from justitia.evaluation.intervals import EVIDENCE, Array, NoisyRates, marginal_quantile
 from justitia.evaluation.rates import NoisyCells
 from justitia.evaluation.score_bins import ScoreFacts
@@ -105,7 +105,7 @@ class NoisyScores:
     def distance(self, reference: int | None, confidence: float) -> Bounds:
         """Kolmogorov-Smirnov distance of each group, with bounds for all at once, (..., G)."""
         compared = Compared.of(self.curve, reference)
-        each = confidence ** (1 / compared.times)
+        each = careful(confidence) ** (1 / compared.times)
         apart = compared.first.rates - compared.second.rates
         covariance = self._band(compared)
         spread = np.sqrt(np.maximum(np.einsum("...kk->...k", covariance), 1e-18))
@@ -149,7 +149,7 @@ def _sup_quantile(covariance: Array, spread: Array, confidence: float) -> Array:
         if np.isfinite(one).all():
             values, vectors = np.linalg.eigh(one)
             root = vectors * np.sqrt(np.maximum(values, 0))
-            found[place] = np.quantile(np.abs(draws @ root.T).max(axis=1), confidence)
+            found[place] = np.quantile(np.abs(draws @ root.T).max(axis=1), confidence, method="higher")
     return found.reshape(shape)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from justitia.evaluation.impact import careful
 from justitia.evaluation.impact_told import Impact
 from justitia.evaluation.intervals import Array, NoisyRates, several_quantile
 from justitia.evaluation.scores import NoisyScores
@@ -54,11 +55,11 @@ class Scores:
         groups = len(self.groups)
         others = max(1, groups - (self.reference is not None))
         columns = {"mean_score": self.noisy.means()[0]}
-        every = several_quantile(self.confidence, groups)
+        every = several_quantile(careful(self.confidence), groups)
         for name, found in (
             (
                 "standardized_mean_difference",
-                self.noisy.mean_difference(self.reference, several_quantile(self.confidence, others)),
+                self.noisy.mean_difference(self.reference, several_quantile(careful(self.confidence), others)),
             ),
             ("ks_distance", self.noisy.distance(self.reference, self.confidence)),
             ("roc_auc_score", self.noisy.auc(every)),
