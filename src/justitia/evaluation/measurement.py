@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -143,7 +144,7 @@ class Measurement:
         """Largest noisy rate over the groups."""
         return self.by_group.max()
 
-    @property
+    @cached_property
     def violations(self) -> dict[str, Interval]:
         """For each notion or metric, the largest difference between two groups, as in ``metrics.violation``.
 
@@ -151,7 +152,7 @@ class Measurement:
         """
         return {name: self._largest(name, "between_groups") for name in self.questions}
 
-    @property
+    @cached_property
     def largest_gaps(self) -> dict[str, Interval]:
         """For each notion or metric, the largest difference between a group and the population."""
         return {name: self._largest(name, "to_overall") for name in self.questions}
@@ -159,7 +160,7 @@ class Measurement:
     @property
     def violation(self) -> Interval:
         """The violation, if one notion was measured."""
-        return self._largest(self._only_question(None), "between_groups")
+        return self.violations[self._only_question(None)]
 
     def _largest(self, name: str, method: Method) -> Interval:
         estimate, lower, upper = self.noisy.only(self.questions[name]).largest(method, self.confidence)
@@ -187,7 +188,7 @@ class Measurement:
         is at or above the threshold, and "above" if it is at or below.
         """
         threshold, name = check_nonnegative("threshold", threshold), self._only_question(notion)
-        at_least, at_most = self._one_sided(name)
+        at_least, at_most = self._one_sided[name]
         if at_least > threshold:
             answer = "above"
         elif at_most < threshold and bool(self.noisy.only(self.questions[name]).enough.all()):
@@ -196,17 +197,21 @@ class Measurement:
             answer = NOT_ENOUGH
         return Verdict(answer, threshold, self.confidence, at_least, at_most, name)
 
-    def _one_sided(self, name: str) -> tuple[float, float]:
-        """Bounds of a violation, each for itself: only one of the two mistakes is possible at a time."""
-        noisy = self.noisy.only(self.questions[name])
-        return float(noisy.largest("between_groups", self.confidence)[1]), float(noisy.largest_at_most(self.confidence))
+    @cached_property
+    def _one_sided(self) -> dict[str, tuple[float, float]]:
+        """Bounds of each violation, each for itself: only one of the two mistakes is possible at a time."""
+        parts = {name: self.noisy.only(places) for name, places in self.questions.items()}
+        return {
+            name: (self.violations[name].lower, float(part.largest_at_most(self.confidence)))
+            for name, part in parts.items()
+        }
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """Each notion against the threshold that was given, if one was."""
         return {} if self.threshold is None else {name: self.test(self.threshold, name) for name in self.questions}
 
-    @property
+    @cached_property
     def before(self) -> Measurement | None:
         """The same rates, gaps and violations of the decisions of another model, from the same noisy answer."""
         if self.noisy_before is None:
@@ -243,7 +248,7 @@ class Measurement:
 
     def _rates_dict(self) -> dict[str, Any]:
         bounded = {
-            name: one.to_dict() | dict(zip(("at_least", "at_most"), self._one_sided(name), strict=True))
+            name: one.to_dict() | dict(zip(("at_least", "at_most"), self._one_sided[name], strict=True))
             for name, one in self.violations.items()
         }
         return {
