@@ -92,6 +92,19 @@ def rounded_count(count: Any, deviation: Any) -> str:
     return f"{max(0, round(float(count) / unit) * unit):,}"
 
 
+def ratio_bounds(lower: Any, upper: Any) -> str:
+    """Bounds of a ratio, the upper of which may be infinite."""
+    return bounds(lower, upper, 2) if known(upper) else f"{number(lower, 2)} or more"
+
+
+def shortfall(one: Mapping[str, Any]) -> str:
+    """How many positive decisions lack, with bounds; "none" where the group has the higher rate."""
+    found = [one[name] for name in ("shortfall", "shortfall_lower", "shortfall_upper")]
+    if not all(known(value) for value in found):
+        return NONE
+    return "none" if found[0] <= 0 else f"{found[0]:,.0f} ({max(0.0, found[1]):,.0f} to {found[2]:,.0f})"
+
+
 def short(value: Any) -> str:
     """A public setting or fact as text."""
     if value is None:

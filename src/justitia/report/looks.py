@@ -91,8 +91,8 @@ def looks_sentences(looks: Sequence[Look], confidence: float | None) -> tuple[st
         together = 1 - len(measured) * (1 - (0.95 if confidence is None else confidence))
         held = f"at {together:.2f} confidence or more" if together > 0 else "at no confidence that can be stated"
         found.append(
-            f"This model was measured {len(measured)} times. The page shows the newest. The looks are not pooled: each was "
-            "asked with rows of its own, about people of its own or the same ones again. Bounds hold for one look each; "
+            f"This model was measured {len(measured)} times. The page shows the newest. The looks are not pooled: each "
+            "was asked with rows of its own, of other people or of the same ones again. Bounds hold for one look each; "
             f"those of all {len(measured)} hold at once {held}. Whoever looks until the answer suits has to say so."
         )
     for one in measured:

@@ -1,7 +1,7 @@
 """The privacy part of a report as a record for OpenDP's public registry of differential-privacy deployments.
 
-Names and order of the fields are those of the registry's records in 2026 (repository ``opendp/deployments-registry-data``).
-What only people can tell is left empty, and ``status`` stays "Draft".
+Names and order of the fields are those of the registry's records in 2026 (``opendp/deployments-registry-data``). What
+only people can tell is left empty, and ``status`` stays "Draft".
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 from justitia.privacy.ledger import Certificate
 from justitia.report.about import About
 
+DESCRIPTION = "A classifier that treats groups alike; the attribute that tells groups apart is protected."
+TUNING = "None that reads the attribute outside the ledger is known to this package."
 UNPROTECTED = (
-    "Features, labels, ids of persons, the list of groups, the number of rows, all settings, and everything that is computed "
-    "from these alone: accuracy, AUC, confusion and calibration of everybody, the base model."
+    "Features, labels, ids of persons, the list of groups, the number of rows, all settings, and everything that is "
+    "computed from these alone: accuracy, AUC, confusion and calibration of everybody, the base model."
 )
 
 
-def registry_record(
-    certificate: Certificate, about: About, *, title: str, created: str | None, version: str
-) -> dict[str, Any]:
+def record_of(certificate: Certificate, about: About, title: str, created: str | None, version: str) -> dict[str, Any]:
     """Plain data, as the registry's YAML files have it.
 
     Parameters
@@ -40,7 +40,7 @@ def registry_record(
                 "intended_use": about.get("purpose"),
                 "data_product_type": "Machine learning model",
                 "data_product_region": about.get("region"),
-                "description": "A classifier that treats groups alike; the attribute that tells groups apart is protected.",
+                "description": DESCRIPTION,
                 "publication_date": None if created is None else created[:10],
                 "data_product_sector": about.get("sector"),
             },
@@ -58,8 +58,7 @@ def registry_record(
                 "composition": certificate.accountant,
             },
             "implementation": {
-                "pre_processing_eda_hyperparameter_tuning": "None that reads the attribute outside the ledger is known to "
-                "this package.",
+                "pre_processing_eda_hyperparameter_tuning": TUNING,
                 "mechanisms": _mechanisms(certificate, version),
                 "justification": None,
             },
@@ -97,6 +96,6 @@ def _mechanisms(certificate: Certificate, version: str) -> str:
     told = [f"{one['count']} x {one['mechanism']} ({one['purpose']})" for one in certificate.releases]
     asked = "; ".join(told) or "none"
     return (
-        f"{asked}. Justitia {version}. Noise: {certificate.noise}. Sums are exact integers on a public grid, and noise is "
+        f"{asked}. Justitia {version}. Noise: {certificate.noise}. Sums are exact on a public grid, and noise is "
         "rounded to that grid, against floating-point errors. Running time and memory access are not covered."
     )
