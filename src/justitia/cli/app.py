@@ -26,7 +26,7 @@ COMMANDS = {
     "predict": "Decide about the people in DATA with a saved MODEL.",
     "evaluate": "Measure how MODEL treats groups of the people in DATA.",
     "measure": "Measure how decisions in DATA (CSV or Parquet) treat groups, whoever made them.",
-    "report": "Write a page about MODEL (HTML, opens anywhere), and beside it a model card (Markdown) and the facts (JSON).",
+    "report": "Write a page about MODEL (HTML, opens anywhere), a model card (Markdown) and the facts (JSON).",
     "tradeoff": "Train models on DATA along a grid of tolerances, all for the price of one.",
     "compare": "Measure several saved MODELS, and methods trained now, on the same people.",
     "budget": "A privacy budget in a file: what a dataset's people may be asked in all.",

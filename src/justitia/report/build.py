@@ -200,6 +200,7 @@ def _common(contents: Contents) -> dict[str, Any]:
         "bounds": formatting.bounds,
         "short": formatting.short,
         "plain_name": formatting.plain_name,
+        "said": formatting.said,
         "tolerance_name": charts.tolerance_name,
         "rate_words": formatting.RATES,
         "listed": formatting.listed,

@@ -51,6 +51,12 @@ def plain_name(name: str) -> str:
     return name.replace("_", " ")
 
 
+def said(sentence: str) -> str:
+    """A sentence of a measurement, with our names as words and a capital at its beginning."""
+    words = plain_name(sentence)
+    return words[:1].upper() + words[1:]
+
+
 def number(value: Any, digits: int = 3) -> str:
     """A number with a fixed number of decimals; a dash if there is none."""
     if not known(value):

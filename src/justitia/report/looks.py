@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.formatting import bounds, listed, plain_name
+from justitia.report.formatting import listed, number, plain_name
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _found(facts: Mapping[str, Any]) -> str:
     if not violations or Certificate.from_dict(facts["certificate"]).epsilon == float("inf"):
         return ""
     told = [
-        f"{plain_name(name)} {bounds(one['lower'], one['upper'])}"
+        f"{plain_name(name)}: {_bounded(one)}"
         if one["estimate"] is not None
         else f"{plain_name(name)}: not enough evidence"
         for name, one in violations.items()
@@ -81,6 +81,12 @@ def _found(facts: Mapping[str, Any]) -> str:
     verdicts = facts.get("verdicts") or {}
     asked = [f"asked whether below {one['threshold']:g}: {one['answer']}" for one in verdicts.values()]
     return "; ".join([*told, *asked])
+
+
+def _bounded(one: Mapping[str, Any]) -> str:
+    """The bound that a verdict would rest on."""
+    most = one.get("at_most")
+    return f"at most {number(one['upper'] if most is None else most)}"
 
 
 def looks_sentences(looks: Sequence[Look], confidence: float | None) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def impact_chart(impact: Mapping[str, Any], confidence: float) -> Chart | None:
             parts += [svg.label(scale.start + 6, y, one["evidence"], class_="label quiet")]
             continue
         upper = min(MOST, one["upper"]) if known(one["upper"]) else MOST
-        parts += whisker(scale, one["lower"], upper, y)
+        parts += whisker(scale, one["lower"], upper, y) if upper > one["lower"] else []  # the reference has none
         told = f"{one['group']}: {number(one['impact_ratio'], 2)}, bounds {bounds(one['lower'], one['upper'], 2)}"
         marks += [Mark(scale(min(MOST, one["impact_ratio"])), y, f"{told} at {confidence:.4g} confidence", index=k)]
     described = "; ".join(mark.text for mark in marks)

@@ -90,6 +90,8 @@ def _fact_name(name: str) -> str:
 
 def _fact(name: str, value: Any) -> str:
     counts = isinstance(value, int) and not isinstance(value, bool) and name in {"rows", "columns", "people"}
+    if isinstance(value, float):
+        return f"{value:.3g}"
     return f"{value:,}" if counts else short(value)
 
 

@@ -42,7 +42,7 @@ def report(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Write a page about MODEL (HTML, opens anywhere), and beside it a model card (Markdown) and the facts (JSON).
+    """Write a page about MODEL (HTML, opens anywhere), a model card (Markdown) and the facts (JSON).
 
     They show what the folder holds: the training, every private measurement of 'justitia evaluate', the newest of
     them in full, and the curve if it is a point of one. Nothing in them is exact about groups. What nobody states with
