@@ -15,6 +15,7 @@ from experiments.audit import AUDIT
 from experiments.census import CENSUS
 from experiments.choose import CHOOSE
 from experiments.clipping_figures import C_D, C_P
+from experiments.coverage import COVERAGE
 from experiments.experiment import Experiment
 from experiments.folds import dataset
 from experiments.frontier import FRONTIER
@@ -39,10 +40,12 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 #: Quick results are for a look: they never mix with the committed ones.
 QUICK = ROOT / "out" / "quick"
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("evaluation", "moments", "plugin", "audit", "printed-engine"))
+PAGES = tuple(
+    ROOT / "docs" / f"{name}.md" for name in ("evaluation", "moments", "plugin", "audit", "printed-engine", "measure")
+)
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-BEYOND_IT = (CHOOSE, RULES, PLUGIN_RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, AUDIT, TRIAL)
+BEYOND_IT = (CHOOSE, RULES, PLUGIN_RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, AUDIT, TRIAL)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

@@ -322,7 +322,15 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
         if hasattr(self, "module_"):
             return super().decision_function(X)
-        return self.rule_.margin(Inputs(X, self._features(X, reset=False).flatten(1).numpy()))
+        return self.rule_.margin(self._inputs(X))
+
+    def base_proba(self, X: Any) -> NDArray[np.float64] | None:
+        """(n,): the base's probability of the second class, before the correction; None of a network, without one."""
+        check_is_fitted(self, "plan_")
+        return self.rule_.base_probability(self._inputs(X)) if hasattr(self, "rule_") else None
+
+    def _inputs(self, X: Any) -> Inputs:
+        return Inputs(X, self._features(X, reset=False).flatten(1).numpy())
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): what decisions are made from, in the order of ``classes_``.

@@ -25,7 +25,8 @@ COMMON = ["--target", "y", "--groups", "Female,Male", "--seed", "3", "--plan", "
 COMMANDS = {
     "train": ["train", "data.csv", *COMMON, "--epsilon", "4", "--out", "out"],
     "tradeoff": ["tradeoff", "data.csv", *COMMON, "--tolerances", "0,0.1", "--choose", "0.2", "--out", "out"],
-    "evaluate": ["evaluate", "model", "data.csv", "--below", "0.2", "--out", "out.json"],
+    "evaluate": ["evaluate", "model", "data.csv", "--below", "0.2", "--scores", "--out", "out.json"],
+    "measure": ["measure", "data.csv", "--decision", "y", "--score", "x1", "--groups", "Female,Male", "--csv", "a.csv"],
 }
 #: Clocks and names of runs are not about people.
 TIME = "2026-01-01T00:00:00+00:00"

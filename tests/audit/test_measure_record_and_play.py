@@ -33,7 +33,9 @@ class Outcome:
     public: tuple[str, ...]
 
 
-def run(labels: Sequence[Any], *, answers: Sequence[Tensor] | None = None, **options: Any) -> Outcome:
+def run(
+    labels: Sequence[Any], *, answers: Sequence[Tensor] | None = None, silent: bool = False, **options: Any
+) -> Outcome:
     source = Recorder() if answers is None else Player(answers)
     ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
     with pytest.MonkeyPatch.context() as patch:
@@ -42,7 +44,8 @@ def run(labels: Sequence[Any], *, answers: Sequence[Tensor] | None = None, **opt
             Y, D, sensitive_features=list(labels), groups=GROUPS, epsilon=3.0, ledger=ledger, threshold=0.1, **options
         )
     (exact,), (noisy,) = source.exact, source.noisy
-    return Outcome(ledger.releases, exact, noisy, (str(found), found.to_json(), found.table.to_csv(), repr(found)))
+    told = () if silent else (str(found), found.to_json(), found.table.to_csv(), repr(found))
+    return Outcome(ledger.releases, exact, noisy, told)
 
 
 @pytest.mark.parametrize("notion", [*sorted(NOTIONS), ["demographic_parity", "equalized_odds", "accuracy_parity"]])
@@ -58,6 +61,23 @@ def test_measurement_with_one_label_changed_differs_in_its_exact_answer_only_and
     (release,) = first.releases
     assert max(moved) <= release.sensitivity * (1 + 1e-12)
     assert max(moved) >= release.sensitivity * (1 - 1e-8)  # unit rows: attained, but for the grid's rounding
+
+
+def test_rows_with_scores_and_a_second_model_are_no_longer_than_the_ledger_says() -> None:
+    """The row of whoever is farthest from the mean of their cell attains the bound; every other is shorter."""
+    scores = RNG.standard_normal(N)
+    options = {"scores": scores, "before": (scores > 0).astype(int), "reference": "b", "score_bins": 4}
+    first = run(LABELS, **options)
+    (release,) = first.releases
+    moved = []
+    for person in range(N):
+        changed = [*LABELS[:person], "c" if LABELS[person] == "a" else "a", *LABELS[person + 1 :]]
+        second = run(changed, answers=[first.noisy], silent=person > 2, **options)
+        assert (second.public, second.releases) == (first.public if person <= 2 else (), first.releases)
+        moved.append(float((first.exact - second.exact).norm()))
+    assert max(moved) <= release.sensitivity * (1 + 1e-12)
+    assert max(moved) >= release.sensitivity * (1 - 1e-8)
+    assert min(moved) < release.sensitivity * 0.98
 
 
 @pytest.mark.parametrize("labels", [[None] * N, ["a"] * N, [object()] * N], ids=["missing", "one group", "odd"])

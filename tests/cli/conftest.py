@@ -38,6 +38,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     numbered.drop(columns=["income", "sex", "age"]).to_csv(folder / "new.csv", index=False)
     numbered.drop(columns=["sex", "age"]).to_csv(folder / "features.csv", index=False)
     numbered[["id", "sex", "age"]][::-1].to_csv(folder / "secret.csv", index=False)
+    other = income(300, 2)
+    hired = {"points": other["hours"], "qualified": other["income"] == ">50K", "hired": other["hours"] > 0}
+    other[["sex"]].assign(**hired).to_csv(folder / "hired.csv", index=False)
     people = make_synthetic(200, random_state=0)
     pd.concat([people.X, people.y, people.sensitive], axis=1).to_csv(folder / "people.csv", index=False)
     DurableLedger(folder / "people.ledger", dataset="people", epsilon=3.0, delta=1e-5)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from running import Run, read
-from texts import TRAIN, assert_narrow, parsed, squeezed
+from texts import TRAIN, assert_narrow, parsed
 
 from justitia import LagrangianDualClassifier
 
@@ -30,7 +30,11 @@ Female N N [N, N] N [N, N]
 Male N N [N, N] N [N, N]
 
 violation, demographic_parity: N [N, N]
-demographic_parity: below N at N confidence.
+demographic_parity: below N at N confidence; the one-sided upper bound is N.
+smallest impact ratio of selection_rate: not enough evidence at N confidence
+to call it below or above N; it is between N and N, each bound for itself.
+rows without a group: about N, give or take N
+decisions before, demographic_parity: N [N, N]
 
 This measurement is (N, N)-differentially private in the sensitive
 attribute of any one row.
@@ -44,11 +48,15 @@ def test_evaluate_prints_rates_with_bounds_and_a_verdict(run: Run, here: Path) -
     result = run("evaluate", "model", "test.csv", "--epsilon", "30", "--below", "0.9")
     assert result.exit_code == 0
     assert_narrow(result.stdout)
-    assert squeezed(masked(result.stdout)) == squeezed(EVALUATED)
+    assert " ".join(masked(result.stdout).split()) == " ".join(EVALUATED.split())
     facts = read(here / "model" / "measurement-001.json")
     assert facts["people"] == 300
-    assert facts["verdicts"] == {"demographic_parity": "demographic_parity: below 0.9 at 0.95 confidence."}
+    assert facts["verdicts"]["demographic_parity"]["answer"] == "below"
+    assert facts["verdicts"]["demographic_parity"]["at_most"] < 0.9
     assert {row["group"] for row in facts["by_group"]} == {"Female", "Male"}
+    assert {row["group"] for row in facts["before"]["by_group"]} == {"Female", "Male"}
+    assert sum(facts["public"]["confusion"].values()) == 300
+    assert facts["public"]["before"]["name"]
 
 
 @pytest.mark.parametrize("below", ["0.0001", "0"])

@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose
 
 from justitia import BudgetExceeded, Measurement, PrivacyLedger, measure
 from justitia.evaluation.exact import rates_by_group, violation
-from justitia.evaluation.measurement import NOT_ENOUGH
 from justitia.evaluation.rates import METRICS, make_rows
+from justitia.evaluation.told import NOT_ENOUGH
 from justitia.notions import NOTIONS, DemographicParity
 from justitia.privacy.accounting import gaussian_mu
 
@@ -157,9 +157,13 @@ def test_test_of_a_threshold_errs_at_most_as_often_as_it_says() -> None:
 
 
 def test_verdict_says_threshold_and_confidence_in_words() -> None:
-    assert str(run(epsilon=5.0).test(0.5)) == "demographic_parity: below 0.5 at 0.95 confidence."
-    assert "not enough evidence at 0.95 confidence to call the violation below or above" in str(
-        run(epsilon=5.0).test(run(epsilon=5.0).violation.estimate)
+    found = run(epsilon=5.0)
+    below, above = found.test(0.5), found.test(0.01)
+    assert str(below).startswith("demographic_parity: below 0.5 at 0.95 confidence; the one-sided upper bound is 0.2")
+    assert below.at_most < found.violation.upper  # the bound that the verdict used, not the two-sided one
+    assert str(above) == f"demographic_parity: above 0.01 at 0.95 confidence; the lower bound is {above.at_least:.3f}."
+    assert "not enough evidence at 0.95 confidence to call it below or above" in str(
+        found.test(found.violation.estimate)
     )
 
 
@@ -200,7 +204,8 @@ def test_measurement_as_text_and_json_shows_rates_bounds_and_certificate() -> No
     facts = json.loads(found.to_json())
     assert facts["violations"]["demographic_parity"]["lower"] == found.violation.lower
     assert facts["certificate"]["releases"][0]["purpose"] == "group rates"
-    assert facts["verdicts"] == {"demographic_parity": "demographic_parity: below 0.5 at 0.95 confidence."}
+    verdict = facts["verdicts"]["demographic_parity"]
+    assert (verdict["answer"], verdict["at_most"]) == ("below", facts["violations"]["demographic_parity"]["at_most"])
 
 
 def test_measure_with_other_row_order_and_labels_of_another_kind_answers_alike() -> None:

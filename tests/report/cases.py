@@ -44,6 +44,25 @@ def fit(groups: tuple[str, ...], notion: str = "demographic_parity", n: int = 12
     return Case(model, found(model, data, notion))
 
 
+#: Public numbers of a model and its base, as ``justitia evaluate`` keeps them.
+PUBLIC: dict[str, Any] = {
+    "accuracy": 0.8,
+    "auc": 0.85,
+    "confusion": {"true_negatives": 500, "false_positives": 120, "false_negatives": 80, "true_positives": 500},
+    "calibration": [{"rows": 400, "score": 0.2, "share": 0.15}, {"rows": 800, "score": 0.7, "share": 0.75}],
+    "before": {"name": "a base", "accuracy": 0.82, "auc": 0.9, "confusion": {}, "calibration": []},
+}
+
+
+def signed(case: Case) -> dict[str, Any]:
+    """A measurement with scores, decisions before and public numbers, as the command line keeps it."""
+    data = make_synthetic(1200, groups=("women", "men"), n_features=3, random_state=1)
+    scores = case.model.predict_proba(data.X)[:, 1]
+    options = {"scores": scores, "before": (scores > 0.4).astype(int), "reference": "men", "epsilon": 4.0}
+    measured = found(case.model, data, "demographic_parity", **options).to_dict()
+    return measured | {"public": PUBLIC, "accuracy": 0.8, "data": "new.csv", "created": "2026-11-17T10:00:00+00:00"}
+
+
 def found(model: LagrangianDualClassifier, data: Any, notion: str, **options: Any) -> Measurement:
     settings: dict[str, Any] = {"groups": list(data.groups), "notion": notion, "epsilon": 1.0, "noise_seed": 1}
     return measure(

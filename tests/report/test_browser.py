@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from cases import FACTS, Case
+from cases import FACTS, Case, signed
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from justitia.report import build_report
@@ -57,7 +57,7 @@ def browser() -> Iterator[Browser]:
 def files(two: Case, five: Case, open_book: Case, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("report")
     reports = {
-        "full": build_report(two.model, measurement=two.measurement, curve=CURVE, facts=FACTS),
+        "full": build_report(two.model, measurement=signed(two), curve=CURVE, facts=FACTS, about={"owner": "Ann"}),
         "five": build_report(five.model, measurement=five.measurement, facts=FACTS | {"title": "<b>" + "x" * 200}),
         "bare": build_report(two.model),
         "open": build_report(open_book.model),
@@ -113,7 +113,7 @@ def test_browser_refuses_a_script_that_is_not_ours(browser: Browser, files: dict
 
 
 @needs_chromium
-@pytest.mark.parametrize(("name", "charts"), [("full", 10), ("five", 11), ("bare", 7), ("open", 3)])
+@pytest.mark.parametrize(("name", "charts"), [("full", 12), ("five", 11), ("bare", 7), ("open", 3)])
 def test_every_chart_is_drawn_and_legible(
     browser: Browser, files: dict[str, Path], name: str, charts: int, width: int
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -105,21 +106,24 @@ def test_write_to_a_folder_makes_page_and_card(two: Case, tmp_path: Path) -> Non
     assert report.write(tmp_path / "new") == tmp_path / "new" / "report.html"
     assert (tmp_path / "new" / "report.html").read_text("utf-8") == report.html()
     assert (tmp_path / "new" / "report.md").read_text("utf-8") == report.markdown()
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["report.html", "report.md"]
+    assert json.loads((tmp_path / "new" / "report.json").read_text("utf-8")) == report.facts()
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["report.html", "report.json", "report.md"]
 
 
 def test_write_to_a_file_puts_the_card_beside_it(two: Case, tmp_path: Path) -> None:
     assert full(two).write(tmp_path / "loans.html").name == "loans.html"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["loans.html", "loans.md"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["loans.html", "loans.json", "loans.md"]
 
 
 def test_write_over_a_file_of_others_is_refused_and_over_a_report_is_not(two: Case, tmp_path: Path) -> None:
     report = full(two)
     page = report.write(tmp_path / "loans.html")
-    assert report.write(page) == page
+    assert report.write(page, overwrite=True) == page
+    with pytest.raises(FileExistsError, match="pass overwrite=True"):
+        report.write(page)
     page.with_suffix(".md").write_text("# My notes")
     with pytest.raises(FileExistsError, match="exists and is no report of this package; choose another name"):
-        report.write(page)
+        report.write(page, overwrite=True)
     assert page.with_suffix(".md").read_text() == "# My notes"
 
 

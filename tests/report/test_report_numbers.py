@@ -11,13 +11,15 @@ from pathlib import Path
 
 from cases import FACTS, Case
 from pages import Page, cells, full, page_of, sections
+from scipy.stats import norm
 
 from justitia import LagrangianDualClassifier, PrivacyLedger
+from justitia.privacy.accounting import GaussianCost, gaussian_mu
 from justitia.privacy.costs import RandomizedResponseCost
 from justitia.privacy.ledger import Release
 from justitia.report import build_report
 from justitia.report.contents import spending
-from justitia.report.formatting import number, odds_sentence, verdict
+from justitia.report.formatting import number, odds_sentence, rounded, rounded_bounds, verdict
 
 
 def test_rates_on_the_page_and_on_the_card_are_those_of_the_measurement(two: Case) -> None:
@@ -27,9 +29,9 @@ def test_rates_on_the_page_and_on_the_card_are_those_of_the_measurement(two: Cas
     for group, row in measured.table.loc["selection_rate"].iterrows():
         expected = [
             number(row["count"], 0),
-            number(row["rate"]),
-            f"{number(row['lower'])} to {number(row['upper'])}",
-            number(row["gap"]),
+            rounded(row["rate"], row["lower"], row["upper"]),
+            rounded_bounds(row["lower"], row["upper"]),
+            rounded(row["gap"], row["lower"], row["upper"]),
         ]
         assert cells(table, str(group)) == expected
         assert f"| {group} | {' | '.join(expected)} |" in card
@@ -37,10 +39,16 @@ def test_rates_on_the_page_and_on_the_card_are_those_of_the_measurement(two: Cas
 
 
 def test_violations_on_the_page_are_those_of_the_measurement(two: Case) -> None:
-    table = page_of(full(two)).tables["Largest differences with bounds at 0.95 confidence"]
+    tables = page_of(full(two)).tables.items()
+    (table,) = [one for caption, one in tables if caption.startswith("Largest differences with two-sided bounds")]
     violation, gap = two.measurement.violation, two.measurement.largest_gaps["demographic_parity"]
     assert table[1:] == [
-        ["demographic parity", kind, number(one.estimate), f"{number(one.lower)} to {number(one.upper)}"]
+        [
+            "demographic parity",
+            kind,
+            rounded(one.estimate, one.lower, one.upper),
+            rounded_bounds(one.lower, one.upper),
+        ]
         for kind, one in (("between two groups", violation), ("of a group to everybody", gap))
     ]
 
@@ -119,9 +127,19 @@ def test_joint_privacy_that_the_measurement_states_is_not_said_to_be_missing(two
 
 def test_best_guess_is_the_closed_form_rounded_up(two: Case) -> None:
     certificate = replace(two.model.certificate_, reproduction=False)
-    best = (math.exp(certificate.epsilon) + certificate.delta) / (1 + math.exp(certificate.epsilon))
-    stated = float(re.findall(r"at most ([\d.]+) of 100", odds_sentence(certificate))[0])
-    assert best * 100 <= stated < best * 100 + 0.1
+    (entry,) = [one for one in certificate.releases if one["purpose"] == "moments"] or [certificate.releases[0]]
+    other = (*certificate.releases, {**entry, "mechanism": "randomized response"})
+    exactly = norm.cdf(gaussian_mu(certificate.epsilon, certificate.delta) / 2)
+    by_epsilon = (math.exp(certificate.epsilon) + certificate.delta) / (1 + math.exp(certificate.epsilon))
+    for one, best in ((certificate, exactly), (replace(certificate, releases=other), by_epsilon)):
+        stated = float(re.findall(r"at most ([\d.]+) of 100", odds_sentence(one))[0])
+        assert best * 100 <= stated < best * 100 + 0.1
+
+
+def test_best_guess_at_epsilon_one_is_the_one_of_the_page_on_epsilon() -> None:
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    ledger.debit(Release("sums", GaussianCost(1 / gaussian_mu(1.0, 1e-5)), 1.0))
+    assert "at most 55.4 of 100" in odds_sentence(ledger.certificate())  # 55.34, rounded up
 
 
 def test_facts_have_their_places_and_unknown_ones_are_printed(two: Case) -> None:

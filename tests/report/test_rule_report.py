@@ -86,9 +86,10 @@ def test_tolerance_that_was_given_is_told_with_a_verdict_on_the_violation() -> N
     assert page.says("The rates of two groups were allowed to differ by 0.4.")
     assert page.says("Tolerance 0.4 largest difference between two groups that was allowed, asked for")
     (violation,) = report.contents.measured.violations if report.contents.measured else ()
-    between = f"is between {number(violation.lower)} and {number(violation.upper)}: within the tolerance of 0.4."
-    assert violation.upper <= 0.4
-    assert page.says(f"The largest difference between two groups {between}")
+    assert violation.at_most is not None
+    assert violation.at_most <= violation.upper <= 0.4
+    most = f"is at most {number(violation.at_most)} (one-sided bound at 0.95 confidence)"
+    assert page.says(f"The largest difference between two groups {most}: within the tolerance of 0.4.")
 
 
 def test_tolerance_sentence_says_no_number_that_would_be_exact() -> None:

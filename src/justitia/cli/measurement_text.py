@@ -6,15 +6,17 @@ import math
 from typing import Any
 
 from justitia.cli.output import filled, shortened, table_text
-from justitia.evaluation.measurement import Interval, Measurement
+from justitia.evaluation.measurement import Measurement
+from justitia.evaluation.scores_told import Scores
+from justitia.evaluation.told import Interval
 
 _HEAD = ("group", "rows", "rate, bounds", "gap to population, bounds")
 
 
-def measurement_text(found: Measurement, accuracy: float, name: str) -> str:
+def measurement_text(found: Measurement, accuracy: float | None, name: str) -> str:
     """Rates by group, violations, verdicts and the certificate."""
     lines = [
-        filled(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups; accuracy {accuracy:.3f}."),
+        filled(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups{_right(accuracy)}."),
         filled(f"Counts and rates are noised; bounds hold noise and sampling, at {found.confidence:.4g}."),
     ]
     for metric in found.rate_names:
@@ -23,7 +25,17 @@ def measurement_text(found: Measurement, accuracy: float, name: str) -> str:
     if found.unknown_groups:
         lines.append(filled(f"without enough evidence: {', '.join(found.unknown_groups)}", first="  ", indent=4))
     lines += [filled(str(one), indent=2) for one in found.verdicts.values()]
+    lines += impact_lines(found)
+    if found.before is not None:
+        before = found.before.violations.items()
+        lines += [filled(f"decisions before, {name}: {one}", indent=2) for name, one in before]
+    if found.scores is not None:
+        lines += ["", f"scores, compared with {found.scores.compared_with}", _scores(found.scores)]
     return "\n".join([*lines, "", *(filled(one) for one in (found.certificate.statement, *found.certificate.remarks))])
+
+
+def _right(accuracy: float | None) -> str:
+    return "" if accuracy is None else f"; accuracy {accuracy:.3f}"
 
 
 def _rates(found: Measurement, metric: str) -> str:
@@ -38,6 +50,34 @@ def _rates(found: Measurement, metric: str) -> str:
         if row["metric"] == metric
     ]
     return table_text(_HEAD, rows)
+
+
+def impact_lines(found: Measurement) -> list[str]:
+    """The four-fifths verdict on the selection rate, and how many rows have no group."""
+    if "selection_rate" not in found.rate_names:
+        return []
+    impact = found.impact()
+    near = 2 * impact.count_deviation
+    given = f"rows without a group: about {max(0.0, impact.not_given):,.0f}, give or take {near:,.0f}"
+    return [filled(str(impact.verdict), indent=2), given]
+
+
+def _scores(scores: Scores) -> str:
+    table = scores.table
+    names = ("standardized_mean_difference", "ks_distance", "roc_auc_score")
+    rows = [
+        (
+            shortened(str(group), 14),
+            *(_bounded(line, name) for name in names),
+        )
+        for group, line in zip(table.index, table.to_dict("records"), strict=True)
+    ]
+    return table_text(("group", "mean difference", "KS distance", "AUC"), rows)
+
+
+def _bounded(line: dict[Any, Any], name: str) -> str:
+    value, lower, upper = (line[f"{name}{end}"] for end in ("", "_lower", "_upper"))
+    return "-" if math.isnan(value) else f"{value:.2f} [{lower:.2f}, {upper:.2f}]"
 
 
 def _signed(value: float, lower: float, upper: float) -> str:

@@ -109,6 +109,9 @@ def epsilon(default: float, what: str) -> Callable[[Any], Any]:
     return click.option("--epsilon", type=float, default=default, show_default=True, help=what)
 
 
+reference = click.option(
+    "--reference", metavar="GROUP", help="Group that ratios are taken to; by default that with the highest rate."
+)
 ledger = together(
     click.option("--ledger", type=FILE, help="File of a budget that outlives this command; see 'justitia budget'."),
     click.option("--ledger-name", metavar="NAME", help="Public name of these people; checked, or given to a new file."),

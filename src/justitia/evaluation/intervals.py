@@ -105,9 +105,10 @@ class NoisyRates:
     def variance(self) -> Array:
         """Estimated variance of each rate, sampling and noise, (..., G, K)."""
         p, n = self.rates, self.known_counts
-        return p * (1 - p) / n + self._noise(p) / n**2
+        return p * (1 - p) / n + self.noise_at(p) / n**2
 
-    def _noise(self, p: Array) -> Array:
+    def noise_at(self, p: Array) -> Array:
+        """Variance of the noise of a sum less p times its count, (..., G, K)."""
         return self.var_sum - 2 * p * self.cov + p**2 * self.var_count
 
     def interval(self, quantile: float | Array) -> tuple[Array, Array]:
@@ -133,16 +134,16 @@ class NoisyRates:
         n0, share = self.population, self.known_counts / self.population
         rest = replace(self, counts=n0 - self.counts, sums=n0 * self.overall - self.sums)
         spread = np.sqrt(np.maximum(share * (1 - share), 0) / n0 + self.var_count / n0**2)
-        value, low, high = _minus(_Side.of(self, quantile), _Side.of(rest, quantile), -self._noise_with(rest))
+        value, low, high = minus(Side.of(self, quantile), Side.of(rest, quantile), -self.noise_with(rest))
         left = np.clip(1 - share, 0, 1)
         # What lies outside a group that is nearly everybody may be unknown; it cannot weigh more than this.
         most = np.clip(left + quantile * spread, 0, 1)
-        low = np.where(rest.enough, _wider(left * value, left * low, quantile * value * spread), -most)
-        high = np.where(rest.enough, _wider(left * value, left * high, quantile * value * spread), most)
+        low = np.where(rest.enough, wider(left * value, left * low, quantile * value * spread), -most)
+        high = np.where(rest.enough, wider(left * value, left * high, quantile * value * spread), most)
         gap = self.rates - self.overall
         return gap, np.minimum(gap, np.clip(low, -1, 1)), np.maximum(gap, np.clip(high, -1, 1))
 
-    def _noise_with(self, other: NoisyRates) -> Array:
+    def noise_with(self, other: NoisyRates) -> Array:
         """Covariance of the noise of two rates, if it were the same in both, times their counts."""
         p, q = self.rates, other.rates
         return self.var_sum - (p + q) * self.cov + p * q * self.var_count
@@ -153,8 +154,8 @@ class NoisyRates:
             replace(self, counts=self.counts[..., side, :], sums=self.sums[..., side, :])
             for side in np.triu_indices(self.counts.shape[-2], 1)
         )
-        noise = self.cross * first._noise_with(second)
-        value, low, high = _minus(_Side.of(first, quantile), _Side.of(second, quantile), noise)
+        noise = self.cross * first.noise_with(second)
+        value, low, high = minus(Side.of(first, quantile), Side.of(second, quantile), noise)
         return value, np.clip(low, -1, 1), np.clip(high, -1, 1)
 
     def largest(self, compared: str, confidence: float) -> tuple[Array, Array, Array]:
@@ -200,7 +201,7 @@ class NoisyRates:
 
     def _covariance(self) -> Array:
         """(N, G, G): of the errors of one rate of every group; NaN on the diagonal without enough evidence."""
-        noise = (np.sqrt(np.maximum(self._noise(self.rates), 0)) / self.known_counts)[..., 0]
+        noise = (np.sqrt(np.maximum(self.noise_at(self.rates), 0)) / self.known_counts)[..., 0]
         between: Array = self.cross * noise[..., :, None] * noise[..., None, :]
         own = np.arange(noise.shape[-1])
         between[..., own, own] = self.variance[..., 0]
@@ -215,7 +216,7 @@ class NoisyRates:
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
     """One of two rates to subtract: its value, its bounds, its variance and its noisy count."""
 
     rate: Array
@@ -225,11 +226,12 @@ class _Side:
     count: Array
 
     @classmethod
-    def of(cls, noisy: NoisyRates, quantile: float | Array) -> _Side:
+    def of(cls, noisy: NoisyRates, quantile: float | Array) -> Side:
+        """All rates, bounded at this quantile."""
         return cls(noisy.rates, *noisy.interval(quantile), noisy.variance, noisy.known_counts)
 
 
-def _minus(a: _Side, b: _Side, noise: Array) -> tuple[Array, Array, Array]:
+def minus(a: Side, b: Side, noise: Array) -> tuple[Array, Array, Array]:
     """Difference of two rates with bounds; ``noise`` is the covariance of their noise times both counts."""
     with np.errstate(invalid="ignore", divide="ignore"):  # rates without any variance are not correlated
         r = noise / (a.count * b.count) / np.sqrt(a.variance * b.variance)
@@ -237,18 +239,19 @@ def _minus(a: _Side, b: _Side, noise: Array) -> tuple[Array, Array, Array]:
     value = a.rate - b.rate
     return (
         value,
-        value - _added(a.rate - a.lower, b.upper - b.rate, r),
-        value + _added(a.upper - a.rate, b.rate - b.lower, r),
+        value - added(a.rate - a.lower, b.upper - b.rate, r),
+        value + added(a.upper - a.rate, b.rate - b.lower, r),
     )
 
 
-def _added(first: Array, second: Array, r: Array | float = 0.0) -> Array:
+def added(first: Array, second: Array, r: Array | float = 0.0) -> Array:
+    """Reach of a difference from the reaches of both, which are correlated by r."""
     return np.sqrt(np.maximum(first**2 + second**2 - 2 * r * first * second, 0))
 
 
-def _wider(value: Array, bound: Array, by: Array) -> Array:
+def wider(value: Array, bound: Array, by: Array) -> Array:
     """The bound, moved away from the value by one more independent error."""
-    return value + np.copysign(_added(bound - value, by), bound - value)
+    return value + np.copysign(added(bound - value, by), bound - value)
 
 
 def _largest_size(low: Array, high: Array) -> Array:

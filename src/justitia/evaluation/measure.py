@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from justitia._validate import check_choice, check_fraction, check_nonnegative
 from justitia.evaluation.exact import as_binary
 from justitia.evaluation.from_files import read_people
 from justitia.evaluation.joint import joint
-from justitia.evaluation.measurement import Interval, Measurement, Verdict
-from justitia.evaluation.rates import METRICS, Rate, make_rows, notion_rates
-from justitia.notions import FairnessNotion, get_notion
+from justitia.evaluation.measurement import Measurement
+from justitia.evaluation.question import Question, asked_for
+from justitia.evaluation.score_bins import ScoreBins
+from justitia.evaluation.told import Interval, Verdict
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import check_budget, ledger_or_new, open_vault, warn_large_delta
@@ -37,6 +37,9 @@ def measure(
     groups: Any,
     notion: Any = None,
     metrics: Any = None,
+    scores: Any = None,
+    before: Any = None,
+    reference: Any = None,
     epsilon: float = 1.0,
     delta: float = 1e-5,
     confidence: float = 0.95,
@@ -49,6 +52,7 @@ def measure(
     disjoint_from: Certificate | None = None,
     after: Sequence[Certificate] = (),
     data: Any = None,
+    score_bins: int = 10,
 ) -> Measurement:
     """Measure how decisions treat groups without anyone learning who belongs to which.
 
@@ -69,6 +73,13 @@ def measure(
         By default "demographic_parity", unless ``metrics`` are given.
     metrics : str or sequence of str
         Rates to compare, by their usual names: "selection_rate", "true_positive_rate", "accuracy_score", ...
+    scores : array-like of shape (n,), optional
+        Public scores, larger for the positive class; the result then has score metrics by group.
+    before : array-like of shape (n,), optional
+        Public decisions of another model about the same people; the result then has the same rates of those.
+    reference : label, optional
+        The group that impact ratios, z, shortfall and score metrics compare with; by default ratios are to the group
+        with the highest rate and the others to everybody else. The selection rate is then asked for as well.
     epsilon, delta : float
         The budget of this measurement; an infinite epsilon measures without noise, and the certificate says so.
     confidence : float
@@ -93,6 +104,8 @@ def measure(
     data : path, pattern, dataset of pyarrow or RowFiles, optional
         Parquet files that hold these people, read a few rows at a time. ``y_true``, ``sensitive_features`` and
         ``person`` are then names of columns, and so is ``y_pred``, unless it is an array (``model.predict(data)``).
+    score_bins : int
+        Number of public bins of scores, even; fewer if scores repeat.
 
     Raises
     ------
@@ -110,7 +123,8 @@ def measure(
     """
     if data is None:
         sensitive_features = Attribute.of(sensitive_features)
-    questions = _questions(notion, metrics)
+    extra = ("selection_rate",) if scores is not None or reference is not None else ()
+    asked = asked_for(notion, metrics, always=extra)
     budget = _check_budget(epsilon, delta)
     if check_fraction("confidence", confidence, example=0.95) < 0.5:
         raise ValueError(f"expected a confidence of at least 0.5, got {confidence!r}; pass, for example, 0.95.")
@@ -123,11 +137,9 @@ def measure(
         y_true, y_pred, sensitive_features, person = read_people(data, y_true, y_pred, sensitive_features, person)
     truth, decided = as_binary(y_true, y_pred, pos_label)
     n = len(truth)
-    code = (2 * truth + decided).to(torch.int64).numpy()
-    totals = np.bincount(code, minlength=4).astype(float)
-    rates = list(dict.fromkeys(rate for asked in questions.values() for rate in asked))
-    _check_occupied(rates, totals)
-    rows = make_rows(rates, totals)
+    earlier = None if before is None else as_binary(y_true, before, pos_label)[1].numpy()
+    bins = None if scores is None else ScoreBins.of(scores, n, score_bins)
+    question = Question.of(asked, truth.numpy(), decided.numpy(), earlier, bins)
     vault = open_vault(
         sensitive_features,
         groups=groups,
@@ -139,22 +151,23 @@ def measure(
         missing_marker=missing_marker,
     )
     warn_large_delta(budget.epsilon, budget.delta, n, stacklevel=2)
-    table = np.vstack(
-        [rows.vectors, np.zeros(len(rows.vectors))]
-    )  # the last row, of place -1, is for cells not asked for
+    named = None if reference is None else check_choice("reference", str(reference), vault.group_names)
     answer = vault.group_sums(
-        torch.from_numpy(table[rows.cell[code]]), bound=1.0, noise=budget.noise(), purpose="group rates"
+        torch.from_numpy(question.values()), bound=1.0, noise=budget.noise(), purpose="group rates"
     )
-    places = {name: tuple(rates.index(rate) for rate in asked) for name, asked in questions.items()}
+    noisy, noisy_before, noisy_scores = question.read(answer.numpy(), budget.variance() * vault.rows_per_person**2)
     return Measurement(
         people=n,
         groups=vault.group_names,
-        rate_names=tuple(rate.name for rate in rates),
-        questions=places,
-        noisy=rows.read(answer.numpy(), budget.variance() * vault.rows_per_person**2),
+        rate_names=tuple(rate.name for rate in question.rates),
+        questions=question.places,
+        noisy=noisy,
         confidence=float(confidence),
         certificate=_certificate(vault, disjoint_from, after),
         threshold=None if threshold is None else float(threshold),
+        reference=named,
+        noisy_before=noisy_before,
+        noisy_scores=noisy_scores,
     )
 
 
@@ -177,33 +190,6 @@ class _Budget:
 def _check_budget(epsilon: float, delta: float) -> _Budget:
     check_budget(epsilon, delta)
     return _Budget(float(epsilon), float(delta))
-
-
-def _questions(notion: Any, metrics: Any) -> dict[str, tuple[Rate, ...]]:
-    """Each notion or metric by its name, with its rates."""
-    asked = [] if metrics is None else _listed("metrics", metrics)
-    chosen = _listed("notion", notion) if notion is not None else [] if asked else ["demographic_parity"]
-    found = [(one.name, notion_rates(one)) for one in map(get_notion, chosen)]
-    found += [(name, (METRICS[name],)) for name in (check_choice("metrics", one, METRICS) for one in asked)]
-    questions = dict(found)
-    if len(questions) < len(found):
-        raise ValueError("expected each notion and metric once, got one twice; remove the repeated one.")
-    return questions
-
-
-def _listed(name: str, values: Any) -> list[Any]:
-    if isinstance(values, str | FairnessNotion) or not isinstance(values, Iterable):
-        return [values]
-    listed = list(values)
-    if not listed:
-        raise ValueError(f"expected at least one of {name}, got none; leave it out for the default.")
-    return listed
-
-
-def _check_occupied(rates: Iterable[Rate], totals: Any) -> None:
-    for rate in rates:
-        if not np.dot(rate.member, totals):
-            raise ValueError(f"expected rows in the event of {rate.name!r}, got none; leave it out or add such rows.")
 
 
 def _check_certificates(disjoint_from: Any, after: Any) -> None:

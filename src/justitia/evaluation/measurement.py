@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from justitia._validate import check_choice, check_nonnegative
+from justitia.evaluation.impact_told import Impact
 from justitia.evaluation.intervals import Array, NoisyRates, several_quantile
+from justitia.evaluation.scores import NoisyScores
+from justitia.evaluation.scores_told import Scores
+from justitia.evaluation.told import NOT_ENOUGH, Interval, Verdict, records
 from justitia.privacy.ledger import Certificate
 
-NOT_ENOUGH = "not enough evidence"
 Method = Literal["between_groups", "to_overall"]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A noisy value between its bounds; the value is NaN if too few groups have enough evidence."""
-
-    estimate: float
-    lower: float
-    upper: float
-
-    @property
-    def width(self) -> float:
-        """Upper minus lower bound."""
-        return self.upper - self.lower
-
-    def __str__(self) -> str:
-        if math.isnan(self.estimate):
-            return NOT_ENOUGH
-        return f"{self.estimate:.3f} [{self.lower:.3f}, {self.upper:.3f}]"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a violation is below a threshold, as far as the noisy answers can tell.
-
-    Attributes
-    ----------
-    answer : {"below", "above", "not enough evidence"}
-    threshold, confidence : float
-    sentence : str
-    """
-
-    answer: str
-    threshold: float
-    confidence: float
-    sentence: str
-
-    def __str__(self) -> str:
-        return self.sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +51,12 @@ class Measurement:
     certificate : Certificate
     threshold : float or None
         Of :attr:`verdicts`.
+    reference : str or None
+        Group that ratios, distances and z are compared with.
+    noisy_before : NoisyRates or None
+        The same rates of the decisions of another model about the same people.
+    noisy_scores : NoisyScores or None
+        If scores were given.
     """
 
     people: int
@@ -97,6 +67,9 @@ class Measurement:
     confidence: float
     certificate: Certificate
     threshold: float | None = None
+    reference: str | None = None
+    noisy_before: NoisyRates | None = None
+    noisy_scores: NoisyScores | None = None
 
     @property
     def overall(self) -> pd.Series:
@@ -171,7 +144,7 @@ class Measurement:
         """Largest noisy rate over the groups."""
         return self.by_group.max()
 
-    @property
+    @cached_property
     def violations(self) -> dict[str, Interval]:
         """For each notion or metric, the largest difference between two groups, as in ``metrics.violation``.
 
@@ -179,7 +152,7 @@ class Measurement:
         """
         return {name: self._largest(name, "between_groups") for name in self.questions}
 
-    @property
+    @cached_property
     def largest_gaps(self) -> dict[str, Interval]:
         """For each notion or metric, the largest difference between a group and the population."""
         return {name: self._largest(name, "to_overall") for name in self.questions}
@@ -187,7 +160,7 @@ class Measurement:
     @property
     def violation(self) -> Interval:
         """The violation, if one notion was measured."""
-        return self._largest(self._only_question(None), "between_groups")
+        return self.violations[self._only_question(None)]
 
     def _largest(self, name: str, method: Method) -> Interval:
         estimate, lower, upper = self.noisy.only(self.questions[name]).largest(method, self.confidence)
@@ -215,40 +188,75 @@ class Measurement:
         is at or above the threshold, and "above" if it is at or below.
         """
         threshold, name = check_nonnegative("threshold", threshold), self._only_question(notion)
-        noisy = self.noisy.only(self.questions[name])
-        lower = float(noisy.largest("between_groups", self.confidence)[1])
-        # One-sided: only one of the two mistakes is possible at a time.
-        upper = float(noisy.largest_at_most(self.confidence))
-        if lower > threshold:
+        at_least, at_most = self._one_sided[name]
+        if at_least > threshold:
             answer = "above"
-        elif upper < threshold and bool(noisy.enough.all()):
+        elif at_most < threshold and bool(self.noisy.only(self.questions[name]).enough.all()):
             answer = "below"
         else:
             answer = NOT_ENOUGH
-        told = NOT_ENOUGH if answer == NOT_ENOUGH else f"{answer} {threshold:g}"
-        sentence = f"{name}: {told} at {self.confidence:.4g} confidence"
-        if answer == NOT_ENOUGH:
-            sentence += f" to call the violation below or above {threshold:g}"
-        return Verdict(answer, threshold, self.confidence, f"{sentence}.")
+        return Verdict(answer, threshold, self.confidence, at_least, at_most, name)
+
+    @cached_property
+    def _one_sided(self) -> dict[str, tuple[float, float]]:
+        """Bounds of each violation, each for itself: only one of the two mistakes is possible at a time."""
+        parts = {name: self.noisy.only(places) for name, places in self.questions.items()}
+        return {
+            name: (self.violations[name].lower, float(part.largest_at_most(self.confidence)))
+            for name, part in parts.items()
+        }
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """Each notion against the threshold that was given, if one was."""
         return {} if self.threshold is None else {name: self.test(self.threshold, name) for name in self.questions}
 
+    @cached_property
+    def before(self) -> Measurement | None:
+        """The same rates, gaps and violations of the decisions of another model, from the same noisy answer."""
+        if self.noisy_before is None:
+            return None
+        return replace(self, noisy=self.noisy_before, noisy_before=None, noisy_scores=None)
+
+    @property
+    def scores(self) -> Scores | None:
+        """Score metrics by group, if scores were given."""
+        if self.noisy_scores is None:
+            return None
+        return Scores(self.groups, self.noisy_scores, self.confidence, self._reference)
+
+    @property
+    def _reference(self) -> int | None:
+        return None if self.reference is None else self.groups.index(self.reference)
+
+    def impact(self, rate: str = "selection_rate") -> Impact:
+        """Impact ratios, significance and shortfall of one of the rates."""
+        place = self.rate_names.index(check_choice("rate", rate, self.rate_names))
+        return Impact(rate, self.groups, self.noisy.only([place]), self.confidence, self._reference)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data: noisy and public numbers, bounds and the certificate."""
-        rows = self.table.reset_index().to_dict("records")
-        return {
+        return self._rates_dict() | {
             "people": self.people,
             "confidence": self.confidence,
-            "overall": {name: float(value) for name, value in self.overall.items()},
-            "by_group": [{str(key): _plain(value) for key, value in row.items()} for row in rows],
-            "violations": {name: _interval(one) for name, one in self.violations.items()},
-            "largest_gaps": {name: _interval(one) for name, one in self.largest_gaps.items()},
-            "unknown_groups": list(self.unknown_groups),
-            "verdicts": {name: one.sentence for name, one in self.verdicts.items()},
+            "verdicts": {name: one.to_dict() for name, one in self.verdicts.items()},
+            "impact": self.impact().to_dict() if "selection_rate" in self.rate_names else None,
+            "scores": None if self.scores is None else self.scores.to_dict(),
+            "before": None if self.before is None else self.before._rates_dict(),
             "certificate": self.certificate.to_dict(),
+        }
+
+    def _rates_dict(self) -> dict[str, Any]:
+        bounded = {
+            name: one.to_dict() | dict(zip(("at_least", "at_most"), self._one_sided[name], strict=True))
+            for name, one in self.violations.items()
+        }
+        return {
+            "overall": {name: float(value) for name, value in self.overall.items()},
+            "by_group": records(self.table),
+            "violations": bounded,
+            "largest_gaps": {name: one.to_dict() for name, one in self.largest_gaps.items()},
+            "unknown_groups": list(self.unknown_groups),
         }
 
     def to_json(self) -> str:
@@ -280,12 +288,3 @@ class Measurement:
                 *self.certificate.remarks,
             ]
         )
-
-
-def _plain(value: Any) -> Any:
-    """A number, or None for NaN, which JSON does not have."""
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _interval(one: Interval) -> dict[str, float | None]:
-    return {"estimate": _plain(one.estimate), "lower": one.lower, "upper": one.upper}

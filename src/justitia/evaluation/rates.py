@@ -2,7 +2,8 @@ r"""The public cells behind every rate, and the rows whose noisy group sums esti
 
 A hard decision about a person of label y falls into one of four public cells (y, decision), and every rate is a ratio
 of sums over cells: selection rate, true and false positive rate, accuracy, and whatever a notion of your own averages.
-So the number of people of each group in each cell is all that A has to be asked, once, for any number of rates.
+So the number of people of each group in each cell is all that A has to be asked, once, for any number of rates. Scores
+and the decisions of a second model make the cells finer (:mod:`justitia.evaluation.cells`), and nothing else changes.
 
 One person is in one cell. If their row is the unit vector of the cell, the answer is noisy counts. Any other unit
 vectors :math:`v_1, ..., v_m` cost the same, and the counts recovered from their sums have noise of covariance
@@ -12,7 +13,7 @@ vectors :math:`v_1, ..., v_m` cost the same, and the counts recovered from their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -38,15 +39,23 @@ class Rate:
     Attributes
     ----------
     name : str
-    member : tuple of four 0.0 or 1.0
+    member : tuple of 0.0 or 1.0, one per cell
         Which cells make up the event.
-    value : tuple of four floats
+    value : tuple of floats, one per cell
         h of a row in each cell, 0 outside the event.
+    weight : float
+        How much its noise matters beside that of the others, in the choice of rows.
     """
 
     name: str
     member: tuple[float, ...]
     value: tuple[float, ...]
+    weight: float = 1.0
+
+    def over(self, kinds: NDArray[np.int64]) -> Rate:
+        """The same rate over finer cells, of which ``kinds`` says what each was made of."""
+        member, value = (tuple(float(one[kind]) for kind in kinds) for one in (self.member, self.value))
+        return replace(self, member=member, value=value)
 
 
 def _rate(name: str, member: Sequence[float], value: Sequence[float]) -> Rate:
@@ -125,14 +134,54 @@ def _square_root(matrix: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class NoisyCells:
+    """Noisy number of people of each group in each column of cells, with the covariance of the noise.
+
+    Attributes
+    ----------
+    counts : array of shape (..., G, m)
+    noise : array of shape (..., m, m)
+        Covariance of the noise within one group.
+    cross : float
+        That between two groups, as a multiple of it.
+    totals : array of shape (..., m)
+        Public number of people in each column.
+    """
+
+    counts: Array
+    noise: Array
+    cross: float
+    totals: Array
+
+    def rates(self, member: Array, value: Array) -> NoisyRates:
+        """Rates whose events and values are given by column, (K, m)."""
+        population = self.totals @ member.T
+        return NoisyRates(
+            counts=self.counts @ member.T,
+            sums=self.counts @ value.T,
+            var_sum=_along(self.noise, value, value),
+            cov=_along(self.noise, value, member),
+            var_count=_along(self.noise, member, member),
+            cross=self.cross,
+            population=population[..., None, :],
+            overall=(self.totals @ value.T / population)[..., None, :],
+        )
+
+
+def _along(matrix: Array, first: Array, second: Array) -> Array:
+    found: Array = np.einsum("kj,...jl,kl->...k", first, matrix, second)[..., None, :]
+    return found
+
+
+@dataclass(frozen=True)
 class Rows:
     """The public rows of one release, and how its answer is read.
 
     Attributes
     ----------
-    cell : array of shape (4,)
-        Which of the m columns each of the four cells became; -1 for cells that need no question: those in no event,
-        and those that nobody is in.
+    cell : array of ints, one per cell
+        Which of the m columns each cell became; -1 for cells that need no question: those in no event, and those that
+        nobody is in.
     member, value : arrays of shape (K, m)
     totals : array of shape (..., m)
         Public number of people in each column.
@@ -146,8 +195,8 @@ class Rows:
     totals: Array
     vectors: Array
 
-    def read(self, answer: Array, variance: float) -> NoisyRates:
-        """Rates from noisy group sums (..., G, m) whose blocks were projected onto their public total.
+    def cells(self, answer: Array, variance: float) -> NoisyCells:
+        """Counts from noisy group sums (..., G, m) whose blocks were projected onto their public total.
 
         Parameters
         ----------
@@ -155,42 +204,39 @@ class Rows:
             Of the noise of one entry before the projection.
         """
         groups = answer.shape[-2]
-        counts = answer @ np.linalg.inv(self.vectors)
         # Rows are symmetric, so the noise of the counts has covariance (V V)^-1; the projection takes 1/(G + 1) of it.
         noise = variance * groups / (groups + 1) * np.linalg.inv(self.vectors @ self.vectors)
-        population = self.totals @ self.member.T
-        return NoisyRates(
-            counts=counts @ self.member.T,
-            sums=counts @ self.value.T,
-            var_sum=_along(noise, self.value, self.value),
-            cov=_along(noise, self.value, self.member),
-            var_count=_along(noise, self.member, self.member),
-            cross=-1 / groups,
-            population=population[..., None, :],
-            overall=(self.totals @ self.value.T / population)[..., None, :],
-        )
+        return NoisyCells(answer @ np.linalg.inv(self.vectors), noise, -1 / groups, self.totals)
 
+    def read(self, answer: Array, variance: float) -> NoisyRates:
+        """Rates from the same; see :meth:`cells`."""
+        return self.cells(answer, variance).rates(self.member, self.value)
 
-def _along(matrix: Array, first: Array, second: Array) -> Array:
-    found: Array = np.einsum("kj,...jl,kl->...k", first, matrix, second)[..., None, :]
-    return found
+    def of_columns(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What is known of each cell, by column; cells of one column must agree, or it is -1."""
+        found = np.full(self.member.shape[-1], -1)
+        for column in range(len(found)):
+            known = np.unique(values[self.cell == column])
+            found[column] = known[0] if len(known) == 1 else -1
+        return found
 
 
 def make_rows(rates: Sequence[Rate], totals: Array) -> Rows:
-    """The rows for some rates, from the public number of people in each of the four cells.
+    """The rows for some rates, from the public number of people in each cell.
 
     Cells that no rate tells apart become one column. Each rate weighs its gap to the population and, less, its count,
     by the inverse of its number of people: noise is compared with sampling error.
 
     Parameters
     ----------
-    totals : array of shape (..., 4)
+    totals : array of shape (..., number of cells)
         Several at once must have the same cells occupied.
     """
     member, value = np.array([one.member for one in rates]), np.array([one.value for one in rates])
-    occupied = (totals > 0).reshape(-1, 4).all(axis=0)
+    cells = totals.shape[-1]
+    occupied = (totals > 0).reshape(-1, cells).all(axis=0)
     columns: list[tuple[float, ...]] = []
-    cell = np.full(4, -1)
+    cell = np.full(cells, -1)
     for place in np.flatnonzero(occupied & member.any(axis=0)):
         kind = (*member[:, place], *value[:, place])
         if kind not in columns:
@@ -198,12 +244,14 @@ def make_rows(rates: Sequence[Rate], totals: Array) -> Rows:
         cell[place] = columns.index(kind)
     members, values = np.array(columns).T.reshape(2, len(rates), -1)
     merged = totals @ (cell[:, None] == np.arange(len(columns))).astype(float)
-    return Rows(cell, members, values, merged, _square_root(best_correlations(_weights(members, values, merged))))
+    importance = np.array([one.weight for one in rates])
+    weights = _weights(members, values, merged, importance)
+    return Rows(cell, members, values, merged, _square_root(best_correlations(weights)))
 
 
-def _weights(member: Array, value: Array, totals: Array) -> Array:
+def _weights(member: Array, value: Array, totals: Array, importance: Array) -> Array:
     people = totals @ member.T
     gap = value - member * (totals @ value.T / people)[..., None]
     pairs = np.einsum("...kj,...kl->...kjl", gap, gap) + COUNT_WEIGHT * np.einsum("kj,kl->kjl", member, member)
-    weights: Array = (pairs / people[..., None, None]).sum(axis=-3)
+    weights: Array = (pairs * (importance / people)[..., None, None]).sum(axis=-3)
     return weights

@@ -69,9 +69,9 @@ def upper_quantile(largest: Array, covariance: Array, *, wrong: float, most: flo
 
 
 @cache
-def _errors(groups: int) -> Array:
-    """(draws, G) standard normal numbers, evenly spread, each with its mirror image."""
-    half = norm.ppf(qmc.Sobol(groups, seed=0).random_base2(DRAWS - 1))
+def even_normals(width: int) -> Array:
+    """(draws, width) standard normal numbers, evenly spread, each with its mirror image."""
+    half = norm.ppf(qmc.Sobol(width, seed=0).random_base2(DRAWS - 1))
     return np.concatenate([half, -half])
 
 
@@ -93,7 +93,7 @@ class _Draws:
         known = ~np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
         both = known[:, :, None] & known[:, None, :]
         filled = np.where(both, covariance, 0.0) + 1e-12 * np.eye(groups)
-        errors = _errors(groups) @ np.linalg.cholesky(filled).swapaxes(1, 2)
+        errors = even_normals(groups) @ np.linalg.cholesky(filled).swapaxes(1, 2)
         s = np.sqrt(filled[:, i, i] + filled[:, j, j] - 2 * filled[:, i, j])
         return cls(v, i, j, s, both[:, i, j], ((errors[..., i] - errors[..., j]) / s[:, None]).astype(np.float32))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,13 +21,17 @@ from justitia.curve import Tradeoff
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
 from justitia.report import charts, formatting
+from justitia.report.about import EMPTY, About
 from justitia.report.contents import Contents, headline, read_contents
+from justitia.report.facts import KIND, plain, report_facts
 from justitia.report.inputs import read_curve, read_measurement
+from justitia.report.looks import read_looks
 from justitia.report.markdown import escaped, fenced
 from justitia.report.promises import not_promised
+from justitia.report.quality_charts import calibration_chart, impact_chart
 
-#: By these a page and a card are recognised as ours.
-PAGE, CARD = '<meta name="generator" content="justitia ', "\nMade by justitia "
+#: By these a page, a card and facts are recognised as ours.
+PAGE, CARD, FACTS = '<meta name="generator" content="justitia ', "\nMade by justitia ", f'"kind": "{KIND}"'
 
 
 @dataclass(frozen=True)
@@ -66,23 +71,39 @@ class Report:
         """The model card: the same facts as Markdown."""
         return _cards().get_template("card.md").render(report=self.contents, **_common(self.contents))
 
-    def write(self, target: Path | str) -> Path:
-        """Write the page and, beside it under the same name with ``.md``, the card; returns the page's path.
+    def facts(self) -> dict[str, Any]:
+        """The same facts as plain data, with the record for a registry of deployments under ``registry``."""
+        found: dict[str, Any] = plain(report_facts(self.contents))
+        return found
+
+    def json(self) -> str:
+        """The facts as JSON text."""
+        return json.dumps(self.facts(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def write(self, target: Path | str, *, overwrite: bool = False) -> Path:
+        """Write the page and, beside it under the same name, the card and the facts; returns the page's path.
 
         Parameters
         ----------
         target : path
-            A name that ends in ``.html``, or a folder, which then gets ``report.html`` and ``report.md``.
+            A name that ends in ``.html``, or a folder, which then gets ``report.html``, ``report.md`` and
+            ``report.json``.
+        overwrite : bool
+            Replace an earlier report; files of others are never replaced.
 
         Raises
         ------
         FileExistsError
-            If one of the two files is there already and is not an earlier report.
+            If one of the files is there already and may not be replaced.
         """
         path = page_path(target)
-        parts = {path.with_suffix(".md"): (CARD, self.markdown()), path: (PAGE, self.html())}
+        parts = {
+            path.with_suffix(".json"): (FACTS, self.json()),
+            path.with_suffix(".md"): (CARD, self.markdown()),
+            path: (PAGE, self.html()),
+        }
         for file, (mark, _) in parts.items():
-            _check_free(file, mark)
+            _check_free(file, mark, overwrite=overwrite)
         path.parent.mkdir(parents=True, exist_ok=True)
         for file, (_, text) in parts.items():
             with staged_file(file) as stage:
@@ -110,6 +131,8 @@ def build_report(
     measurement: Mapping[str, Any] | Measurement | None = None,
     curve: Mapping[str, Any] | Tradeoff | None = None,
     facts: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+    looks: Sequence[Mapping[str, Any]] | None = None,
 ) -> Report:
     """A report on a fitted (or loaded) model.
 
@@ -124,6 +147,12 @@ def build_report(
     facts : mapping, optional
         Public facts about the run. ``title``, ``accuracy`` (on training rows), ``command``, ``created`` and
         ``version`` have places of their own; the others are printed as they are.
+    about : mapping, optional
+        What only people can say: ``owner``, ``purpose``, ``population``, ``version``, ``monitoring_plan``,
+        ``human_oversight``, ``positive_means``, ``title``, ``region``, ``sector``. An empty field is visibly empty.
+    looks : sequence of mappings, optional
+        Facts of the training and of every measurement, oldest first (:func:`justitia.report.looks.read_looks`); by
+        default the training and ``measurement``.
 
     Raises
     ------
@@ -137,7 +166,24 @@ def build_report(
     check_is_fitted(model, "plan_")
     if not isinstance(facts, Mapping | None):
         raise TypeError(f"expected facts to be a mapping, got {type(facts).__name__!r}; pass names with their values.")
-    return Report(read_contents(model, read_measurement(measurement), read_curve(curve, model), facts or {}))
+    given = facts or {}
+    sources = _own_looks(model, measurement, given) if looks is None else looks
+    return Report(
+        read_contents(
+            *(model, read_measurement(measurement), read_curve(curve, model), given),
+            stated=About.of(about),
+            looks=read_looks(sources),
+        )
+    )
+
+
+def _own_looks(model: LagrangianDualClassifier, measurement: Any, facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The training and the one measurement."""
+    public = {name: facts.get(name) for name in ("created", "data", "rows")}
+    training = {"name": "training", "certificate": model.certificate_.to_dict(), **public}
+    if measurement is None:
+        return [training]
+    return [training, measurement.to_dict() if isinstance(measurement, Measurement) else measurement]
 
 
 def _common(contents: Contents) -> dict[str, Any]:
@@ -146,6 +192,13 @@ def _common(contents: Contents) -> dict[str, Any]:
         "headline": headline(contents),
         "odds": formatting.odds_sentence(contents.certificate),
         "spent": formatting.privacy_sentence(contents.certificate),
+        "record": json.dumps(report_facts(contents)["registry"], indent=2, ensure_ascii=False),
+        "empty": EMPTY,
+        "rounded": formatting.rounded,
+        "rounded_bounds": formatting.rounded_bounds,
+        "rounded_count": formatting.rounded_count,
+        "ratio_bounds": formatting.ratio_bounds,
+        "shortfall": formatting.shortfall,
         "not_promised": not_promised(contents),
         "verdict": _verdict(contents),
         "infinity": math.inf,
@@ -153,6 +206,7 @@ def _common(contents: Contents) -> dict[str, Any]:
         "bounds": formatting.bounds,
         "short": formatting.short,
         "plain_name": formatting.plain_name,
+        "said": formatting.said,
         "tolerance_name": charts.tolerance_name,
         "rate_words": formatting.RATES,
         "listed": formatting.listed,
@@ -166,8 +220,8 @@ def _verdict(contents: Contents) -> str | None:
     one = next((one for one in found if one.notion == contents.notion), None)
     if one is None or measured is None or contents.tolerance is None:
         return None
-    upper = None if one.estimate is None else one.upper
-    return formatting.verdict(one.lower, upper, contents.tolerance, measured.unknown_groups)
+    least, most = (None, None) if one.estimate is None else (one.at_least, one.at_most)
+    return formatting.verdict(least, most, contents.tolerance, measured.unknown_groups, measured.confidence)
 
 
 def _pictures(contents: Contents) -> dict[str, Any]:
@@ -177,6 +231,10 @@ def _pictures(contents: Contents) -> dict[str, Any]:
         "violation": None
         if measured is None
         else charts.violation_chart(measured, contents.notion, contents.tolerance),
+        "impact": None
+        if measured is None or measured.impact is None
+        else impact_chart(measured.impact, measured.confidence),
+        "calibration": None if measured is None else calibration_chart(measured.public.get("calibration", ())),
         "curve": None if contents.curve is None else charts.curve_chart(contents.curve),
         "history": charts.history_charts(contents.history, contents.columns),
         "multipliers": None if contents.multipliers is None else charts.multipliers_chart(contents.multipliers),
@@ -220,10 +278,12 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _check_free(path: Path, mark: str) -> None:
-    """Refuse to replace anything but an earlier report."""
+def _check_free(path: Path, mark: str, *, overwrite: bool) -> None:
+    """Refuse to replace anything but an earlier report, and that only if told to."""
     if path.is_symlink() or (path.exists() and not (path.is_file() and mark in _text_of(path))):
         raise FileExistsError(f"{str(path)!r} exists and is no report of this package; choose another name.")
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{str(path)!r} exists; pass overwrite=True to replace it, or choose another name.")
 
 
 def _text_of(path: Path) -> str:

@@ -14,9 +14,11 @@ from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.formatting import NOTIONS, bounds, known, number, plain_name, short, tolerance_sentence
+from justitia.report.about import About
+from justitia.report.formatting import NOTIONS, known, listed, number, plain_name, short, tolerance_sentence
 from justitia.report.inputs import Curve, MeasurementInput
-from justitia.report.trained import about, notion_name, settings, snippet
+from justitia.report.looks import Look, looks_sentences
+from justitia.report.trained import about, features, notion_name, plan_digest, settings, snippet
 from justitia.training.history import Column, names_of
 
 #: Most rounds that a chart and its table show; a longer history is thinned evenly.
@@ -31,6 +33,8 @@ KNOWN = {
     "auc": ("auc", "training_auc"),
     "command": ("command", "command_line", "command line"),
     "created": ("created",),
+    "model_digest": ("model_digest",),
+    "data_digest": ("data_digest",),
     "version": ("version", "justitia_version", "justitia version", "justitia"),
 }
 
@@ -82,6 +86,11 @@ class Contents:
     measured_exact: bool
     curve: Curve | None
     about: tuple[tuple[str, str], ...]
+    stated: About
+    looks: tuple[Look, ...]
+    looks_say: tuple[str, ...]
+    features: tuple[tuple[str, str], ...]
+    digests: tuple[tuple[str, str | None], ...]
     settings: tuple[tuple[str, str], ...]
     snippet: str
     command: str | None
@@ -99,6 +108,8 @@ def read_contents(
     measured: MeasurementInput | None,
     curve: Curve | None,
     facts: Mapping[str, Any],
+    stated: About,
+    looks: tuple[Look, ...],
 ) -> Contents:
     """What a report on this model says."""
     own, others = _sorted_facts(facts)
@@ -110,7 +121,7 @@ def read_contents(
     given = model.tolerance is not None
     tolerance = float(model.tolerance_) if given or private else None
     return Contents(
-        title=str(own.get("title") or "Model report"),
+        title=str(stated.get("title") or own.get("title") or "Model report"),
         notion=name,
         notion_words=NOTIONS.get(name, "a notion of the user's own"),
         groups=tuple(str(group) for group in model.dual_.index),
@@ -132,7 +143,18 @@ def read_contents(
         measured=measured if measured is None or measured.private else None,
         measured_exact=measured is not None and not measured.private,
         curve=curve if private else None,
-        about=about(model, {n: v for n, v in others.items() if private or n not in NOISED}),
+        about=about(
+            model, {n: v for n, v in others.items() if private or n not in NOISED}, stated.get("positive_means")
+        ),
+        stated=stated,
+        looks=looks,
+        looks_say=looks_sentences(looks, None if measured is None else measured.confidence),
+        features=features(model),
+        digests=(
+            ("Model", own.get("model_digest")),
+            ("Public rows of the training", own.get("data_digest")),
+            ("Plan", plan_digest(model)),
+        ),
         settings=settings(model),
         snippet=snippet(model, name),
         command=None if own.get("command") is None else short(own["command"]),
@@ -259,12 +281,15 @@ def _headline_accuracy(contents: Contents) -> tuple[str, str]:
 
 
 def _headline_violation(contents: Contents) -> tuple[str, str]:
-    """The model's own notion if it was measured, otherwise the first one that was."""
+    """Of the model's own notion; another one is no substitute."""
     found = () if contents.measured is None else contents.measured.violations
-    one = next((one for one in found if one.notion == contents.notion), next(iter(found), None))
+    one = next((one for one in found if one.notion == contents.notion), None)
     if one is None:
-        return "not measured", "on evaluation people, see below"
+        others = f"; measured: {listed(plain_name(other.notion) for other in found)}" if found else ""
+        return "not measured", f"in {plain_name(contents.notion)}, for which it was trained{others}"
     if one.estimate is None:
         return "not known", "not enough evidence"
-    of = "" if one.notion == contents.notion else f" in {plain_name(one.notion)}"
-    return number(one.estimate), f"largest difference between two groups{of}, {bounds(one.lower, one.upper)}, noised"
+    if one.at_most is None:
+        return number(one.estimate), "largest difference between two groups, noised"
+    most = number(one.at_most)
+    return f"\N{LESS-THAN OR EQUAL TO} {most}", "largest difference between two groups, one-sided bound"

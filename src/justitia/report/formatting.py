@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scipy.stats import norm
+
+from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.ledger import Certificate, rounded_up
 
 NONE = "\N{EN DASH}"
@@ -25,7 +28,11 @@ RATES = {
     "selection_rate": "positive decisions",
     "true_positive_rate": "positive decisions among the positive label",
     "false_positive_rate": "positive decisions among the negative label",
+    "true_negative_rate": "negative decisions among the negative label",
+    "false_negative_rate": "negative decisions among the positive label",
     "accuracy_score": "right decisions",
+    "zero_one_loss": "wrong decisions",
+    "precision_score": "positive labels among positive decisions",
 }
 ENGINES = {
     "plugin": "plugin: a handful of noised sums, and the dual in closed form on top of a model of the label",
@@ -44,6 +51,12 @@ def plain_name(name: str) -> str:
     return name.replace("_", " ")
 
 
+def said(sentence: str) -> str:
+    """A sentence of a measurement, with our names as words and a capital at its beginning."""
+    words = plain_name(sentence)
+    return words[:1].upper() + words[1:]
+
+
 def number(value: Any, digits: int = 3) -> str:
     """A number with a fixed number of decimals; a dash if there is none."""
     if not known(value):
@@ -60,6 +73,42 @@ def known(value: Any) -> bool:
 def bounds(lower: Any, upper: Any, digits: int = 3) -> str:
     """Two bounds as one cell."""
     return f"{number(lower, digits)} to {number(upper, digits)}" if known(lower) and known(upper) else NONE
+
+
+def digits_known(lower: Any, upper: Any) -> int:
+    """Decimals of a number that is known between two bounds: two where they are a twentieth apart or more."""
+    return 2 if known(lower) and known(upper) and upper - lower >= 0.05 else 3
+
+
+def rounded(value: Any, lower: Any, upper: Any) -> str:
+    """A number with as many decimals as its bounds let it have."""
+    return number(value, digits_known(lower, upper))
+
+
+def rounded_bounds(lower: Any, upper: Any) -> str:
+    """Two bounds with as many decimals as they let each other have."""
+    return bounds(lower, upper, digits_known(lower, upper))
+
+
+def rounded_count(count: Any, deviation: Any) -> str:
+    """A noisy count to the tens or hundreds that its noise leaves; never below 0."""
+    if not known(count):
+        return NONE
+    unit = 10 ** max(0, math.floor(math.log10(max(float(deviation or 1.0), 1.0))))
+    return f"{max(0, round(float(count) / unit) * unit):,}"
+
+
+def ratio_bounds(lower: Any, upper: Any) -> str:
+    """Bounds of a ratio, the upper of which may be infinite."""
+    return bounds(lower, upper, 2) if known(upper) else f"{number(lower, 2)} or more"
+
+
+def shortfall(one: Mapping[str, Any]) -> str:
+    """How many positive decisions lack, with bounds; "none" where the group has the higher rate."""
+    found = [one[name] for name in ("shortfall", "shortfall_lower", "shortfall_upper")]
+    if not all(known(value) for value in found):
+        return NONE
+    return "none" if found[0] <= 0 else f"{found[0]:,.0f} ({max(0.0, found[1]):,.0f} to {found[2]:,.0f})"
 
 
 def short(value: Any) -> str:
@@ -87,19 +136,28 @@ def odds_sentence(certificate: Certificate) -> str:
     r"""The guarantee as the success of whoever guesses the group of one row or, with ids, of one person.
 
     For (epsilon, delta)-differential privacy, no test tells two neighbouring datasets, equally likely beforehand, apart
-    with probability above :math:`(e^\epsilon + \delta) / (1 + e^\epsilon)`.
+    with probability above :math:`(e^\epsilon + \delta) / (1 + e^\epsilon)`. Gaussian releases of the same cost keep it
+    below :math:`\Phi(\mu / 2)`, which is less: docs/epsilon.md.
     """
     epsilon = certificate.epsilon
     if math.isinf(epsilon) or certificate.reproduction:
         return f"Nothing is promised about what can be learned of a {certificate.unit}'s group from this model."
-    best = (1 + certificate.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
-    share = min(100.0, math.ceil(best * 1000) / 10)
+    share = min(100.0, math.ceil(_best_guess(certificate) * 1000) / 10)
     who = "a person" if certificate.unit == "person" else "the person of a row"
     return (
         f"Suppose that somebody knows all features and labels, everybody else's group, and that {who} is in one of two "
         "groups, each as likely as the other. With everything that training made public in hand, they name the right "
         f"one in at most {share:g} of 100 such cases; without it, in 50."
     )
+
+
+def _best_guess(certificate: Certificate) -> float:
+    """Largest probability of a right guess between two groups that were equally likely."""
+    epsilon, delta = certificate.epsilon, certificate.delta
+    best = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
+    if any(one["mechanism"] != "gaussian" for one in certificate.releases) or not certificate.releases:
+        return best
+    return min(best, float(norm.cdf(gaussian_mu(epsilon, delta) / 2)))
 
 
 def privacy_sentence(certificate: Certificate) -> str:
@@ -122,18 +180,20 @@ def tolerance_sentence(asked: float | None, in_force: float | None, engine: str)
     return f"No tolerance was given: two groups were allowed to differ by what {BY_CHANCE[engine]} could show{told}."
 
 
-def verdict(lower: Any, upper: Any, tolerance: float, unknown: Sequence[str]) -> str:
-    """An interval of the violation against the tolerance; a group that is not known rules out "within"."""
+def verdict(lower: Any, upper: Any, tolerance: float, unknown: Sequence[str], confidence: float = 0.95) -> str:
+    """One-sided bounds of the violation against the tolerance; a group that is not known rules out "within"."""
     if not (known(lower) and known(upper)):
         return f"There is not enough evidence to compare with the tolerance of {tolerance:.4g}."
-    told = f"The largest difference between two groups is between {number(lower)} and {number(upper)}"
+    held = f"(one-sided bound at {confidence:.4g} confidence)"
     if lower > tolerance:
-        return f"{told}: above the tolerance of {tolerance:.4g}."
+        least = f"The largest difference between two groups is at least {number(lower)} {held}"
+        return f"{least}: above the tolerance of {tolerance:.4g}."
+    most = f"The largest difference between two groups is at most {number(upper)} {held}"
     if upper <= tolerance and not unknown:
-        return f"{told}: within the tolerance of {tolerance:.4g}."
+        return f"{most}: within the tolerance of {tolerance:.4g}."
     if upper <= tolerance:
         return (
-            f"{told} among the groups that are known, within the tolerance of {tolerance:.4g}; there is not enough "
+            f"{most} among the groups that are known, within the tolerance of {tolerance:.4g}; there is not enough "
             f"evidence on {listed(unknown)}."
         )
-    return f"{told}: the evidence does not tell whether it is within the tolerance of {tolerance:.4g}."
+    return f"{most}: the evidence does not tell whether it is within the tolerance of {tolerance:.4g}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from justitia.curve import Tradeoff
@@ -34,19 +34,38 @@ class Rate:
 
 @dataclass(frozen=True)
 class Largest:
-    """A noisy violation or largest gap of one notion with its bounds."""
+    """A noisy violation or largest gap of one notion with its bounds.
+
+    ``at_least`` and ``at_most`` are one-sided: what a verdict rests on. Only violations have them.
+    """
 
     notion: str
     estimate: float | None
     lower: float
     upper: float
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+@dataclass(frozen=True)
+class Before:
+    """The same rates and violations of the decisions before the correction, from the same noisy answer."""
+
+    overall: Mapping[str, float]
+    rates: tuple[Rate, ...]
+    violations: tuple[Largest, ...]
+
+    def rate(self, metric: str, group: str) -> Rate:
+        """The rate of one group."""
+        return next(one for one in self.rates if (one.metric, one.group) == (metric, group))
 
 
 @dataclass(frozen=True)
 class MeasurementInput:
     """A private measurement of evaluation people.
 
-    Accuracy, the name of their file, and how many measurements of this model there are, are public.
+    Accuracy, the name of their file, and how many measurements of this model there are, are public; so is all in
+    ``public``: accuracy, AUC, confusion and calibration of the model, and of its base.
     """
 
     people: int
@@ -61,6 +80,11 @@ class MeasurementInput:
     accuracy: float | None = None
     data: str | None = None
     measurements: int = 1
+    created: str | None = None
+    before: Before | None = None
+    impact: Mapping[str, Any] | None = None
+    scores: Mapping[str, Any] | None = None
+    public: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def private(self) -> bool:
@@ -108,16 +132,38 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measurem
             violations=_largest(facts["violations"]),
             largest_gaps=_largest(facts["largest_gaps"]),
             unknown_groups=tuple(str(name) for name in facts["unknown_groups"]),
-            verdicts=tuple(str(sentence) for sentence in facts["verdicts"].values()),
+            verdicts=tuple(str(one["sentence"]) for one in facts["verdicts"].values()),
             certificate=Certificate.from_dict(facts["certificate"]),
             accuracy=_optional(facts.get("accuracy")),
             data=None if facts.get("data") is None else str(facts["data"]),
             measurements=int(facts.get("measurements", 1)),
+            created=None if facts.get("created") is None else str(facts["created"]),
+            before=_before(facts.get("before")),
+            impact=_checked(facts.get("impact"), "by_group", "ratio_to", "compared_with", "four_fifths"),
+            scores=_checked(facts.get("scores"), "by_group", "compared_with", "calibration", "curve"),
+            public=dict(facts.get("public") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"expected measurement to be {MEASUREMENT}, got something else ({_reason(error)}); measure again."
         ) from None
+
+
+def _before(facts: Any) -> Before | None:
+    if facts is None:
+        return None
+    overall = {str(name): _number(value) for name, value in facts["overall"].items()}
+    return Before(overall, tuple(_rate(row) for row in facts["by_group"]), _largest(facts["violations"]))
+
+
+def _checked(facts: Any, *names: str) -> Mapping[str, Any] | None:
+    """A part of a measurement that is printed as it is, if it has these names."""
+    if facts is None:
+        return None
+    for name in names:
+        _ = facts[name]
+    found: Mapping[str, Any] = facts
+    return found
 
 
 def _rate(row: Mapping[str, Any]) -> Rate:
@@ -129,7 +175,10 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 
 def _largest(facts: Mapping[str, Any]) -> tuple[Largest, ...]:
     return tuple(
-        Largest(str(name), _optional(one["estimate"]), _number(one["lower"]), _number(one["upper"]))
+        Largest(
+            *(str(name), _optional(one["estimate"]), _number(one["lower"]), _number(one["upper"])),
+            *(_optional(one.get(bound)) for bound in ("at_least", "at_most")),
+        )
         for name, one in facts.items()
     )
 

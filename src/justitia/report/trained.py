@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
@@ -9,6 +11,7 @@ from typing import Any
 
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
+from justitia.inputs.encoding import CategoryColumn, NumberColumn
 from justitia.networks.multilayer import widths_of
 from justitia.notions import FairnessNotion
 from justitia.report.formatting import ENGINES, NOTIONS, listed, plain_name, short
@@ -19,10 +22,13 @@ def notion_name(model: LagrangianDualClassifier) -> str:
     return model.notion.name if isinstance(model.notion, FairnessNotion) else str(model.notion)
 
 
-def about(model: LagrangianDualClassifier, others: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def about(
+    model: LagrangianDualClassifier, others: Mapping[str, Any], positive_means: str | None = None
+) -> tuple[tuple[str, str], ...]:
     """What was trained: the model's public side, then the facts that came with it."""
+    meaning = "" if positive_means is None else f": {positive_means}"
     rows = {
-        "Decision": f"{model.classes_[1]} (positive) or {model.classes_[0]}",
+        "Decision": f"{model.classes_[1]} (positive{meaning}) or {model.classes_[0]}",
         "Notion of fairness": f"{plain_name(notion_name(model))}: {NOTIONS.get(notion_name(model), 'the user’s own')}",
         "Groups": f"{listed(model.certificate_.groups)} ({model.certificate_.groups_source})",
         "Engine": ENGINES.get(name_of(model.plan_), ""),
@@ -30,6 +36,34 @@ def about(model: LagrangianDualClassifier, others: Mapping[str, Any]) -> tuple[t
         **(_rule(model) if hasattr(model, "rule_") else {"Network": _network(model)}),
     }
     return (*rows.items(), *((_fact_name(name), _fact(name, value)) for name, value in others.items()))
+
+
+def features(model: LagrangianDualClassifier) -> tuple[tuple[str, str], ...]:
+    """Every public feature, and how it was read."""
+    if not hasattr(model, "encoder_"):
+        return tuple((name, "a number, as it was given") for name in _names(model))
+    return tuple((str(one.name), _how_read(one)) for one in model.encoder_.columns_)
+
+
+def _names(model: LagrangianDualClassifier) -> list[str]:
+    given = getattr(model, "feature_names_in_", None)
+    return [f"column {place + 1}" for place in range(model.n_features_in_)] if given is None else [*map(str, given)]
+
+
+def _how_read(column: NumberColumn | CategoryColumn) -> str:
+    missing = "; one more column says where it is missing" if column.missing else ""
+    if isinstance(column, NumberColumn):
+        filled = f", gaps filled with the median {column.median:.4g}" if column.missing else ""
+        return f"number{filled}{missing}"
+    rest = ", rarer ones together" if column.other else ""
+    few = f" ({', '.join(column.levels)})" if len(column.levels) <= 8 else ""
+    return f"category of {len(column.levels)} levels{few}{rest}{missing}"
+
+
+def plan_digest(model: LagrangianDualClassifier) -> str:
+    """A name for the settings of the plan: equal plans have equal digests."""
+    text = json.dumps([name_of(model.plan_), *settings(model)])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _network(model: LagrangianDualClassifier) -> str:
@@ -56,6 +90,8 @@ def _fact_name(name: str) -> str:
 
 def _fact(name: str, value: Any) -> str:
     counts = isinstance(value, int) and not isinstance(value, bool) and name in {"rows", "columns", "people"}
+    if isinstance(value, float):
+        return f"{value:.3g}"
     return f"{value:,}" if counts else short(value)
 
 

@@ -14,11 +14,11 @@ def public_scores(scores: Tensor, y: Tensor, weight: Tensor) -> dict[str, float]
     right = ((scores > 0) == (y > 0.5)).double() * weight.double()
     return {
         "accuracy": float(right.sum() / weight.double().sum()),
-        "auc": _auc(scores.double().numpy(), y.numpy() > 0.5, weight.double().numpy()),
+        "auc": area_under_curve(scores.double().numpy(), y.numpy() > 0.5, weight.double().numpy()),
     }
 
 
-def _auc(scores: NDArray[np.float64], positive: NDArray[np.bool_], weight: NDArray[np.float64]) -> float:
+def area_under_curve(scores: NDArray[np.float64], positive: NDArray[np.bool_], weight: NDArray[np.float64]) -> float:
     """Share of pairs of a positive and a negative row that are ranked right; equal scores count half."""
     order = np.argsort(scores, kind="stable")
     _, where = np.unique(scores[order], return_inverse=True)

@@ -20,7 +20,7 @@ from justitia.cli.files.rows import read_rows
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.methods import METHODS, Recipe
 from justitia.cli.output import filled, shortened, table_text, tell, told_warnings
-from justitia.evaluation.measurement import Interval
+from justitia.evaluation.told import Interval
 from justitia.privacy.accounting import gaussian_epsilon, gaussian_mu
 from justitia.privacy.door import check_budget
 from justitia.privacy.ledger import ROUND_OFF, PrivacyLedger

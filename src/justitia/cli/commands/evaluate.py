@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from justitia.cli.output import json_text, staged_file, tell, told_warnings, war
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.exact import rates_by_group, violation
 from justitia.evaluation.measure import Measurement, measure
+from justitia.evaluation.quality import public_quality
 from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
 
@@ -81,6 +83,33 @@ class Judged:
         """Share of decisions that are right: public."""
         return float(np.mean(self.decided == self.rows.y))
 
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """What decisions are made from: public."""
+        scores: NDArray[np.float64] = self.model.predict_proba(self.rows.X)[:, 1]
+        return scores
+
+    @cached_property
+    def base_scores(self) -> NDArray[np.float64] | None:
+        """The same of the base, before the correction; None of a network."""
+        found: NDArray[np.float64] | None = self.model.base_proba(self.rows.X)
+        return found
+
+    @property
+    def base_decided(self) -> NDArray[np.int64] | None:
+        """Decisions of the base, at the same threshold."""
+        base = self.base_scores
+        return None if base is None else (base > self.model.rule_.threshold).astype(np.int64)
+
+    def quality(self) -> dict[str, Any]:
+        """Accuracy, AUC, confusion and calibration of the model, and of its base: public."""
+        found = public_quality(self.rows.y, self.decided, self.scores)
+        base = self.base_decided
+        if base is not None:
+            name = self.model.rule_.base.describe()
+            found["before"] = {"name": name} | public_quality(self.rows.y, base, self.base_scores)
+        return found
+
     def measure(self, **settings: Any) -> Measurement:
         """One noised answer about these people."""
         return measure(
@@ -113,6 +142,8 @@ class Judged:
 @options.delta
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all bounds.")
 @click.option("--below", type=float, help="Ask whether the violation is below this; exit code 4 if that is not shown.")
+@click.option("--scores", is_flag=True, help="Score metrics by group, too: AUC, calibration, distances. More noise.")
+@options.reference
 @click.option("--exact", is_flag=True, help="Exact numbers instead: NOT private.")
 @options.ledger
 @options.target
@@ -136,6 +167,7 @@ def evaluate(
     They should be other people than those of the training. Rates, gaps and the violation are released once, with
     noise that protects the attribute of any one row (with --person, of any one person), and with bounds that hold both
     noise and sampling error. Target, sensitive column, groups and --person are the training's unless given here.
+    Of a model that corrects a base, the base's decisions are measured with the same noise, for comparison.
 
     Every measurement is kept in the model's folder. What it costs together with the training and with earlier ones is
     printed: costs add up for people whose public rows were looked at before.
@@ -152,7 +184,7 @@ def evaluate(
     with stage_beside(model / "measurement") as stage, copy as second, told_warnings() as warnings:
         opened = ledger.open(settings["delta"])
         found, kept = _looked(judged, model, opened, settings | {"threshold": below}, name=data.name)
-        facts = measurement_metadata(found, judged.accuracy, data.name)
+        facts = measurement_metadata(found, judged.accuracy, data.name) | {"public": judged.quality()}
         if second is not None:
             second.write_text(json_text(facts), encoding="utf-8")
         file = keep_measurement(json_text(facts | kept), stage, model)
@@ -169,8 +201,9 @@ def _looked(
     rows = public_rows(judged.rows, judged.target)
     looks = earlier_looks(model, judged.model.certificate_)
     shared = shared_with(rows, looks, name)
-    asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "threshold")}
-    found = judged.measure(**asked, ledger=ledger)
+    asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "threshold", "reference")}
+    scores = judged.scores if settings["scores"] else None
+    found = judged.measure(**asked, before=judged.base_decided, scores=scores, ledger=ledger)
     own = Look("new", found.certificate, rows.sketch, None if ledger is None else ledger.identity, shared)
     sentence = joint_sentence(looks, own)
     if sentence is not None:

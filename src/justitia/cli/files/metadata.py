@@ -74,7 +74,7 @@ def training_metadata(model: LagrangianDualClassifier, rows: Rows, *, target: st
     }
 
 
-def measurement_metadata(found: Measurement, accuracy: float, data: str) -> dict[str, Any]:
+def measurement_metadata(found: Measurement, accuracy: float | None, data: str) -> dict[str, Any]:
     """Facts of one measurement: public, or noised by it."""
     return found.to_dict() | {"accuracy": accuracy, "data": data, "justitia": version(), "created": now()}
 

@@ -46,9 +46,13 @@ class Rule:
     def __init__(self, base: Base, calibration: Calibration, correction: Correction, threshold: float) -> None:
         self.base, self.calibration, self.correction, self.threshold = base, calibration, correction, threshold
 
+    def base_probability(self, inputs: Inputs) -> Array:
+        """(m,): eta, before the correction."""
+        return self.calibration(self.base.probability(inputs))
+
     def margin(self, inputs: Inputs) -> Array:
         """(m,): twice the probability less the threshold; positive is a positive decision."""
-        eta = self.calibration(self.base.probability(inputs))
+        eta = self.base_probability(inputs)
         gain = 2 * (eta - self.threshold)
         return kept_side(gain, gain - self.correction(inputs.numbers, eta))
 

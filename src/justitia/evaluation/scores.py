@@ -1,0 +1,248 @@
+r"""Score metrics of which only noisy counts by bin are known: AUC, Kolmogorov-Smirnov distance, means, calibration.
+
+All come from the one noisy answer: :math:`\hat n_{a,j}`, people of group a in column j of (bin, label, decision), and
+the noisy sum of what bins leave out.
+
+* AUC: :math:`\hat p^\top K \hat q / (\hat P \hat Q)` for the counts p and q of either label by bin, where K is 1 above
+  the diagonal, 0 below, and on it how often *everybody's* scores in that bin are ranked rightly, which is public. Its
+  variance is that of a ratio (delta method), with the noise of p, of q, and of their product; its bounds are symmetric
+  on the logit scale.
+* Kolmogorov-Smirnov distance: the largest difference between shares above a public cut point. The lower bound is
+  the largest distance from 0 of the band that holds all differences at once (by drawing normal errors of their
+  covariance); the upper bound has to hold where the maximum is, and needs no correction.
+* Standardised mean difference: difference of mean scores over everybody's standard deviation, which is public.
+
+Leading axes are kept; letters as in :mod:`justitia.evaluation.intervals`, and B bins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from justitia.evaluation.impact import Compared, careful, other_side
+from justitia.evaluation.intervals import EVIDENCE, Array, NoisyRates, marginal_quantile
+from justitia.evaluation.rates import NoisyCells
+from justitia.evaluation.score_bins import ScoreFacts
+from justitia.evaluation.upper_bound import even_normals
+
+Bounds = tuple[Array, Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyScores:
+    """Noisy counts by group and column of scores.
+
+    Attributes
+    ----------
+    cells : NoisyCells
+        (..., G, m); the columns hold everybody, once.
+    facts : ScoreFacts
+    rest : array of shape (..., G)
+        Noisy sum of scores minus the mean of their column.
+    rest_variance : float
+        Of its noise.
+    """
+
+    cells: NoisyCells
+    facts: ScoreFacts
+    rest: Array
+    rest_variance: float
+
+    @cached_property
+    def curve(self) -> NoisyRates:
+        """Share above every cut point, (..., G, B - 1)."""
+        value = (self.facts.bin > np.arange(len(self.facts.cuts))[:, None]).astype(float)
+        return self.cells.rates(np.ones_like(value), value)
+
+    @property
+    def scoring_rate(self) -> NoisyRates:
+        """Share above everybody's median, (..., G, 1)."""
+        return self.curve.only([self.facts.median])
+
+    @cached_property
+    def calibration(self) -> NoisyRates:
+        """Share of the positive label in every bin that somebody is in, (..., G, bins)."""
+        member = (self.facts.bin == np.unique(self.facts.bin)[:, None]).astype(float)
+        return self.cells.rates(member, member * self.facts.label)
+
+    @property
+    def bin_means(self) -> Array:
+        """Mean score of everybody in each of these bins: public."""
+        bins = np.unique(self.facts.bin)[:, None] == self.facts.bin
+        weights = bins * self.cells.totals[..., None, :]
+        means: Array = weights @ self.facts.mean / weights.sum(axis=-1)
+        return means
+
+    def auc(self, quantile: float) -> Bounds:
+        """Area under the ROC curve of each group with bounds, (..., G); NaN, 0 and 1 without enough evidence."""
+        return _Ranked.of(self.cells, self.facts).bounds(quantile)
+
+    def means(self) -> tuple[Array, Array]:
+        """Mean score of each group and its variance, (..., G); NaN without enough evidence."""
+        return _Means.of(self, self.cells.counts, self.rest).told
+
+    def mean_difference(self, reference: int | None, quantile: float) -> Bounds:
+        """Difference of mean scores over everybody's deviation, with bounds, (..., G); NaN where one is unknown."""
+        totals = self.cells.totals[..., None, :]
+        first = _Means.of(self, self.cells.counts, self.rest)
+        second = _Means.of(
+            self,
+            other_side(self.cells.counts, totals, reference),
+            other_side(self.rest[..., None], 0.0, reference)[..., 0],
+        )
+        cross = -1.0 if reference is None else self.cells.cross
+        variance = first.told[1] + second.told[1] - 2 * cross * first.noise_with(second)
+        itself = np.arange(self.rest.shape[-1]) == reference
+        value = np.where(itself, np.nan, first.told[0] - second.told[0]) / self.facts.deviation
+        half = quantile * np.sqrt(np.maximum(variance, 0)) / self.facts.deviation
+        return value, value - half, value + half
+
+    def distance(self, reference: int | None, confidence: float) -> Bounds:
+        """Kolmogorov-Smirnov distance of each group, with bounds for all at once, (..., G)."""
+        compared = Compared.of(self.curve, reference)
+        each = careful(confidence) ** (1 / compared.times)
+        apart = compared.first.rates - compared.second.rates
+        covariance = self._band(compared)
+        spread = np.sqrt(np.maximum(np.einsum("...kk->...k", covariance), 1e-18))
+        together = _sup_quantile(covariance, spread, each)[..., None]
+        known = compared.known.all(axis=-1)
+        value = np.abs(apart).max(axis=-1)
+        lower = np.maximum(np.abs(apart) - together * spread, 0).max(axis=-1)
+        upper = np.minimum((np.abs(apart) + marginal_quantile(each) * spread).max(axis=-1), 1.0)
+        itself = np.where(compared.itself, np.nan, 0.0)  # a group has no distance from itself
+        return np.where(known, value, np.nan), np.where(known, lower, itself), np.where(known, upper, 1 + itself)
+
+    def _band(self, compared: Compared) -> Array:
+        """(..., G, K, K): covariance of the differences between shares above the cut points."""
+        value = (self.facts.bin > np.arange(len(self.facts.cuts))[:, None]).astype(float)
+        sides = (compared.first, compared.second)
+        found: Any = 0.0
+        rows = []
+        for one in sides:
+            n = np.where(one.enough, one.counts, np.nan)[..., :1]
+            # Two successes and two failures more, so that no share of a few people is without variance.
+            share = (np.clip(one.sums, 0, n) + 2) / (n + 4)
+            joint = np.minimum(share[..., :, None], share[..., None, :])
+            found = found + (joint - share[..., :, None] * share[..., None, :]) / n[..., None]
+            rows.append((value - one.rates[..., None]) / n[..., None])
+        noise = self.cells.noise[..., None, :, :]
+        first, second = rows
+        found = found + sum(row @ noise @ np.swapaxes(row, -1, -2) for row in rows)
+        both = first @ noise @ np.swapaxes(second, -1, -2)
+        total: Array = found - compared.cross * (both + np.swapaxes(both, -1, -2))
+        return total
+
+
+def _sup_quantile(covariance: Array, spread: Array, confidence: float) -> Array:
+    """(...): quantile of the largest of several normal errors, each over its standard deviation; NaN if unknown."""
+    size = covariance.shape[-1]
+    shape = covariance.shape[:-2]
+    correlation = (covariance / spread[..., :, None] / spread[..., None, :]).reshape(-1, size, size)
+    draws = even_normals(size)
+    found = np.full(len(correlation), np.nan)
+    for place, one in enumerate(correlation):
+        if np.isfinite(one).all():
+            values, vectors = np.linalg.eigh(one)
+            root = vectors * np.sqrt(np.maximum(values, 0))
+            found[place] = np.quantile(np.abs(draws @ root.T).max(axis=1), confidence, method="higher")
+    return found.reshape(shape)
+
+
+@dataclass(frozen=True)
+class _Means:
+    """Noisy mean scores of some sums over columns."""
+
+    count: Array  # (..., G), NaN without enough evidence
+    mean: Array
+    spread: Array  # variance of one person's score
+    rows: Array  # (..., G, m): the mean's sensitivity to the count of each column
+    noise: Array
+    rest_variance: float
+
+    @classmethod
+    def of(cls, scores: NoisyScores, counts: Array, rest: Array) -> _Means:
+        facts, noise = scores.facts, scores.cells.noise
+        n = counts.sum(axis=-1)
+        enough = (n > 0) & (n > EVIDENCE * np.sqrt(noise.sum(axis=(-2, -1)))[..., None])
+        n = np.where(enough, n, np.nan)
+        mean = (counts @ facts.mean + rest) / n
+        apart = facts.mean - mean[..., None]
+        spread = ((facts.spread + apart**2) * counts).sum(axis=-1) / n
+        spread = np.maximum(spread, facts.deviation**2 / 4)  # noisy counts may add up to too little
+        return cls(n, mean, spread, apart / n[..., None], noise[..., None, :, :], scores.rest_variance)
+
+    @property
+    def told(self) -> tuple[Array, Array]:
+        """Mean, and its variance."""
+        return self.mean, self.spread / self.count + self.noise_with(self)
+
+    def noise_with(self, other: _Means) -> Array:
+        """Covariance of the noise of two means, if it were the same in both."""
+        of_counts = (self.rows[..., None, :] @ self.noise @ other.rows[..., :, None])[..., 0, 0]
+        found: Array = of_counts + self.rest_variance / (self.count * other.count)
+        return found
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """The AUC of each group and its variance."""
+
+    value: Array  # (..., G), NaN without enough evidence
+    variance: Array
+
+    @classmethod
+    def of(cls, cells: NoisyCells, facts: ScoreFacts) -> _Ranked:
+        bins = np.arange(len(facts.within))
+        positive = ((facts.bin[:, None] == bins) & (facts.label[:, None] == 1)).astype(float)
+        negative = ((facts.bin[:, None] == bins) & (facts.label[:, None] == 0)).astype(float)
+        K = np.tril(np.ones((len(bins), len(bins))), -1) + np.diag(facts.within)
+        p, q = cells.counts @ positive, cells.counts @ negative
+        noise_p, noise_q, both = (
+            np.swapaxes(one, -1, -2) @ cells.noise @ other
+            for one, other in ((positive, positive), (negative, negative), (positive, negative))
+        )
+        P, Q = (_known_total(one, noise) for one, noise in ((p, noise_p), (q, noise_q)))
+        ranked_q, ranked_p = q @ K.T, p @ K
+        value = ((p * ranked_q).sum(axis=-1) - np.einsum("bc,...bc->...", K, both)[..., None]) / (P * Q)
+        value = np.clip(value, 0, 1)
+        by_p = (ranked_q / Q[..., None] - value[..., None]) / P[..., None]
+        by_q = (ranked_p / P[..., None] - value[..., None]) / Q[..., None]
+        sampling = _shares(p) * P[..., None] * by_p**2
+        sampling = sampling + _shares(q) * Q[..., None] * by_q**2
+        products = _trace(K, noise_p, noise_q, both)[..., None] / (P * Q) ** 2
+        gradient = by_p @ positive.T + by_q @ negative.T
+        of_noise = (gradient[..., None, :] @ cells.noise[..., None, :, :] @ gradient[..., :, None])[..., 0, 0]
+        return cls(value, sampling.sum(axis=-1) + of_noise + products)
+
+    def bounds(self, quantile: float) -> Bounds:
+        known = ~np.isnan(self.value)
+        inside = np.clip(self.value, 1e-3, 1 - 1e-3)
+        half = quantile * np.sqrt(self.variance) / (inside * (1 - inside))
+        lower, upper = expit(logit(inside) - half), expit(logit(inside) + half)
+        return self.value, np.where(known, lower, 0.0), np.where(known, upper, 1.0)
+
+
+def _known_total(counts: Array, noise: Array) -> Array:
+    total = counts.sum(axis=-1)
+    enough = (total > 0) & (total > EVIDENCE * np.sqrt(noise.sum(axis=(-2, -1)))[..., None])
+    return np.where(enough, total, np.nan)
+
+
+def _shares(counts: Array) -> Array:
+    """Noisy counts as shares that are not negative."""
+    kept = np.maximum(counts, 0)
+    found: Array = kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1e-12)
+    return found
+
+
+def _trace(K: Array, noise_p: Array, noise_q: Array, both: Array) -> Array:
+    """Variance of the product of the noise of p and q."""
+    own = np.einsum("...ab,bc,...cd,ad->...", noise_p, K, noise_q, K)
+    crossed = np.einsum("...cb,ab,...ad,cd->...", both, K, both, K)
+    found: Array = own + crossed
+    return found

@@ -1,0 +1,122 @@
+"""What a private measurement says about scores: means, distances, AUC and calibration by group, a curve of gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from justitia.evaluation.impact import careful
+from justitia.evaluation.impact_told import Impact
+from justitia.evaluation.intervals import Array, NoisyRates, several_quantile
+from justitia.evaluation.scores import NoisyScores
+from justitia.evaluation.told import NOT_ENOUGH, records
+
+SCORING_RATE = "scoring_rate"
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Score metrics by group, made of one noisy answer and public numbers.
+
+    Attributes
+    ----------
+    groups : tuple of str
+    noisy : NoisyScores
+    confidence : float
+    reference : int or None
+        Place of the group that means and distances are compared with; everybody else if None.
+    """
+
+    groups: tuple[str, ...]
+    noisy: NoisyScores
+    confidence: float
+    reference: int | None = None
+
+    @property
+    def compared_with(self) -> str:
+        """Whom means and distances compare with."""
+        return "everybody else" if self.reference is None else self.groups[self.reference]
+
+    @property
+    def scoring(self) -> Impact:
+        """Rate of scores above everybody's median (Local Law 144's "scoring rate"), and its impact ratios."""
+        return Impact(SCORING_RATE, self.groups, self.noisy.scoring_rate, self.confidence, self.reference)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One line per group; the bounds of each column hold for all groups at once.
+
+        ``mean_score``; ``standardized_mean_difference`` and ``ks_distance``, to the reference or everybody else;
+        ``roc_auc_score``.
+        """
+        groups = len(self.groups)
+        others = max(1, groups - (self.reference is not None))
+        columns = {"mean_score": self.noisy.means()[0]}
+        every = several_quantile(careful(self.confidence), groups)
+        for name, found in (
+            (
+                "standardized_mean_difference",
+                self.noisy.mean_difference(self.reference, several_quantile(careful(self.confidence), others)),
+            ),
+            ("ks_distance", self.noisy.distance(self.reference, self.confidence)),
+            ("roc_auc_score", self.noisy.auc(every)),
+        ):
+            columns |= dict(zip((name, f"{name}_lower", f"{name}_upper"), found, strict=True))
+        return pd.DataFrame(columns, index=pd.Index(self.groups, name="group"))
+
+    @property
+    def curve(self) -> pd.DataFrame:
+        """Share above each public cut point, by group, and its gap to the population with bounds for all at once."""
+        rates = self.noisy.curve
+        return self._by_cut(rates, self.noisy.facts.cuts, "threshold")
+
+    @property
+    def calibration(self) -> pd.DataFrame:
+        """Share of the positive label by bin of scores and group, with bounds for all at once.
+
+        ``score`` is everybody's mean score in the bin and ``overall`` everybody's share; both are public.
+        """
+        rates = self.noisy.calibration
+        lower, upper = rates.interval(several_quantile(self.confidence, rates.counts.size))
+        known = rates.enough & ((lower > 0) | (upper < 1))
+        places = np.arange(rates.counts.shape[-1])
+        columns = {
+            "score": np.broadcast_to(self.noisy.bin_means, rates.counts.shape),
+            "overall": np.broadcast_to(rates.overall, rates.counts.shape),
+            "count": rates.counts,
+            "rate": np.where(known, rates.rates, np.nan),
+            "lower": lower,
+            "upper": upper,
+        }
+        return self._frame(columns, places + 1, "bin", known)
+
+    def _by_cut(self, rates: NoisyRates, cuts: Array, name: str) -> pd.DataFrame:
+        gap, low, high = rates.gaps(rates.quantiles("to_overall", self.confidence)[1])
+        known = rates.enough
+        columns = {
+            "overall": np.broadcast_to(rates.overall, gap.shape),
+            "rate": rates.rates,
+            "gap": gap,
+            "gap_lower": low,
+            "gap_upper": high,
+        }
+        return self._frame(columns, cuts, name, known)
+
+    def _frame(self, columns: dict[str, Array], places: Any, name: str, known: Any) -> pd.DataFrame:
+        index = pd.MultiIndex.from_product([places, self.groups], names=[name, "group"])
+        table = pd.DataFrame({key: values.T.ravel() for key, values in columns.items()}, index=index)
+        return table.assign(evidence=np.where(known.T.ravel(), "enough", NOT_ENOUGH))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "compared_with": self.compared_with,
+            "median": float(self.noisy.facts.cuts[self.noisy.facts.median]),
+            "by_group": records(self.table),
+            "scoring_rate": self.scoring.to_dict(),
+            "curve": records(self.curve),
+            "calibration": records(self.calibration),
+        }

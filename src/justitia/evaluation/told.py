@@ -1,0 +1,93 @@
+"""How a noisy number is told: between its bounds, against a threshold, or as not enough evidence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+NOT_ENOUGH = "not enough evidence"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A noisy value between its two-sided bounds; the value is NaN if too few groups have enough evidence."""
+
+    estimate: float
+    lower: float
+    upper: float
+
+    @property
+    def width(self) -> float:
+        """Upper minus lower bound."""
+        return self.upper - self.lower
+
+    def __str__(self) -> str:
+        if math.isnan(self.estimate):
+            return NOT_ENOUGH
+        return f"{self.estimate:.3f} [{self.lower:.3f}, {self.upper:.3f}]"
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Plain data."""
+        return {"estimate": plain(self.estimate), "lower": plain(self.lower), "upper": plain(self.upper)}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a number is below a threshold, as far as the noisy answers can tell.
+
+    Attributes
+    ----------
+    answer : {"below", "above", "not enough evidence"}
+    threshold, confidence : float
+    at_least, at_most : float
+        The one-sided bounds that were held against the threshold.
+    subject : str
+        What the number is called.
+    """
+
+    answer: str
+    threshold: float
+    confidence: float
+    at_least: float
+    at_most: float
+    subject: str
+
+    @property
+    def sentence(self) -> str:
+        """The answer with the bound that it rests on."""
+        held = f"at {self.confidence:.4g} confidence"
+        if self.answer == "below":
+            return f"{self.subject}: below {self.threshold:g} {held}; the one-sided upper bound is {self.at_most:.3f}."
+        if self.answer == "above":
+            return f"{self.subject}: above {self.threshold:g} {held}; the lower bound is {self.at_least:.3f}."
+        return (
+            f"{self.subject}: {NOT_ENOUGH} {held} to call it below or above {self.threshold:g}; it is between "
+            f"{self.at_least:.3f} and {self.at_most:.3f}, each bound for itself."
+        )
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "answer": self.answer,
+            "threshold": self.threshold,
+            "at_least": plain(self.at_least),
+            "at_most": plain(self.at_most),
+            "sentence": self.sentence,
+        }
+
+
+def plain(value: Any) -> Any:
+    """A number, or None for one that JSON does not have: NaN and infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Lines of a table as plain data, index included."""
+    lines = table.reset_index().to_dict("records")
+    return [{str(key): plain(value) for key, value in line.items()} for line in lines]

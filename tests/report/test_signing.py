@@ -1,0 +1,158 @@
+"""A page that can be signed: every field is there or visibly empty, every look is listed, one bound is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cases import FACTS, Case, signed
+from pages import cells, full, page_of, sections
+
+from justitia.report import build_report
+from justitia.report.about import EMPTY, FIELDS
+from justitia.report.looks import looks_sentences, read_looks
+
+#: What a person who signs looks for: a heading, caption or name, on the page.
+CHECKLIST = (
+    *FIELDS.values(),
+    *("What a positive decision means", "SHA-256 digests", "Public rows of the training", "Plan", "Groups", "Decision"),
+    *("Before and after", "AUC, public", "Calibration, everybody", "Decisions and labels of the evaluation people"),
+    *("Rates by group", "Violation and tolerance", "Impact on groups", "shortfall", "no group given"),
+    *("Scores by group", "Every look at people", "Privacy in plain words", "What is not promised", "Signatures"),
+    *(
+        "Reviewer",
+        "Technical annex",
+        "How each feature was read",
+        "Training history",
+        "Multipliers",
+        "noise multiplier",
+    ),
+    *("Certificate", "How to reproduce it", "Record for a registry of deployments"),
+)
+ABOUT = {name: f"the {name} of a bank" for name in FIELDS} | {"positive_means": "loan granted", "title": "Loans"}
+
+
+def test_every_field_is_on_the_page_and_the_card_or_visibly_empty(two: Case) -> None:
+    page = page_of(full(two, measurement=signed(two), about=ABOUT))
+    for words in CHECKLIST:
+        assert page.says(words), words
+    for name in FIELDS:
+        assert page.says(f"the {name} of a bank")
+    bare = build_report(two.model)
+    empty = page_of(bare).tables["Stated by people, not checked by this page"]
+    assert [row for row in empty if row[1] != EMPTY] == []
+    assert len(empty) == len(FIELDS) + 1
+    assert bare.markdown().count(EMPTY) >= len(FIELDS) + 1
+    assert page_of(bare).says("Model not stated")  # a model that was never saved has no digest
+
+
+def test_before_and_after_stand_side_by_side_with_private_bounds(two: Case) -> None:
+    measured = signed(two)
+    tables = page_of(full(two, measurement=measured)).tables
+    (table,) = [one for caption, one in tables.items() if caption.startswith("Before and after")]
+    assert cells(table, "accuracy, public") == ["0.820", "0.800"]
+    assert cells(table, "AUC, public") == ["0.900", "0.850"]
+    before, after = cells(table, "selection rate, women, noised")
+    assert before != after
+    assert "(" in before
+    (confusion,) = [one for caption, one in tables.items() if caption.startswith("Decisions and labels")]
+    assert confusion[1][1:] == ["500", "120"]
+
+
+def test_impact_and_scores_on_the_page_are_those_of_the_measurement(two: Case) -> None:
+    measured = signed(two)
+    page = page_of(full(two, measurement=measured))
+    (table,) = [one for caption, one in page.tables.items() if caption.startswith("Noised; bounds of ratios")]
+    (women,) = [one for one in measured["impact"]["by_group"] if one["group"] == "women"]
+    assert cells(table, "women")[1] == f"{women['impact_ratio']:.2f}"
+    assert cells(table, "men")[1:] == ["1.00", "the reference"]
+    assert page.says("Smallest impact ratio of selection rate: ")
+    (scores,) = [one for caption, one in page.tables.items() if caption.startswith("Noised; each column")]
+    assert cells(scores, "women")[0] == f"{measured['scores']['by_group'][0]['roc_auc_score']:.2f}"
+
+
+def test_verdict_and_printed_bound_are_the_same_one_sided_bound(two: Case) -> None:
+    measured = signed(two)
+    (violation,) = measured["violations"].values()
+    page = page_of(full(two, measurement=measured))
+    assert page.says(f"Violation ≤ {violation['at_most']:.3f}")
+    assert page.says("one-sided bound")
+    assert measured["verdicts"]["demographic_parity"]["at_most"] == violation["at_most"]
+    assert page.says(f"the one-sided upper bound is {violation['at_most']:.3f}") or page.says("each bound for itself")
+
+
+def test_headline_does_not_speak_of_a_notion_that_was_not_trained_for(two: Case) -> None:
+    measured = signed(two)
+    measured["violations"] = {"equalized_odds": measured["violations"]["demographic_parity"]}
+    measured["largest_gaps"] = {"equalized_odds": measured["largest_gaps"]["demographic_parity"]}
+    measured["before"] = None
+    page = page_of(full(two, measurement=measured))
+    assert page.says("Violation not measured in demographic parity, for which it was trained; measured: equalized odds")
+
+
+def look(name: str, certificate: dict[str, Any], **facts: Any) -> dict[str, Any]:
+    return {"name": name, "certificate": certificate, **facts}
+
+
+def test_every_look_is_listed_and_a_second_one_at_the_same_people_is_warned_of(two: Case) -> None:
+    measured = signed(two)
+    paid = two.model.certificate_.to_dict()
+    looks = [
+        look("training", paid, created="2026-11-01", data="loans.csv", rows=1200, digest="a" * 64),
+        measured | {"name": "1", "digest": "b" * 64},
+        measured | {"name": "2", "digest": "b" * 64, "shared_with": ["1", "training"]},
+    ]
+    page = page_of(full(two, measurement=measured, looks=looks))
+    (table,) = [one for caption, one in page.tables.items() if caption.startswith("Training and measurements")]
+    assert [row[0] for row in table[1:]] == ["training", "1", "2"]
+    assert table[2][1:5] == ["2026-11-17", "new.csv", "1,200", "b" * 12]
+    assert "at most" in table[2][6]
+    assert page.says("measured 2 times")
+    assert page.says("not pooled")
+    assert page.says("those of all 2 hold at once at 0.90 confidence or more")
+    assert page.says("Warning: look 2 was at people who were, or may have been, measured before (look 1)")
+    assert page.says("Warning: look 2 was at people of the training")
+    assert "not pooled" in sections(full(two, measurement=measured, looks=looks).markdown())["Every look at people"]
+
+
+def test_many_looks_leave_no_confidence_to_state() -> None:
+    assert looks_sentences((), 0.95) == ()
+    paid = {"certificate": {}}
+    with pytest.raises(ValueError, match="expected looks to be facts"):
+        read_looks([paid])
+
+
+def test_facts_as_json_are_those_of_the_page_with_a_record_for_the_registry(two: Case) -> None:
+    report = full(two, measurement=signed(two), about=ABOUT | {"region": "EU", "sector": "Finance"})
+    facts = json.loads(report.json())
+    assert facts["stated"]["owner"] == ABOUT["owner"]
+    assert facts["measurement"]["impact"]["by_group"][0]["group"] == "women"
+    assert facts["notion"] == "demographic_parity"
+    record = facts["registry"]["deployment"]
+    assert list(record) == [
+        *("product", "dp_flavor", "privacy_loss", "model", "accounting", "implementation", "resources"),
+    ]
+    assert record["product"]["data_product_region"] == "EU"
+    assert record["product"]["publication_date"] == "2026-11-16"
+    assert record["privacy_loss"]["privacy_parameters"] == {}  # seeded noise: nothing is promised
+
+
+def test_model_without_privacy_registers_no_parameters(open_book: Case) -> None:
+    facts = json.loads(build_report(open_book.model).json())
+    assert facts["registry"]["deployment"]["dp_flavor"]["name"] is None
+    assert facts["multipliers"] is None
+    assert facts["spending"] == []
+
+
+@pytest.mark.parametrize(
+    ("about", "kind", "sentence"),
+    [
+        ({"ownr": "x"}, ValueError, "did you mean 'owner'"),
+        ({"owner": 3}, TypeError, "expected 'owner' to be text"),
+        ([1], TypeError, "expected about to be a mapping"),
+    ],
+)
+def test_wrong_fields_are_refused_in_one_sentence(two: Case, about: Any, kind: type[Exception], sentence: str) -> None:
+    with pytest.raises(kind, match=sentence):
+        build_report(two.model, facts=FACTS, about=about)
