@@ -17,6 +17,7 @@ from torch import nn
 
 from justitia._validate import check_same_length
 from justitia.engines.plugin.learner import RuleLearner
+from justitia.inputs.ranges import input_remarks
 from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
@@ -227,7 +228,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             session.check_spent()
             self._keep(session, trained)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
-        for sentence in session.engine.remarks():
+        for sentence in self.certificate_.remarks:
             warnings.warn(sentence, stacklevel=3)
         return self
 
@@ -262,10 +263,14 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             noise_seed=self.noise_seed,
             progress=self.progress,
             features=getattr(self, "feature_names_in_", ()),
+            remarks=tuple(input_remarks(self._columns(), sample_weight, features.shape)),
             open_vault=self._open_vault,
         )
         learner = self._learner(X, problem, plan, settings.seed)
         return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
+
+    def _columns(self) -> list[Any]:
+        return [] if self.preprocess is None else self.encoder_.columns_
 
     def _learner(self, X: Any, problem: Problem, plan: Plan, seed: int) -> Learner[Any]:
         """What is trained: a network, or a base with a correction."""

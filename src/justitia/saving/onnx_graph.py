@@ -106,10 +106,11 @@ def add_encoder(graph: Graph, encoder: TabularEncoder, inputs: Sequence[str], mi
 
 
 def _number(graph: Graph, x: str, how: NumberColumn) -> list[str]:
-    """(value or median - mean) / scale in double precision, and what was missing."""
+    """(value or median, kept in range, - mean) / scale in double precision, and what was missing."""
     low, high = graph.constant(-_LARGEST), graph.constant(_LARGEST)
     gone = graph.add("IsNaN", x)
-    filled = graph.add("Clip", graph.add("Where", gone, graph.constant(how.median), x), low, high)
+    known = graph.add("Where", gone, graph.constant(how.median), x)
+    filled = graph.add("Clip", known, graph.constant(how.low), graph.constant(how.high))
     centred = graph.add("Sub", filled, graph.constant(how.mean))
     constant = not how.scale > 0
     scaled = graph.add("Mul" if constant else "Div", centred, graph.constant(0.0 if constant else how.scale))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -57,6 +58,10 @@ class Engine(ABC):
     def allowed(self) -> float:
         """The largest difference between two groups that is allowed."""
         return self.tolerance
+
+    def gap_noise(self) -> float:
+        """Standard deviation of the noise in the difference of two groups; infinite where it is not known."""
+        return math.inf
 
     def outlook(self) -> list[str]:
         """Sentences for the user before anything is asked, made from public numbers only."""

@@ -67,6 +67,15 @@ class Learner(ABC, Generic[PlanKind]):
     def scores(self, problem: Problem) -> Tensor:
         """(n,) scores of the training rows; positive is a positive decision."""
 
+    def deployed(self, problem: Problem) -> Tensor:
+        """(n,) scores of the training rows by what is deployed; the same, unless said otherwise."""
+        return self.scores(problem)
+
+    def plain(self, problem: Problem) -> Tensor | None:
+        """(n,) scores without a constraint, where they are known."""
+        del problem
+        return None
+
     @abstractmethod
     def follower(self) -> Self:
         """A copy that goes on from here without changing this one."""

@@ -67,7 +67,7 @@ def plan(data: Path | None, groups: str, tolerance: float | None, as_json: bool,
         "precision": [_precision(size, counts, made, notion, settings) for size in _sizes(counts)],
         "tolerance": tolerance,
         "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
-        "outlook": outlook(counts, made, notion, tolerance or 0.0),
+        "outlook": outlook(counts, made, notion, tolerance),
     }
     tell(facts, _text(facts), as_json=as_json)
 

@@ -69,9 +69,11 @@ class RuleLearner(Learner[PluginPlan]):
     def __init__(self, base: Base, inputs: Inputs, seed: int) -> None:
         self.base, self.inputs, self.seed = base, inputs, seed
         self.calibration = Calibration()
+        self._follows = False
         self.lam: Array = np.zeros(0)
         self.c: Array = np.zeros((len(inputs), 0))
         self._shared: dict[str, Distillation] = {}
+        self._correction: Correction | None = None  # as deployed; not evaluated for all models of a curve
 
     def check(self, problem: Problem, plan: PluginPlan) -> None:
         """A notion that compares decisions."""
@@ -135,11 +137,26 @@ class RuleLearner(Learner[PluginPlan]):
                 numbers, eta = self.inputs.numbers, self._eta(problem)
                 self._shared["trees"] = Distillation(numbers, eta, self.c, self.lam, 2 * (eta - problem.threshold))
             correction = self._shared["trees"].correction(self.lam)
+        self._correction = correction
         return Rule(self.base, self.calibration, correction, problem.threshold)
+
+    def deployed(self, problem: Problem) -> Tensor:
+        """Gain by models that have not seen the row, less the correction as a function of x."""
+        if self._correction is None or self._follows:
+            return self.scores(problem)
+        eta = self._eta(problem)
+        t = self._correction(self.inputs.numbers, eta)
+        return torch.from_numpy(2 * (eta - problem.threshold) - t).to(problem.y.dtype)
+
+    def plain(self, problem: Problem) -> Tensor:
+        """Gain."""
+        return torch.from_numpy(2 * (self._eta(problem) - problem.threshold)).to(problem.y.dtype)
 
     def follower(self) -> Self:
         """The same base, for another correction with the same splits."""
-        return copy.copy(self)
+        twin = copy.copy(self)
+        twin._follows = True
+        return twin
 
     @staticmethod
     def _eta(problem: Problem) -> Array:
