@@ -79,6 +79,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         Decide for the second class where its probability is above (engine "plugin").
     class_weight : dict, "balanced" or None
         What an error costs by its true class, which sets the threshold (engine "plugin").
+    at : {"decision", "scores"}
+        Where the constraint holds: for decisions at the threshold, or for scores, at many thresholds at once (engine
+        "plugin").
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -102,6 +105,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         Of engine "plugin": base, calibration and correction.
     tolerance_ : float
         The tolerance in force.
+    distance_ : float or None
+        With ``at="scores"``, the largest noised difference between two groups' distributions of scores.
     certificate_ : Certificate
     ledger_ : PrivacyLedger
     groups_ : tuple
@@ -150,6 +155,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         plan: Plan | None = None,
         threshold: float = 0.5,
         class_weight: Any = None,
+        at: str = "decision",
         random_state: Any = None,
         preprocess: str | None = "auto",
         missing_marker: Hashable = None,
@@ -167,6 +173,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         self.plan = plan
         self.threshold = threshold
         self.class_weight = class_weight
+        self.at = at
         self.random_state = random_state
         self.preprocess = preprocess
         self.missing_marker = missing_marker
@@ -263,14 +270,11 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             noise_seed=self.noise_seed,
             progress=self.progress,
             features=getattr(self, "feature_names_in_", ()),
-            remarks=tuple(input_remarks(self._columns(), sample_weight, features.shape)),
+            remarks=tuple(input_remarks(getattr(self, "encoder_", None), sample_weight, features.shape)),
             open_vault=self._open_vault,
         )
         learner = self._learner(X, problem, plan, settings.seed)
         return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
-
-    def _columns(self) -> list[Any]:
-        return [] if self.preprocess is None else self.encoder_.columns_
 
     def _learner(self, X: Any, problem: Problem, plan: Plan, seed: int) -> Learner[Any]:
         """What is trained: a network, or a base with a correction."""
@@ -293,6 +297,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         elif isinstance(session.learner, NetworkLearner):
             self.module_ = ordinary(session.learner.module)
         self.tolerance_ = session.engine.allowed()
+        self.distance_ = session.distance()
         self.groups_ = session.vault.groups
         self.plan_ = session.plan
         self.ledger_ = session.ledger

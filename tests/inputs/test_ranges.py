@@ -43,7 +43,7 @@ def test_encoder_with_absurd_cells_encodes_all_others_nearly_as_without() -> Non
 def test_ordinary_weights_are_not_touched() -> None:
     weight = np.array([0.0, 1.0, 2.0, 8.0, 3.0] * 20)
     assert np.array_equal(truncated(weight), weight)
-    assert input_remarks([], weight, (100, 3)) == []
+    assert input_remarks(None, weight, (100, 3)) == []
 
 
 def test_heavy_weights_are_cut_to_ten_times_the_mean_of_what_is_left() -> None:
@@ -51,9 +51,9 @@ def test_heavy_weights_are_cut_to_ten_times_the_mean_of_what_is_left() -> None:
     used = truncated(weight)
     assert used[:99].tolist() == [1.0] * 99
     assert used[-1] == pytest.approx(10 * used.mean(), rel=1e-6)
-    assert "1 of 100 sample weights" in input_remarks([], weight, (100, 3))[0]
+    assert "1 of 100 sample weights" in input_remarks(None, weight, (100, 3))[0]
 
 
 def test_many_inputs_for_few_rows_are_told() -> None:
-    assert input_remarks([], None, (400, 20)) == []
-    assert "30 inputs for 400 rows" in input_remarks([], None, (400, 30))[0]
+    assert input_remarks(None, None, (400, 20)) == []
+    assert "30 inputs for 400 rows" in input_remarks(None, None, (400, 30))[0]

@@ -88,19 +88,19 @@ def width_remark(rows: int, inputs: int) -> list[str]:
     ]
 
 
-def input_remarks(columns: Sequence[Any], sample_weight: Any, shape: Sequence[int]) -> list[str]:
+def input_remarks(encoder: Any, sample_weight: Any, shape: Sequence[int]) -> list[str]:
     """What is remarkable about the rows of a fit, all of it public.
 
     Parameters
     ----------
-    columns : sequence of NumberColumn or CategoryColumn
-        How they were encoded; empty if they were not.
+    encoder : TabularEncoder, optional
+        How they were encoded, if they were.
     sample_weight : array-like (n,), optional
         Checked before.
     shape : (n, p)
         Of the features.
     """
-    cut = [(how.name, how.cut) for how in columns if getattr(how, "cut", 0)]
+    cut = [(how.name, how.cut) for how in getattr(encoder, "columns_", ()) if getattr(how, "cut", 0)]
     given = np.ones(1) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     given = given / given.max()
     weights = weights_remark(given, truncated(given)) if given.ndim else []

@@ -6,7 +6,9 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from justitia.privacy.mechanisms import Noise
@@ -35,6 +37,9 @@ class Engine(ABC):
         Public randomness, shared with the loop.
     """
 
+    #: Thresholds of the scores that are held alike; None where decisions are.
+    levels: NDArray[np.float64] | None = None
+
     def __init__(
         self, problem: Problem, vault: SensitiveVault, *, tolerance: float | None, generator: torch.Generator
     ) -> None:
@@ -62,6 +67,11 @@ class Engine(ABC):
     def gap_noise(self) -> float:
         """Standard deviation of the noise in the difference of two groups; infinite where it is not known."""
         return math.inf
+
+    def distance(self, scores: Tensor) -> float | None:
+        """Largest noised difference between two groups' distributions of these scores; where there are levels."""
+        del scores
+        return None
 
     def outlook(self) -> list[str]:
         """Sentences for the user before anything is asked, made from public numbers only."""

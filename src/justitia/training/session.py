@@ -120,6 +120,10 @@ class Session:
         certificate = self.vault.certificate(planned=planned, claim=getattr(self.plan, "claim", None))
         return replace(certificate, tolerance=self.engine.allowed(), remarks=self.remarks())
 
+    def distance(self) -> float | None:
+        """Noised distance of the groups' distributions of deployed scores, where they are held alike."""
+        return None if self.engine.levels is None else self.engine.distance(self.learner.deployed(self.problem))
+
     def remarks(self) -> tuple[str, ...]:
         """What public rows, noised answers and the decisions that were learned have shown."""
         problem, engine = self.problem, self.engine

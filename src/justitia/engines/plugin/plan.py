@@ -6,14 +6,17 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from justitia._validate import check_int, check_nonnegative, check_rate
+from justitia._validate import check_choice, check_int, check_nonnegative, check_rate
 from justitia.engines.plugin.engine import PluginEngine
+from justitia.engines.plugin.scores_engine import ScoresEngine
 from justitia.privacy.costs import gaussian_mu
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, check_noise
 
+#: Where a constraint can hold.
+AT = ("decision", "scores")
 #: Relative room for the rounding of costs that are added up again.
 ROUND_OFF = 1e-12
 
@@ -37,6 +40,10 @@ class PluginPlan(Plan):
         Smallest tolerance where none is given.
     dead_zone : float
         Tolerance where none is given, in standard errors of the difference of two groups' rates: sampling and noise.
+    at : {"decision", "scores"}
+        Where the constraint holds; set by the estimator.
+    levels : int
+        Quantiles of the score where it holds with ``at="scores"``.
     micro_batch : int
         Rows whose columns are held in memory at once; bounds memory and never changes the answer.
     noise_moments, noise_checks : Gaussian or Unprotected, optional
@@ -51,6 +58,8 @@ class PluginPlan(Plan):
     trust: float = 0.02
     least: float = 0.01
     dead_zone: float = 1.0
+    at: str = "decision"
+    levels: int = 19
     micro_batch: int = 65_536
     noise_moments: Noise | None = None
     noise_checks: Noise | None = None
@@ -59,6 +68,8 @@ class PluginPlan(Plan):
         for name in ("noise_moments", "noise_checks"):
             check_noise(name, getattr(self, name))
         check_int("checks", self.checks, at_least=0)
+        check_choice("at", self.at, AT)
+        check_int("levels", self.levels, at_least=1)
         check_int("micro_batch", self.micro_batch, at_least=1)
         check_rate("share_moments", self.share_moments)
         if self.checks and self.share_moments == 1:
@@ -90,4 +101,5 @@ class PluginPlan(Plan):
 
     def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> PluginEngine:
         """The engine that carries this plan out."""
-        return PluginEngine(self, problem, vault, **public)
+        kind = ScoresEngine if self.at == "scores" else PluginEngine
+        return kind(self, problem, vault, **public)
