@@ -64,8 +64,9 @@ class Engine(ABC):
         """The largest difference between two groups that is allowed."""
         return self.tolerance
 
-    def gap_noise(self) -> float:
-        """Standard deviation of the noise in the difference of two groups; infinite where it is not known."""
+    def gap_noise(self, share: float) -> float:
+        """Standard deviation of the difference of two groups in this share of the rows; infinite if it is not known."""
+        del share
         return math.inf
 
     def distance(self, scores: Tensor) -> float | None:

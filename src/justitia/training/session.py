@@ -130,7 +130,9 @@ class Session:
         with torch.random.fork_rng(devices=[]):  # a module of one's own may draw
             scores, plain = self.learner.deployed(problem), self.learner.plain(problem)
         learned = decisions_remarks(problem, scores, None if plain is None else value(problem, plain))
-        held = gap_remark(engine.gap(scores), engine.allowed(), engine.gap_noise())
+        seen = self.learner.unseen(problem, self.plan)
+        gap, share = engine.gap(scores[seen], seen), len(problem.y[seen]) / len(problem)
+        held = gap_remark(gap, engine.allowed(), engine.gap_noise(share))
         return (*self.settings.remarks, *engine.remarks(), *learned, *held)
 
 

@@ -213,6 +213,13 @@ class MomentsEngine(PrimalDualEngine):
         """Known standard deviation of the gaps of groups of these sizes, at most: all releases taken together."""
         return self._sum_noise / sizes
 
+    def gap_noise(self, share: float) -> float:
+        """Noise, and sampling of rows that are held out; gaps of rows that were learned from tell little."""
+        if share == 1 or self._people is None:
+            return math.inf
+        variance = (self._gap_noise(self._sizes) ** 2 + 0.25 / (share * self._sizes)).max(1).values
+        return float(variance.topk(min(2, len(variance))).values.sum().sqrt())
+
     @property
     def _each(self) -> float:
         """One person moves a sum by as many rows; 1 where a row is what is protected."""

@@ -229,8 +229,9 @@ class PluginEngine(Engine):
         spread = spread_of_rates(self._population_rates(), self.sizes, self._sum_noise)
         return cell_remark(float(self.sizes[a, k]), cell, self.allowed(), spread, given=self._given)
 
-    def gap_noise(self) -> float:
-        """Of the two least known groups."""
+    def gap_noise(self, share: float) -> float:
+        """Noise, of the two least known groups: everybody's decisions are out of fold."""
+        del share
         return spread_of_rates(torch.zeros(self.sizes.shape[1]), self.sizes, self._sum_noise)
 
     def at(self, tolerance: float) -> Self:
