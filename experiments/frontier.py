@@ -35,6 +35,7 @@ from experiments.runner import Cell
 from experiments.summaries import lookup
 from justitia import LagrangianDualClassifier, tradeoff
 from justitia.baselines.posteriors import PosteriorClassifier
+from justitia.engines.plugin.dual import kept_side
 from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs
 
@@ -131,7 +132,9 @@ def scores_along(models: tuple[Any, ...], X: pd.DataFrame) -> list[Any]:
     inputs = Inputs(X, models[0]._features(X, reset=False).numpy())
     eta = first.calibration(first.base.probability(inputs))
     rules = [model.rule_ for model in models]
-    return [2 * (eta - rule.threshold) - rule.correction(inputs.numbers, eta) for rule in rules]
+    gains = [2 * (eta - rule.threshold) for rule in rules]
+    moved = [rule.correction(inputs.numbers, eta) for rule in rules]
+    return [kept_side(gain, gain - t) for gain, t in zip(gains, moved, strict=True)]
 
 
 # ------------------------------------------------------------------ table and picture

@@ -71,7 +71,7 @@ def model() -> LagrangianDualClassifier:
 
 @pytest.mark.parametrize("rows", [1, 3000])
 def test_default_base_new_people_get_the_same_answers(model: Any, rows: int, tmp_path: Path) -> None:
-    assert model.rule_.correction.booster is not None
+    assert not model.rule_.correction.is_zero
     label, probabilities = answers(to_onnx(model, tmp_path / "model.onnx"), LATER[:rows])
     np.testing.assert_allclose(probabilities, model.predict_proba(LATER[:rows]), rtol=0, atol=1e-12)
     assert label.tolist() == model.predict(LATER[:rows]).tolist()

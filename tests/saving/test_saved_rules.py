@@ -15,6 +15,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.numpy
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -22,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from justitia import LagrangianDualClassifier, MomentsPlan, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.engines.plugin.correction import Correction
+from justitia.engines.plugin.correction import UNITS, Correction
 from justitia.engines.plugin.learner import Rule
 
 DATA = make_synthetic(400, random_state=0)
@@ -31,7 +32,7 @@ TABLE = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
 LATER = pd.DataFrame(np.random.default_rng(1).normal(size=(500, X.shape[1])), columns=list(TABLE))
 SEED = 987654321987
 NETWORK = MomentsPlan(warmup_steps=20, rounds=4, public_steps=2, checks=1, batch_size=64)
-DEFAULT_FILES = [*(f"base-{k}.txt" for k in range(1, 6)), "correction.txt", "model.json"]
+DEFAULT_FILES = [*(f"base-{k}.txt" for k in range(1, 6)), "correction.safetensors", "model.json"]
 
 
 def fit(rows: Any = TABLE, y: Any = DATA.y, **changes: Any) -> LagrangianDualClassifier:
@@ -70,7 +71,7 @@ def trees(**settings: Any) -> Any:
 def test_load_default_rule_gives_back_everything_that_fit_released(model: Any, folder: Path) -> None:
     again = load(folder)
     assert_same(again, model)
-    assert model.rule_.correction.booster is not None
+    assert not model.rule_.correction.is_zero
     assert again.certificate_ == model.certificate_
     assert again.plan_ == model.plan_
     assert again.tolerance_ == model.tolerance_
@@ -105,7 +106,7 @@ def test_load_base_within_the_tolerance_has_no_correction(tmp_path: Path) -> Non
     model = fit()
     model.rule_ = Rule(model.rule_.base, model.rule_.calibration, Correction(), 0.5)
     folder = model.save(tmp_path / "model")
-    assert not (folder / "correction.txt").exists()
+    assert not (folder / "correction.safetensors").exists()
     assert_same(load(folder), model)
 
 
@@ -176,7 +177,7 @@ KEPT = {
 def test_load_base_that_cannot_be_written_is_asked_for(name: str, tmp_path: Path) -> None:
     model = fit(X, base=KEPT[name])
     folder = model.save(tmp_path / "model")
-    assert sorted(one.name for one in folder.iterdir()) == ["correction.txt", "model.json"]
+    assert sorted(one.name for one in folder.iterdir()) == ["correction.safetensors", "model.json"]
     with pytest.raises(ValueError, match=r"which is not in the folder, got none; pass load\(\.\.\., base=that") as told:
         load(folder)
     assert model.rule_.base.describe() in str(told.value)
@@ -211,7 +212,8 @@ def test_load_base_that_is_no_model_is_refused(tmp_path: Path) -> None:
 
 def test_save_writes_trees_without_attribute_seed_or_a_number_per_row(model: Any, folder: Path) -> None:
     assert sorted(one.name for one in folder.iterdir()) == DEFAULT_FILES
-    written = "\n".join(one.read_text() for one in folder.iterdir())
+    correction = folder / "correction.safetensors"
+    written = "\n".join(one.read_text() for one in folder.iterdir() if one != correction)
     assert str(SEED) not in written
     facts = json.loads((folder / "model.json").read_text())
     assert set(facts["rule"]) == {"base", "calibration", "threshold", "correction"}
@@ -220,6 +222,13 @@ def test_save_writes_trees_without_attribute_seed_or_a_number_per_row(model: Any
     lists = re.findall(r"=((?:-?[\d.e+-]+ ?)+)$", written, re.MULTILINE)
     assert max(len(one.split()) for one in lists) <= 31
     assert len(model.rule_.__dict__) == 4
+    parts = safetensors.numpy.load_file(correction)
+    assert {name: part.shape for name, part in parts.items()} == {
+        "centre": (5,),
+        "spread": (5,),
+        "hidden": (8, UNITS),
+        "out": (UNITS + 1, 2),
+    }
 
 
 def test_save_gives_files_the_permissions_of_other_files(model: Any, tmp_path: Path) -> None:
@@ -256,7 +265,7 @@ def test_save_rule_over_a_network_and_back_leaves_no_file_of_the_other(model: An
         assert sorted(file.name for file in folder.iterdir()) == files
 
 
-@pytest.mark.parametrize("name", ["base-1.txt", "base-9.txt", "correction.txt", "base-1.json"])
+@pytest.mark.parametrize("name", ["base-1.txt", "base-9.txt", "correction.safetensors", "base-1.json"])
 def test_save_over_a_rule_with_a_file_of_others_is_refused(model: Any, folder: Path, name: str) -> None:
     mine = lightgbm.train({"verbosity": -1}, lightgbm.Dataset(X, DATA.y), 2).model_to_string()
     (folder / name).write_text(mine)
@@ -275,7 +284,7 @@ def refused(folder: Path) -> None:
         load(folder)
 
 
-@pytest.mark.parametrize("name", ["base-3.txt", "correction.txt"])
+@pytest.mark.parametrize("name", ["base-3.txt", "correction.safetensors"])
 def test_load_file_that_is_cut_or_gone_is_refused_in_one_sentence(folder: Path, name: str) -> None:
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])
@@ -286,7 +295,7 @@ def test_load_file_that_is_cut_or_gone_is_refused_in_one_sentence(folder: Path, 
 
 def test_load_files_that_are_mixed_up_are_refused(model: Any, folder: Path, tmp_path: Path) -> None:
     other = fit(random_state=9).save(tmp_path / "other")
-    (folder / "correction.txt").write_bytes((other / "correction.txt").read_bytes())
+    (folder / "correction.safetensors").write_bytes((other / "correction.safetensors").read_bytes())
     refused(folder)
     model.save(folder.with_name("again"))
     first, second = (folder.with_name("again") / f"base-{k}.txt" for k in (1, 2))
@@ -310,8 +319,6 @@ def forged(folder: Path, name: str, content: bytes) -> None:
         ("base-1.txt", r"(?m)^left_child=\S+", "left_child=99999"),
         ("base-1.txt", r"(?m)^split_feature=\S+", "split_feature=99999"),
         ("base-1.txt", r"objective=.*", "objective=regression"),
-        ("correction.txt", r"objective=.*", "objective=binary sigmoid:1"),
-        ("correction.txt", r"max_feature_idx=\d+", "max_feature_idx=1"),
         ("base-1.txt", r"(?s)^.*$", "\udcff"),
     ],
 )
@@ -320,6 +327,28 @@ def test_load_trees_that_lead_nowhere_are_refused_though_their_hash_is_right(
 ) -> None:
     text = re.sub(pattern, by, (folder / name).read_text(), count=1)
     forged(folder, name, text.encode(errors="surrogateescape"))
+    refused(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden": np.zeros((4, 12))},
+        {"out": np.zeros((13, 3))},
+        {"out": np.full((13, 2), np.nan)},
+        {"spread": np.ones(5, dtype=np.float32)},
+        {"more": np.ones(5)},
+    ],
+)
+def test_load_correction_of_another_shape_is_refused_though_its_hash_is_right(folder: Path, change: Any) -> None:
+    name = "correction.safetensors"
+    parts = safetensors.numpy.load((folder / name).read_bytes())
+    forged(folder, name, safetensors.numpy.save(parts | change))
+    refused(folder)
+
+
+def test_load_correction_that_is_no_array_is_refused_though_its_hash_is_right(folder: Path) -> None:
+    forged(folder, "correction.safetensors", b"not arrays")
     refused(folder)
 
 
@@ -343,7 +372,7 @@ def test_load_facts_of_a_rule_that_are_damaged_are_refused(folder: Path, part: s
     facts = json.loads((folder / "model.json").read_text())
     facts["rule"][part] = by
     if part == "correction":
-        facts["files"].pop("correction.txt")
+        facts["files"].pop("correction.safetensors")
         facts["rule"][part] = True
     (folder / "model.json").write_text(json.dumps(facts))
     refused(folder)

@@ -78,9 +78,8 @@ def test_small_cell_is_told_in_people_and_differences() -> None:
 
 
 def test_silence_by_label_is_what_the_sums_leave_over() -> None:
-    # two groups; two columns per label, each label's first is a constant
-    answer = torch.tensor([[40.0, 1.0, 5.0, 0.0], [50.0, 2.0, 5.0, 0.0]])
-    silence = silence_by_label(answer, torch.tensor([100.0, 3.0, 50.0, 0.0]), spread=2.0)
+    sizes = torch.tensor([[40.0, 5.0], [50.0, 5.0]])
+    silence = silence_by_label(sizes, torch.tensor([100.0, 50.0]), spread=2.0)
     assert silence.numpy() == pytest.approx(np.array([[0.1, 0.02], [0.8, 0.04]]))
     (sentence,) = silence_remark(silence)
     assert "about 10% of the first class and 80% of the second" in sentence

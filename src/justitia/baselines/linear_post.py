@@ -8,10 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from justitia.baselines.posteriors import GroupModel, Learned, PosteriorClassifier
-from justitia.learners.default import default_base
+from justitia.learners.default import boosted_trees
 from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
+
+#: Trees and leaves of the model of the groups, for at most so many rows.
+SIZES = ((2_000, 60, 7), (20_000, 150, 15), (10**12, 200, 31))
 
 
 class LinearPostClassifier(PosteriorClassifier):
@@ -23,7 +26,7 @@ class LinearPostClassifier(PosteriorClassifier):
 
     .. math:: 2 p(y{=}1 \mid x) - 1 > \sum_{a, y} w_{ay}\, p(a, y \mid x).
 
-    Here p(y | x) comes from the default base of engine "plugin" and p(a | x, y) from boosted trees of the same size,
+    Here p(y | x) comes from the default base of engine "plugin" and p(a | x, y) from boosted trees, too,
     both cross-fitted, and the program is solved through its dual. So what differs from engine "plugin" is privacy:
     trees on the exact attribute instead of memberships from noised sums.
 
@@ -79,6 +82,7 @@ class LinearPostClassifier(PosteriorClassifier):
         features, target = self._read(X, y)
         vault = self._vault(sensitive_features, ledger, n=len(target))
         codes = vault.reveal(purpose="exact attribute for a model of the groups")
-        trees = default_base(len(target)).estimator
+        size, leaves = next((trees, leaves) for most, trees, leaves in SIZES if len(target) <= most)
+        trees = boosted_trees("LGBMClassifier", n_estimators=size, num_leaves=leaves)
         found = self._posteriors(X, features, target, codes, GroupModel(trees, np.eye(vault.n_groups)), seed=seed)
         return Learned(**found, vault=vault, ledger=ledger)

@@ -64,14 +64,18 @@ class CrossFitted(Base):
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
         """Out-of-fold probabilities; the parts are stratified by the label and drawn by the public seed."""
         models, found = [], np.zeros(len(y))
-        for seen, unseen in _parts(y, seed):
-            model = _seeded(clone(self.estimator), seed)
+        for seen, unseen in parts_of(y, seed):
+            model = self.seeded_clone(seed)
             self._fit(model, inputs.take(seen), y[seen], weight[seen])
             found[unseen] = _positive(model, self._read(inputs.take(unseen)))
             models.append(model)
             progress(1)
         self.models = tuple(models)
         return found
+
+    def seeded_clone(self, seed: int) -> Any:
+        """An unfitted copy; unset seeds become the public one."""
+        return _seeded(clone(self.estimator), seed)
 
     def _fit(self, model: Any, inputs: Inputs, y: Array, weight: Array) -> None:
         weights = {} if (weight == weight[0]).all() else {_weight_parameter(model): weight}
@@ -89,7 +93,9 @@ class CrossFitted(Base):
 
     def describe(self) -> str:
         """Its class."""
-        return f"{_name(self.estimator)}, mean of {PARTS} fits that leave out a part of the rows each"
+        return (
+            f"{_name(self.estimator)}, mean of {len(self.models) or PARTS} fits that leave out a part of the rows each"
+        )
 
 
 class Fitted(Base):
@@ -226,7 +232,7 @@ def _checked(values: Array, rows: int, what: str) -> Array:
     return values
 
 
-def _parts(y: Array, seed: int) -> Iterator[tuple[Any, Any]]:
+def parts_of(y: Array, seed: int) -> Iterator[tuple[Any, Any]]:
     """Rows to learn from and rows to score; a label with a single row has to be learned from where it is scored."""
     parts = min(PARTS, int(y.sum()), int(len(y) - y.sum()))
     if parts < 2:

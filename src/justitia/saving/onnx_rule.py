@@ -1,7 +1,7 @@
 """The rule of engine ``plugin`` as part of an ONNX graph: base, calibration and correction in double precision.
 
-Trees become ``TreeEnsemble`` nodes, which compare and add in double precision as LightGBM does: the correction splits
-on what the base says, so a base that is right to seven digits only would send rows down another branch.
+Trees become ``TreeEnsemble`` nodes, which compare and add in double precision as LightGBM does, and the correction is
+computed in double precision, so that decisions are those of the library but for the last digits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 from sklearn.linear_model import LogisticRegression
 
+from justitia.engines.plugin.correction import CUT, Correction
+from justitia.engines.plugin.dual import BEYOND
 from justitia.engines.plugin.learner import Rule
 from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import EDGE, Calibration
-from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees, read_trees
+from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees
 from justitia.saving.onnx_graph import ML, Graph
-from justitia.saving.rule import is_second, trees_of
+from justitia.saving.rule import PARTS, is_second, trees_of
 
 #: The first version of the operators for trees that adds in double precision.
 TREES_OPSET = 5
@@ -93,10 +95,7 @@ def add_rule(graph: Graph, rule: Rule, table: Table, numbers: str) -> tuple[str,
     doubled = graph.add("Cast", numbers, to=TensorProto.DOUBLE)
     eta = _calibrated(graph, rule.calibration, _add_base(graph, rule.base, table, doubled))
     gain = graph.add("Mul", graph.add("Sub", eta, _number(graph, rule.threshold)), _number(graph, 2.0))
-    margin = gain
-    if rule.correction.booster is not None:
-        trees = read_trees(rule.correction.booster.model_to_string())
-        margin = graph.add("Sub", gain, _add_trees(graph, trees, graph.add("Concat", doubled, eta, axis=1)))
+    margin = gain if rule.correction.is_zero else _corrected(graph, rule.correction, gain, eta, doubled)
     half = graph.add("Add", _number(graph, rule.threshold), graph.add("Div", margin, _number(graph, 2.0)))
     moved = graph.add("Clip", half, _number(graph, 0.0), _number(graph, 1.0))
     flat = graph.constant(np.array([-1], dtype=np.int64))
@@ -154,6 +153,25 @@ def _calibrated(graph: Graph, mend: Calibration, p: str) -> str:
     second = graph.add("Mul", rest, _number(graph, mend.beta))
     logit = graph.add("Add", graph.add("Sub", first, second), _number(graph, mend.gamma))
     return graph.add("Clip", graph.add("Sigmoid", logit), low, high)
+
+
+def _corrected(graph: Graph, correction: Correction, gain: str, eta: str, numbers: str) -> str:
+    """(N, 1): as :class:`Correction` and :func:`kept_side` do."""
+    centre, spread, hidden, out = (graph.constant(np.asarray(getattr(correction, name))) for name in PARTS)
+    standard = graph.add("Div", graph.add("Sub", numbers, centre), spread)
+    standard = graph.add("Clip", standard, _number(graph, -CUT), _number(graph, CUT))
+    one, two = _number(graph, 1.0), _number(graph, 2.0)
+    rest = graph.add("Sub", one, eta)
+    odds = graph.add("Div", graph.add("Log", graph.add("Div", eta, rest)), _number(graph, CUT))
+    ones = graph.add("Add", eta, rest)
+    centred = graph.add("Sub", graph.add("Mul", eta, two), one)
+    units = graph.add("Tanh", graph.add("MatMul", graph.add("Concat", standard, centred, odds, ones, axis=1), hidden))
+    sides = graph.add("MatMul", graph.add("Concat", units, ones, axis=1), out)
+    shares = graph.add("Concat", rest, eta, axis=1)
+    t = graph.add("MatMul", graph.add("Mul", sides, shares), graph.constant(np.ones((2, 1))))
+    moved, zero = graph.add("Sub", gain, t), _number(graph, 0.0)
+    same = graph.add("Equal", graph.add("Greater", gain, zero), graph.add("Greater", moved, zero))
+    return graph.add("Where", same, gain, graph.add("Mul", moved, _number(graph, BEYOND)))
 
 
 def _number(graph: Graph, value: float) -> str:

@@ -1,4 +1,4 @@
-"""The deployed model of engine ``plugin`` as files: trees as text, a few numbers as JSON, and no pickle.
+"""The deployed model of engine ``plugin`` as files: trees as text, numbers as JSON and arrays, and no pickle.
 
 Bases of boosted trees (LightGBM) and of logistic regression are written. A base that is a column needs nothing; any
 other one stays with its owner, and is passed again when the model is loaded.
@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import safetensors
+import safetensors.numpy
 from sklearn.linear_model import LogisticRegression
 
 from justitia.engines.plugin.correction import Correction
@@ -20,16 +22,19 @@ from justitia.learners.calibration import Calibration
 from justitia.learners.trees import Trees, TreesClassifier, read_trees
 
 #: Names of files of ours; which of them there are says the rule.
-CORRECTION, TREES, NUMBERS = "correction.txt", "base-{}.txt", "base-{}.json"
+CORRECTION, TREES, NUMBERS = "correction.safetensors", "base-{}.txt", "base-{}.json"
 #: Models of a base at most, and bytes of one file.
 MOST_MODELS, MOST_BYTES = 100, 2**28
+#: Arrays of a correction.
+PARTS = ("centre", "spread", "hidden", "out")
 Files = Mapping[str, bytes]
 
 
 def written_rule(rule: Rule) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What goes into ``model.json``, public numbers and what the base is; and the files, by name."""
     base, mend = rule.base, rule.calibration
-    facts: dict[str, Any] = {"kind": type(base).__name__, "words": base.describe()}
+    kind = CrossFitted if isinstance(base, CrossFitted) else type(base)
+    facts: dict[str, Any] = {"kind": kind.__name__, "words": base.describe()}
     models = [_written(model) for model in _models(base)]
     files = {name.format(j): text.encode() for j, (name, text) in enumerate(filter(None, models), start=1)}
     facts["written"] = len(files) == len(models) <= MOST_MODELS
@@ -39,8 +44,8 @@ def written_rule(rule: Rule) -> tuple[dict[str, Any], dict[str, bytes]]:
         facts["column"] = base.name
     else:
         facts |= {"encoded": getattr(base, "encoded", False), "second": is_second(base), "files": list(files)}
-    if rule.correction.booster is not None:
-        files[CORRECTION] = read_trees(rule.correction.booster.model_to_string()).text().encode()
+    if not rule.correction.is_zero:
+        files[CORRECTION] = safetensors.numpy.save({name: getattr(rule.correction, name) for name in PARTS})
     kept = {"calibration": [mend.alpha, mend.beta, mend.gamma], "threshold": rule.threshold}
     return kept | {"base": facts, "correction": CORRECTION in files}, files
 
@@ -114,10 +119,7 @@ def read_rule(facts: Mapping[str, Any], files: Files, base: Base | None, *, colu
     """
     correction = Correction()
     if facts["correction"]:
-        trees = _checked_trees(files[CORRECTION], numbers + 1)
-        if trees.sigmoid is not None:
-            raise ValueError("expected a correction, got a model of a label.")
-        correction = Correction(trees.text())
+        correction = _correction(files[CORRECTION], numbers)
     alpha, beta, gamma = (float(one) for one in facts["calibration"])
     found = _read_base(facts["base"], files, base, columns=columns, numbers=numbers)
     return Rule(found, Calibration(alpha, beta, gamma), correction, float(facts["threshold"]))
@@ -173,6 +175,19 @@ def _model(name: str, content: bytes, columns: int) -> Any:
     if facts["names"]:
         model.feature_names_in_ = np.array(facts["names"], dtype=object)
     return model
+
+
+def _correction(content: bytes, numbers: int) -> Correction:
+    try:
+        parts = safetensors.numpy.load(content)
+    except safetensors.SafetensorError:
+        raise ValueError("expected arrays of numbers, got something else.") from None
+    units = parts["hidden"].shape[-1]
+    shapes = {"centre": (numbers,), "spread": (numbers,), "hidden": (numbers + 3, units), "out": (units + 1, 2)}
+    right = {name: part.shape for name, part in parts.items()} == shapes
+    if not right or any(part.dtype != np.float64 or not np.isfinite(part).all() for part in parts.values()):
+        raise ValueError("expected a correction that reads as many columns as the table has, got another.")
+    return Correction(**parts)
 
 
 def _checked_trees(content: bytes, columns: int) -> Trees:

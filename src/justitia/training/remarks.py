@@ -99,23 +99,20 @@ def cell_remark(people: float, cell: str, allowed: float, spread: float, *, give
     return [f"with about {people:.0f} people in {cell}, differences up to {min(reach, 1.0):.2g} {known}."]
 
 
-def silence_by_label(answer: Tensor, total: Tensor, spread: float) -> Tensor:
+def silence_by_label(sizes: Tensor, everybody: Tensor, spread: float) -> Tensor:
     """(2, 2): by label, the share of "not given" and the standard deviation of its noise.
 
     Parameters
     ----------
-    answer : Tensor (G, d)
-        Noised sums of rows whose first half is 0 for one label and whose second half for the other; each half begins
-        with a constant.
-    total : Tensor (d,)
-        Public sum over everybody.
+    sizes : Tensor (G, 2)
+        Noised number of rows of either label.
+    everybody : Tensor (2,)
+        Public number of rows of either label.
     spread : float
-        Standard deviation of the noise in the sum of a group.
+        Standard deviation of the noise in one size.
     """
-    constants = [0, answer.shape[1] // 2]
-    there = total[constants].double().clamp_min(1e-12)
-    shares = 1 - answer[:, constants].double().sum(0) / there
-    return torch.stack([shares, spread / there], dim=1)
+    there = everybody.double().clamp_min(1e-12)
+    return torch.stack([1 - sizes.double().sum(0) / there, spread / there], dim=1)
 
 
 def silence_remark(silence: Tensor | None) -> list[str]:

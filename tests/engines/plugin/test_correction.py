@@ -1,7 +1,6 @@
-"""What is deployed of multipliers and memberships: trees that say t(x), alone or for any multipliers."""
+"""What is deployed of multipliers and memberships: a small network that says t(x), for any multipliers."""
 
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 import justitia.engines.plugin.correction as module
 from justitia.engines.plugin.correction import Correction, Distillation
+from justitia.engines.plugin.dual import kept_side
 
 Array = NDArray[np.float64]
 
@@ -35,84 +35,74 @@ def told(correction: Correction) -> Array:
     return correction(numbers, eta)
 
 
-def leaves(correction: Correction) -> list[Array]:
-    trees = correction.booster
-    trees = trees.dump_model()["tree_info"]
-    found = []
-    for tree in trees:
-        values: dict[int, float] = {}
-        stack = [tree["tree_structure"]]
-        while stack:
-            node = stack.pop()
-            if "leaf_value" in node:
-                values[node.get("leaf_index", 0)] = node["leaf_value"]
-            else:
-                stack += [node["left_child"], node["right_child"]]
-        found.append(np.array([values[j] for j in sorted(values)]))
-    return found
+def test_correction_of_any_multipliers_is_close_to_theirs(made: Distillation) -> None:
+    for lam in (LAM, np.array([-0.8, 0.8]), np.array([0.5, 0.2]), 0.01 * LAM):
+        target = rows()[2] @ lam
+        error = told(made.correction(lam)) - target
+        assert np.sqrt((error**2).mean()) < 0.02 * np.sqrt((target**2).mean())
 
 
-def test_correction_of_the_multipliers_it_was_learned_from_is_close_to_its_target(made: Distillation) -> None:
-    target = rows()[2] @ LAM
-    error = told(made.correction(LAM)) - target
+def test_correction_is_close_for_rows_that_were_not_learned_from() -> None:
+    numbers, eta, c = rows()
+    found = Distillation(numbers[:1500], eta[:1500], c[:1500], LAM, 2 * eta[:1500] - 1).correction(LAM)
+    target = c[1500:] @ LAM
+    error = found(numbers[1500:], eta[1500:]) - target
     assert np.sqrt((error**2).mean()) < 0.03 * target.std()
 
 
-def test_correction_of_other_multipliers_is_close_to_theirs(made: Distillation) -> None:
-    for lam in (np.array([-0.8, 0.8]), np.array([0.5, 0.2]), 0.01 * LAM):
-        target = rows()[2] @ lam
-        error = told(made.correction(lam)) - target
-        assert np.sqrt((error**2).mean()) < 0.07 * np.sqrt((target**2).mean())
-
-
-def test_leaves_of_a_sum_are_sums_of_leaves(made: Distillation) -> None:
+def test_correction_of_a_sum_of_multipliers_is_the_sum_of_corrections(made: Distillation) -> None:
     one, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    parts = [leaves(made.correction(lam)) for lam in (one, other, 2 * one - 3 * other)]
-    assert len(parts[0]) == module.TREES
-    for first, second, both in zip(*parts, strict=True):
-        assert both == pytest.approx(2 * first - 3 * second, abs=1e-9)
     whole = told(made.correction(2 * one - 3 * other))
-    assert whole == pytest.approx(2 * told(made.correction(one)) - 3 * told(made.correction(other)), abs=1e-8)
+    assert whole == pytest.approx(2 * told(made.correction(one)) - 3 * told(made.correction(other)), abs=1e-10)
 
 
-def test_corrections_of_one_distillation_split_where_the_first_does(made: Distillation) -> None:
-    def splits(correction: Correction) -> list[Any]:
-        return correction.booster.trees_to_dataframe()[["split_feature", "threshold"]].dropna().to_numpy().tolist()
+def test_correction_equals_its_formula_by_hand() -> None:
+    # one feature, one unit: z = (x - 1) / 2 = 0.5, units = tanh(0.5 + 0 + 0 + 0.25), eta = 0.5
+    one = Correction(
+        np.array([1.0]), np.array([2.0]), np.array([[1.0], [3.0], [5.0], [0.25]]), np.array([[4.0, 2.0], [1.0, -1.0]])
+    )
+    unit = np.tanh(0.75)
+    v, u = 4 * unit + 1, 2 * unit - 1
+    assert one(np.array([[2.0]], dtype=np.float32), np.array([0.5])) == pytest.approx([0.5 * u + 0.5 * v])
 
-    assert splits(made.correction(LAM)) == splits(made.correction(np.array([0.1, 0.7])))
+
+def test_correction_of_a_far_outlier_is_that_of_the_cut() -> None:
+    numbers, eta, c = rows()
+    correction = Distillation(numbers, eta, c, LAM, 2 * eta - 1).correction(LAM)
+    far, farther = (np.full((1, 3), value, dtype=np.float32) for value in (50.0, 1e12))
+    assert correction(far, np.array([0.5])) == correction(farther, np.array([0.5]))
 
 
-def test_correction_without_trees_is_zero_everywhere() -> None:
+def test_correction_without_a_network_is_zero_everywhere() -> None:
     assert not told(Correction()).any()
-    assert Correction().booster is None
+    assert Correction().is_zero
 
 
 def test_correction_survives_a_pickle(made: Distillation) -> None:
-    for lam in (LAM, np.array([0.1, 0.7])):
-        correction = made.correction(lam)
-        again = pickle.loads(pickle.dumps(correction))
-        assert np.array_equal(told(again), told(correction))
+    correction = made.correction(LAM)
+    assert np.array_equal(told(pickle.loads(pickle.dumps(correction))), told(correction))
 
 
 def test_correction_holds_nothing_with_a_row_per_person(made: Distillation) -> None:
-    for one in (made.correction(LAM), made.correction(np.array([0.1, 0.7]))):
-        assert set(vars(one)) <= {"_text", "_leaves", "booster"}
-        assert all(len(part) <= module.LEAVES for part in one._leaves or ())
+    found = vars(made.correction(np.array([0.1, 0.7])))
+    assert set(found) == {"centre", "spread", "hidden", "out"}
+    assert {part.shape for part in found.values()} == {(3,), (6, module.UNITS), (module.UNITS + 1, 2)}
 
 
 def test_many_rows_are_learned_from_by_a_public_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, eta, c = rows()
     monkeypatch.setattr(module, "ROWS", 1000)
-    numbers, eta, c = rows()
-    found = Distillation(numbers, eta, c, LAM, 2 * eta - 1)
-    assert len(found._c) == 1000
-    target = c @ LAM
-    assert np.sqrt(((told(found.correction(LAM)) - target) ** 2).mean()) < 0.15 * target.std()
+    thinned = [part[::3] for part in (numbers, eta, c)]
+    all_rows, some = (Distillation(*part, LAM, 2 * part[1] - 1) for part in ((numbers, eta, c), thinned))
+    assert np.array_equal(told(all_rows.correction(LAM)), told(some.correction(LAM)))
 
 
-def test_rows_near_the_line_are_learned_best() -> None:
-    numbers, eta, c = rows()
-    gain, target = 2 * eta - 1, c @ LAM
-    missed = np.abs(told(Distillation(numbers, eta, c, LAM, gain).correction(LAM)) - target)
-    equal = np.abs(told(Distillation(numbers, eta, c, LAM, np.full(len(eta), 9.0)).correction(LAM)) - target)
-    near = np.abs(gain - target) < module.NEAR
-    assert missed[near].mean() < 0.9 * equal[near].mean()
+def test_same_rows_give_the_same_correction(made: Distillation) -> None:
+    again = Distillation(*rows(), LAM, 2 * rows()[1] - 1)
+    assert np.array_equal(told(again.correction(LAM)), told(made.correction(LAM)))
+
+
+def test_score_is_the_gain_where_the_decision_stays_and_beside_the_line_where_it_turns() -> None:
+    gain, corrected = np.array([0.5, 0.5, -0.2, -0.2, 0.0]), np.array([0.1, -0.3, -0.9, 0.4, 0.0])
+    assert kept_side(gain, corrected) == pytest.approx([0.5, -3e-4, -0.2, 4e-4, 0.0])
+    assert ((kept_side(gain, corrected) > 0) == (corrected > 0)).all()

@@ -151,7 +151,7 @@ def test_tolerance_of_one_gives_the_decisions_of_the_base(notion: str) -> None:
     model = on_data(notion=notion, tolerance=1.0)
     assert np.array_equal(model.predict(DATA.X) == 1, eta_of(model, DATA.X) > 0.5)
     assert not model.dual_.to_numpy().any()
-    assert model.rule_.correction.booster is None
+    assert model.rule_.correction.is_zero
 
 
 @pytest.mark.parametrize("threshold", [0.2, 0.5, 0.8])

@@ -29,7 +29,7 @@ from justitia.privacy.rows import DenseSource, TensorRows
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
-from justitia.training.remarks import silence_by_label, silence_remark
+from justitia.training.remarks import silence_remark
 
 if TYPE_CHECKING:
     from justitia.engines.moments.plan import MomentsPlan
@@ -111,7 +111,7 @@ class MomentsEngine(PrimalDualEngine):
         total = torch.stack([part.double().sum(0) for _, part in rows.dense()]).sum(0)
         if not self._sums:
             spread = noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups)
-            self._silence = silence_by_label(answer, total, spread)
+            self._silence = None if self._rows is None else self._rows.silence(answer, total, spread)
         self._sums.append(torch.cat([answer, (total - answer.sum(0))[None]]))
         self._spreads.append(noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups))
         widths = [part.shape[1] for part in self._sums]

@@ -1,8 +1,8 @@
 """Public rows whose group sums the moments engine asks for: what may tell the groups apart, bounded by 1.
 
-A row holds a constant, the row's features, a public representation of it and its score, in one block per label: a
-network's last hidden layer and its logit, or what a model of the label says. Everything here is a function of features,
-labels and a public model.
+A row holds a constant, the row's features, a public representation of it and its score: a network's last hidden layer and
+its logit, or what a model of the label says. They come in one block per label, or once, with the label as one more column.
+Everything here is a function of features, labels and a public model.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from justitia.networks.requirements import as_scores
 from justitia.privacy.rows import index_chunks
+from justitia.training.remarks import silence_by_label
 
 #: Standardised features are cut off here, so that one far outlier does not make everybody else's row small.
 CUT = 3.0
@@ -61,12 +62,20 @@ class PublicRows:
         Public features and labels.
     chunk_rows : int
         Rows computed at once; bounds memory.
+    blocks : bool
+        One block per label; otherwise the label is a column, for half as many sums and less noise.
     """
 
     def __init__(
-        self, represent: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, y: Tensor, *, chunk_rows: int
+        self,
+        represent: Callable[[Tensor], tuple[Tensor, Tensor]],
+        X: Tensor,
+        y: Tensor,
+        *,
+        chunk_rows: int,
+        blocks: bool = True,
     ) -> None:
-        self._represent = represent
+        self._represent, self._blocks = represent, blocks
         self._X, self._y, self._chunk_rows = X, y, chunk_rows
         sample = torch.linspace(0, len(X) - 1, min(SAMPLE, len(X))).long()
         flat = X[sample].flatten(1).to(torch.float32)
@@ -78,23 +87,45 @@ class PublicRows:
         self._hidden_length = hidden.norm(dim=1).mean().clamp_min(1e-6)
         self._score_length = CUT * scores.abs().mean().clamp_min(1e-6)
         self._length = torch.ones(())
-        self._length = self._base(sample).norm(dim=1).quantile(KEPT)
+        label = torch.zeros(()) if blocks else torch.ones(())  # its column is 1 or -1 before it is scaled
+        self._length = torch.hypot(self._base(sample).norm(dim=1), label).quantile(KEPT)
 
     def __len__(self) -> int:
         return len(self._X)
 
     @property
     def width(self) -> int:
-        """Number of columns: those of a person, once per label."""
-        return 2 * self._base(torch.zeros(1, dtype=torch.long)).shape[1]
+        """Number of columns: those of a person once per label, or one more than those of a person."""
+        each = self._base(torch.zeros(1, dtype=torch.long)).shape[1]
+        return 2 * each if self._blocks else each + 1
 
     def take(self, index: Tensor, label: float | None = None) -> Tensor:
         """(m, width): these rows, by their own labels or as if all had one label."""
         base = torch.nan_to_num(self._base(index), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
-        base = base / base.norm(dim=1, keepdim=True).clamp_min(1.0)
         positive = self._y[index, None].to(base.dtype)
         positive = positive if label is None else torch.full_like(positive, label)
-        return torch.cat([base * (1 - positive), base * positive], dim=1)
+        if not self._blocks:
+            base = torch.cat([base, (2 * positive - 1) * base[:, :1]], dim=1)
+        base = base / base.norm(dim=1, keepdim=True).clamp_min(1.0)
+        return torch.cat([base * (1 - positive), base * positive], dim=1) if self._blocks else base
+
+    def sizes(self, sums: Tensor, total: Tensor) -> Tensor:
+        """(C, 2): about how many rows of either label the sums are of; the total of all rows is public."""
+        if self._blocks:
+            constants = [0, self.width // 2]
+            sizes, everybody = sums[:, constants], total[constants].sum()
+        else:
+            sizes = torch.stack([sums[:, 0] - sums[:, -1], sums[:, 0] + sums[:, -1]], dim=1) / 2
+            everybody = total[0]
+        counted: Tensor = sizes * len(self) / everybody
+        return counted
+
+    def silence(self, answer: Tensor, total: Tensor, spread: float) -> Tensor:
+        """(2, 2): by label, the share of "not given" and its noise, from sums with noise of this deviation."""
+        one = torch.zeros_like(total)
+        one[0] = 1.0  # what a sum of the constant is in rows
+        unit, everybody = self.sizes(one[None], total).sum(), self.sizes(total[None], total)[0]
+        return silence_by_label(self.sizes(answer, total), everybody, spread * float(unit))
 
     def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield ``(positions, rows)`` for all rows in order."""

@@ -1,79 +1,85 @@
-"""What is deployed of the multipliers and memberships: one public function of x, boosted trees.
+r"""What is deployed of the multipliers and memberships: one public function of x, a small network.
 
-The rule needs t(x) = lambda . c(x), which is made of memberships. Trees learn t from the training rows, with their
-features and their eta as inputs, and the memberships are dropped. What t itself tells about groups is said in
-``docs/plugin.md``.
+The rule needs t(x) = lambda . c(x), which is made of memberships. By its definition
+
+.. math:: t(x) = \eta(x)\, u(x) + (1 - \eta(x))\, v(x),
+
+with u and v what the memberships of people with label 1 and label 0 add. A network with one hidden layer learns u and v
+from the training rows, and the memberships are dropped. What t itself tells about groups is said in ``docs/plugin.md``.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-
-from justitia.learners.default import boosted_trees
+from torch import Tensor
 
 Array = NDArray[np.float64]
-#: Trees, leaves and learning rate of a correction.
-TREES, LEAVES, RATE = 150, 31, 0.1
-#: Rows that trees learn from; a public sample where there are more.
-ROWS = 200_000
+#: Hidden units: so many for each column of c, and at least so many.
+UNITS_EACH, UNITS = 3, 12
+#: Rows that are learned from; a public sample where there are more.
+ROWS = 20_000
+#: Steps of L-BFGS at most, and its weight decay.
+STEPS, DECAY = 120, 1e-6
 #: A correction that is smaller everywhere is none.
 NOTHING = 1e-9
 #: Distance from the line at which a row counts half, and what the farthest count.
 NEAR, FAR = 0.1, 0.02
-#: How often the leaves of given trees are fitted, one tree after the other.
-PASSES = 2
+#: Standardised features are cut off here, and log-odds divided by this.
+CUT = 3.0
 
 
+@dataclass(frozen=True, eq=False)
 class Correction:
-    """t(x) as a sum of trees, or 0 everywhere.
+    """t(x) as a small network, or 0 everywhere.
 
     Parameters
     ----------
-    text : str
-        The trees as LightGBM writes them; no text is 0 everywhere.
-    leaves : list of ndarray, optional
-        Other values of the leaves, by tree.
+    centre, spread : ndarray (d,)
+        Of each feature.
+    hidden : ndarray (d + 3, H)
+        Weights of the hidden units, of features, 2 eta - 1, log-odds and a constant.
+    out : ndarray (H + 1, 2)
+        Weights of v and u, of the hidden units and a constant; none means 0 everywhere.
     """
 
-    def __init__(self, text: str = "", leaves: list[Array] | None = None) -> None:
-        self._text, self._leaves = text, leaves
+    centre: Array | None = None
+    spread: Array | None = None
+    hidden: Array | None = None
+    out: Array | None = None
 
-    @cached_property
-    def booster(self) -> Any:
-        """The trees, made when they are first needed: most models of a curve never are."""
-        if not self._text:
-            return None
-        import lightgbm  # noqa: PLC0415
-
-        trees = lightgbm.Booster(model_str=self._text)
-        for j, values in enumerate(self._leaves or ()):
-            for leaf, value in enumerate(values):
-                trees.set_leaf_output(j, leaf, float(value))
-        return trees
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing is corrected."""
+        return self.out is None
 
     def describe(self) -> str:
         """How large it is, for reports."""
-        if self.booster is None:
+        if self.out is None:
             return "none: the base is within the tolerance"
-        return f"{self.booster.num_trees()} trees on features and base"
+        return f"a network with {len(self.out) - 1} hidden units on features and base"
 
     def __call__(self, numbers: NDArray[np.float32], eta: Array) -> Array:
         """(m,): t of rows with these features and this eta."""
-        if self.booster is None:
+        if self.out is None or self.hidden is None or self.centre is None or self.spread is None:
             return np.zeros(len(eta))
-        found: Array = self.booster.predict(_columns(numbers, eta))
+        units = np.tanh(inputs_of(numbers, eta, self.centre, self.spread) @ self.hidden)
+        v, u = (units @ self.out[:-1] + self.out[-1]).T
+        found: Array = eta * u + (1 - eta) * v
         return found
 
 
-class Distillation:
-    """Trees whose splits are learned from one correction, and whose leaves can be fitted to any multipliers.
+def inputs_of(numbers: NDArray[np.float32], eta: Array, centre: Array, spread: Array) -> Array:
+    """(m, d + 3): what hidden units read."""
+    standard = np.clip((numbers.astype(np.float64) - centre) / spread, -CUT, CUT)
+    return np.column_stack([standard, 2 * eta - 1, np.log(eta / (1 - eta)) / CUT, np.ones(len(eta))])
 
-    The leaves of least squares are linear in the target, so they are found for each c once; the leaves of lambda . c
-    are then a sum, and a correction costs next to nothing. Only sums leave.
+
+class Distillation:
+    """A network that is learned for all columns of c at once; the correction of any multipliers is then a sum.
 
     Parameters
     ----------
@@ -83,41 +89,54 @@ class Distillation:
     c : ndarray (n, J)
         What multipliers multiply.
     lam : ndarray (J,)
-        Multipliers whose correction the splits are learned from.
+        Multipliers: rows near their line are learned best.
     gain : ndarray (n,)
-        What a positive decision is worth: rows near the line, where the gain is t, count most.
+        What a positive decision is worth: on the line the gain is t.
     """
 
     def __init__(self, numbers: NDArray[np.float32], eta: Array, c: Array, lam: Array, gain: Array) -> None:
         rows = np.arange(0, len(eta), max(1, -(-len(eta) // ROWS)))
-        self._columns, self._c = _columns(numbers[rows], eta[rows]), c[rows]
-        learner = boosted_trees("LGBMRegressor", n_estimators=TREES, num_leaves=LEAVES).set_params(learning_rate=RATE)
-        target = self._c @ lam
-        weight = FAR + 1 / (1 + ((gain[rows] - target) / NEAR) ** 2)
-        self._lam, self._trees = lam, learner.fit(self._columns, target, sample_weight=weight).booster_
-        self._text = self._trees.model_to_string()
-        self._leaves: list[Array] | None = None
+        numbers, eta, c, gain = numbers[rows], eta[rows], c[rows], gain[rows]
+        spread = numbers.std(0, dtype=np.float64)
+        self._centre, self._spread = numbers.mean(0, dtype=np.float64), np.where(spread > 0, spread, 1.0)
+        weight = FAR + 1 / (1 + ((gain - c @ lam) / NEAR) ** 2)
+        read = inputs_of(numbers, eta, self._centre, self._spread)
+        self._hidden, self._out = _learned(read, eta, c, weight / weight.mean())
 
     def correction(self, lam: Array) -> Correction:
         """The correction of these multipliers."""
-        if np.array_equal(lam, self._lam):
-            return Correction(self._text)
-        self._leaves = self._fitted_leaves() if self._leaves is None else self._leaves
-        return Correction(self._text, [leaves @ lam for leaves in self._leaves])
-
-    def _fitted_leaves(self) -> list[Array]:
-        """Per tree, (leaves, J): least squares, found tree by tree."""
-        where = np.asarray(self._trees.predict(self._columns, pred_leaf=True), dtype=np.intp)
-        counts = [np.maximum(np.bincount(tree), 1)[:, None] for tree in where.T]
-        found = [np.zeros((len(count), self._c.shape[1])) for count in counts]
-        left = self._c.copy()
-        for _ in range(PASSES):
-            for j, (tree, count) in enumerate(zip(where.T, counts, strict=True)):
-                means = np.column_stack([np.bincount(tree, one, len(count)) for one in left.T]) / count
-                found[j] += means
-                left -= means[tree]
-        return found
+        return Correction(self._centre, self._spread, self._hidden, self._out @ lam)
 
 
-def _columns(numbers: NDArray[np.float32], eta: Array) -> Array:
-    return np.column_stack([numbers, eta]).astype(np.float64)
+def _learned(read: Array, eta: Array, c: Array, weight: Array) -> tuple[Array, Array]:
+    """(d + 3, H) and (H + 1, 2, J): the network of least weighted squares, by L-BFGS."""
+    scale = np.maximum(c.std(0), 1e-6)
+    target, x = torch.from_numpy(c / scale).float(), torch.from_numpy(read).float()
+    positive, share = torch.from_numpy(eta).float()[:, None, None], torch.from_numpy(weight).float()[:, None]
+    hidden, out = _start(read, c / scale)
+    parameters = [hidden.requires_grad_(), out.requires_grad_()]
+    optimizer = torch.optim.LBFGS(parameters, max_iter=STEPS, history_size=20, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        units = torch.tanh(x @ hidden)
+        v, u = torch.einsum("nh,hyj->ynj", units, out[:-1]) + out[-1][:, None]
+        told = positive[:, 0] * u + (1 - positive[:, 0]) * v
+        value: Tensor = (share * (told - target).square()).mean()
+        value = value + DECAY * (hidden.square().sum() + out.square().sum())
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    return hidden.detach().double().numpy(), out.detach().double().numpy() * scale
+
+
+def _start(read: Array, c: Array) -> tuple[Tensor, Tensor]:
+    """Hidden units along the directions of least squares, at several slopes; nothing of them is used at first."""
+    units = max(UNITS, UNITS_EACH * c.shape[1])
+    ridge = 1e-3 * len(read) * np.eye(read.shape[1])
+    directions = np.linalg.solve(read.T @ read + ridge, read.T @ c)
+    generator = torch.Generator().manual_seed(0)  # public
+    few = torch.randn(read.shape[1], units, generator=generator) * (0.3 / read.shape[1] ** 0.5)
+    hidden = few + torch.from_numpy(np.resize(directions.T, (units, read.shape[1])).T).float()
+    return hidden, torch.zeros(units + 1, 2, c.shape[1])

@@ -32,6 +32,8 @@ KINK = 1e-5
 #: Newton's method stops when no derivative of the dual, a difference of rates, is larger than this.
 PRECISION = 1e-7
 MOST_STEPS = 60
+#: A corrected decision moves a probability to the other side of the threshold, and by this share of its margin beyond.
+BEYOND = 1e-3
 #: A step of Newton's method is halved until the dual falls by this share of what its slope promises.
 SUFFICIENT, SMALLEST = 1e-4, 1e-10
 
@@ -141,6 +143,12 @@ def solve(gain: Array, constraints: Constraints, tolerance: float, start: Array 
 def decide(gain: Array, constraints: Constraints, lam: Array) -> Array:
     """(n,): the primal solution d = 1[g > lambda . c], as numbers."""
     return (gain > constraints.correction(lam)).astype(np.float64)
+
+
+def kept_side(gain: Array, corrected: Array) -> Array:
+    """(m,): the gain where its sign is the decision, otherwise a little of the corrected gain: AUC stays the base's."""
+    kept: Array = np.where((gain > 0) == (corrected > 0), gain, BEYOND * corrected)
+    return kept
 
 
 class _Dual:

@@ -23,13 +23,13 @@ from justitia.engines.moments.engine import LOUD, gap_spread, noise_spread, outl
 from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.dual import Constraints, constraints_of, solve
+from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
 from justitia.privacy.mechanisms import Unprotected
 from justitia.privacy.rows import index_chunks
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, Engine, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
-from justitia.training.remarks import cell_remark, silence_by_label, silence_remark
+from justitia.training.remarks import cell_remark, silence_remark
 
 if TYPE_CHECKING:
     from justitia.engines.plugin.plan import PluginPlan
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 #: Ridge of the memberships without noise: without one they are too sure, and their correction is hard to learn.
 LEAST_RIDGE = 1.0
+#: Variance of the noise times the number of features, per row, up to which memberships have weights of their own for
+#: each label.
+FEW = 0.005
 #: Probabilities of one base differ by less, whatever machine they were computed on.
 SAME_BASE = 1e-4
 
@@ -67,7 +70,9 @@ class PluginEngine(Engine):
         self._given = tolerance is not None
         self._eta: Array = problem.eta.double().numpy()
         self.gain = 2 * (self._eta - problem.threshold)
-        self._rows = PublicRows(self._represented, problem.X, problem.y, chunk_rows=plan.micro_batch)
+        self._rows = PublicRows(
+            self._represented, problem.X, problem.y, chunk_rows=plan.micro_batch, blocks=self._in_blocks()
+        )
         self._everybody = Everybody(self._rows.take, len(problem), plan.micro_batch)
         self._weights: Tensor | None = None  # of the memberships
         self._constraints: Constraints | None = None
@@ -77,6 +82,12 @@ class PluginEngine(Engine):
         self._counted: Tensor | None = None  # (G,), noised, by the sums themselves
         self._silence: Tensor | None = None  # (2, 2): share of "not given" by label, and its noise
         self._lost = 0
+
+    def _in_blocks(self) -> bool:
+        """Whether what tells the groups apart may differ by label: where there are many rows for the noise."""
+        noise = noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups)
+        columns = math.prod(self.problem.X.shape[1:])
+        return noise**2 * columns <= FEW * len(self.problem)
 
     def _represented(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """What the base says of these rows: probability and log-odds."""
@@ -92,10 +103,9 @@ class PluginEngine(Engine):
         answer = self.vault.group_sums(self._rows, bound=1.0, noise=noise, purpose="moments")
         total = torch.stack([part.double().sum(0) for _, part in self._rows.dense()]).sum(0)
         sums = torch.cat([answer, (total - answer.sum(0))[None]])
-        constants = [0, self._rows.width // 2]  # one per label
-        self._counted = answer[:, constants].sum(1) * len(self.problem) / total[constants].sum()
+        self._counted = self._rows.sizes(answer, total).sum(1)
         spread = noise_spread(noise, self._each, self.vault.n_groups)
-        self._silence = silence_by_label(answer, total, spread)
+        self._silence = self._rows.silence(answer, total, spread)
         ridge = max(self.plan.ridge * spread**2, LEAST_RIDGE)
         ridges = torch.full((self._rows.width,), ridge, dtype=torch.float64)
         self._use(self._everybody.fit(sums, ridge=ridges))
@@ -146,7 +156,8 @@ class PluginEngine(Engine):
 
     def scores(self, lam: Tensor) -> Tensor:
         """(n,): positive is a positive decision."""
-        return torch.from_numpy(self.gain - self.correction(lam)).to(self.problem.y.dtype)
+        scores = kept_side(self.gain, self.gain - self.correction(lam))
+        return torch.from_numpy(scores).to(self.problem.y.dtype)
 
     def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
         """Rates of the decisions by the memberships and all checks so far, less those of the population."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from justitia.engines.plugin.correction import NOTHING, Correction, Distillation
-from justitia.engines.plugin.dual import label_table
+from justitia.engines.plugin.dual import kept_side, label_table
 from justitia.engines.plugin.engine import PluginEngine
 from justitia.engines.plugin.levels import Levels, moved_probability
 from justitia.engines.plugin.plan import PluginPlan
@@ -30,7 +30,10 @@ Array = NDArray[np.float64]
 
 
 class Rule:
-    r"""The deployed model: p(x) = eta(x) - t(x) / 2, between 0 and 1; the decision is p(x) > threshold.
+    r"""The deployed model: decisions 2 (eta(x) - threshold) > t(x), and a probability on the same side of the threshold.
+
+    Where the correction does not change a decision the probability is the base's, eta. Where it does, it is next to the
+    threshold, on the side of the decision.
 
     Parameters
     ----------
@@ -56,14 +59,15 @@ class Rule:
         self.levels = levels
 
     def margin(self, inputs: Inputs) -> Array:
-        """(m,): 2 (eta - threshold) - t; positive is a positive decision."""
+        """(m,): twice the probability less the threshold; positive is a positive decision."""
         eta = self.calibration(self.base.probability(inputs))
         if self.levels is not None:
             return 2 * (self.levels.probability(inputs.numbers, eta) - self.threshold)
-        return 2 * (eta - self.threshold) - self.correction(inputs.numbers, eta)
+        gain = 2 * (eta - self.threshold)
+        return kept_side(gain, gain - self.correction(inputs.numbers, eta))
 
     def probability(self, margin: Array) -> Array:
-        """(m,): eta - t / 2 between 0 and 1, from the margin."""
+        """(m,): between 0 and 1, from the margin."""
         moved: Array = np.clip(self.threshold + margin / 2, 0.0, 1.0)
         return moved
 
@@ -143,13 +147,14 @@ class RuleLearner(Learner[PluginPlan]):
         return Trained(lam, record.history)
 
     def scores(self, problem: Problem) -> Tensor:
-        """Gain less correction, by models that have not seen the row."""
+        """Positive is a positive decision; by models that have not seen the row."""
         eta = self._eta(problem)
         if self._of_levels is not None:
             levels, lams = self._of_levels
             p = moved_probability(2 * (eta - levels[:, None]) - lams @ self.c.T, levels)
             return torch.from_numpy(2 * (p - problem.threshold)).to(problem.y.dtype)
-        return torch.from_numpy(2 * (eta - problem.threshold) - self.c @ self.lam).to(problem.y.dtype)
+        gain = 2 * (eta - problem.threshold)
+        return torch.from_numpy(kept_side(gain, gain - self.c @ self.lam)).to(problem.y.dtype)
 
     def rule(self, problem: Problem) -> Rule:
         """What is deployed: the correction becomes a function of x, and memberships are dropped."""
@@ -157,10 +162,10 @@ class RuleLearner(Learner[PluginPlan]):
             return self._rule_of_levels(problem, *self._of_levels)
         correction = Correction()
         if np.abs(self.c @ self.lam).max(initial=0.0) > NOTHING:
-            if "trees" not in self._shared:
+            if "network" not in self._shared:
                 numbers, eta = self.inputs.numbers, self._eta(problem)
-                self._shared["trees"] = Distillation(numbers, eta, self.c, self.lam, 2 * (eta - problem.threshold))
-            correction = self._shared["trees"].correction(self.lam)
+                self._shared["network"] = Distillation(numbers, eta, self.c, self.lam, 2 * (eta - problem.threshold))
+            correction = self._shared["network"].correction(self.lam)
         self._correction = correction
         return Rule(self.base, self.calibration, correction, problem.threshold)
 
@@ -193,7 +198,7 @@ class RuleLearner(Learner[PluginPlan]):
         return torch.from_numpy(2 * (self._eta(problem) - problem.threshold)).to(problem.y.dtype)
 
     def follower(self) -> Self:
-        """The same base, for another correction with the same splits."""
+        """The same base, for another correction by the same network."""
         twin = copy.copy(self)
         twin._follows = True
         return twin
