@@ -168,6 +168,8 @@ class Method:
         Whether the method is defined for two groups only.
     column : str
         The paper's name in Table 2; empty if the paper prints no such method.
+    edition : int
+        Raised when the method changes by more than its parameters say, so that no old row is taken for a new one.
     """
 
     make: Callable[..., Any]
@@ -178,6 +180,7 @@ class Method:
     private: bool = False
     two_groups: bool = False
     column: str = ""
+    edition: int = 0
 
 
 #: Bounds on a reduction's constraint that the Pareto view sweeps.
@@ -215,13 +218,13 @@ METHODS: dict[str, Method] = {
     ),
     "DP-FERMI": Method(_fermi, (9, 5), {"strength": 20.0}, "strength", STRENGTHS, private=True),
     "RaCO-DP": Method(_histogram, (9, 5), {"slack": 0.03}, "slack", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
-    "LinearPost": Method(_linear_post, (20, 5), {}, "tolerance", ALLOWED),
-    "LDP": Method(_local, (12, 3), {"not_given": False}, "tolerance", ALLOWED, private=True),
+    "LinearPost": Method(_linear_post, (20, 5), {}, "tolerance", ALLOWED, edition=1),
+    "LDP": Method(_local, (12, 3), {"not_given": False}, "tolerance", ALLOWED, private=True, edition=1),
     "F-LD": Method(_not_private, (10, 3), {}, knob="dual_step", sweep=STEPS),
     "PF-LD printed": Method(_printed, (11, 3), {}, "dual_step", STEPS, private=True, column="PF-LD"),
     "PF-LD moments": Method(_moments, (15, 6), {}, "tolerance", ALLOWED, private=True),
     "PF-LD repaired": Method(_repaired, (9, 5), {}, "tolerance", ALLOWED, private=True, column="PF-LD"),
-    "PF-LD plug-in": Method(_plugin, (6, 2), {}, "tolerance", ALLOWED, private=True),
+    "PF-LD plug-in": Method(_plugin, (6, 2), {}, "tolerance", ALLOWED, private=True, edition=1),
 }
 
 #: Data sets with more than two groups.
@@ -250,7 +253,8 @@ def recipe(cell: Cell) -> str:
     """The estimator of a cell with all of its parameters, as text that is the same in every process."""
     model = make(cell, ())
     params = sorted((name, repr(value)) for name, value in model.get_params(deep=False).items())
-    return f"{type(model).__name__}({', '.join(f'{name}={value}' for name, value in params)})"
+    edition = f", edition {METHODS[cell.method].edition}" if METHODS[cell.method].edition else ""
+    return f"{type(model).__name__}({', '.join(f'{name}={value}' for name, value in params)}){edition}"
 
 
 def estimated_seconds(cell: Cell) -> float:

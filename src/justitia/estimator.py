@@ -316,8 +316,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): what decisions are made from, in the order of ``classes_``.
 
-        Of engine "plugin" the second column is the base's probability less half of the correction, between 0 and 1:
-        a probability where no correction was needed, and otherwise a score that is compared with ``threshold``.
+        Of engine "plugin" the second column is the base's calibrated probability where the correction leaves the
+        decision as it was; where it changes the decision, a number next to ``threshold`` on the decision's side.
         """
         if hasattr(self, "module_"):
             return super().predict_proba(X)

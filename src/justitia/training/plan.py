@@ -6,6 +6,7 @@ after ``fit``, and ``fit`` checks that it does.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from justitia._validate import (
     check_rate,
 )
 from justitia.privacy.accounting import Cost, epsilon_spent
+from justitia.privacy.costs import gaussian_mu
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import Engine
@@ -39,6 +41,8 @@ OPTIMIZERS = tuple(
 
 #: Rows of a hold-out at least.
 FEWEST_HELD = 100
+#: Relative room for the rounding of costs that are added up again.
+ROUND_OFF = 1e-12
 #: Said of a plan that does not know its price yet.
 NO_NOISE = "This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first."
 
@@ -51,6 +55,18 @@ def check_noise(name: str, noise: object) -> None:
         )
     if isinstance(noise, Gaussian):
         check_positive(f"the noise multiplier of {name}", noise.noise_multiplier)
+
+
+def budget_scale(epsilon: float, delta: float) -> float:
+    """1 / mu of Gaussian releases that together cost (epsilon, delta); a hair more, for the rounding of their sum."""
+    return (1 + ROUND_OFF) / gaussian_mu(epsilon, delta)
+
+
+def moments_and_checks(scale: float, share: float, checks: int) -> tuple[Gaussian, Gaussian]:
+    """Noise of a first release that gets a share of mu^2 = 1/scale^2, and of checks that divide the rest evenly."""
+    first = share if checks else 1.0
+    each = (1 - first) / checks if checks else 1.0
+    return Gaussian(scale / math.sqrt(first)), Gaussian(scale / math.sqrt(each))
 
 
 @dataclass(frozen=True)

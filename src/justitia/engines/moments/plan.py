@@ -11,11 +11,19 @@ import torch
 
 from justitia._validate import check_int, check_nonnegative, check_rate
 from justitia.engines.moments.engine import MomentsEngine
-from justitia.privacy.accounting import calibrate
-from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan, check_noise, rounds_of
+from justitia.training.plan import (
+    NO_NOISE,
+    PlannedRelease,
+    Round,
+    TrainingPlan,
+    budget_scale,
+    check_noise,
+    moments_and_checks,
+    rounds_of,
+)
 
 #: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
 STRICT_BELOW, STRICT = 0.06, 3.0
@@ -162,17 +170,9 @@ class MomentsPlan(TrainingPlan):
         """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
         del n
         if math.isinf(epsilon):
-            return self._with_noise(None)
-        return self._with_noise(calibrate(lambda scale: self._with_noise(scale).costs(), epsilon, delta))
-
-    def _with_noise(self, scale: float | None) -> Self:
-        """The moments get their share of mu^2 = 1/scale^2, each check an equal part of the rest."""
-        if scale is None:
             return replace(self, noise_moments=Unprotected(), noise_checks=Unprotected())
-        first = self.share_moments if self.checks else 1.0
-        each = (1 - first) / max(self.checks, 1)
-        checks = Gaussian(scale / math.sqrt(each)) if self.checks else Gaussian(scale)
-        return replace(self, noise_moments=Gaussian(scale / math.sqrt(first)), noise_checks=checks)
+        moments, checks = moments_and_checks(budget_scale(epsilon, delta), self.share_moments, self.checks)
+        return replace(self, noise_moments=moments, noise_checks=checks)
 
     def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> MomentsEngine:
         """The engine that carries this plan out."""

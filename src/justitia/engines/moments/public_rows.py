@@ -1,8 +1,8 @@
 """Public rows whose group sums the moments engine asks for: what may tell the groups apart, bounded by 1.
 
-A row holds a constant, the row's features, a public representation of it and its score: a network's last hidden layer and
-its logit, or what a model of the label says. They come in one block per label, or once, with the label as one more column.
-Everything here is a function of features, labels and a public model.
+A row holds a constant, the row's features, a public representation of it and its score: a network's last hidden layer
+and its logit, or what a model of the label says. They come in one block per label, or once, with the label as one more
+column. Everything here is a function of features, labels and a public model.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 class Rule:
-    r"""The deployed model: decisions 2 (eta(x) - threshold) > t(x), and a probability on the same side of the threshold.
+    r"""The deployed model: decisions 2 (eta(x) - threshold) > t(x), and a probability on their side of the threshold.
 
     Where the correction does not change a decision the probability is the base's, eta. Where it does, it is next to the
     threshold, on the side of the decision.

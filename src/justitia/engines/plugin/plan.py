@@ -9,16 +9,13 @@ from typing import Any, ClassVar, Self
 from justitia._validate import check_choice, check_int, check_nonnegative, check_rate
 from justitia.engines.plugin.engine import PluginEngine
 from justitia.engines.plugin.scores_engine import ScoresEngine
-from justitia.privacy.costs import gaussian_mu
-from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, check_noise
+from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, budget_scale, check_noise, moments_and_checks
 
 #: Where a constraint can hold.
 AT = ("decision", "scores")
-#: Relative room for the rounding of costs that are added up again.
-ROUND_OFF = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,14 +87,8 @@ class PluginPlan(Plan):
         del n
         if math.isinf(epsilon):
             return replace(self, noise_moments=Unprotected(), noise_checks=Unprotected())
-        return self._with_noise((1 + ROUND_OFF) / gaussian_mu(epsilon, delta))
-
-    def _with_noise(self, scale: float) -> Self:
-        """The moments get their share of mu^2 = 1/scale^2, each check an equal part of the rest."""
-        first = self.share_moments if self.checks else 1.0
-        each = (1 - first) / max(self.checks, 1)
-        checks = Gaussian(scale / math.sqrt(each)) if self.checks else Gaussian(scale)
-        return replace(self, noise_moments=Gaussian(scale / math.sqrt(first)), noise_checks=checks)
+        moments, checks = moments_and_checks(budget_scale(epsilon, delta), self.share_moments, self.checks)
+        return replace(self, noise_moments=moments, noise_checks=checks)
 
     def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> PluginEngine:
         """The engine that carries this plan out."""
