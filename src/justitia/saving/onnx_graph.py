@@ -70,6 +70,12 @@ class Graph:
         self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
         return name
 
+    def two(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """A new node with two values; returns the name of the first."""
+        names = [self.free(f"{operator.lower()}_{len(self.nodes)}_{j}") for j in range(2)]
+        self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        return names[0]
+
     def constant(self, values: Any) -> str:
         """A new constant; returns its name."""
         name = self.free(f"constant_{len(self.constants)}")
