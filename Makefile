@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit docs pictures crash-test audit bench mutants lock clean
+.PHONY: setup browser demo test check unit docs pictures crash-test audit stress bench mutants lock clean
 
 setup: $(STAMP)
 
@@ -46,6 +46,9 @@ crash-test: setup      ## kill 500 processes while they debit a durable ledger, 
 audit: setup           ## attack mechanism and whole fits, and the printed engine: results/audit.csv, results/trial.csv
 	$(BIN)/python -m experiments audit --jobs 2
 	$(BIN)/python -m experiments trial --jobs 2
+
+stress: setup          ## people on whom a fit may go wrong: results/stress.csv, a table in docs/stress.md
+	$(BIN)/python -m experiments stress --jobs 2
 
 reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
 	$(BIN)/python -m experiments $* --jobs 2

@@ -30,6 +30,7 @@ from experiments.records import add_record
 from experiments.repeats import REPEATS
 from experiments.rules import PLUGIN_RULES, RULES
 from experiments.runner import Cell, pending, read_results, run
+from experiments.stress import STRESS
 from experiments.table2 import TABLE2
 from experiments.theorems import THEOREMS_6_AND_7
 from experiments.tradeoffs import TRADEOFFS
@@ -41,11 +42,14 @@ RESULTS = ROOT / "results"
 #: Quick results are for a look: they never mix with the committed ones.
 QUICK = ROOT / "out" / "quick"
 PAGES = tuple(
-    ROOT / "docs" / f"{name}.md" for name in ("evaluation", "moments", "plugin", "audit", "printed-engine", "measure")
+    ROOT / "docs" / f"{name}.md"
+    for name in ("evaluation", "moments", "plugin", "audit", "printed-engine", "measure", "stress")
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-BEYOND_IT = (CHOOSE, RULES, PLUGIN_RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, AUDIT, TRIAL)
+BEYOND_IT = (
+    *(CHOOSE, RULES, PLUGIN_RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, AUDIT, TRIAL, STRESS),
+)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

@@ -34,9 +34,9 @@ class Tradeoff:
     models : tuple of LagrangianDualClassifier
         In the order of their tolerances, strictest first.
     table : DataFrame
-        One row per model: tolerance, public accuracy on the training rows, and the noised violation there. Where the
-        network is a cross-fitted one (``docs/moments.md``), the score that is corrected comes from a
-        network that has not seen the row.
+        One row per model: tolerance, public accuracy and AUC, and the noised violation. Accuracy and AUC are of scores
+        by models that have not learned from the row: out of fold with engine "plugin", on the rows that the plan holds
+        out with networks (from 1,000 rows on).
     certificate : Certificate
         Of all models together.
 
@@ -149,12 +149,12 @@ def _sibling(
 
 
 def accuracy_and_violation(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
-    """Public accuracy and noised violation on the training rows."""
+    """Public accuracy where it was not learned, and noised violation of all training rows."""
     problem = session.problem
-    scores = session.learner.scores(problem)
+    scores, seen = session.learner.scores(problem), session.learner.unseen(problem, session.plan)
     gap = session.engine.gap(scores)
     return {
         "tolerance": math.nan if model.tolerance is None else float(model.tolerance),
-        **public_scores(scores, problem.y, problem.weight),
+        **public_scores(scores[seen], problem.y[seen], problem.weight[seen]),
         "noisy_violation": math.nan if gap is None else largest_gap(gap),
     }

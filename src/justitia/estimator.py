@@ -19,6 +19,7 @@ from justitia._validate import check_same_length
 from justitia.engines.plugin.learner import RuleLearner
 from justitia.inputs.files import is_files
 from justitia.inputs.public_sample import frames
+from justitia.inputs.ranges import input_remarks
 from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
@@ -81,6 +82,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         Decide for the second class where its probability is above (engine "plugin").
     class_weight : dict, "balanced" or None
         What an error costs by its true class, which sets the threshold (engine "plugin").
+    at : {"decision", "scores"}
+        Where the constraint holds: for decisions at the threshold, or for scores, at many thresholds at once (engine
+        "plugin").
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -104,6 +108,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         Of engine "plugin": base, calibration and correction.
     tolerance_ : float
         The tolerance in force.
+    distance_ : float or None
+        With ``at="scores"``, the largest noised difference between two groups' distributions of scores.
     certificate_ : Certificate
     ledger_ : PrivacyLedger
     groups_ : tuple
@@ -152,6 +158,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         plan: Plan | None = None,
         threshold: float = 0.5,
         class_weight: Any = None,
+        at: str = "decision",
         random_state: Any = None,
         preprocess: str | None = "auto",
         missing_marker: Hashable = None,
@@ -169,6 +176,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         self.plan = plan
         self.threshold = threshold
         self.class_weight = class_weight
+        self.at = at
         self.random_state = random_state
         self.preprocess = preprocess
         self.missing_marker = missing_marker
@@ -236,7 +244,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
 
     def _fit(
         self, X: Any, y: Any, sensitive_features: Attribute, checkpoint: Path | str | None, **public: Any
-    ) -> list[str]:
+    ) -> tuple[str, ...]:
         """Train on rows in memory; what is to be said about the result."""
         with unchanged_on_error(self), open_folder(checkpoint) as folder:
             session = self._open(X, y, sensitive_features, folder=folder, **public)
@@ -244,7 +252,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             trained = session.train()
             session.check_spent()
             self._keep(session, trained)
-        return session.engine.remarks()
+        return self.certificate_.remarks
 
     def _open(
         self,
@@ -266,11 +274,12 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         costs = read_costs(self.class_weight, self.classes_, target)
         threshold = float(self.threshold if costs is None else costs[0] / costs.sum())
         problem = Problem(features, target, weight, notion, threshold=threshold)
-        settings = self._settings(plan, self._open_vault)
+        remarks = tuple(input_remarks(getattr(self, "encoder_", None), sample_weight, features.shape))
+        settings = self._settings(plan, self._open_vault, remarks)
         learner = self._learner(X, problem, plan, settings.seed)
         return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
 
-    def _settings(self, plan: Plan, door: Callable[..., Any]) -> Settings:
+    def _settings(self, plan: Plan, door: Callable[..., Any], remarks: tuple[str, ...] = ()) -> Settings:
         """What a session is to do."""
         return Settings(
             plan=plan,
@@ -283,6 +292,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
             noise_seed=self.noise_seed,
             progress=self.progress,
             features=getattr(self, "feature_names_in_", ()),
+            remarks=remarks,
             open_vault=door,
         )
 
@@ -307,6 +317,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         elif isinstance(session.learner, NetworkLearner):
             self.module_ = ordinary(session.learner.module)
         self.tolerance_ = session.engine.allowed()
+        self.distance_ = session.distance()
         self.groups_ = session.vault.groups
         self.plan_ = session.plan
         self.ledger_ = session.ledger

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import numbers
+from dataclasses import replace
 from typing import TypeVar
 
 from sklearn.base import BaseEstimator
 
 from justitia._validate import check_choice, check_int, check_nonnegative
-from justitia.engines import DEFAULT_PLANS, engine_of
+from justitia.engines import DEFAULT_PLANS, PluginPlan, engine_of
+from justitia.engines.plugin.plan import AT
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.door import check_budget, named_groups
 from justitia.training.plan import Plan, TrainingPlan
@@ -31,6 +33,8 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
     if not (model.progress is None or isinstance(model.progress, bool)):
         raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
     _check_decisions(model, plan)
+    if isinstance(plan, PluginPlan):
+        plan = replace(plan, at=check_choice("at", model.at, AT))
     return notion, plan
 
 
@@ -54,6 +58,11 @@ def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
         raise ValueError(
             "expected engine 'plugin' where base, threshold or class_weight is given, got one that trains a network; "
             "leave engine and module out."
+        )
+    if network and model.at != "decision":
+        raise ValueError(
+            f"expected at='decision' with an engine that trains a network, got {model.at!r}; leave engine and module "
+            "out."
         )
     if not network and model.module is not None:
         raise ValueError("expected no module with engine 'plugin', got one; pass it as base, or use engine 'moments'.")

@@ -76,6 +76,7 @@ def test_fit_with_one_label_changed_differs_in_exact_answers_only_and_within_the
         {"base": LogisticRegression()},
         {"threshold": 0.3},
         {"class_weight": "balanced"},
+        {"at": "scores", "notion": "equalized_odds"},
     ],
     ids=str,
 )

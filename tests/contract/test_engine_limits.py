@@ -38,7 +38,7 @@ def by_hand(case: Case, some: Opened, these: People, *, lambda_max: float) -> tu
     soft_h = problem.notion.h_read_as(getattr(plan, "h", "probability"))
     inside = torch.tensor([[float(label == group) for group in these.groups] for label in these.a], dtype=torch.float64)
     events = problem.events.double()
-    optimizer = plan.make_optimizer(list(module.parameters()), n=len(problem))
+    optimizer = plan.make_optimizer(list(module.parameters()), n=len(problem), inputs=problem.X.shape[1])
     schedule = plan.schedule(len(problem))
     done, total = 0, sum(one.steps for one in schedule if one.k)
     lam = torch.zeros(3, events.shape[1], dtype=torch.float64)

@@ -24,18 +24,19 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, la
 
 
 def test_penalty_falls_with_the_root_of_the_rows_and_gives_way_to_the_users() -> None:
-    assert MomentsPlan().options_at(10_000)["weight_decay"] == pytest.approx(0.005)
-    assert MomentsPlan(optimizer_options={"weight_decay": 0.1}).options_at(10_000)["weight_decay"] == 0.1
-    assert MomentsPlan(optimizer="Rprop").options_at(10_000) == {}  # knows no penalty
+    assert MomentsPlan().options_at(10_000, 50)["weight_decay"] == pytest.approx(0.005)
+    assert MomentsPlan().options_at(10_000, 100)["weight_decay"] == pytest.approx(0.01)
+    assert MomentsPlan(optimizer_options={"weight_decay": 0.1}).options_at(10_000, 99)["weight_decay"] == 0.1
+    assert MomentsPlan(optimizer="Rprop").options_at(10_000, 9) == {}  # knows no penalty
 
 
 def test_adam_is_fused_unless_the_users_options_rule_it_out() -> None:
-    assert MomentsPlan().options_at(100)["fused"] is True
+    assert MomentsPlan().options_at(100, 2)["fused"] is True
     for options in ({"foreach": True}, {"fused": False}, {"differentiable": True}):
         made = MomentsPlan(optimizer_options=options)
-        assert made.options_at(100).get("fused", False) is False
-        made.make_optimizer([torch.nn.Parameter(torch.zeros(2))], n=100)
-    assert "fused" not in MomentsPlan(optimizer="RMSprop").options_at(100)
+        assert made.options_at(100, 2).get("fused", False) is False
+        made.make_optimizer([torch.nn.Parameter(torch.zeros(2))], n=100, inputs=2)
+    assert "fused" not in MomentsPlan(optimizer="RMSprop").options_at(100, 2)
 
 
 @pytest.mark.parametrize(("tolerance", "factor"), [(None, 1.0), (0.0, 4.0), (0.03, 2.5), (0.06, 1.0), (0.5, 1.0)])

@@ -91,6 +91,17 @@ def test_label_is_decided_at_the_threshold(chosen: dict[str, Any], tmp_path: Pat
     assert (model.predict(LATER) != (probabilities[:, 1] > 0.5)).mean() > 0.01
 
 
+def test_scores_held_alike_get_the_same_answers_from_graph_and_folder(tmp_path: Path) -> None:
+    model = fit(at="scores", threshold=0.4)
+    assert model.rule_.levels is not None
+    rows = LATER.copy()
+    rows.loc[0, "hours"] = 1e9  # far out of range
+    assert_same_answers(model, rows, tmp_path)
+    loaded = LagrangianDualClassifier.load(model.save(tmp_path / "model"))
+    assert np.array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
+    assert loaded.distance_ == model.distance_
+
+
 def test_sibling_of_a_curve_has_the_leaves_of_its_own_tolerance(tmp_path: Path) -> None:
     start = LagrangianDualClassifier(epsilon=8.0, groups=["f", "m"], random_state=0, noise_seed=0)
     curve = tradeoff(start, TRAIN, Y, sensitive_features=GROUP, tolerances=(0.05, 0.15))

@@ -129,6 +129,7 @@ class DescentPlan(GradientsPlan):
     table: ClassVar[str] = "table of decisions"
 
     temperature: float = 1.0
+    held_out: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -97,7 +97,7 @@ class PlainClassifier(NetworkClassifier):
         epochs = None if self.epochs is None else check_int("epochs", self.epochs, at_least=1)
         steps = None if self.steps is None else check_int("steps", self.steps, at_least=1)
         rate = check_positive("learning_rate", self.learning_rate)
-        plan = GradientsPlan(batch_size=self.batch_size, warmup_learning_rate=rate)
+        plan = GradientsPlan(batch_size=self.batch_size, warmup_learning_rate=rate, held_out=0.0)
         features, target = self._read(X, y)
         problem = Problem(features, target, read_weight(sample_weight, target), DemographicParity())
         seed = public_seed(self.random_state)

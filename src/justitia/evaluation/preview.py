@@ -11,13 +11,14 @@ import torch
 from justitia.engines import GradientsPlan, MomentsPlan, PluginPlan
 from justitia.engines.moments.engine import gap_spread, noise_spread, outlook_of
 from justitia.engines.plugin.dual import label_table
-from justitia.engines.plugin.engine import default_tolerance
+from justitia.engines.plugin.engine import default_tolerance, spread_of_rates
 from justitia.evaluation.intervals import marginal_quantile
 from justitia.evaluation.rates import make_rows, notion_rates
 from justitia.notions import FairnessNotion
 from justitia.privacy.accounting import gaussian_mu
 from justitia.training.lagrangian import row_bound
 from justitia.training.plan import Plan
+from justitia.training.remarks import cell_remark
 
 #: Share of decisions that are taken to be right, of either label.
 RIGHT = 0.8
@@ -65,10 +66,15 @@ def expected_tolerance(counts: Counts, made: Plan, notion: FairnessNotion) -> fl
         return 2 * made.dead_zone * noise / float(sizes.min())
     if not isinstance(made, PluginPlan):
         return None
+    return default_tolerance(made, _expected_rates(counts, notion), sizes, noise)
+
+
+def _expected_rates(counts: Counts, notion: FairnessNotion) -> torch.Tensor:
+    """(K,): rates of everybody if :data:`RIGHT` of the decisions are right."""
     by_label, without, change = (torch.from_numpy(one) for one in label_table(notion))
     h = without + change * torch.tensor([1 - RIGHT, RIGHT], dtype=torch.float64)
     rows = by_label * counts.by_label[:, None]
-    return default_tolerance(made, (rows * h[:, None]).sum(0) / rows.sum(0), sizes, noise)
+    return (rows * h[:, None]).sum(0) / rows.sum(0)
 
 
 def measured_within(size: int, counts: Counts, notion: FairnessNotion, epsilon: float, delta: float) -> float:
@@ -88,10 +94,20 @@ def measured_within(size: int, counts: Counts, notion: FairnessNotion, epsilon: 
     return 1.0 if np.isnan(low).any() else float(np.maximum(-low, high).max())
 
 
-def outlook(counts: Counts, made: Plan, notion: FairnessNotion, tolerance: float) -> list[str]:
-    """What training would say before it asks anything."""
+def outlook(counts: Counts, made: Plan, notion: FairnessNotion, tolerance: float | None) -> list[str]:
+    """What training would say before it asks anything, and of small cells after it."""
     if not isinstance(made, MomentsPlan | PluginPlan):
         return []
     events = notion.events(_target(counts))
-    size = float(events.double().sum(0).min()) / counts.groups
-    return outlook_of(size, gap_spread(made, row_bound(events), counts.groups) / size, tolerance)
+    size, noise = (
+        float(events.double().sum(0).min()) / counts.groups,
+        gap_spread(made, row_bound(events), counts.groups),
+    )
+    said = outlook_of(size, noise / size, tolerance or 0.0)
+    if said or not isinstance(made, PluginPlan):
+        return said
+    sizes = (events.double().sum(0) / counts.groups).expand(counts.groups, -1)
+    allowed = expected_tolerance(counts, made, notion) if tolerance is None else tolerance
+    spread = spread_of_rates(_expected_rates(counts, notion), sizes, noise)
+    cell = "the smallest of equal groups"
+    return cell_remark(size, cell, allowed or 0.0, spread, given=tolerance is not None)

@@ -1,7 +1,7 @@
 """From a table of public features to a matrix of numbers: the estimator's default preprocessing.
 
-Numbers are filled with the median and standardised; text and categories become one column per level. What was
-learned from the training rows is a handful of names and numbers, kept as JSON rather than as pickled
+Numbers are kept in range, filled with the median and standardised; text and categories become one column per level.
+What was learned from the training rows is a handful of names and numbers, kept as JSON rather than as pickled
 transformers, so that a saved model can be loaded without running code from the file.
 """
 
@@ -22,6 +22,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_int
+from justitia.inputs.ranges import LARGEST, usual_range
 
 Values: TypeAlias = NDArray[Any]
 """A column as read: float64 with NaN for missing, or objects that are str with None for missing."""
@@ -35,30 +36,35 @@ _NUMBERS = (numbers.Real, decimal.Decimal, np.bool_)
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """How one numeric column is encoded: (value or median - mean) / scale, and what was missing."""
+    """How one numeric column is encoded: (value or median, kept in range, - mean) / scale, and what was missing."""
 
     name: str
     median: float
     mean: float
     scale: float
     missing: bool
+    low: float = -LARGEST
+    high: float = LARGEST
+    cut: int = 0
 
     @classmethod
     def fit(cls, name: str, values: Values) -> Self:
         """Learn from the training rows."""
         given = values[~np.isnan(values)]
         median = float(np.median(given)) if len(given) else 0.0
-        filled = np.where(np.isnan(values), median, values)
+        low, high = usual_range(given)
+        filled = np.where(np.isnan(values), median, values.clip(low, high))
+        cut = int(((given < low) | (given > high)).sum())
         # A constant column has scale 0 by definition: its computed deviation may be a rounding error.
         scale = float(filled.std()) if filled.min() < filled.max() else 0.0
-        return cls(name, median, float(filled.mean()), scale, len(given) < len(values))
+        return cls(name, median, float(filled.mean()), scale, len(given) < len(values), low, high, cut)
 
     def encode(self, values: Values) -> Matrix:
-        """Standardise; one more column tells what was missing, if the training rows had missing values."""
+        """Cut and standardise; one more column tells what was missing, if the training rows had missing values."""
         if values.dtype == object:
             raise TypeError(f"column {self.name!r} held numbers in training but holds text now; pass numbers.")
         gone = np.isnan(values)
-        centred = np.where(gone, self.median, values) - self.mean
+        centred = np.where(gone, self.median, values.clip(self.low, self.high)) - self.mean
         scaled = centred / self.scale if self.scale > 0 else np.zeros_like(centred)
         return np.column_stack([scaled, gone]) if self.missing else scaled[:, None]
 
@@ -218,8 +224,9 @@ def _representable(values: Values, name: str) -> Values:
 class TabularEncoder(TransformerMixin, BaseEstimator):
     """Encode a mixed table as a float32 matrix, with everything learned from the training rows.
 
-    * numbers and booleans: missing values become the median, then mean 0 and deviation 1 (a constant column
-      becomes 0); one more 0/1 column where the training rows had missing values;
+    * numbers and booleans: cells far out of range are cut (:func:`justitia.inputs.ranges.usual_range`), missing
+      values become the median, then mean 0 and deviation 1 (a constant column becomes 0); one more 0/1 column where the
+      training rows had missing values;
     * text, categories and other objects: one 0/1 column per level, most frequent first; when there are more than
       `max_levels`, the rarest share "(other)", and so do levels of a single row; one more column where the
       training rows had missing values. A level not seen in training becomes "(other)", or all zeros where there

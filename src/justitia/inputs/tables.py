@@ -14,6 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
+from justitia.inputs.ranges import truncated
+
 
 def read_numbers(model: BaseEstimator, X: Any, *, reset: bool) -> NDArray[np.float32]:
     """X as it is, of two or more dimensions, if it holds finite numbers; ``reset`` notes its shape on ``model``."""
@@ -95,7 +97,7 @@ def as_matrix(features: Tensor) -> NDArray[np.float64]:
 
 
 def read_weight(sample_weight: Any, target: Tensor) -> Tensor:
-    """Public weights of shape (n,), scaled to mean 1."""
+    """Public weights of shape (n,), truncated (:func:`justitia.inputs.ranges.truncated`) and scaled to mean 1."""
     n = len(target)
     if sample_weight is None:
         return torch.ones(n)
@@ -113,6 +115,7 @@ def read_weight(sample_weight: Any, target: Tensor) -> Tensor:
     weight = weight / weight.max()
     if any(weight[target.numpy() == code].sum() == 0 for code in (0, 1)):
         raise ValueError("expected a positive sample_weight in both classes, got it in one class only.")
+    weight = truncated(weight)
     return torch.from_numpy((weight / weight.mean()).astype(np.float32))
 
 

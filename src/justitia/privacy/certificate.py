@@ -38,7 +38,8 @@ class Certificate:
     ``epsilon`` is what holds: what was spent if all of it was fixed in advance, otherwise the budget of the ledger
     (``docs/privacy.md``, section 2.6). ``spent_epsilon`` is what the ledger recorded, an upper bound. ``reproduction``
     is true where the noise was seeded, so that nothing is promised. ``claim`` holds, for mechanisms whose published
-    analysis does not establish the guarantee, what that analysis says; ``remarks`` are sentences about the training
+    analysis does not establish the guarantee, what that analysis says; ``tolerance`` is the difference between two
+    groups that training allowed, given or not; ``remarks`` are sentences about the training
     run, made from public and noised numbers. ``receipt`` names the state of the durable ledger that it was made from:
     :meth:`DurableLedger.verify <justitia.DurableLedger.verify>` tells whether a file still holds it.
     """
@@ -58,6 +59,7 @@ class Certificate:
     claim: Mapping[str, Any] | None = None
     adjacency: str = ADJACENCY["row"]
     not_covered: tuple[str, ...] = (*NOT_COVERED, SEVERAL_ROWS)
+    tolerance: float | None = None
     remarks: tuple[str, ...] = ()
     receipt: Mapping[str, Any] | None = None
 
@@ -74,8 +76,8 @@ class Certificate:
         return Certificate(**kept)
 
     def without_exact_remarks(self) -> Certificate:
-        """For files that others read: without a finite epsilon remarks are made of exact numbers, and left out."""
-        return self if math.isfinite(self.epsilon) else replace(self, remarks=())
+        """For files that others read: without a finite epsilon these are made of exact numbers, and left out."""
+        return self if math.isfinite(self.epsilon) else replace(self, remarks=(), tolerance=None)
 
     def to_json(self) -> str:
         """The certificate as JSON text."""
@@ -89,6 +91,7 @@ class Certificate:
             "groups": f"{', '.join(self.groups)} ({self.groups_source})",
             "releases": "; ".join(_release_text(entry) for entry in self.releases) or "none",
             "claim": "" if self.claim is None else f"printed, not established: {self.claim['statement']}",
+            "tolerance": "" if self.tolerance is None else f"differences up to {self.tolerance:.3g} were allowed",
             "not covered": "; ".join(self.not_covered),
             "remarks": "; ".join(self.remarks),
         }

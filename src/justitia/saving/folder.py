@@ -157,6 +157,7 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
         "encoder": None if encoder is None else encoder.to_state(),
         "parameters": _parameters(model),
         "tolerance": written(float(model.tolerance_)),
+        "distance": None if model.distance_ is None else written(float(model.distance_)),
         "groups": written(model.groups_),
         "plan": _plan_facts(model.plan_),
         "certificate": model.certificate_.to_dict(),
@@ -233,6 +234,7 @@ def load(folder: Path | str, *, module: nn.Module | None, base: Any = None, kind
     else:
         model.rule_ = _load_rule(source, facts, model, base)
     model.tolerance_ = read(facts["tolerance"])
+    model.distance_ = None if facts["distance"] is None else read(facts["distance"])
     model.groups_ = read(facts["groups"])
     model.plan_ = _load_plan(**facts["plan"])
     model.certificate_ = Certificate.from_dict(facts["certificate"])

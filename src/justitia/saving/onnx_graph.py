@@ -70,6 +70,12 @@ class Graph:
         self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
         return name
 
+    def two(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """A new node with two values; returns the name of the first."""
+        names = [self.free(f"{operator.lower()}_{len(self.nodes)}_{j}") for j in range(2)]
+        self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        return names[0]
+
     def constant(self, values: Any) -> str:
         """A new constant; returns its name."""
         name = self.free(f"constant_{len(self.constants)}")
@@ -106,10 +112,11 @@ def add_encoder(graph: Graph, encoder: TabularEncoder, inputs: Sequence[str], mi
 
 
 def _number(graph: Graph, x: str, how: NumberColumn) -> list[str]:
-    """(value or median - mean) / scale in double precision, and what was missing."""
+    """(value or median, kept in range, - mean) / scale in double precision, and what was missing."""
     low, high = graph.constant(-_LARGEST), graph.constant(_LARGEST)
     gone = graph.add("IsNaN", x)
-    filled = graph.add("Clip", graph.add("Where", gone, graph.constant(how.median), x), low, high)
+    known = graph.add("Where", gone, graph.constant(how.median), x)
+    filled = graph.add("Clip", known, graph.constant(how.low), graph.constant(how.high))
     centred = graph.add("Sub", filled, graph.constant(how.mean))
     constant = not how.scale > 0
     scaled = graph.add("Mul" if constant else "Div", centred, graph.constant(0.0 if constant else how.scale))

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from justitia.engines.plugin.correction import CUT, Correction
 from justitia.engines.plugin.dual import BEYOND
 from justitia.engines.plugin.learner import Rule
+from justitia.engines.plugin.levels import Levels
 from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import EDGE, Calibration
 from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees
@@ -95,7 +96,12 @@ def add_rule(graph: Graph, rule: Rule, table: Table, numbers: str) -> tuple[str,
     doubled = graph.add("Cast", numbers, to=TensorProto.DOUBLE)
     eta = _calibrated(graph, rule.calibration, _add_base(graph, rule.base, table, doubled))
     gain = graph.add("Mul", graph.add("Sub", eta, _number(graph, rule.threshold)), _number(graph, 2.0))
-    margin = gain if rule.correction.is_zero else _corrected(graph, rule.correction, gain, eta, doubled)
+    if rule.levels is not None:
+        margin = _moved(graph, rule, rule.levels, eta, doubled)
+    elif rule.correction.is_zero:
+        margin = gain
+    else:
+        margin = _kept_side(graph, gain, graph.add("Sub", gain, _correction(graph, rule.correction, eta, doubled)))
     half = graph.add("Add", _number(graph, rule.threshold), graph.add("Div", margin, _number(graph, 2.0)))
     moved = graph.add("Clip", half, _number(graph, 0.0), _number(graph, 1.0))
     flat = graph.constant(np.array([-1], dtype=np.int64))
@@ -155,8 +161,8 @@ def _calibrated(graph: Graph, mend: Calibration, p: str) -> str:
     return graph.add("Clip", graph.add("Sigmoid", logit), low, high)
 
 
-def _corrected(graph: Graph, correction: Correction, gain: str, eta: str, numbers: str) -> str:
-    """(N, 1): as :class:`Correction` and :func:`kept_side` do."""
+def _correction(graph: Graph, correction: Correction, eta: str, numbers: str) -> str:
+    """(N, 1): as :class:`Correction` does."""
     centre, spread, hidden, out = (graph.constant(np.asarray(getattr(correction, name))) for name in PARTS)
     standard = graph.add("Div", graph.add("Sub", numbers, centre), spread)
     standard = graph.add("Clip", standard, _number(graph, -CUT), _number(graph, CUT))
@@ -168,10 +174,50 @@ def _corrected(graph: Graph, correction: Correction, gain: str, eta: str, number
     units = graph.add("Tanh", graph.add("MatMul", graph.add("Concat", standard, centred, odds, ones, axis=1), hidden))
     sides = graph.add("MatMul", graph.add("Concat", units, ones, axis=1), out)
     shares = graph.add("Concat", rest, eta, axis=1)
-    t = graph.add("MatMul", graph.add("Mul", sides, shares), graph.constant(np.ones((2, 1))))
-    moved, zero = graph.add("Sub", gain, t), _number(graph, 0.0)
+    return graph.add("MatMul", graph.add("Mul", sides, shares), graph.constant(np.ones((2, 1))))
+
+
+def _kept_side(graph: Graph, gain: str, moved: str) -> str:
+    """(N, 1): as :func:`kept_side` does."""
+    zero = _number(graph, 0.0)
     same = graph.add("Equal", graph.add("Greater", gain, zero), graph.add("Greater", moved, zero))
     return graph.add("Where", same, gain, graph.add("Mul", moved, _number(graph, BEYOND)))
+
+
+def _moved(graph: Graph, rule: Rule, levels: Levels, eta: str, numbers: str) -> str:
+    """(N, 1): as :func:`moved_probability` does, twice less the threshold."""
+    two, zero, last = _number(graph, 2.0), _number(graph, 0.0), len(levels.at) - 1
+    margins = [
+        graph.add(
+            "Sub", graph.add("Mul", graph.add("Sub", eta, _number(graph, s)), two), _correction(graph, t, eta, numbers)
+        )
+        for s, t in zip(levels.at, levels.corrections, strict=True)
+    ]
+    # TopK of all is a sort
+    falling = graph.two("TopK", graph.add("Concat", *margins, axis=1), graph.constant(np.array([last + 1])), axis=1)
+    at = graph.constant(levels.at)
+    positive = graph.add("Cast", graph.add("Greater", falling, zero), to=TensorProto.INT64)
+    passed = graph.add("ReduceSum", positive, graph.constant(np.array([1])), keepdims=1)
+    one, whole = graph.constant(np.int64(1)), graph.constant(np.int64(last))
+    below = graph.add("Max", graph.add("Sub", passed, one), graph.constant(np.int64(0)))
+    above = graph.add("Min", passed, whole)
+    m_below, m_above = (graph.add("GatherElements", falling, which, axis=1) for which in (below, above))
+    s_below, s_above = (graph.add("Gather", at, which) for which in (below, above))
+    span = graph.add("Max", graph.add("Sub", m_below, m_above), _number(graph, 1e-12))
+    share = graph.add("Clip", graph.add("Div", m_below, span), zero, _number(graph, 1.0))
+    inside = graph.add("Add", s_below, graph.add("Mul", share, graph.add("Sub", s_above, s_below)))
+    lowest, highest = (_end(graph, falling, levels.at, place) for place in (0, last))
+    top = graph.add("Where", graph.add("Equal", passed, graph.constant(np.int64(last + 1))), highest, inside)
+    p = graph.add("Where", graph.add("Equal", passed, graph.constant(np.int64(0))), lowest, top)
+    return graph.add("Mul", graph.add("Sub", p, _number(graph, rule.threshold)), two)
+
+
+def _end(graph: Graph, falling: str, at: NDArray[np.float64], place: int) -> str:
+    """(N, 1): the score below the lowest level, or above the highest."""
+    margin = graph.add("Gather", falling, graph.constant(np.array([place])), axis=1)
+    moved = graph.add("Add", _number(graph, at[place]), graph.add("Div", margin, _number(graph, 2.0)))
+    low, high = (0.0, at[0]) if place == 0 else (at[-1], 1.0)
+    return graph.add("Clip", moved, _number(graph, low), _number(graph, high))
 
 
 def _number(graph: Graph, value: float) -> str:

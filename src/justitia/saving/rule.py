@@ -17,12 +17,15 @@ from sklearn.linear_model import LogisticRegression
 
 from justitia.engines.plugin.correction import Correction
 from justitia.engines.plugin.learner import Rule
+from justitia.engines.plugin.levels import Levels
 from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import Calibration
 from justitia.learners.trees import Trees, TreesClassifier, read_trees
 
 #: Names of files of ours; which of them there are says the rule.
 CORRECTION, TREES, NUMBERS = "correction.safetensors", "base-{}.txt", "base-{}.json"
+#: Thresholds at most of a rule of scores.
+MOST_LEVELS = 10_000
 #: Models of a base at most, and bytes of one file.
 MOST_MODELS, MOST_BYTES = 100, 2**28
 #: Arrays of a correction.
@@ -45,9 +48,18 @@ def written_rule(rule: Rule) -> tuple[dict[str, Any], dict[str, bytes]]:
     else:
         facts |= {"encoded": getattr(base, "encoded", False), "second": is_second(base), "files": list(files)}
     if not rule.correction.is_zero:
-        files[CORRECTION] = safetensors.numpy.save({name: getattr(rule.correction, name) for name in PARTS})
+        files[CORRECTION] = safetensors.numpy.save(_arrays(rule))
     kept = {"calibration": [mend.alpha, mend.beta, mend.gamma], "threshold": rule.threshold}
     return kept | {"base": facts, "correction": CORRECTION in files}, files
+
+
+def _arrays(rule: Rule) -> dict[str, Any]:
+    """The correction; of scores, all of them, which differ in what comes after the hidden units."""
+    arrays = {name: np.asarray(getattr(rule.correction, name)) for name in PARTS}
+    if rule.levels is not None:
+        each = [np.asarray(one.out) for one in rule.levels.corrections]
+        arrays |= {"levels": rule.levels.at, "each": np.stack(each)}
+    return arrays
 
 
 def _models(base: Base) -> tuple[Any, ...]:
@@ -117,12 +129,12 @@ def read_rule(facts: Mapping[str, Any], files: Files, base: Base | None, *, colu
     ValueError
         If a file is not what was written, or the base is missing or not needed.
     """
-    correction = Correction()
+    correction, levels = Correction(), None
     if facts["correction"]:
-        correction = _correction(files[CORRECTION], numbers)
+        correction, levels = _correction(files[CORRECTION], numbers)
     alpha, beta, gamma = (float(one) for one in facts["calibration"])
     found = _read_base(facts["base"], files, base, columns=columns, numbers=numbers)
-    return Rule(found, Calibration(alpha, beta, gamma), correction, float(facts["threshold"]))
+    return Rule(found, Calibration(alpha, beta, gamma), correction, float(facts["threshold"]), levels)
 
 
 def _read_base(facts: Mapping[str, Any], files: Files, base: Base | None, *, columns: int, numbers: int) -> Base:
@@ -177,17 +189,29 @@ def _model(name: str, content: bytes, columns: int) -> Any:
     return model
 
 
-def _correction(content: bytes, numbers: int) -> Correction:
+def _correction(content: bytes, numbers: int) -> tuple[Correction, Levels | None]:
     try:
         parts = safetensors.numpy.load(content)
     except safetensors.SafetensorError:
         raise ValueError("expected arrays of numbers, got something else.") from None
-    units = parts["hidden"].shape[-1]
-    shapes = {"centre": (numbers,), "spread": (numbers,), "hidden": (numbers + 3, units), "out": (units + 1, 2)}
+    units, count = parts["hidden"].shape[-1], len(parts.get("levels", ()))
+    shapes: dict[str, tuple[int, ...]] = {
+        "centre": (numbers,),
+        "spread": (numbers,),
+        "hidden": (numbers + 3, units),
+        "out": (units + 1, 2),
+    }
+    shapes |= {"levels": (count,), "each": (count, units + 1, 2)} if 0 < count <= MOST_LEVELS else {}
     right = {name: part.shape for name, part in parts.items()} == shapes
     if not right or any(part.dtype != np.float64 or not np.isfinite(part).all() for part in parts.values()):
         raise ValueError("expected a correction that reads as many columns as the table has, got another.")
-    return Correction(**parts)
+    of_levels = {name: parts.pop(name) for name in ("levels", "each") if count}
+    if not count:
+        return Correction(**parts), None
+    if (np.diff(of_levels["levels"]) <= 0).any():
+        raise ValueError("expected rising thresholds, got others.")
+    corrections = tuple(Correction(**parts | {"out": np.ascontiguousarray(one)}) for one in of_levels["each"])
+    return Correction(**parts), Levels(of_levels["levels"], corrections)
 
 
 def _checked_trees(content: bytes, columns: int) -> Trees:

@@ -21,6 +21,7 @@ from torch import Tensor
 from justitia.engines.plugin.crowd import OPEN, Crowd, CrowdLearner
 from justitia.engines.plugin.shard import Facts, Shard
 from justitia.inputs.public_sample import Look, stride
+from justitia.inputs.ranges import input_remarks, truncated
 from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
@@ -38,13 +39,15 @@ if TYPE_CHECKING:
     from justitia.estimator import LagrangianDualClassifier
 
 
-def fit_from_files(model: LagrangianDualClassifier, given: dict[str, Any], checkpoint: Path | str | None) -> list[str]:
+def fit_from_files(
+    model: LagrangianDualClassifier, given: dict[str, Any], checkpoint: Path | str | None
+) -> tuple[str, ...]:
     """Train on files; what is to be said about the result. On ranks that add up their rows, take over the model."""
     ranks = ranks_of()
     met = meet(model, given, ranks)
     if isinstance(ranks, ManyRanks) and ranks.rank:
         follow(model, met, ranks)
-        return []
+        return ()
     with leading(ranks), open_folder(checkpoint) as folder:
         session = _open(model, given, met, ranks, folder)
         session.warn(stacklevel=4)
@@ -54,7 +57,7 @@ def fit_from_files(model: LagrangianDualClassifier, given: dict[str, Any], check
         session.problem.crowd.shard.close()
         if ranks.size > 1:
             ranks.tell({"name": DONE} | written_model(model))
-    return session.engine.remarks()
+    return model.certificate_.remarks
 
 
 @contextmanager
@@ -102,7 +105,8 @@ def _open(
     threshold = float(model.threshold if costs is None else costs[0] / costs.sum())
     crowd = Crowd(shard, ranks, lambda learner: written(model, learner, shard.facts))
     problem = Problem(features, target, weight, notion, threshold=threshold, crowd=crowd)
-    settings = model._settings(plan, door_of(model, ranks, own))
+    remarks = tuple(input_remarks(getattr(model, "encoder_", None), None, features.shape))
+    settings = model._settings(plan, door_of(model, ranks, own), remarks)
     base = base_of(model.base, model.classes_[1]) or default_base(len(problem))
     learner = CrowdLearner(base, Inputs(table[list(data.columns.features)], features.flatten(1).numpy()), settings.seed)
     attribute, people = data.attribute(own), data.people(own)
@@ -127,12 +131,13 @@ def _weights(table: Any, name: str | None, target: Tensor, shard: Shard, ranks: 
         return torch.ones(len(target))
     given: NDArray[np.float64] = np.asarray(table[name], dtype=np.float64)
     if stride(shard.rows.n) == 1:
-        weight, mean = read_weight(given, target), float((given / given.max()).mean())
-        shard.facts = replace(shard.facts, mean=mean)
+        weight, used = read_weight(given, target), truncated(given / given.max())
+        shard.facts = replace(shard.facts, cap=float(used.max()), mean=float(used.mean()))
         return weight
-    ranks.tell({"name": "weights", "numbers": 1})
-    total = float(ranks.add(shard.weight_sums())[0]) * exact_sum_step(2.0 * shard.rows.n)
+    cap = float(truncated(given / shard.facts.largest).max()) if given.any() else 1.0
+    ranks.tell({"name": "weights", "numbers": 1, "cap": cap})
+    total = float(ranks.add(shard.weight_sums(cap))[0]) * exact_sum_step(2.0 * shard.rows.n)
     if not total:
         raise ValueError("expected some sample_weight above zero, got zero everywhere; leave it out.")
-    shard.facts = replace(shard.facts, mean=total / shard.rows.n)
+    shard.facts = replace(shard.facts, cap=cap, mean=total / shard.rows.n)
     return torch.from_numpy(shard.facts.scaled(given))

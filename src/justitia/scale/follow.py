@@ -57,7 +57,7 @@ def written(model: LagrangianDualClassifier, learner: RuleLearner, facts: Facts)
         "rule": json.dumps(words),
         "files": {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in files.items()},
         "numbers_width": int(learner.inputs.numbers.shape[1]),
-        "facts": {"positive": _plain(facts.positive), "largest": facts.largest, "mean": facts.mean},
+        "facts": {"positive": _plain(facts.positive), "largest": facts.largest, "cap": facts.cap, "mean": facts.mean},
     }
 
 

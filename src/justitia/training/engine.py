@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from justitia.privacy.mechanisms import Noise
@@ -34,6 +37,9 @@ class Engine(ABC):
         Public randomness, shared with the loop.
     """
 
+    #: Thresholds of the scores that are held alike; None where decisions are.
+    levels: NDArray[np.float64] | None = None
+
     def __init__(
         self, problem: Problem, vault: SensitiveVault, *, tolerance: float | None, generator: torch.Generator
     ) -> None:
@@ -57,6 +63,16 @@ class Engine(ABC):
     def allowed(self) -> float:
         """The largest difference between two groups that is allowed."""
         return self.tolerance
+
+    def gap_noise(self, share: float) -> float:
+        """Standard deviation of the difference of two groups in this share of the rows; infinite if it is not known."""
+        del share
+        return math.inf
+
+    def distance(self, scores: Tensor) -> float | None:
+        """Largest noised difference between two groups' distributions of these scores; where there are levels."""
+        del scores
+        return None
 
     def outlook(self) -> list[str]:
         """Sentences for the user before anything is asked, made from public numbers only."""

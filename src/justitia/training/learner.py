@@ -23,7 +23,7 @@ from justitia.networks.requirements import as_scores, check_module, trainable
 from justitia.networks.row_gradients import score_rows
 from justitia.training.algorithm import train
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.engine import PrimalDualEngine
+from justitia.training.engine import EVERYBODY, PrimalDualEngine
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import Plan, TrainingPlan
 from justitia.training.run import Trained
@@ -66,6 +66,20 @@ class Learner(ABC, Generic[PlanKind]):
     @abstractmethod
     def scores(self, problem: Problem) -> Tensor:
         """(n,) scores of the training rows; positive is a positive decision."""
+
+    def unseen(self, problem: Problem, plan: PlanKind) -> Tensor | slice:
+        """Rows whose scores come from models that have not learned from them; everybody, unless said otherwise."""
+        del problem, plan
+        return EVERYBODY
+
+    def deployed(self, problem: Problem) -> Tensor:
+        """(n,) scores of the training rows by what is deployed; the same, unless said otherwise."""
+        return self.scores(problem)
+
+    def plain(self, problem: Problem) -> Tensor | None:
+        """(n,) scores without a constraint, where they are known."""
+        del problem
+        return None
 
     @abstractmethod
     def follower(self) -> Self:
@@ -118,6 +132,11 @@ class NetworkLearner(Learner[TrainingPlan]):
         """Logits."""
         return torch.from_numpy(evaluate(self.module, problem.X)).to(problem.y.dtype)
 
+    def unseen(self, problem: Problem, plan: TrainingPlan) -> Tensor | slice:
+        """Rows that are held out; everybody where there are none."""
+        held = plan.held_rows(len(problem))
+        return held if len(held) else EVERYBODY
+
     def follower(self) -> Self:
         """The same network once more."""
         return type(self)(copy.deepcopy(self.module))
@@ -135,7 +154,7 @@ def rehearse(module: nn.Module, X: Tensor, y: Tensor, plan: TrainingPlan) -> Non
     twin, rows, labels = copy.deepcopy(module), X[:TRIAL_ROWS], y[:TRIAL_ROWS]
     try:
         with torch.random.fork_rng(devices=[]):
-            optimizer = plan.make_optimizer(trainable(twin), n=len(X))
+            optimizer = plan.make_optimizer(trainable(twin), n=len(X), inputs=X[0].numel())
             scores = as_scores(twin.train()(rows), len(rows))
             F.binary_cross_entropy_with_logits(scores, labels).backward()
             optimizer.step()

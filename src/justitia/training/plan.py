@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from justitia._validate import (
     check_choice,
+    check_fraction,
     check_int,
     check_nonnegative,
     check_positive,
@@ -38,6 +39,8 @@ OPTIMIZERS = tuple(
 )
 
 
+#: Rows of a hold-out at least.
+FEWEST_HELD = 100
 #: Relative room for the rounding of costs that are added up again.
 ROUND_OFF = 1e-12
 #: Said of a plan that does not know its price yet.
@@ -160,6 +163,9 @@ class TrainingPlan(Plan):
         Largest absolute multiplier, lambda^max.
     averaging : float
         Rate of the running average of the weights that ``fit`` returns; 1 returns the last weights.
+    held_out : float
+        Share of the rows, a public sample, that primal steps leave out: accuracy, AUC and loss in history and curve are
+        theirs. Fewer than :data:`FEWEST_HELD` rows are not held out; then those numbers are of rows learned from.
     micro_batch : int
         Rows whose gradients are held in memory at once; bounds memory and never changes the answer.
     """
@@ -178,6 +184,7 @@ class TrainingPlan(Plan):
     dual_decay: float = 0.0
     lambda_max: float = 5.0
     averaging: float = 0.003
+    held_out: float = 0.0
     micro_batch: int = 4096
 
     def __post_init__(self) -> None:
@@ -188,16 +195,24 @@ class TrainingPlan(Plan):
         for name in ("final_learning_rate", "dual_decay", "lambda_max"):
             check_nonnegative(name, getattr(self, name))
         check_rate("averaging", self.averaging)
+        check_fraction("held_out", self.held_out)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
 
     @abstractmethod
     def schedule(self, n: int) -> tuple[Round, ...]:
         """The rounds of Algorithm 1 over n rows; round 0 is the warm-up."""
 
-    def make_optimizer(self, params: list[nn.Parameter], *, n: int) -> torch.optim.Optimizer:
-        """The optimizer of line 4 for a run over n rows."""
+    def held_rows(self, n: int) -> Tensor:
+        """Positions of the rows that are held out, of n; public, and the same for every run."""
+        count = int(self.held_out * n)
+        if count < FEWEST_HELD:
+            return torch.empty(0, dtype=torch.long)
+        return torch.randperm(n, generator=torch.Generator().manual_seed(0))[:count].sort().values
+
+    def make_optimizer(self, params: list[nn.Parameter], *, n: int, inputs: int) -> torch.optim.Optimizer:
+        """The optimizer of line 4 for a run over n rows with so many inputs."""
         make = getattr(torch.optim, self.optimizer)
-        optimizer: torch.optim.Optimizer = make(params, lr=self.warmup_learning_rate, **self.options_at(n))
+        optimizer: torch.optim.Optimizer = make(params, lr=self.warmup_learning_rate, **self.options_at(n, inputs))
         return optimizer
 
     def widths(self, inputs: int) -> tuple[int, int] | None:
@@ -205,9 +220,9 @@ class TrainingPlan(Plan):
         del inputs
         return None
 
-    def options_at(self, n: int) -> dict[str, Any]:
-        """Its keyword arguments for n rows."""
-        del n
+    def options_at(self, n: int, inputs: int) -> dict[str, Any]:
+        """Its keyword arguments for n rows with so many inputs."""
+        del n, inputs
         return dict(self.optimizer_options)
 
     def learning_rate_at(self, progress: float) -> float:

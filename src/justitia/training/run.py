@@ -33,7 +33,9 @@ class Run:
         self.module, self.problem, self.plan, self.generator = module, problem, plan, generator
         self.params = trainable(module)
         self.sizes = [p.numel() for p in self.params]
-        self.optimizer = plan.make_optimizer(self.params, n=len(problem))
+        self.optimizer = plan.make_optimizer(self.params, n=len(problem), inputs=problem.X[0].numel())
+        self.held = torch.zeros(len(problem), dtype=torch.bool)
+        self.held[plan.held_rows(len(problem))] = True
         self.average: Tensor | None = None
         self.kept: Tensor | None = None
         self.excess = math.inf
@@ -44,12 +46,15 @@ class Run:
     def batches(self, this: Round) -> Any:
         """The next batches of an endless sequence of shuffled passes over the rows; sets their learning rate."""
         size = min(self.plan.batch_size, len(self.problem))
+        learned_from = (~self.held).nonzero()[:, 0] if self.held.any() else None
         for _ in range(this.steps):
             rate = self.plan.learning_rate_at(self.done / max(self.total, 1)) if this.k else None
             for group in self.optimizer.param_groups:
                 group["lr"] = self.plan.warmup_learning_rate if rate is None else rate
             if len(self.order) == 0:
-                self.order = torch.randperm(len(self.problem), generator=self.generator)
+                rows = len(self.problem) if learned_from is None else len(learned_from)
+                order = torch.randperm(rows, generator=self.generator)
+                self.order = order if learned_from is None else learned_from[order]
             batch, self.order = self.order[:size], self.order[size:]
             yield batch
             self.done += this.k > 0
@@ -95,8 +100,10 @@ class Run:
         return (X.index_select(0, part) for part in seen.split(size))
 
     def record(self, this: Round, scores: Tensor, seen: Tensor | slice, gap: Tensor | None, lam: Tensor) -> None:
-        """One row of the history: public loss and accuracy on the rows seen, the noised gaps, the multipliers."""
+        """One row of the history: public loss and accuracy on rows held out, the noised gaps, the multipliers."""
         y, weight = self.problem.y[seen], self.problem.weight[seen]
+        if (held := self.held[seen]).any():
+            scores, y, weight = scores[held], y[held], weight[held]
         loss = F.binary_cross_entropy_with_logits(scores, y, weight=weight)
         self.history.append(
             {

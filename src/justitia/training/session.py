@@ -31,6 +31,7 @@ from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Learner
 from justitia.training.plan import Plan
+from justitia.training.remarks import decisions_remarks, gap_remark, value
 from justitia.training.run import Trained
 
 
@@ -46,6 +47,8 @@ class Settings:
         Of public randomness.
     features : iterable of str
         Names of public columns, which the attribute must not be among.
+    remarks : tuple of str
+        What public rows have shown already.
     open_vault : callable
         Another door, for audits that watch what is asked.
     """
@@ -60,6 +63,7 @@ class Settings:
     noise_seed: int | None = field(default=None, repr=False)
     progress: bool | None = False
     features: Iterable[str] = ()
+    remarks: tuple[str, ...] = ()
     open_vault: Callable[..., SensitiveVault] = open_vault
 
     def calibrated(self, n: int) -> Plan:
@@ -111,10 +115,25 @@ class Session:
             raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
 
     def certificate(self) -> Certificate:
-        """What is promised, with the engine's remarks."""
+        """What is promised, the tolerance in force, and remarks."""
         planned = sum(self.plan.costs().values())
         certificate = self.vault.certificate(planned=planned, claim=getattr(self.plan, "claim", None))
-        return replace(certificate, remarks=tuple(self.engine.remarks()))
+        return replace(certificate, tolerance=self.engine.allowed(), remarks=self.remarks())
+
+    def distance(self) -> float | None:
+        """Noised distance of the groups' distributions of deployed scores, where they are held alike."""
+        return None if self.engine.levels is None else self.engine.distance(self.learner.deployed(self.problem))
+
+    def remarks(self) -> tuple[str, ...]:
+        """What public rows, noised answers and the decisions that were learned have shown."""
+        problem, engine = self.problem, self.engine
+        with torch.random.fork_rng(devices=[]):  # a module of one's own may draw
+            scores, plain = self.learner.deployed(problem), self.learner.plain(problem)
+        learned = decisions_remarks(problem, scores, None if plain is None else value(problem, plain))
+        seen = self.learner.unseen(problem, self.plan)
+        gap, share = engine.gap(scores[seen], seen), len(problem.y[seen]) / len(problem)
+        held = gap_remark(gap, engine.allowed(), engine.gap_noise(share))
+        return (*self.settings.remarks, *engine.remarks(), *learned, *held)
 
 
 def open_session(

@@ -106,3 +106,13 @@ def test_score_is_the_gain_where_the_decision_stays_and_beside_the_line_where_it
     gain, corrected = np.array([0.5, 0.5, -0.2, -0.2, 0.0]), np.array([0.1, -0.3, -0.9, 0.4, 0.0])
     assert kept_side(gain, corrected) == pytest.approx([0.5, -3e-4, -0.2, 4e-4, 0.0])
     assert ((kept_side(gain, corrected) > 0) == (corrected > 0)).all()
+
+
+def test_correction_that_differs_little_from_a_constant_is_learned() -> None:
+    generator = np.random.default_rng(0)
+    numbers = generator.standard_normal((2000, 3)).astype(np.float32)
+    eta = 1 / (1 + np.exp(-numbers[:, 0].astype(np.float64)))
+    small = 0.02 * np.tanh(numbers[:, 1].astype(np.float64))
+    c, lam = np.column_stack([1 + small, 1 - small]), np.array([-20.0, 20.0])
+    found = Distillation(numbers, eta, c, lam, 2 * eta - 1).correction(lam)(numbers, eta)
+    assert np.corrcoef(found, c @ lam)[0, 1] > 0.99

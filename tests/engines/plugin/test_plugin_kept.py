@@ -192,7 +192,7 @@ def test_checkpoint_holds_what_the_base_says_and_no_memberships(tmp_path: Path, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checkpoint, "save", look)
         five_groups(epsilon=epsilon).fit(X, y, sensitive_features=a, checkpoint=tmp_path / "run")
-    assert names == {"eta", "weights", "counted", "surprise", "variance"}
+    assert names == {"eta", "weights", "counted", "silence", "surprise", "variance"}
     for file in (tmp_path / "run").iterdir():
         assert all(name.encode() not in file.read_bytes() for name in GROUPS)
 

@@ -74,7 +74,7 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
         "precision": [_precision(size, counts, made, notion, settings) for size in _sizes(counts)],
         "tolerance": tolerance,
         "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
-        "outlook": outlook(counts, made, notion, tolerance or 0.0),
+        "outlook": outlook(counts, made, notion, tolerance),
         "columns": [one.to_dict() for one in readings],
     }
     warn_of(readings)

@@ -39,6 +39,7 @@ class GradientsPlan(TrainingPlan):
     private_steps: int = 100
     public_steps: int = 10
     memory: float = 0.8
+    held_out: float = 0.1
     share_sizes: float = 0.04
     share_violations: float = 0.16
     share_gradients: float = 0.80

@@ -29,6 +29,7 @@ from justitia.privacy.rows import DenseSource, TensorRows
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
+from justitia.training.remarks import silence_remark
 
 if TYPE_CHECKING:
     from justitia.engines.moments.plan import MomentsPlan
@@ -75,6 +76,7 @@ class MomentsEngine(PrimalDualEngine):
         self._last: tuple[Tensor, Tensor] | None = None  # multipliers and noised gaps of the last dual step
         self._pace = 0.0  # of the multipliers; 0 before the first gap
         self._people: Tensor | None = None  # (G,) noised sizes of the groups
+        self._silence: Tensor | None = None  # (2, 2): share of "not given" by label, and its noise
         self._lost = 0
         self._saved: dict[str, Tensor] = {}
 
@@ -107,6 +109,9 @@ class MomentsEngine(PrimalDualEngine):
         """Release the sums of these rows and fit the memberships anew, from where they were."""
         answer = self.vault.group_sums(rows, bound=bound, noise=calibrated(noise), purpose=purpose)
         total = torch.stack([part.double().sum(0) for _, part in rows.dense()]).sum(0)
+        if not self._sums:
+            spread = noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups)
+            self._silence = None if self._rows is None else self._rows.silence(answer, total, spread, len(self.problem))
         self._sums.append(torch.cat([answer, (total - answer.sum(0))[None]]))
         self._spreads.append(noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups))
         widths = [part.shape[1] for part in self._sums]
@@ -208,6 +213,13 @@ class MomentsEngine(PrimalDualEngine):
         """Known standard deviation of the gaps of groups of these sizes, at most: all releases taken together."""
         return self._sum_noise / sizes
 
+    def gap_noise(self, share: float) -> float:
+        """Noise, and sampling of rows that are held out; gaps of rows that were learned from tell little."""
+        if share == 1 or self._people is None:
+            return math.inf
+        variance = (self._gap_noise(self._sizes) ** 2 + 0.25 / (share * self._sizes)).max(1).values
+        return float(variance.topk(min(2, len(variance))).values.sum().sqrt())
+
     @property
     def _each(self) -> float:
         """One person moves a sum by as many rows; 1 where a row is what is protected."""
@@ -226,7 +238,7 @@ class MomentsEngine(PrimalDualEngine):
         """Groups that may not exist, rates that are mostly noise, and constraints that were not met."""
         if self._people is None:
             return []
-        found = []
+        found = silence_remark(self._silence)
         noise = self._gap_noise(self._sizes)
         few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
         for a, name in enumerate(self.vault.group_names):
@@ -265,6 +277,8 @@ class MomentsEngine(PrimalDualEngine):
             saved[f"decisions.{j}"] = rows
         if self._people is not None:
             saved |= {"people": self._people, "sizes": self._sizes}
+        if self._silence is not None:
+            saved["silence"] = self._silence
         return saved | {"weights": self._weights}
 
     def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
@@ -274,7 +288,7 @@ class MomentsEngine(PrimalDualEngine):
         self._sums = [state[f"sums.{j}"] for j in range(len(checks))]
         self._spreads = [float(state[f"spread.{j}"]) for j in range(len(checks))]
         self._decisions = [state[f"decisions.{j}"] for j in range(len(checks) - 1)]
-        self._weights = state.get("weights")
+        self._weights, self._silence = state.get("weights"), state.get("silence")
         if "people" in state:
             self._people, self._sizes = state["people"], state["sizes"]
         if "gap" in state:

@@ -27,8 +27,15 @@ from justitia.training.plan import (
 
 #: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
 STRICT_BELOW, STRICT = 0.06, 3.0
+#: Inputs up to which the penalty follows the number of rows alone; beyond, it grows with their number.
+USUAL_INPUTS = 50
 #: Optimizers whose step is several times faster as one operation, and options that rule it out.
 FUSED, EXCLUSIVE = {"Adam", "AdamW"}, {"fused", "foreach", "differentiable"}
+
+
+def wide(inputs: int) -> float:
+    """How many times larger the penalty is for many inputs."""
+    return max(1.0, inputs / USUAL_INPUTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +57,8 @@ class MomentsPlan(TrainingPlan):
     dead_zone : float
         Tolerance where none is given, in standard deviations of the known noise of a gap.
     penalty : float
-        L2 penalty of the weights, times the square root of the number of rows; ``optimizer_options`` may name another.
+        L2 penalty of the weights, times the square root of the number of rows; larger for more than
+        :data:`USUAL_INPUTS` inputs; ``optimizer_options`` may name another.
     damping : float
         How much of the last gaps beyond the tolerance is added to the multipliers in primal steps.
     candidates : int
@@ -68,6 +76,7 @@ class MomentsPlan(TrainingPlan):
     warmup_steps: int = 600
     batch_size: int = 2048
     averaging: float = 0.01
+    held_out: float = 0.1
     dual_step: float = 1.0
     dual_decay: float = 0.02
     rounds: int = 200
@@ -101,10 +110,10 @@ class MomentsPlan(TrainingPlan):
         if self.tolerance is not None:
             check_nonnegative("tolerance", self.tolerance)
 
-    def options_at(self, n: int) -> dict[str, Any]:
+    def options_at(self, n: int, inputs: int) -> dict[str, Any]:
         """The L2 penalty, where the optimizer knows one and nothing else is said; Adam as one fused operation."""
         known = inspect.signature(getattr(torch.optim, self.optimizer)).parameters
-        penalty = {"weight_decay": self.penalty_used / math.sqrt(n)} if "weight_decay" in known else {}
+        penalty = {"weight_decay": self.penalty_used * wide(inputs) / math.sqrt(n)} if "weight_decay" in known else {}
         fused = {"fused": True} if self.optimizer in FUSED and not self.optimizer_options.keys() & EXCLUSIVE else {}
         return penalty | fused | dict(self.optimizer_options)
 

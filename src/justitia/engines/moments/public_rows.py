@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from justitia.networks.requirements import as_scores
 from justitia.privacy.rows import index_chunks
+from justitia.training.remarks import silence_by_label
 
 #: Standardised features are cut off here, so that one far outlier does not make everybody else's row small.
 CUT = 3.0
@@ -138,6 +139,13 @@ class PublicRows:
             everybody = total[0]
         counted: Tensor = sizes * n / everybody
         return counted
+
+    def silence(self, answer: Tensor, total: Tensor, spread: float, n: int) -> Tensor:
+        """(2, 2): by label, the share of "not given" and its noise, from sums with noise of this deviation."""
+        one = torch.zeros_like(total)
+        one[0] = 1.0  # what a sum of the constant is in rows
+        unit, everybody = self.sizes(one[None], total, n).sum(), self.sizes(total[None], total, n)[0]
+        return silence_by_label(self.sizes(answer, total, n), everybody, spread * float(unit))
 
     def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield ``(positions, rows)`` for all rows in order."""

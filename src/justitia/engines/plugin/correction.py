@@ -110,10 +110,11 @@ class Distillation:
 
 def _learned(read: Array, eta: Array, c: Array, weight: Array) -> tuple[Array, Array]:
     """(d + 3, H) and (H + 1, 2, J): the network of least weighted squares, by L-BFGS."""
-    scale = np.maximum(c.std(0), 1e-6)
-    target, x = torch.from_numpy(c / scale).float(), torch.from_numpy(read).float()
+    mean, scale = c.mean(0), np.maximum(c.std(0), 1e-6)  # c is about 1, and may differ little from it
+    centred = (c - mean) / scale
+    target, x = torch.from_numpy(centred).float(), torch.from_numpy(read).float()
     positive, share = torch.from_numpy(eta).float()[:, None, None], torch.from_numpy(weight).float()[:, None]
-    hidden, out = _start(read, c / scale)
+    hidden, out = _start(read, centred)
     parameters = [hidden.requires_grad_(), out.requires_grad_()]
     optimizer = torch.optim.LBFGS(parameters, max_iter=STEPS, history_size=20, line_search_fn="strong_wolfe")
 
@@ -128,7 +129,9 @@ def _learned(read: Array, eta: Array, c: Array, weight: Array) -> tuple[Array, A
         return value
 
     optimizer.step(loss)
-    return hidden.detach().double().numpy(), out.detach().double().numpy() * scale
+    found = out.detach().double().numpy() * scale
+    found[-1] += mean
+    return hidden.detach().double().numpy(), found
 
 
 def _start(read: Array, c: Array) -> tuple[Tensor, Tensor]:

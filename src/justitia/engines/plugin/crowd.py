@@ -306,7 +306,7 @@ class Worker:
                 self._vault = self._opened()
                 return torch.zeros(1, dtype=torch.int64)
             case "weights":
-                return self.shard.weight_sums()
+                return self.shard.weight_sums(job["cap"])
             case "score":
                 learned, score = PublicRows.from_numbers(job["learned"]), self._read(job)
                 return self.shard.score(learned, job["width"], score, job["eta"].numpy())

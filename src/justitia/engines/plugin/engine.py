@@ -32,6 +32,7 @@ from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, Engine, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
+from justitia.training.remarks import cell_remark, silence_remark
 
 if TYPE_CHECKING:
     from justitia.engines.plugin.plan import PluginPlan
@@ -93,6 +94,7 @@ class PluginEngine(Engine):
         self._variances: list[Array] = []  # (G, K): of their known noise
         self._sizes: Tensor | None = None  # (G, K), noised, by the memberships
         self._counted: Tensor | None = None  # (G,), noised, by the sums themselves
+        self._silence: Tensor | None = None  # (2, 2): share of "not given" by label, and its noise
         self._lost = 0
 
     def _in_blocks(self) -> bool:
@@ -122,6 +124,7 @@ class PluginEngine(Engine):
         sums = torch.cat([answer, (total - answer.sum(0))[None]])
         self._counted = self._rows.sizes(answer, total, self.problem.rows).sum(1)
         spread = noise_spread(noise, self._each, self.vault.n_groups)
+        self._silence = self._rows.silence(answer, total, spread, self.problem.rows)
         ridge = max(self.plan.ridge * spread**2, LEAST_RIDGE)
         ridges = torch.full((self._rows.width,), ridge, dtype=torch.float64)
         self._use(self._everybody.fit(sums, ridge=ridges))
@@ -223,9 +226,12 @@ class PluginEngine(Engine):
         """The largest difference between two groups that is allowed."""
         if self._given:
             return self.tolerance
+        return default_tolerance(self.plan, self._population_rates(), self.sizes, self._sum_noise)
+
+    def _population_rates(self) -> Tensor:
+        """(K,): of everybody, by the base's decisions."""
         h = self.problem.notion.h_exact(torch.from_numpy(self.gain), self.problem.y)
-        rates = population_means(h.to(self.problem.y.dtype), self.problem.events)
-        return default_tolerance(self.plan, rates, self.sizes, self._sum_noise)
+        return population_means(h.to(self.problem.y.dtype), self.problem.events)
 
     def _used(self) -> Constraints:
         if self._constraints is None:
@@ -267,10 +273,10 @@ class PluginEngine(Engine):
         return outlook_of(size, self._sum_noise / size, self.tolerance)
 
     def remarks(self) -> list[str]:
-        """Groups that may not exist, and rates that are mostly noise."""
+        """Silence that differs by label, small cells, groups that may not exist, and rates that are mostly noise."""
         if self._sizes is None or self._counted is None:
             return []
-        found = []
+        found = [*silence_remark(self._silence), *self._cell_remark()]
         noise = self._sum_noise / self.sizes
         few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
         private = not isinstance(self.plan.noise_moments, Unprotected)
@@ -285,6 +291,19 @@ class PluginEngine(Engine):
                 )
         return found
 
+    def _cell_remark(self) -> list[str]:
+        """Whether the smallest cell lets the constraint constrain."""
+        a, k = divmod(int(self.sizes.argmin()), self.sizes.shape[1])
+        cell = f"group {self.vault.group_names[a]!r}"
+        cell += f" and {self.problem.notion.event_names[k]!r}" if self.sizes.shape[1] > 1 else ""
+        spread = spread_of_rates(self._population_rates(), self.sizes, self._sum_noise)
+        return cell_remark(float(self.sizes[a, k]), cell, self.allowed(), spread, given=self._given)
+
+    def gap_noise(self, share: float) -> float:
+        """Noise, of the two least known groups: everybody's decisions are out of fold."""
+        del share
+        return spread_of_rates(torch.zeros(self.sizes.shape[1]), self.sizes, self._sum_noise)
+
     def at(self, tolerance: float) -> Self:
         """An engine on the same answers with this tolerance; it asks nothing."""
         follower = copy.copy(self)
@@ -296,6 +315,7 @@ class PluginEngine(Engine):
         if self._weights is None or self._counted is None:
             return {}
         saved = {"eta": torch.from_numpy(self._eta), "weights": self._weights, "counted": self._counted}
+        saved |= {} if self._silence is None else {"silence": self._silence}
         for j, (surprise, variance) in enumerate(zip(self._surprises, self._variances, strict=True)):
             saved |= {f"surprise.{j}": torch.from_numpy(surprise), f"variance.{j}": torch.from_numpy(variance)}
         return saved
@@ -317,7 +337,7 @@ class PluginEngine(Engine):
                 "rows; pass that base, or choose another folder."
             )
         self._use(state["weights"])
-        self._counted = state["counted"]
+        self._counted, self._silence = state["counted"], state.get("silence")
         checks = range(sum(name.startswith("surprise.") for name in state))
         self._surprises = [state[f"surprise.{j}"].numpy() for j in checks]
         self._variances = [state[f"variance.{j}"].numpy() for j in checks]
@@ -335,10 +355,15 @@ def default_tolerance(plan: PluginPlan, rates: Tensor, sizes: Tensor, sum_noise:
     sum_noise : float
         Standard deviation of the noise in the sum of a group.
     """
+    return min(1.0, max(plan.least, plan.dead_zone * spread_of_rates(rates, sizes, sum_noise)))
+
+
+def spread_of_rates(rates: Tensor, sizes: Tensor, sum_noise: float) -> float:
+    """Standard error, sampling and noise, of the difference between the two least known groups; as above."""
     rates = rates.clamp(0.0, 1.0)
     variance = rates * (1 - rates) / sizes + (sum_noise / sizes) ** 2
     worst = variance.topk(min(2, len(variance)), dim=0).values.sum(0)
-    return min(1.0, max(plan.least, plan.dead_zone * float(worst.max().sqrt())))
+    return float(worst.max().sqrt())
 
 
 def weight_of_checks(trust: float, variance: Array) -> Array:
@@ -348,4 +373,4 @@ def weight_of_checks(trust: float, variance: Array) -> Array:
     return weight
 
 
-__all__ = ["PluginEngine", "default_tolerance", "weight_of_checks"]
+__all__ = ["PluginEngine", "default_tolerance", "spread_of_rates", "weight_of_checks"]

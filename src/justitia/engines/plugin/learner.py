@@ -14,7 +14,9 @@ from torch import Tensor
 from justitia.engines.plugin.correction import NOTHING, Correction, Distillation
 from justitia.engines.plugin.dual import kept_side, label_table
 from justitia.engines.plugin.engine import PluginEngine
+from justitia.engines.plugin.levels import Levels, moved_probability
 from justitia.engines.plugin.plan import PluginPlan
+from justitia.engines.plugin.scores_engine import ScoresEngine
 from justitia.learners.base import Base
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.inputs import Inputs
@@ -41,10 +43,20 @@ class Rule:
     correction : Correction
         t.
     threshold : float
+    levels : Levels, optional
+        Corrections at many thresholds, of a model with ``at="scores"``.
     """
 
-    def __init__(self, base: Base, calibration: Calibration, correction: Correction, threshold: float) -> None:
+    def __init__(
+        self,
+        base: Base,
+        calibration: Calibration,
+        correction: Correction,
+        threshold: float,
+        levels: Levels | None = None,
+    ) -> None:
         self.base, self.calibration, self.correction, self.threshold = base, calibration, correction, threshold
+        self.levels = levels
 
     def base_probability(self, inputs: Inputs) -> Array:
         """(m,): eta, before the correction."""
@@ -53,6 +65,8 @@ class Rule:
     def margin(self, inputs: Inputs) -> Array:
         """(m,): twice the probability less the threshold; positive is a positive decision."""
         eta = self.base_probability(inputs)
+        if self.levels is not None:
+            return 2 * (self.levels.probability(inputs.numbers, eta) - self.threshold)
         gain = 2 * (eta - self.threshold)
         return kept_side(gain, gain - self.correction(inputs.numbers, eta))
 
@@ -77,9 +91,13 @@ class RuleLearner(Learner[PluginPlan]):
     def __init__(self, base: Base, inputs: Inputs, seed: int) -> None:
         self.base, self.inputs, self.seed = base, inputs, seed
         self.calibration = Calibration()
+        self._of_levels: tuple[Array, Array] | None = None  # thresholds, and (T, G K) multipliers
+        self._follows = False
         self.lam: Array = np.zeros(0)
         self.c: Array = np.zeros((len(inputs), 0))
         self._shared: dict[str, Distillation] = {}
+        self._levels: Levels | None = None
+        self._correction: Correction | None = None  # as deployed; not evaluated for all models of a curve
 
     def check(self, problem: Problem, plan: PluginPlan) -> None:
         """A notion that compares decisions."""
@@ -128,27 +146,66 @@ class RuleLearner(Learner[PluginPlan]):
                         checkpoint.save(record, engine, lam, k + 2)
                 shown.update()
         self.lam, self.c = lam.numpy().ravel(), engine.multiplied()
+        if isinstance(engine, ScoresEngine):
+            self._of_levels = engine.levels, engine.multipliers
         return Trained(lam, record.history)
 
     def scores(self, problem: Problem) -> Tensor:
         """Positive is a positive decision; by models that have not seen the row."""
         eta = self._eta(problem)
+        if self._of_levels is not None:
+            levels, lams = self._of_levels
+            p = moved_probability(2 * (eta - levels[:, None]) - lams @ self.c.T, levels)
+            return torch.from_numpy(2 * (p - problem.threshold)).to(problem.y.dtype)
         gain = 2 * (eta - problem.threshold)
         return torch.from_numpy(kept_side(gain, gain - self.c @ self.lam)).to(problem.y.dtype)
 
     def rule(self, problem: Problem) -> Rule:
         """What is deployed: the correction becomes a function of x, and memberships are dropped."""
+        if self._of_levels is not None:
+            return self._rule_of_levels(problem, *self._of_levels)
         correction = Correction()
         if np.abs(self.c @ self.lam).max(initial=0.0) > NOTHING:
             if "network" not in self._shared:
                 numbers, eta = self.inputs.numbers, self._eta(problem)
                 self._shared["network"] = Distillation(numbers, eta, self.c, self.lam, 2 * (eta - problem.threshold))
             correction = self._shared["network"].correction(self.lam)
+        self._correction = correction
         return Rule(self.base, self.calibration, correction, problem.threshold)
+
+    def _rule_of_levels(self, problem: Problem, at: Array, lams: Array) -> Rule:
+        """A correction at every threshold; all rows count alike, since each is near one of the lines."""
+        numbers, eta = self.inputs.numbers, self._eta(problem)
+        largest = lams[int(np.abs(lams).sum(1).argmax())]
+        if np.abs(self.c @ largest).max(initial=0.0) <= NOTHING:
+            return Rule(self.base, self.calibration, Correction(), problem.threshold)
+        if "levels" not in self._shared:
+            self._shared["levels"] = Distillation(numbers, eta, self.c, largest, self.c @ largest)
+        levels = Levels(at, tuple(self._shared["levels"].correction(lam) for lam in lams))
+        here = levels.corrections[int(np.abs(at - problem.threshold).argmin())]
+        self._levels = levels
+        return Rule(self.base, self.calibration, here, problem.threshold, levels)
+
+    def deployed(self, problem: Problem) -> Tensor:
+        """Gain by models that have not seen the row, less the correction as a function of x."""
+        if self._levels is not None and not self._follows:
+            p = self._levels.probability(self.inputs.numbers, self._eta(problem))
+            return torch.from_numpy(2 * (p - problem.threshold)).to(problem.y.dtype)
+        if self._correction is None or self._follows:
+            return self.scores(problem)
+        eta = self._eta(problem)
+        t = self._correction(self.inputs.numbers, eta)
+        return torch.from_numpy(2 * (eta - problem.threshold) - t).to(problem.y.dtype)
+
+    def plain(self, problem: Problem) -> Tensor:
+        """Gain."""
+        return torch.from_numpy(2 * (self._eta(problem) - problem.threshold)).to(problem.y.dtype)
 
     def follower(self) -> Self:
         """The same base, for another correction by the same network."""
-        return copy.copy(self)
+        twin = copy.copy(self)
+        twin._follows = True
+        return twin
 
     @staticmethod
     def _eta(problem: Problem) -> Array:

@@ -6,12 +6,16 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from justitia._validate import check_fraction, check_int, check_nonnegative, check_rate
+from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_rate
 from justitia.engines.plugin.engine import PluginEngine
+from justitia.engines.plugin.scores_engine import ScoresEngine
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, budget_scale, check_noise, moments_and_checks
+
+#: Where a constraint can hold.
+AT = ("decision", "scores")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,10 @@ class PluginPlan(Plan):
         Smallest tolerance where none is given.
     dead_zone : float
         Tolerance where none is given, in standard errors of the difference of two groups' rates: sampling and noise.
+    at : {"decision", "scores"}
+        Where the constraint holds; set by the estimator.
+    levels : int
+        Quantiles of the score where it holds with ``at="scores"``.
     micro_batch : int
         Rows whose columns are held in memory at once; bounds memory and never changes the answer.
     noise_sizes, noise_moments, noise_checks : Gaussian or Unprotected, optional
@@ -53,6 +61,8 @@ class PluginPlan(Plan):
     trust: float = 0.02
     least: float = 0.01
     dead_zone: float = 1.0
+    at: str = "decision"
+    levels: int = 19
     micro_batch: int = 65_536
     noise_sizes: Noise | None = None
     noise_moments: Noise | None = None
@@ -62,6 +72,8 @@ class PluginPlan(Plan):
         for name in ("noise_sizes", "noise_moments", "noise_checks"):
             check_noise(name, getattr(self, name))
         check_int("checks", self.checks, at_least=0)
+        check_choice("at", self.at, AT)
+        check_int("levels", self.levels, at_least=1)
         check_int("micro_batch", self.micro_batch, at_least=1)
         check_rate("share_moments", self.share_moments)
         check_fraction("share_sizes", self.share_sizes, example=0.05)
@@ -91,9 +103,20 @@ class PluginPlan(Plan):
         return replace(self, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)
 
     def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> PluginEngine:
-        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
+        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one.
+
+        Raises
+        ------
+        ValueError
+            If the constraint is to hold for scores of a crowd.
+        """
         if problem.crowd is not None:
             from justitia.engines.plugin.crowd import CrowdEngine  # noqa: PLC0415 - which needs the plan
 
+            if self.at == "scores":
+                raise ValueError(
+                    'expected rows in memory where at="scores", got files; use at="decision", or a sample.'
+                )
             return CrowdEngine(self, problem, vault, **public)
-        return PluginEngine(self, problem, vault, **public)
+        kind = ScoresEngine if self.at == "scores" else PluginEngine
+        return kind(self, problem, vault, **public)

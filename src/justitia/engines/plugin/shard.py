@@ -43,22 +43,25 @@ class Facts:
         The label that counts as 1.
     largest : float
         The largest weight in the files.
+    cap : float
+        Weights in units of the largest are cut here (:func:`justitia.inputs.ranges.truncated`).
     mean : float
-        Of the weights in units of the largest; divided by both, weights have mean 1.
+        Of the weights that are left; divided by it, they have mean 1.
     """
 
     positive: Any
     largest: float = 1.0
+    cap: float = 1.0
     mean: float = 1.0
 
     @property
     def heaviest(self) -> float:
         """The largest weight, scaled."""
-        return float(np.float32(1.0 / self.mean))
+        return float(np.float32(self.cap / self.mean))
 
     def scaled(self, given: Array) -> NDArray[np.float32]:
         """Weights with mean 1, in single precision as a fit in memory has them."""
-        return (given / self.largest / self.mean).astype(np.float32)
+        return (np.minimum(given / self.largest, self.cap) / self.mean).astype(np.float32)
 
 
 class Shard:
@@ -142,13 +145,15 @@ class Shard:
         name = self.rows.columns.weight
         return np.ones(len(block)) if name is None else self.facts.scaled(weights(block, name)).astype(np.float64)
 
-    def weight_sums(self) -> Tensor:
-        """Of the weights as they are in the files, in units of the heaviest, on the grid."""
+    def weight_sums(self, cap: float) -> Tensor:
+        """Of the weights in the files, in units of the heaviest and cut, on the grid."""
         name, step = self.rows.columns.weight, exact_sum_step(2.0 * self.rows.n)
         total = torch.zeros(1, dtype=torch.int64)
         for block in self.rows.blocks([] if name is None else [name]):
             if name is not None:
-                total += _whole(torch.from_numpy(weights(block, name) / self.facts.largest)[:, None], step)
+                total += _whole(
+                    torch.from_numpy(np.minimum(weights(block, name) / self.facts.largest, cap))[:, None], step
+                )
         return total
 
     def expected(self, membership: Tensor) -> Tensor:

@@ -1,0 +1,129 @@
+"""Sentences for the user about what was learned, made of public and noised numbers only.
+
+Labels, decisions and what a base says are public once the multipliers are; gaps are noised. A sentence says what is
+wrong with the numbers at hand and what could be done; healthy fits cause none (``docs/stress.md`` counts them).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from justitia.training.lagrangian import Problem, largest_gap
+
+#: Decisions of which fewer than this share differ are nearly constant.
+CONSTANT = 0.01
+#: Accuracy lost to the constraint that is worth a sentence: at least so much, and this share of what a base gains.
+LOST, SHARE_LOST = 0.05, 0.5
+#: A gap beyond the tolerance by less is not worth a sentence, whatever the noise is.
+SLACK = 0.02
+#: Differences between groups that hardly constrain, and those that are large compared with a tolerance that was given.
+LOOSE, LOOSE_IF_GIVEN = 0.1, 0.2
+#: Silence differs by label if shares differ by so many standard deviations of their noise, and by this much.
+SURE, DIFFERENT = 4.0, 0.05
+
+
+def decisions_remarks(problem: Problem, scores: Tensor, plain: float | None) -> list[str]:
+    """What public labels say of decisions.
+
+    Parameters
+    ----------
+    scores : Tensor (n,)
+        Positive is a positive decision.
+    plain : float, optional
+        Accuracy without a constraint, by :func:`value`.
+    """
+    positive = float((problem.weight.double() * (scores > 0)).sum() / problem.weight.double().sum())
+    here, majority = value(problem, scores), max(value(problem, torch.full_like(scores, sign)) for sign in (-1.0, 1.0))
+    found = []
+    if min(positive, 1 - positive) < CONSTANT:
+        found.append(
+            f"nearly everybody gets the same decision ({max(positive, 1 - positive):.1%}): rates that are alike "
+            "because nothing is decided; allow a larger tolerance, or choose another threshold."
+        )
+    elif here < majority + math.sqrt(majority * (1 - majority) / len(problem)):
+        found.append(
+            f"accuracy ({here:.3f}) is no better than that of the same decision for everybody ({majority:.3f}); "
+            "allow a larger tolerance, or look for better features."
+        )
+    if plain is not None and plain - here > max(LOST, SHARE_LOST * (plain - majority)):
+        found.append(
+            f"accuracy is {here:.3f} with the constraint and {plain:.3f} without: most of what was learned is lost; "
+            "allow a larger tolerance."
+        )
+    return found
+
+
+def value(problem: Problem, scores: Tensor) -> float:
+    """Accuracy; errors of either label count by what the threshold says that they cost."""
+    cost = problem.weight.double() * torch.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold).double()
+    return float((cost * ((scores > 0) == (problem.y > 0.5))).sum() / cost.sum())
+
+
+def gap_remark(gap: Tensor | None, allowed: float, noise: float) -> list[str]:
+    """A sentence if what was learned is beyond the tolerance.
+
+    Parameters
+    ----------
+    gap : Tensor (G, K), optional
+        Noised gaps of decisions.
+    noise : float
+        Standard deviation of the difference of two of them.
+    """
+    if gap is None or largest_gap(gap) <= allowed + max(SLACK, 2 * noise):
+        return []
+    return [
+        f"the noised violation of the deployed decisions is {largest_gap(gap):.2g}, beyond the tolerance "
+        f"{allowed:.2g}: measure it on other rows before you rely on it."
+    ]
+
+
+def cell_remark(people: float, cell: str, allowed: float, spread: float, *, given: bool) -> list[str]:
+    """A sentence if a constraint hardly constrains because a cell of group and event is small.
+
+    Parameters
+    ----------
+    people : float
+        Noised size of the smallest cell.
+    cell : str
+        Its name.
+    spread : float
+        Standard deviation, noise and sampling, of the difference between the rates of the two least known cells.
+    """
+    reach = max(allowed, 2 * spread) if given else allowed + 2 * spread
+    if reach <= (max(LOOSE_IF_GIVEN, allowed) if given else LOOSE):
+        return []
+    known = "cannot be told from chance" if given else "are allowed or cannot be told from chance"
+    return [f"with about {people:.0f} people in {cell}, differences up to {min(reach, 1.0):.2g} {known}."]
+
+
+def silence_by_label(sizes: Tensor, everybody: Tensor, spread: float) -> Tensor:
+    """(2, 2): by label, the share of "not given" and the standard deviation of its noise.
+
+    Parameters
+    ----------
+    sizes : Tensor (G, 2)
+        Noised number of rows of either label.
+    everybody : Tensor (2,)
+        Public number of rows of either label.
+    spread : float
+        Standard deviation of the noise in one size.
+    """
+    there = everybody.double().clamp_min(1e-12)
+    return torch.stack([1 - sizes.double().sum(0) / there, spread / there], dim=1)
+
+
+def silence_remark(silence: Tensor | None) -> list[str]:
+    """A sentence if "not given" differs by label, from :func:`silence_by_label`."""
+    if silence is None:
+        return []
+    (first, noise0), (second, noise1) = silence.tolist()
+    if abs(first - second) <= max(DIFFERENT, SURE * math.hypot(noise0, noise1)):
+        return []
+    shares = [f"{min(max(share, 0.0), 1.0):.0%}" for share in (first, second)]
+    return [
+        f"'not given' differs by label: about {shares[0]} of the first class and {shares[1]} of the second; rates of "
+        "those who gave their attribute may not be those of their groups."
+    ]
