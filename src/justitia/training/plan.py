@@ -178,6 +178,10 @@ class TrainingPlan(Plan):
     def schedule(self, n: int) -> tuple[Round, ...]:
         """The rounds of Algorithm 1 over n rows; round 0 is the warm-up."""
 
+    def batch_rows(self, n: int) -> int:
+        """Rows of a primal step over n rows."""
+        return min(self.batch_size, n)
+
     def make_optimizer(self, params: list[nn.Parameter], *, n: int) -> torch.optim.Optimizer:
         """The optimizer of line 4 for a run over n rows."""
         make = getattr(torch.optim, self.optimizer)

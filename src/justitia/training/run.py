@@ -43,7 +43,7 @@ class Run:
 
     def batches(self, this: Round) -> Any:
         """The next batches of an endless sequence of shuffled passes over the rows; sets their learning rate."""
-        size = min(self.plan.batch_size, len(self.problem))
+        size = self.plan.batch_rows(len(self.problem))
         for _ in range(this.steps):
             rate = self.plan.learning_rate_at(self.done / max(self.total, 1)) if this.k else None
             for group in self.optimizer.param_groups:
