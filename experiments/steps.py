@@ -1,6 +1,6 @@
 """Step sizes of the printed engine on inner splits of every dataset: which one comes nearest to the print, and why.
 
-PF-LD as printed is a reproduction, so its step size is found as the length of CLF's training is: of six for scores
+PF-LD as printed is a reproduction, so its step size is found as the length of CLF's training is: of five for scores
 (three for losses), one for all datasets, the one nearest to the printed accuracies and violations on inner folds of
 training rows. The same algorithm without noise (F-LD) stands beside it: what it does not reach, noise does not hide.
 """
@@ -23,12 +23,12 @@ from experiments.runner import Cell
 from experiments.summaries import mean_and_sd
 
 #: s_k of Algorithm 1 for scores and for losses. The authors' public scripts have 0.007 to 0.01, and 0.02 to 0.5.
-CANDIDATES = {"dual_step": (0.001, 0.003, 0.007, 0.01, 0.03, 0.1), "loss_dual_step": (0.02, 0.1, 0.5)}
+CANDIDATES = {"dual_step": (0.001, 0.003, 0.01, 0.03, 0.1), "loss_dual_step": (0.02, 0.1, 0.5)}
 PRINTED, WITHOUT_NOISE = "PF-LD printed", "F-LD"
 #: Where the algorithm without noise is run as well, and with which steps.
 BESIDE, BESIDE_STEPS = ("bank", "compas", "income"), (0.003, 0.01, 0.1)
-#: Inner folds.
-FITS = {"bank": 2, "income": 1, "compas": 1, "m_bank3": 1, "m_bank5": 1}
+#: Inner folds; two where violations are small and noisy.
+FITS = {"bank": 1, "income": 1, "compas": 2, "m_bank3": 1, "m_bank5": 1}
 SHUFFLE = 7
 HEADER = "| s_k | accuracy | violation | multipliers | away from the print | accuracy minus violation |"
 

@@ -102,7 +102,7 @@ def test_search_effort_is_the_same_for_every_method_of_the_paper_and_smaller_for
     assert {len(CANDIDATES[method]) for method in set(CANDIDATES) - set(OTHERS)} == {8}
     assert {len(CANDIDATES[method]) for method in set(CANDIDATES) & set(OTHERS)} == {6}
     # The printed method has its own choice, with one step per kind of h as its authors have.
-    assert (len(STEPS["dual_step"]), len(STEPS["loss_dual_step"])) == (6, 3)
+    assert (len(STEPS["dual_step"]), len(STEPS["loss_dual_step"])) == (5, 3)
     # With the settings of A, with those of the printed method, with its defaults.
     others = {"A-net", "F-LD", "PF-LD printed", "PF-LD moments", "PF-LD plug-in", "LinearPost", "LDP"}
     assert set(CANDIDATES) == set(METHODS) - others
