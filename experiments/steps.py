@@ -17,10 +17,11 @@ import pandas as pd
 from experiments.draw import name_of
 from experiments.experiment import Claim, Experiment
 from experiments.folds import MEASURES, fitted, measures, with_recipes
-from experiments.methods import METHODS, recipe
+from experiments.methods import METHODS
 from experiments.paper import DATASETS, NOTIONS, printed
 from experiments.runner import Cell
 from experiments.summaries import mean_and_sd
+from justitia import PrintedPlan
 
 #: s_k of Algorithm 1 for scores and for losses. The authors' public scripts have 0.007 to 0.01, and 0.02 to 0.5.
 CANDIDATES = {"dual_step": (0.001, 0.003, 0.01, 0.03, 0.1), "loss_dual_step": (0.02, 0.1, 0.5)}
@@ -130,10 +131,7 @@ def _nearest(means: pd.DataFrame, kind: str) -> list[Claim]:
     if means.empty:
         return []
     nearest, best = (means.loc[index] for index in (means["away"].idxmin(), means["value"].idxmax()))
-    used = Cell("steps", "bank", "demographic_parity", PRINTED, 0, split="inner")
-    same = recipe(used) == recipe(
-        Cell("steps", "bank", "demographic_parity", PRINTED, 0, split="inner", settings={kind: nearest["step"]})
-    )
+    same = bool(getattr(PrintedPlan(), kind) == nearest["step"])
     what = "scores" if kind == "dual_step" else "losses"
     numbers = f"{nearest['step']:g} is nearest ({nearest['away']:.3f}); {best['step']:g} has the largest accuracy "
     numbers += f"minus violation ({best['value']:.3f}, against {nearest['value']:.3f})"
