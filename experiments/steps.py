@@ -69,7 +69,9 @@ def cells(*, quick: bool) -> list[Cell]:
 def work(cell: Cell) -> dict[str, float]:
     """Accuracy and violation, the largest multiplier at the end, and the largest noised violation of the first step."""
     _, _, found = fitted(cell)
-    history = found["model"].history_
+    history = getattr(found["model"], "history_", None)
+    if history is None:
+        return measures(found) | {"multiplier": math.nan, "first_gap": math.nan}
     last = history.filter(like="multiplier[").iloc[-1].max()
     first = history.filter(like="noisy_gap[").dropna().iloc[0].max()
     return measures(found) | {"multiplier": float(last), "first_gap": float(first)}
