@@ -38,7 +38,7 @@ def test_steps_claim_is_about_the_step_nearest_to_the_print_and_names_the_best_o
     assert [claim.confirmed for claim in steps.claims(away)] == [False]
 
 
-@pytest.mark.parametrize(("without", "confirmed"), [(0.121, True), (0.050, False)])
+@pytest.mark.parametrize(("without", "confirmed"), [(0.121, False), (0.050, True)])
 def test_steps_without_noise_stand_beside_those_with_it(without: float, confirmed: bool) -> None:
     rows = [stepped(steps.PRINTED, step, 0.13, dataset="compas") for step in steps.BESIDE_STEPS]
     rows += [stepped(steps.WITHOUT_NOISE, step, without, dataset="compas") for step in steps.BESIDE_STEPS]
