@@ -30,6 +30,7 @@ from experiments.records import add_record
 from experiments.repeats import REPEATS
 from experiments.rules import PLUGIN_RULES, RULES
 from experiments.runner import Cell, pending, read_results, run
+from experiments.scores import SCORES
 from experiments.steps import STEPS
 from experiments.table2 import TABLE2
 from experiments.theorems import THEOREMS_6_AND_7
@@ -44,7 +45,7 @@ QUICK = ROOT / "out" / "quick"
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("evaluation", "moments", "plugin", "audit", "printed-engine"))
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-HOW_AND_WHY = (CHOOSE, STEPS, REASONS, RULES, PLUGIN_RULES, INSIDE)
+HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, INSIDE)
 BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, AUDIT, TRIAL)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.

@@ -106,7 +106,7 @@ def test_search_effort_is_the_same_for_every_method_of_the_paper_and_smaller_for
     # With the settings of A, with those of the printed method, with its defaults.
     others = {"A-net", "F-LD", "PF-LD printed", "PF-LD moments", "PF-LD plug-in", "LinearPost", "LDP"}
     assert set(CANDIDATES) == set(METHODS) - others
-    names = ("choose", "steps", "reasons")
+    names = ("choose", "steps", "reasons", "scores")
     assert all(cell.split == "inner" for name in names for cell in EXPERIMENTS[name].cells(quick=False))
 
 

@@ -13,7 +13,7 @@ from experiments.paper import printed
 from experiments.readings import READ_AS
 from experiments.runner import Cell
 
-from experiments import reasons, steps
+from experiments import reasons, scores, steps
 from justitia.datasets import make_synthetic
 from justitia.notions import check_notion
 
@@ -55,8 +55,15 @@ def test_steps_table_has_a_line_per_step() -> None:
 def reason(method: str, epsilon: float = 1.0, **other: Any) -> dict[str, Any]:
     """One fit on Bank, as good as another."""
     settings = json.dumps({name: other.pop(name) for name in ("h", "batches", "shuffled") if name in other})
-    made = {"dataset": "bank", "notion": "demographic_parity", "accuracy": 0.8, "violation": 0.1, "multiplier": 1.0}
-    return {**made, "method": method, "epsilon": epsilon, "settings": settings, **other}
+    made = {
+        "dataset": "bank",
+        "notion": "demographic_parity",
+        "accuracy": 0.8,
+        "violation": 0.1,
+        "multiplier": 1.0,
+        "fold": 0,
+    }
+    return {**made, "multiplier": 1.0, "method": method, "epsilon": epsilon, "settings": settings, **other}
 
 
 def test_reasons_are_claims_about_noise_remainders_groups_readings_and_bounds() -> None:
@@ -68,7 +75,7 @@ def test_reasons_are_claims_about_noise_remainders_groups_readings_and_bounds() 
         for i, name in enumerate(reasons.GROUPS)
     ]
     readings = [
-        reason(reasons.REPAIRED, h=name, dataset=dataset, notion=notion, violation=0.1 if name == "score" else 0.2)
+        reason(reasons.REPAIRED, h=name, dataset=dataset, notion=notion, violation=0.2 if name == "score" else 0.1)
         for dataset, notion, _ in reasons.PLACES
         for name in READ_AS
     ]
@@ -76,7 +83,7 @@ def test_reasons_are_claims_about_noise_remainders_groups_readings_and_bounds() 
     assert [claim.confirmed for claim in found] == [True, True, True, False, True, True]
     assert "0.300, 0.100" in found[2].numbers
     assert "violation 0.200, 0.180, 0.160" in found[3].numbers
-    assert "Bank demographic parity: probability 0.800 / 0.200, score 0.800 / 0.100" in found[4].numbers
+    assert "Bank demographic parity: probability 0.800 / 0.100, score 0.800 / 0.200" in found[4].numbers
 
 
 @pytest.mark.parametrize("reading", READ_AS)
@@ -97,3 +104,17 @@ def test_shuffled_attributes_keep_their_shares_and_change_hands() -> None:
     assert mixed.sensitive.value_counts().to_dict() == data.sensitive.value_counts().to_dict()
     assert mixed.sensitive.index.equals(data.sensitive.index)
     assert (mixed.sensitive != data.sensitive).any()
+
+
+def test_scores_claim_compares_what_comes_together_on_scores_and_on_decisions() -> None:
+    free = {"settings": json.dumps(scores.FREE), "score_gap": 2.0, "violation": 0.4, "accuracy": 0.8}
+    held = {"settings": "{}", "score_gap": 0.5, "accuracy": 0.8}
+    rows = [
+        {"dataset": dataset, "method": "F-LD", "epsilon": math.inf, "score_sd": 1.0, **one}
+        for dataset, left in (("bank", 0.1), ("income", 0.3))
+        for one in (free, held | {"violation": left})
+    ]
+    found = scores.claims(pd.DataFrame(rows))
+    assert [claim.confirmed for claim in found] == [True, False]
+    assert found[1].numbers == "without noise 75% less between mean scores, 25% less between decisions"
+    assert "| Income | no constraint | 0.800 | 0.400 | 2.00 | 1.00 |" in scores.markdown(pd.DataFrame(rows))
