@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,7 @@ BOUNDS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "PF-LD printed": ("C_p", (0.1, 1.0, 10.0, 20.0, 100.0)),
 }
 FOLDS_OF = {"bank": FOLDS, "income": 3}
-#: Of the printed method on Income.
-FEWER = 2
+QUICK = list(product((0.05, 1.0, 20.0), (1.0, 4.0), range(2)))
 FILES = {"PF-LD repaired": "repaired", "PF-LD printed": "printed"}
 DUAL_BOUNDS = (0.1, 1.0, 5.0, 100.0, 1000.0)
 
@@ -39,15 +39,13 @@ DUAL_BOUNDS = (0.1, 1.0, 5.0, 100.0, 1000.0)
 # ------------------------------------------------------------------ C_p
 
 
-def _epsilons(dataset: str, method: str) -> tuple[float, ...]:
-    """All of them; two for the printed method, whose fits are the longest, and one on Income."""
-    if method != "PF-LD printed":
-        return EPSILONS
-    return (1.0,) if dataset == "income" else PRINTED_EPSILONS
-
-
-def _folds(dataset: str, method: str) -> int:
-    return FEWER if (dataset, method) == ("income", "PF-LD printed") else FOLDS_OF[dataset]
+def _fits(dataset: str, method: str) -> list[tuple[Any, float, int]]:
+    """Bound, epsilon and fold; the printed method, whose fits are the longest, has epsilon 1 and fewer on Income."""
+    bounds, epsilons, folds = BOUNDS[method][1], EPSILONS, FOLDS_OF[dataset]
+    if method == "PF-LD printed":
+        epsilons = (1.0,)
+        bounds, folds = (bounds[::2], 2) if dataset == "income" else (bounds, folds)
+    return list(product(bounds, epsilons, range(folds)))
 
 
 def primal_cells(*, quick: bool) -> list[Cell]:
@@ -58,9 +56,7 @@ def primal_cells(*, quick: bool) -> list[Cell]:
             Cell("c_p", dataset, NOTION, method, fold, epsilon=epsilon, settings={BOUNDS[method][0]: bound})
             for dataset in (("bank",) if quick else ("bank", "income"))
             for method in methods
-            for bound in ((0.05, 1.0, 20.0) if quick else BOUNDS[method][1])
-            for epsilon in ((1.0, 4.0) if quick else _epsilons(dataset, method))
-            for fold in range(2 if quick else _folds(dataset, method))
+            for bound, epsilon, fold in (QUICK if quick else _fits(dataset, method))
         ]
     )
 

@@ -82,7 +82,8 @@ def _fall(table: pd.DataFrame, method: str, measure: str, sentence: str) -> list
         if ends[0] is not None and ends[1] is not None:
             at = [{"dataset": dataset, "method": method, "epsilon": epsilon} for epsilon in (high, low)]
             falls.append(clearly_less(table, measure, *at))
-            numbers.append(f"{name_of(str(dataset))} {ends[0]:.3f} to {ends[1]:.3f}")
+            but = "" if falls[-1] else " (not clearly)"
+            numbers.append(f"{name_of(str(dataset))} {ends[0]:.3f} to {ends[1]:.3f}{but}")
     text = f"from epsilon {low:g} to {high:g}: {'; '.join(numbers)}"
     return [Claim(sentence, all(falls), text)] if falls else []
 
