@@ -26,10 +26,13 @@ from experiments.missing import MISSING
 from experiments.page import fill
 from experiments.pareto import PARETO
 from experiments.price import PRICE
+from experiments.reasons import REASONS
 from experiments.records import add_record
 from experiments.repeats import REPEATS
 from experiments.rules import PLUGIN_RULES, RULES
 from experiments.runner import Cell, pending, read_results, run
+from experiments.scores import SCORES
+from experiments.steps import STEPS
 from experiments.stress import STRESS
 from experiments.table2 import TABLE2
 from experiments.theorems import THEOREMS_6_AND_7
@@ -47,10 +50,9 @@ PAGES = tuple(
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-BEYOND_IT = (
-    *(CHOOSE, RULES, PLUGIN_RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, AUDIT, TRIAL, STRESS),
-)
-EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *BEYOND_IT)}
+HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, INSIDE)
+BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, AUDIT, TRIAL, STRESS)
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}
 

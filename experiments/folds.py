@@ -110,10 +110,18 @@ def with_missing(data: Dataset, train: Index, share: float, seed: int) -> Datase
     return replace(data, sensitive=sensitive)
 
 
+def with_shuffled(data: Dataset, seed: int) -> Dataset:
+    """The dataset with everybody's attribute given to somebody else: no model treats such groups differently."""
+    order = np.random.default_rng(seed).permutation(len(data.sensitive))
+    mixed = data.sensitive.iloc[order].set_axis(data.sensitive.index)
+    return replace(data, sensitive=mixed)
+
+
 def fitted(cell: Cell) -> tuple[Dataset, Index, dict[str, Any]]:
     """The dataset of a cell, its training rows, and what :func:`evaluate` found, the fitted model included."""
     data, train, test = prepared(cell)
     data = with_missing(data, train, float(cell.settings.get("missing", 0)), seed=5 * cell.seed + cell.fold)
+    data = with_shuffled(data, seed=5 * cell.seed + cell.fold) if cell.settings.get("shuffled") else data
     found = evaluate(
         data, cell.notion, lambda groups, _notion, _seed: make(cell, groups), fold=cell.fold, train=train, test=test
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 from experiments.memory import SharedBase
+from experiments.readings import READ_AS
 from experiments.runner import Cell
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.baselines import PlainClassifier
 from justitia.engines import PluginPlan
+from justitia.notions import FairnessNotion
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Request:
     ----------
     groups : tuple of str
         Public group names.
-    notion : str
+    notion : str or FairnessNotion
     seed : int
         Of public randomness.
     epsilon : float
@@ -35,7 +37,7 @@ class Request:
     """
 
     groups: tuple[str, ...]
-    notion: str
+    notion: str | FairnessNotion
     seed: int
     epsilon: float = 1.0
     noise_seed: int = 0
@@ -125,7 +127,9 @@ def _dual(
     )
 
 
-def _repaired(request: Request, *, tolerance: float = 0.0, **settings: Any) -> Any:
+def _repaired(request: Request, *, tolerance: float = 0.0, h: str = "", **settings: Any) -> Any:
+    if h:
+        request = replace(request, notion=READ_AS[h][str(request.notion)]())
     return _dual(request, "gradients", GradientsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance)
 
 
@@ -186,7 +190,7 @@ class Method:
 #: Bounds on a reduction's constraint that the Pareto view sweeps.
 SLACKS = (0.005, 0.02, 0.05, 0.1, 0.2)
 #: Dual step sizes of Algorithm 1, which decide how far the multipliers get.
-STEPS = (0.0005, 0.001, 0.003, 0.01, 0.1)
+STEPS = (0.001, 0.003, 0.01, 0.1)
 #: Differences between two groups that are allowed.
 ALLOWED = (0.0, 0.02, 0.05, 0.1, 0.2)
 #: Weights of DP-FERMI's penalty, whose slope is small where the groups are nearly alike.
@@ -246,7 +250,7 @@ def make(cell: Cell, groups: tuple[str, ...]) -> Any:
 
 
 #: Settings of a cell that change its rows, not its estimator.
-DATA_SETTINGS = frozenset({"missing"})
+DATA_SETTINGS = frozenset({"missing", "shuffled"})
 
 
 def recipe(cell: Cell) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +16,6 @@ from printed_cases import (
     START,
     Floats,
     KnownNoise,
-    Silent,
     flat,
     known_draws,
     make_model,
@@ -26,13 +25,11 @@ from printed_cases import (
     public,
     run,
 )
-from torch import nn
 
 from asking import asked, opened
 from justitia.engines import PrintedPlan
 from justitia.engines.printed.engine import PrintedEngine
-from justitia.notions import AccuracyParity, DemographicParity, EqualizedOdds
-from justitia.training.lagrangian import Problem
+from justitia.notions import AccuracyParity, EqualizedOdds
 
 # --- the paper's two equations, line by line
 
@@ -122,63 +119,6 @@ def test_printed_two_epochs_are_the_paper_equations_in_numpy(
     assert seen[0].min() > 0  # the second epoch had something to steer
 
 
-@dataclass(frozen=True)
-class ByHand:
-    """Five people whose feature is their score; multipliers are 1/2 for the two in 'a' and 1/4 for the three in 'b'."""
-
-    reading: Literal["score", "probability"]
-    features: tuple[float, ...]
-    bounds: tuple[float, float]
-    term: float
-    primal: tuple[float, float]
-    violation: tuple[float, float]
-
-
-LOG3 = math.log(3)
-BY_HAND = (
-    # h = 1, 3 | 2, 6, 13, so is its gradient; means 5 | 2 | 7. Clipped at C_p = 4: means 2 | 10/3; at C_d = 5: 2 | 4.
-    # Term: + 1/2 (5 - 2) - 1/4 (5 - 10/3). Delta_p: 4/2/1 + 4/4/2 by the multipliers, 2 * 4 * 0.75 / 1 by their limit.
-    ByHand("score", (1.0, 3.0, 2.0, 6.0, 13.0), (4.0, 5.0), 1.5 - 5 / 12, (2.5, 6.0), (3.0, 1.0)),
-    # h = 3/4, 3/4 | 3/4, 1/4, 1/4, means 11/20 | 3/4 | 5/12; its gradient is +-g, g = 3/16 log 3 = 0.206, mean g/5.
-    # Clipped at C_p = 0.1: means 0.1 | -0.1/3; h clipped at C_d = 1/2: 1/2 | 1/3.
-    # Term: - 1/2 (g/5 - 0.1) + 1/4 (g/5 + 0.1/3). Delta_p: 0.1/2/1 + 0.1/4/2, or 2 * 0.1 * 0.75 / 1.
-    ByHand(
-        "probability",
-        (LOG3, LOG3, LOG3, -LOG3, -LOG3),
-        (0.1, 0.5),
-        0.05 + 0.1 / 12 - 3 / 16 * LOG3 / 20,
-        (0.0625, 0.15),
-        (0.05, 13 / 60),
-    ),
-)
-
-
-@pytest.mark.parametrize("case", BY_HAND, ids=lambda case: case.reading)
-@pytest.mark.parametrize("noise_by", ["multipliers", "lambda_max"])
-def test_printed_five_people_is_equations_10_and_13_worked_out_by_hand(case: ByHand, noise_by: Any) -> None:
-    X = torch.tensor(case.features, dtype=torch.float64)[:, None]
-    y = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)
-    (C_p, C_d), noise = case.bounds, Silent()
-    plan = replace(PRINTED, h=case.reading, noise_by=noise_by, C_p=C_p, C_d=C_d, lambda_max=0.75, dual_step=0.1)
-    plan = replace(plan, sigma_p=2.0, sigma_d=0.1)
-    problem = Problem(X, y, torch.ones_like(y), DemographicParity())
-    engine = PrintedEngine(plan, problem, make_vault(list("aabbb"), noise), **public())
-    opened(engine)
-    model = nn.Linear(1, 1, bias=False).double()
-    nn.init.ones_(model.weight)
-    lam = torch.tensor([[0.5], [0.25]], dtype=torch.float64)
-    term = engine.constraint(model, lam, torch.arange(5))
-    gap = asked(engine, X[:, 0])
-    assert term is not None
-    assert gap is not None
-    assert term.tolist() == pytest.approx([case.term], rel=1e-12)
-    assert gap[:, 0].tolist() == pytest.approx(case.violation, rel=1e-12)
-    assert noise.scales == pytest.approx([2 * case.primal[noise_by == "lambda_max"], 0.1 * math.sqrt(2) * C_d])
-    # Lines 5 and 6: lambda + 0.1 * violation, at most 0.75.
-    expected = [min(0.75, 0.5 + 0.1 * case.violation[0]), 0.25 + 0.1 * case.violation[1]]
-    assert engine.ascend(lam, gap, 1)[:, 0].tolist() == pytest.approx(expected, rel=1e-12)
-
-
 def test_printed_sensitivity_by_multipliers_is_the_largest_move_between_two_groups_of_one_event() -> None:
     # C_p lambda / (size - 1) by group: 1, 1, 2 in the first event, 0, 3, 1 in the second.
     lam = torch.tensor([[1.0, 0.0], [2.0, 6.0], [3.0, 1.0]], dtype=torch.float64)
@@ -217,8 +157,17 @@ def test_printed_plain_epochs_draw_no_noise_and_change_no_multiplier() -> None:
     assert len(noise.scales) == 1  # one dual step
 
 
+@pytest.mark.parametrize(("n", "batches"), [(12, [6, 6]), (13, [5, 5, 3]), (8929, [497] * 17 + [480])])
+def test_printed_batches_of_a_pass_are_alike_and_none_is_a_small_remainder(n: int, batches: list[int]) -> None:
+    plan = replace(PRINTED, batch_size=6 if n < 20 else 512)
+    size = plan.batch_rows(n)
+    assert [len(part) for part in torch.arange(n).split(size)] == batches
+    assert plan.schedule(n)[0].steps == len(batches)
+    assert replace(plan, batches="remainder").batch_rows(n) == plan.batch_size
+
+
 def test_printed_last_batch_shorter_than_the_others_is_used() -> None:
-    noise, plan = KnownNoise(), replace(PRINTED, batch_size=8, epochs=2)
+    noise, plan = KnownNoise(), replace(PRINTED, batches="remainder", batch_size=8, epochs=2)
     run(plan, make_model(), make_vault(GROUP, noise), seed=2)
     assert len(noise.scales) == 2 + 2  # two batches once the multipliers have left 0, two dual steps
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from experiments.__main__ import ALIASES, EXPERIMENTS
-from experiments.choose import CANDIDATES, NOTION, notion_of
+from experiments.choose import CANDIDATES
 from experiments.methods import METHODS, applies, make, recipe
 from experiments.runner import Cell
+from experiments.steps import CANDIDATES as STEPS
 from experiments.table2 import OTHERS
 
 from experiments import memory
@@ -98,14 +99,15 @@ def test_table2_has_every_method_in_all_cells_it_applies_to() -> None:
 
 
 def test_search_effort_is_the_same_for_every_method_of_the_paper_and_smaller_for_the_two_others() -> None:
-    counted = {name: [notion_of(one) for one in some].count(NOTION) for name, some in CANDIDATES.items()}
-    assert {counted[method] for method in set(CANDIDATES) - set(OTHERS)} == {8}
-    assert {counted[method] for method in set(CANDIDATES) & set(OTHERS)} == {6}
-    # One step more is chosen where one setting per notion is what the authors used.
-    assert [method for method in CANDIDATES if len(CANDIDATES[method]) > counted[method]] == ["PF-LD printed"]
+    assert {len(CANDIDATES[method]) for method in set(CANDIDATES) - set(OTHERS)} == {8}
+    assert {len(CANDIDATES[method]) for method in set(CANDIDATES) & set(OTHERS)} == {6}
+    # The printed method has its own choice, with one step per kind of h as its authors have.
+    assert (len(STEPS["dual_step"]), len(STEPS["loss_dual_step"])) == (5, 3)
     # With the settings of A, with those of the printed method, with its defaults.
-    assert set(CANDIDATES) == set(METHODS) - {"A-net", "F-LD", "PF-LD moments", "PF-LD plug-in", "LinearPost", "LDP"}
-    assert all(cell.split == "inner" for cell in EXPERIMENTS["choose"].cells(quick=False))
+    others = {"A-net", "F-LD", "PF-LD printed", "PF-LD moments", "PF-LD plug-in", "LinearPost", "LDP"}
+    assert set(CANDIDATES) == set(METHODS) - others
+    names = ("choose", "steps", "reasons", "scores")
+    assert all(cell.split == "inner" for name in names for cell in EXPERIMENTS[name].cells(quick=False))
 
 
 def test_methods_the_paper_does_not_print_are_private_and_have_no_column() -> None:

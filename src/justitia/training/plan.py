@@ -202,6 +202,10 @@ class TrainingPlan(Plan):
     def schedule(self, n: int) -> tuple[Round, ...]:
         """The rounds of Algorithm 1 over n rows; round 0 is the warm-up."""
 
+    def batch_rows(self, n: int) -> int:
+        """Rows of a primal step over n rows."""
+        return min(self.batch_size, n)
+
     def held_rows(self, n: int) -> Tensor:
         """Positions of the rows that are held out, of n; public, and the same for every run."""
         count = int(self.held_out * n)

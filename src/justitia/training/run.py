@@ -45,7 +45,7 @@ class Run:
 
     def batches(self, this: Round) -> Any:
         """The next batches of an endless sequence of shuffled passes over the rows; sets their learning rate."""
-        size = min(self.plan.batch_size, len(self.problem))
+        size = self.plan.batch_rows(len(self.problem))
         learned_from = (~self.held).nonzero()[:, 0] if self.held.any() else None
         for _ in range(this.steps):
             rate = self.plan.learning_rate_at(self.done / max(self.total, 1)) if this.k else None

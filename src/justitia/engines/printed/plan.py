@@ -46,6 +46,9 @@ class PrintedPlan(TrainingPlan):
     absolute : "sign" or "elementwise"
         How ``|grad mu(B_P) - grad mu(B_G)|`` in Equation 10 is read: the subgradient of Algorithm 1, line 4, or
         literally the element-wise absolute value, which is not a descent direction.
+    batches : "alike" or "remainder"
+        What becomes of rows that do not fill a batch: all batches of a pass get one size, at most ``batch_size``, or
+        the last one is smaller. Its Delta_p, C_p over the size of a group in it, can exceed all others together.
     dual_noise_ratio : float
         sigma_d / sigma_p, on which the paper is silent. The dual step takes all rows, so without a larger sigma_d it
         would use up nearly the whole budget.
@@ -71,6 +74,7 @@ class PrintedPlan(TrainingPlan):
     C_p: float = 10.0
     C_d: float = 5.0
     absolute: Literal["sign", "elementwise"] = "sign"
+    batches: Literal["alike", "remainder"] = "alike"
     dual_noise_ratio: float = 10.0
     sigma_p: float | None = None
     sigma_d: float | None = None
@@ -86,6 +90,7 @@ class PrintedPlan(TrainingPlan):
         check_positive("C_p", self.C_p)
         check_positive("C_d", self.C_d)
         check_positive("dual_noise_ratio", self.dual_noise_ratio)
+        check_choice("batches", self.batches, ("alike", "remainder"))
         check_choice("absolute", self.absolute, ("sign", "elementwise"))
         for name in ("sigma_p", "sigma_d"):
             if getattr(self, name) is not None:
@@ -93,10 +98,18 @@ class PrintedPlan(TrainingPlan):
 
     def schedule(self, n: int) -> tuple[Round, ...]:
         """Plain epochs, then T epochs of all mini-batches once (line 3), each followed by a dual step (line 5)."""
-        batches = math.ceil(n / self.batch_size)
-        plain = self.warmup_steps + self.warmup_epochs * batches
-        epochs = tuple(Round(k, batches, dual=True) for k in range(1, self.epochs + 1))
+        steps = self._batches(n)
+        plain = self.warmup_steps + self.warmup_epochs * steps
+        epochs = tuple(Round(k, steps, dual=True) for k in range(1, self.epochs + 1))
         return (Round(0, plain, dual=False), *epochs) if plain else epochs
+
+    def batch_rows(self, n: int) -> int:
+        """One size for all batches of a pass, or the largest that leaves a remainder."""
+        return math.ceil(n / self._batches(n)) if self.batches == "alike" else super().batch_rows(n)
+
+    def _batches(self, n: int) -> int:
+        """Mini-batches of one pass over n rows."""
+        return math.ceil(n / self.batch_size)
 
     def widths(self, inputs: int) -> tuple[int, int]:
         """Two thirds and one half of the number of inputs."""
@@ -132,7 +145,7 @@ class PrintedPlan(TrainingPlan):
             return replace(self, sigma_p=0.0, sigma_d=0.0, claim=None)
         schedule: dict[str, Any] = {
             "epochs": self.epochs,
-            "batches_per_epoch": math.ceil(n / self.batch_size),
+            "batches_per_epoch": self._batches(n),
             "sample_rate": min(1.0, self.batch_size / n),
         }
         sigma_p = printed_noise(**schedule, epsilon=epsilon, delta=delta, dual_ratio=self.dual_noise_ratio)
