@@ -11,9 +11,11 @@ import resource
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.ratios import Ratio, report, table
+from justitia.cli.app import COMMANDS
 
 BARE = ("-c", "pass")
 #: What is started, and how many bare interpreters it may cost.
@@ -21,6 +23,8 @@ STARTS = {
     "import justitia": (("-c", "import justitia"), 3.0),
     "justitia --help": (("-m", "justitia", "--help"), 10.0),
 }
+#: Most bare interpreters that the help of any one command may cost.
+HELP_TARGET = 10.0
 
 
 def processor_seconds(words: tuple[str, ...]) -> float:
@@ -37,6 +41,13 @@ def start_ratio(name: str, words: tuple[str, ...], target: float, turns: int) ->
     return Ratio(f"{name} / python -c pass", statistics.median(quotients[1:]), "<=", target, turns)
 
 
+def slowest_help(turns: int) -> Ratio:
+    """The help of every command in turn; the slowest counts."""
+    found = [start_ratio(name, ("-m", "justitia", name, "--help"), HELP_TARGET, turns) for name in COMMANDS]
+    name = f"justitia COMMAND --help, the slowest of {len(found)} / python -c pass"
+    return replace(max(found, key=lambda one: one.value), name=name)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start", description=__doc__)
@@ -45,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     turns = 3 if options.quick else 15
     ratios = [start_ratio(name, words, target, turns) for name, (words, target) in STARTS.items()]
+    ratios.append(slowest_help(turns))
     print(table(ratios))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(report(ratios, quick=options.quick))

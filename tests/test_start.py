@@ -60,8 +60,15 @@ def test_completion_of_the_first_word_imports_no_command_and_no_large_library() 
     assert "justitia.cli.commands.train" not in names
 
 
-def test_help_of_one_command_imports_that_command_and_no_other() -> None:
-    names = set(fresh(HELP.format(words=["split", "--help"])))
+@pytest.mark.parametrize("words", [["train", "--help"], ["budget", "create", "-h"]], ids=" ".join)
+def test_help_of_a_command_imports_no_command_and_no_large_library(words: list[str]) -> None:
+    names = set(fresh(HELP.format(words=words)))
+    assert LARGE & {name.split(".")[0] for name in names} == set()
+    assert not [name for name in names if name.startswith("justitia.cli.commands.")]
+
+
+def test_help_in_a_narrow_terminal_is_made_by_the_command_and_imports_no_other() -> None:
+    names = set(fresh(HELP.format(words=["split", "--help"]), COLUMNS="60"))
     assert "justitia.cli.commands.split" in names
     assert not {"justitia.cli.commands.train", "justitia.cli.commands.audit", "justitia.report.build"} & names
 

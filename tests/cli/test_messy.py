@@ -138,7 +138,7 @@ def test_messy_file_is_read_as_its_table_says_in_training_and_after_it(
         (dated, ("--decimal", ",", "--thousands", ","), "two different marks"),
         (dated, ("--decimal", ";"), "no decimal ';'"),
     ],
-    ids=str,
+    ids=lambda part: getattr(part, "__name__", str(part)),  # the same in every process
 )
 def test_messy_file_is_refused_in_one_sentence_before_anything_is_spent(
     run: Run, here: Path, write: Callable[[Path], None], words: tuple[str, ...], part: str

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from justitia.cli.errors import EXIT_CODES, INTERRUPTED, OK, TRACEBACK, UNEXPECTED, no_such, told
 from justitia.cli.output import doing, filled
+from justitia.cli.stored_help import stored
 
 STOPPED = "Stopped. What the ledger was debited stays debited; nothing half-written is left."
 
@@ -71,6 +72,10 @@ class Commands(click.Group):
     ) -> Any:
         """Run, and leave with an exit code."""
         options["standalone_mode"] = False
+        told_help = stored(sys.argv[1:] if args is None else args)
+        if told_help is not None:
+            click.echo(told_help)
+            sys.exit(OK)
         try:
             code = super().main(args, prog_name, **options)
         except (KeyboardInterrupt, click.Abort):
