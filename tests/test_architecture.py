@@ -266,6 +266,7 @@ def test_metrics_take_no_part_in_training() -> None:
 REPORT_IMPORTS = {
     *("estimator", "curve", "evaluation.measurement", "networks.multilayer", "notions", "training.history"),
     *("engines", "privacy.accounting", "privacy.ledger", "_files"),
+    *("_validate", "inputs.encoding"),  # fields that people state; how public features were read
 }
 
 

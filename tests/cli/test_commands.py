@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from running import ROWS, Run, read
+from running import ROWS, Run, assert_refused, read
 from texts import TRAIN, assert_narrow, parsed
 
 from justitia import DurableLedger, LagrangianDualClassifier, PrivacyLedger
@@ -242,10 +242,58 @@ def test_report_is_made_of_what_the_folder_holds(run: Run, here: Path, monkeypat
     chosen = ("curve/tolerance-0", "curve/tolerance-0.1")[curve["chosen"]]
     assert run("evaluate", chosen, "test.csv").exit_code == 0
     result = run("report", chosen, "-o", "pages/r.html")
-    assert result.stdout == "Report: pages/r.html\nModel card: pages/r.md\n"
+    assert result.stdout == "Report: pages/r.html\nModel card: pages/r.md\nFacts: pages/r.json\n"
     assert Path("pages/r.html").read_text(encoding="utf-8").lower().startswith("<!doctype html>")
     assert Path("pages/r.md").read_text(encoding="utf-8").startswith("# income from ")
     assert isinstance(asked["model"], LagrangianDualClassifier)
     assert asked["curve"] == curve
     assert asked["measurement"]["people"] == 300
     assert asked["facts"]["target"] == "income"
+    assert [one["name"] for one in asked["looks"]] == ["training", "1"]
+    assert all(len(one["digest"]) == 64 for one in asked["looks"])
+
+
+def test_report_of_any_point_of_a_curve_shows_the_curve(run: Run) -> None:
+    for place, name in enumerate(("curve/tolerance-0", "curve/tolerance-0.1")):
+        assert run("report", name, "-o", f"{place}.html").exit_code == 0
+        facts = read(Path(f"{place}.json"))
+        assert facts["curve"]["chosen"] == place
+        assert "no point of a curve" not in Path(f"{place}.html").read_text(encoding="utf-8")
+
+
+def test_report_with_what_people_state_is_not_written_over_another_file(run: Run, here: Path) -> None:
+    (here / "about.toml").write_text('owner = "Ann"\nversion = "1"\n', encoding="utf-8")
+    words = (
+        "report",
+        "model",
+        "-o",
+        "r.html",
+        "--about",
+        "about.toml",
+        "--title",
+        "Loans",
+        "--positive-means",
+        "granted",
+    )
+    assert run(*words).exit_code == 0
+    card = Path("r.md").read_text(encoding="utf-8")
+    assert card.startswith("# Loans")
+    assert "| Owner | Ann |" in card
+    assert "(positive: granted)" in card
+    assert_refused(run(*words), 2, "exists; pass --overwrite")
+    assert run(*words, "--overwrite").exit_code == 0
+    Path("r.md").write_text("# My notes", encoding="utf-8")
+    assert_refused(run(*words, "--overwrite"), 2, "is no report of this package")
+    (here / "about.toml").write_text("owner = Ann", encoding="utf-8")
+    assert_refused(run(*words), 2, "is no TOML")
+    (here / "about.toml").write_text('ownr = "Ann"', encoding="utf-8")
+    assert_refused(run(*words), 2, "did you mean 'owner'")
+
+
+def test_second_look_at_the_same_people_is_on_the_page(run: Run) -> None:
+    for _ in range(2):
+        assert run("evaluate", "model", "test.csv").exit_code == 0
+    assert run("report", "model", "-o", "r.html").exit_code == 0
+    facts = read(Path("r.json"))
+    assert [one["name"] for one in facts["looks"]] == ["training", "1", "2"]
+    assert any("Warning: look 2 was at people who were" in one for one in facts["looks_say"])
