@@ -130,12 +130,19 @@ def _dual(
 def _repaired(request: Request, *, tolerance: float = 0.0, h: str = "", **settings: Any) -> Any:
     if h:
         request = replace(request, notion=READ_AS[h][str(request.notion)]())
-    return _dual(request, "gradients", GradientsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance)
+    return _dual(
+        request, "gradients", GradientsPlan(held_out=0.0, **settings), epsilon=request.epsilon, tolerance=tolerance
+    )
 
 
 def _moments(request: Request, *, tolerance: float | None = None, module: Any = None, **settings: Any) -> Any:
     return _dual(
-        request, "moments", MomentsPlan(**settings), epsilon=request.epsilon, tolerance=tolerance, module=module
+        request,
+        "moments",
+        MomentsPlan(held_out=0.0, **settings),
+        epsilon=request.epsilon,
+        tolerance=tolerance,
+        module=module,
     )
 
 

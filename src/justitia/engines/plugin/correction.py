@@ -139,7 +139,6 @@ def _start(read: Array, c: Array) -> tuple[Tensor, Tensor]:
     units = max(UNITS, UNITS_EACH * c.shape[1])
     ridge = 1e-3 * len(read) * np.eye(read.shape[1])
     directions = np.linalg.solve(read.T @ read + ridge, read.T @ c)
-    generator = torch.Generator().manual_seed(0)  # public
-    few = torch.randn(read.shape[1], units, generator=generator) * (0.3 / read.shape[1] ** 0.5)
-    hidden = few + torch.from_numpy(np.resize(directions.T, (units, read.shape[1])).T).float()
-    return hidden, torch.zeros(units + 1, 2, c.shape[1])
+    apart = np.sin(np.outer(1 + np.arange(read.shape[1]), 1 + np.arange(units)))  # no two units start alike
+    hidden = np.resize(directions.T, (units, read.shape[1])).T + (0.4 / read.shape[1] ** 0.5) * apart
+    return torch.from_numpy(hidden).float(), torch.zeros(units + 1, 2, c.shape[1])
