@@ -127,23 +127,20 @@ def _dual(
     )
 
 
+#: Test folds say how good a model is, so that no training row has to be held out for it.
+NOBODY_HELD: dict[str, Any] = {"held_out": 0.0}
+
+
 def _repaired(request: Request, *, tolerance: float = 0.0, h: str = "", **settings: Any) -> Any:
     if h:
         request = replace(request, notion=READ_AS[h][str(request.notion)]())
-    return _dual(
-        request, "gradients", GradientsPlan(held_out=0.0, **settings), epsilon=request.epsilon, tolerance=tolerance
-    )
+    plan = GradientsPlan(**NOBODY_HELD | settings)
+    return _dual(request, "gradients", plan, epsilon=request.epsilon, tolerance=tolerance)
 
 
 def _moments(request: Request, *, tolerance: float | None = None, module: Any = None, **settings: Any) -> Any:
-    return _dual(
-        request,
-        "moments",
-        MomentsPlan(held_out=0.0, **settings),
-        epsilon=request.epsilon,
-        tolerance=tolerance,
-        module=module,
-    )
+    plan = MomentsPlan(**NOBODY_HELD | settings)
+    return _dual(request, "moments", plan, epsilon=request.epsilon, tolerance=tolerance, module=module)
 
 
 def _plugin(request: Request, *, tolerance: float | None = None, **settings: Any) -> Any:

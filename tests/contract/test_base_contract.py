@@ -14,8 +14,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from justitia.learners.base import Base, Column, CrossFitted, Fitted
-from justitia.learners.default import default_base
+from justitia.learners.base import Base, Column, CrossFitted, Fitted, parts_of
+from justitia.learners.default import TREES, BoostedBase, default_base
 from justitia.learners.inputs import Inputs
 
 Array = NDArray[np.float64]
@@ -175,5 +175,19 @@ def test_cross_fitted_weights_reach_the_models() -> None:
 
 def test_default_base_grows_with_the_number_of_rows_and_is_the_same_everywhere() -> None:
     sizes = [default_base(n).estimator.get_params() for n in (100, 10_000, 10**6)]
-    assert [one["n_estimators"] for one in sizes] == sorted({one["n_estimators"] for one in sizes})
+    assert [one["num_leaves"] for one in sizes] == sorted({one["num_leaves"] for one in sizes})
     assert all(one["deterministic"] and one["n_jobs"] == 1 for one in sizes)
+
+
+def test_default_base_has_as_many_trees_as_the_rows_that_each_clone_has_not_seen_ask_for() -> None:
+    some, noise = rows(), np.random.default_rng(0).permutation(rows().y)
+    told, untold = BoostedBase(len(some.y)), BoostedBase(len(some.y))
+    found = learned(told, some)
+    untold.learn(some.inputs, noise, np.ones(len(noise)), seed=0, progress=lambda _: None)
+    chosen = [{model.booster_.best_iteration for model in base.models} for base in (told, untold)]
+    assert [len(one) for one in chosen] == [1, 1]  # one number for all clones
+    assert chosen[1].pop() < chosen[0].pop() <= TREES
+    parts = list(parts_of(some.y, 0))
+    for model, (_, unseen) in zip(told.models, parts, strict=True):
+        again = model.predict_proba(some.inputs.take(unseen).numbers)[:, 1]
+        assert again == pytest.approx(found[unseen], abs=1e-12)

@@ -58,8 +58,8 @@ class Impact:
         * ``count``, ``share`` (of all rows) and ``positives``, noisy; ``small``: a share below 2%.
         * ``rate``; ``impact_ratio`` with bounds for all groups at once; ``four_fifths``: "below", "above" (or equal) or
           "not enough evidence", by the same bounds.
-        * ``z``, ``p_value``; ``statistically_significant``: z is farther from 0 than its quantile; ``practically_significant``: the
-          noisy ratio is below four fifths.
+        * ``z``, ``p_value``; ``statistically_significant``: z is farther from 0 than its quantile;
+          ``practically_significant``: the noisy ratio is below four fifths.
         * ``shortfall``: positive decisions that lack for equal rates, with bounds for all groups at once.
         """
         compared = Compared.of(self.noisy, self.reference)
