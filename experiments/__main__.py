@@ -18,6 +18,7 @@ from experiments.clipping_figures import C_D, C_P
 from experiments.experiment import Experiment
 from experiments.folds import dataset
 from experiments.frontier import FRONTIER
+from experiments.holds import HOLDS
 from experiments.inside import INSIDE
 from experiments.measure import MEASURE, SIMULATED
 from experiments.methods import METHODS, estimated_seconds
@@ -45,7 +46,21 @@ PAGES = tuple(
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-BEYOND_IT = (CHOOSE, RULES, PLUGIN_RULES, INSIDE, FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, AUDIT, TRIAL, STRESS)
+BEYOND_IT = (
+    CHOOSE,
+    RULES,
+    PLUGIN_RULES,
+    INSIDE,
+    FRONTIER,
+    REPEATS,
+    PRICE,
+    CENSUS,
+    MEASURE,
+    AUDIT,
+    TRIAL,
+    STRESS,
+    HOLDS,
+)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}
