@@ -19,6 +19,7 @@ from experiments.coverage import COVERAGE
 from experiments.experiment import Experiment
 from experiments.folds import dataset
 from experiments.frontier import FRONTIER
+from experiments.holds import HOLDS
 from experiments.inside import INSIDE
 from experiments.measure import MEASURE, SIMULATED
 from experiments.methods import METHODS, estimated_seconds
@@ -51,7 +52,7 @@ PAGES = tuple(
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, INSIDE)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, AUDIT, TRIAL, STRESS)
+BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, AUDIT, TRIAL, STRESS, HOLDS)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

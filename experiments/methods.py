@@ -111,6 +111,7 @@ def _dual(
     tolerance: float | None = 0.0,
     module: Any = None,
     base: Any = None,
+    at: str = "decision",
 ) -> Any:
     return LagrangianDualClassifier(
         request.notion,
@@ -120,6 +121,7 @@ def _dual(
         engine=engine,
         module=module,
         base=base,
+        at=at,
         plan=plan,
         random_state=request.seed,
         noise_seed=request.noise_seed,
@@ -143,9 +145,9 @@ def _moments(request: Request, *, tolerance: float | None = None, module: Any = 
     return _dual(request, "moments", plan, epsilon=request.epsilon, tolerance=tolerance, module=module)
 
 
-def _plugin(request: Request, *, tolerance: float | None = None, **settings: Any) -> Any:
+def _plugin(request: Request, *, tolerance: float | None = None, at: str = "decision", **settings: Any) -> Any:
     plan, base = PluginPlan(**settings), None if request.rows is None else SharedBase(request.rows)
-    return _dual(request, "plugin", plan, epsilon=request.epsilon, tolerance=tolerance, base=base)
+    return _dual(request, "plugin", plan, epsilon=request.epsilon, tolerance=tolerance, base=base, at=at)
 
 
 def _printed(request: Request, **settings: Any) -> Any:

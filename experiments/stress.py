@@ -29,13 +29,13 @@ from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs
 
 #: How often each case is drawn, and how many healthy fits are watched for false alarms.
-DRAWS, HEALTHY = 2, 100
+DRAWS, HEALTHY = 1, 100
 #: Kinds of healthy people: none of them should cause a remark.
 HEALTHY_KINDS = (
-    Healthy(5_000),
-    Healthy(8_000, shares=(0.7, 0.3), shift=0.5),
-    Healthy(10_000, positives=0.25),
-    Healthy(8_000, shares=(0.4, 0.3, 0.3)),
+    Healthy(4_000),
+    Healthy(5_000, shares=(0.7, 0.3), shift=0.5),
+    Healthy(5_000, positives=0.25),
+    Healthy(5_000, shares=(0.4, 0.3, 0.3)),
 )
 NOTIONS = ("demographic_parity", "accuracy_parity")
 MEASURES = (
@@ -84,6 +84,8 @@ def work(cell: Cell) -> dict[str, Any]:
     generator = np.random.default_rng([cell.fold, len(name)])
     people = case.people.draw(case.people.rows, generator)
     groups = people.groups
+    if name == "false alarms":
+        return _alarms(case, people, cell)
     test = case.people.draw(TEST_ROWS, generator)
     people = case.hardship(people, generator)
     test = case.hardship(test, generator) if case.everybody else test
@@ -98,6 +100,16 @@ def work(cell: Cell) -> dict[str, Any]:
                 again = fit(case, people, groups, seed=cell.fold + 50 * seeds[0], noise_seed=cell.noise_seed + seeds[1])
                 found[what] = float((again.predict(test.X) != model.predict(test.X)).mean())
     return found | {"right": case.right(found)}
+
+
+def _alarms(case: Case, people: People, cell: Cell) -> dict[str, Any]:
+    """What is said of healthy people."""
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = fit(case, people, people.groups, seed=cell.fold, noise_seed=cell.noise_seed)
+    remarks = " | ".join(model.certificate_.remarks)
+    return {"remarks": remarks, "right": not remarks, "seconds": round(time.perf_counter() - start, 2)}
 
 
 def measured(case: Case, model: Any, test: People, groups: tuple[str, ...]) -> dict[str, Any]:

@@ -60,8 +60,11 @@ def test_larger_tolerances_are_more_accurate_and_less_alike(made: Tradeoff) -> N
 def test_every_model_is_fitted_on_its_own(made: Tradeoff) -> None:
     assert [model.tolerance for model in made.models] == list(GRID)
     assert made.models[0].module_ is not made.models[1].module_
-    accuracy = [float(np.mean(model.predict(DATA.X) == DATA.y)) for model in made.models]
-    assert accuracy == pytest.approx(made.table["accuracy"], abs=1e-6)
+    held = made.models[0].plan_.held_rows(len(DATA.y)).numpy()
+    assert len(held) == len(DATA.y) // 10
+    right = [np.asarray(model.predict(DATA.X) == DATA.y)[held].mean() for model in made.models]
+    assert right == pytest.approx(made.table["accuracy"].tolist(), abs=1e-6)
+    assert 0 < made.spread < 0.2
 
 
 def test_choose_takes_the_most_accurate_model_within_the_violation(made: Tradeoff) -> None:
@@ -69,6 +72,7 @@ def test_choose_takes_the_most_accurate_model_within_the_violation(made: Tradeof
     assert made.choose(1.0).tolerance == 0.3
     assert made.choose(middle).tolerance == 0.05
     assert made.choose(strict / 2).tolerance == 0.0  # none is within: the strictest
+    assert made.choose(middle, deviations=1e9).tolerance == 0.0
 
 
 def test_order_and_repetition_of_the_tolerances_do_not_matter() -> None:

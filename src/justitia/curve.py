@@ -39,6 +39,8 @@ class Tradeoff:
         out with networks (from 1,000 rows on).
     certificate : Certificate
         Of all models together.
+    spread : float
+        Standard error, noise and sampling, of a violation in the table.
 
     Guarantee
     ---------
@@ -49,11 +51,20 @@ class Tradeoff:
     models: tuple[LagrangianDualClassifier, ...]
     table: pd.DataFrame
     certificate: Certificate
+    spread: float = math.nan
 
-    def choose(self, violation: float) -> LagrangianDualClassifier:
-        """The most accurate model whose noised violation is at most ``violation``; the first if none is."""
+    def choose(self, violation: float, deviations: float = 0.0) -> LagrangianDualClassifier:
+        """The most accurate model whose noised violation is at most ``violation``; the first if none is.
+
+        Parameters
+        ----------
+        violation : float
+        deviations : float
+            By how many standard errors it has to stay below.
+        """
         check_nonnegative("violation", violation)
-        accuracy = self.table["accuracy"].where(self.table["noisy_violation"] <= violation, -math.inf)
+        room = check_nonnegative("deviations", deviations) * self.spread if deviations else 0.0
+        accuracy = self.table["accuracy"].where(self.table["noisy_violation"] + room <= violation, -math.inf)
         return self.models[int(accuracy.to_numpy().argmax())]
 
 
@@ -119,7 +130,7 @@ def tradeoff(
             points[tolerance] = (sibling, accuracy_and_violation(sibling, here))
     models, rows = zip(*(points[tolerance] for tolerance in grid), strict=True)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
-    return Tradeoff(models, pd.DataFrame(rows), first.certificate_)
+    return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.engine.violation_spread())
 
 
 def check_shares_answers(model: LagrangianDualClassifier) -> None:

@@ -180,7 +180,7 @@ def _weights(model: LagrangianDualClassifier) -> list[Any]:
     if hasattr(model, "module_"):
         return [p.tolist() for p in model.module_.state_dict().values()]
     rule = model.rule_
-    return [pickle.dumps(rule.base), rule.calibration, pickle.dumps(rule.correction), rule.threshold]
+    return [pickle.dumps(rule.base), rule.calibration, pickle.dumps((rule.correction, rule.levels)), rule.threshold]
 
 
 def distances(first: Outcome, second: Outcome) -> list[tuple[Release, float]]:

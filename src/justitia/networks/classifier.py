@@ -61,7 +61,11 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         return evaluate(self.module_, self._features(X, reset=False))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, 2): probability of each class, in the order of ``classes_``."""
+        """(n, 2): the score through a sigmoid, in the order of ``classes_``.
+
+        A probability of the label as far as the loss made it one: a constraint moves scores, and where it does they are
+        what is compared with 1/2 and no more.
+        """
         second = torch.sigmoid(torch.from_numpy(self.decision_function(X))).numpy()
         return np.column_stack([1 - second, second])
 

@@ -69,6 +69,10 @@ class Engine(ABC):
         del share
         return math.inf
 
+    def violation_spread(self) -> float:
+        """Standard error, noise and sampling, of a violation that it tells; NaN where it is not known."""
+        return math.nan
+
     def distance(self, scores: Tensor) -> float | None:
         """Largest noised difference between two groups' distributions of these scores; where there are levels."""
         del scores

@@ -215,8 +215,13 @@ class MomentsEngine(PrimalDualEngine):
 
     def gap_noise(self, share: float) -> float:
         """Noise, and sampling of rows that are held out; gaps of rows that were learned from tell little."""
-        if share == 1 or self._people is None:
-            return math.inf
+        return math.inf if share == 1 or self._people is None else self._spread(share)
+
+    def violation_spread(self) -> float:
+        """Of the two least known groups."""
+        return self._spread(1.0)
+
+    def _spread(self, share: float) -> float:
         variance = (self._gap_noise(self._sizes) ** 2 + 0.25 / (share * self._sizes)).max(1).values
         return float(variance.topk(min(2, len(variance))).values.sum().sqrt())
 

@@ -296,8 +296,11 @@ class PluginEngine(Engine):
         a, k = divmod(int(self.sizes.argmin()), self.sizes.shape[1])
         cell = f"group {self.vault.group_names[a]!r}"
         cell += f" and {self.problem.notion.event_names[k]!r}" if self.sizes.shape[1] > 1 else ""
-        spread = spread_of_rates(self._population_rates(), self.sizes, self._sum_noise)
-        return cell_remark(float(self.sizes[a, k]), cell, self.allowed(), spread, given=self._given)
+        return cell_remark(float(self.sizes[a, k]), cell, self.allowed(), self.violation_spread(), given=self._given)
+
+    def violation_spread(self) -> float:
+        """Of the two least known groups."""
+        return spread_of_rates(self._population_rates(), self.sizes, self._sum_noise)
 
     def gap_noise(self, share: float) -> float:
         """Noise, of the two least known groups: everybody's decisions are out of fold."""
