@@ -58,8 +58,8 @@ class Impact:
         * ``count``, ``share`` (of all rows) and ``positives``, noisy; ``small``: a share below 2%.
         * ``rate``; ``impact_ratio`` with bounds for all groups at once; ``four_fifths``: "below", "above" (or equal) or
           "not enough evidence", by the same bounds.
-        * ``z``, ``p_value``; ``statistically_significant``: z is farther from 0 than its quantile; ``practically_significant``: the
-          noisy ratio is below four fifths.
+        * ``z``, ``p_value``; ``statistically_significant``: z is farther from 0 than its quantile;
+          ``practically_significant``: the noisy ratio is below four fifths.
         * ``shortfall``: positive decisions that lack for equal rates, with bounds for all groups at once.
         """
         compared = Compared.of(self.noisy, self.reference)
@@ -105,7 +105,9 @@ class Impact:
         at_least, at_most = (float(one) for one in smallest_ratio_bounds(self.noisy, self.reference, self.confidence))
         answer = "below" if at_most < FOUR_FIFTHS else "above" if at_least > FOUR_FIFTHS else NOT_ENOUGH
         subject = f"smallest impact ratio of {self.rate}"
-        return Verdict(answer, FOUR_FIFTHS, self.confidence, at_least, at_most, subject)
+        enough = self.noisy.enough[:, 0]
+        unknown = tuple(group for group, known in zip(self.groups, enough, strict=True) if not known)
+        return Verdict(answer, FOUR_FIFTHS, self.confidence, at_least, at_most, subject, unknown)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
