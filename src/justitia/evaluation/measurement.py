@@ -189,8 +189,8 @@ class Measurement:
         """
         threshold, name = check_nonnegative("threshold", threshold), self._only_question(notion)
         at_least, at_most = self._one_sided[name]
-        enough = self.noisy.only(self.questions[name]).enough.all(axis=1).tolist()
-        unknown = tuple(group for group, known in zip(self.groups, enough, strict=True) if not known)
+        enough = self.noisy.only(self.questions[name]).enough
+        unknown = tuple(group for group, known in zip(self.groups, enough, strict=True) if not known.all())
         if at_least > threshold:
             answer = "above"
         elif at_most < threshold and not unknown:
