@@ -87,7 +87,10 @@ def _bounded(one: Mapping[str, Any]) -> str:
 
 
 def _answer(verdict: Mapping[str, Any] | None) -> str:
-    return "" if verdict is None else f" (below {verdict['threshold']:g}? {verdict['answer']})"
+    if verdict is None:
+        return ""
+    told = {"below": "yes", "above": "no"}.get(verdict["answer"], verdict["answer"])
+    return f" (below {verdict['threshold']:g}? {told})"
 
 
 def looks_sentences(looks: Sequence[Look], confidence: float | None) -> tuple[str, ...]:
