@@ -126,6 +126,7 @@ def test_group_that_nobody_is_in_is_not_enough_evidence_and_never_zero() -> None
     assert "not enough evidence" in str(found)
     assert found.violation.upper < 0.9
     assert found.test(0.9).answer == NOT_ENOUGH  # nothing is known about X
+    assert str(found.test(0.9)).endswith("each bound for itself among the groups that are known, not X.")
     assert found.test(0.01).answer == "above"
     assert run(epsilon=1.0).test(0.9).answer == "below"
 

@@ -105,7 +105,9 @@ class Impact:
         at_least, at_most = (float(one) for one in smallest_ratio_bounds(self.noisy, self.reference, self.confidence))
         answer = "below" if at_most < FOUR_FIFTHS else "above" if at_least > FOUR_FIFTHS else NOT_ENOUGH
         subject = f"smallest impact ratio of {self.rate}"
-        return Verdict(answer, FOUR_FIFTHS, self.confidence, at_least, at_most, subject)
+        enough = self.noisy.enough[:, 0]
+        unknown = tuple(group for group, known in zip(self.groups, enough, strict=True) if not known)
+        return Verdict(answer, FOUR_FIFTHS, self.confidence, at_least, at_most, subject, unknown)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -189,13 +189,15 @@ class Measurement:
         """
         threshold, name = check_nonnegative("threshold", threshold), self._only_question(notion)
         at_least, at_most = self._one_sided[name]
+        enough = self.noisy.only(self.questions[name]).enough
+        unknown = tuple(group for group, known in zip(self.groups, enough, strict=True) if not known.all())
         if at_least > threshold:
             answer = "above"
-        elif at_most < threshold and bool(self.noisy.only(self.questions[name]).enough.all()):
+        elif at_most < threshold and not unknown:
             answer = "below"
         else:
             answer = NOT_ENOUGH
-        return Verdict(answer, threshold, self.confidence, at_least, at_most, name)
+        return Verdict(answer, threshold, self.confidence, at_least, at_most, name, unknown)
 
     @cached_property
     def _one_sided(self) -> dict[str, tuple[float, float]]:

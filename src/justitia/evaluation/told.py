@@ -46,6 +46,8 @@ class Verdict:
         The one-sided bounds that were held against the threshold.
     subject : str
         What the number is called.
+    unknown : tuple of str
+        Groups that nothing is known about: they rule out "below".
     """
 
     answer: str
@@ -54,6 +56,7 @@ class Verdict:
     at_least: float
     at_most: float
     subject: str
+    unknown: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -63,9 +66,10 @@ class Verdict:
             return f"{self.subject}: below {self.threshold:g} {held}; the one-sided upper bound is {self.at_most:.3f}."
         if self.answer == "above":
             return f"{self.subject}: above {self.threshold:g} {held}; the lower bound is {self.at_least:.3f}."
+        among = f" among the groups that are known, not {', '.join(self.unknown)}" if self.unknown else ""
         return (
             f"{self.subject}: {NOT_ENOUGH} {held} to call it below or above {self.threshold:g}; it is between "
-            f"{self.at_least:.3f} and {self.at_most:.3f}, each bound for itself."
+            f"{self.at_least:.3f} and {self.at_most:.3f}, each bound for itself{among}."
         )
 
     def __str__(self) -> str:

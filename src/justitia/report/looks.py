@@ -72,21 +72,25 @@ def _found(facts: Mapping[str, Any]) -> str:
     violations = facts.get("violations")
     if not violations or Certificate.from_dict(facts["certificate"]).epsilon == float("inf"):
         return ""
-    told = [
-        f"{plain_name(name)}: {_bounded(one)}"
-        if one["estimate"] is not None
-        else f"{plain_name(name)}: not enough evidence"
-        for name, one in violations.items()
-    ]
     verdicts = facts.get("verdicts") or {}
-    asked = [f"asked whether below {one['threshold']:g}: {one['answer']}" for one in verdicts.values()]
-    return "; ".join([*told, *asked])
+    return "; ".join(
+        f"{plain_name(name)}: {_bounded(one)}{_answer(verdicts.get(name))}" for name, one in violations.items()
+    )
 
 
 def _bounded(one: Mapping[str, Any]) -> str:
     """The bound that a verdict would rest on."""
+    if one["estimate"] is None:
+        return "not enough evidence"
     most = one.get("at_most")
     return f"at most {number(one['upper'] if most is None else most)}"
+
+
+def _answer(verdict: Mapping[str, Any] | None) -> str:
+    if verdict is None:
+        return ""
+    told = {"below": "yes", "above": "no"}.get(verdict["answer"], verdict["answer"])
+    return f" (below {verdict['threshold']:g}? {told})"
 
 
 def looks_sentences(looks: Sequence[Look], confidence: float | None) -> tuple[str, ...]:
