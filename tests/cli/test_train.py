@@ -1,6 +1,8 @@
 """The commands train and predict."""
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from running import ROWS, Run, income, read
 from texts import TRAIN, assert_narrow, parsed, squeezed
 
 from justitia import LagrangianDualClassifier
+from justitia.cli.output import doing
 
 SECRET = ("--target", "income", "--sensitive-file", "secret.csv", "--key", "id")
 
@@ -152,3 +155,17 @@ def test_predict_writes_a_decision_for_every_row_without_the_attribute(run: Run,
     lines = run("predict", "model", "with-sex.csv").stdout.splitlines()
     assert lines[0] == "row,decision,probability"
     assert [line.split(",")[1] for line in lines[1:]] == found["decision"].tolist()
+
+
+def test_terminal_is_told_what_is_done_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, file = Terminal(), io.StringIO()
+    for place in (terminal, file):
+        monkeypatch.setattr(sys, "stderr", place)
+        doing("reading people.csv")
+        doing("")
+    assert terminal.getvalue() == "\r\x1b[Kreading people.csv ...\r\x1b[K"
+    assert file.getvalue() == ""

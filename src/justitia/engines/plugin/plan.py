@@ -23,7 +23,7 @@ class PluginPlan(Plan):
     """Noised sums of public rows once, then noised sums of the current decisions a few times.
 
     Before them, if a share of the budget is set aside for it, noised sizes of the groups: a run that they say cannot
-    work stops there with ``ValueError`` (:mod:`justitia.engines.plugin.sizes`), and the rest is not spent.
+    work stops there with ``ValueError``, and the rest is not spent.
 
     Parameters
     ----------

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 TELLING = 8.0
 #: All groups together are not there if their noised sizes add up to less than so many standard deviations.
 NOBODY = 3.0
-#: A group is not there if its noised size is at most so many: an empty one is noticed five times in six, and one of
-#: four standard deviations is taken for empty once in a thousand times.
-EMPTY = 1.0
+#: A group is too small to be compared if its noised size is at most so many: an empty one is noticed 98 times in 100,
+#: one of four standard deviations is stopped for it twice in 100 times, one of five about once in 1,000.
+EMPTY = 2.0
 GO_ON = "or pass --small-groups (in Python, share_sizes=0) to train anyway"
 
 
