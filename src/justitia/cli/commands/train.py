@@ -10,9 +10,11 @@ import click
 
 from justitia.cli import options
 from justitia.cli.command import Command
+from justitia.cli.errors import OK
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.output import check_ledger_outside, fields_text, filled, staged_folder, tell, told_warnings
 from justitia.cli.training import kept_of, rows_of, save, unfitted
+from justitia.cli.workers import joined, run_workers, starts_workers
 from justitia.estimator import LagrangianDualClassifier
 from justitia.saving.folder import MODEL, foreign_in_model
 
@@ -25,18 +27,36 @@ $ justitia train income.csv --target income --sensitive sex \\
 @click.command("train", cls=Command, example=EXAMPLE)
 @options.training
 @options.tolerance
+@options.workers
 @options.ledger
 @options.out("Folder for the model.")
 @options.as_json
-def train(data: Path, tolerance: float | None, out: Path, overwrite: bool, as_json: bool, **settings: Any) -> None:
+def train(data: Path, workers: int, **settings: Any) -> int:
     """Train a classifier on DATA (CSV or Parquet) that treats groups alike.
 
     The sensitive column is removed from the features, read through noised answers alone, and never needed to predict.
     It may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
+
+    DATA may be a folder of Parquet files, or a pattern such as 'part-*.parquet': these are read a few rows at a time,
+    by --workers processes.
     """
+    if starts_workers(workers):
+        return run_workers(workers)
+    settings["stream"] = settings["stream"] or workers > 1
+    with joined(workers) as rank:
+        _train(data, rank, **settings)
+    return OK
+
+
+def _train(
+    data: Path, rank: int, tolerance: float | None, out: Path, overwrite: bool, as_json: bool, **settings: Any
+) -> None:
     rows = rows_of(data, settings)
     ledger = LedgerOptions.taken(settings)
     model = unfitted(rows, settings, tolerance=tolerance)
+    if rank:
+        model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person)
+        return
     check_ledger_outside(ledger.file, out)
     place = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
     with place as stage, told_warnings() as warnings:
