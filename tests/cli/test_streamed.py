@@ -1,5 +1,6 @@
 """Commands on folders of Parquet files, read a few rows at a time, by one process and by two."""
 
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +38,17 @@ def test_train_predict_and_tradeoff_read_a_folder(run: Run, folder: Path, here: 
     assert set(table["decision"]) == {"<=50K", ">50K"}
     curve = run("tradeoff", folder, *USUAL[:-1], "streamed-curve", "--sensitive", "sex", "--tolerances", "0,0.2")
     assert curve.exit_code == 0, curve.output
+
+
+def test_plan_counts_files_and_forecasts_a_fit_from_public_columns_alone(run: Run, folder: Path) -> None:
+    planned = run("plan", folder, "--target", "income", "--features", "hours,work", "--workers", "2", "--json")
+    assert planned.exit_code == 0, planned.output
+    facts = json.loads(planned.stdout)
+    assert facts["rows"] == 600
+    found = facts["forecast"]
+    assert (found["sample"], found["passes"], found["workers"]) == (600, 9, 2)  # the plan here has two checks
+    assert 0 < found["seconds"] <= found["processor_seconds"]
+    assert json.loads(run("plan", folder, "--target", "income", "--json").stdout)["forecast"] is None
 
 
 def test_two_workers_join_an_attribute_in_a_file_of_its_own(folder: Path, here: Path) -> None:
