@@ -46,7 +46,7 @@ def test_plan_counts_files_and_forecasts_a_fit_from_public_columns_alone(run: Ru
     facts = json.loads(planned.stdout)
     assert facts["rows"] == 600
     found = facts["forecast"]
-    assert (found["sample"], found["passes"], found["workers"]) == (600, 9, 2)  # the plan here has two checks
+    assert (found["sample"], found["passes"], found["workers"]) == (600, 13, 2)
     assert 0 < found["seconds"] <= found["processor_seconds"]
     assert json.loads(run("plan", folder, "--target", "income", "--json").stdout)["forecast"] is None
 
