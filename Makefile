@@ -56,9 +56,10 @@ stress: setup          ## people on whom a fit may go wrong: results/stress.csv,
 reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
 	$(BIN)/python -m experiments $* --jobs 2
 
-bench: setup           ## speed, memory and start as ratios: results/bench.json, results/scale.json, results/start.json
+bench: setup           ## speed, memory and start as ratios: results/bench.json, results/scale.json, results/files.json, results/start.json
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.files
 	$(BIN)/python -m benchmarks.start
 
 SAMPLE ?= 30

@@ -23,7 +23,7 @@ from justitia.privacy.vault import SensitiveVault
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # few people, large noise: fit says so
+        warnings.filterwarnings("ignore", "the noise(d size)? |even if groups|delta=")  # few people: fit says so
         yield
 
 

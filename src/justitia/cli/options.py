@@ -153,8 +153,14 @@ deciding = together(
         "--threshold", type=float, default=0.5, show_default=True, help="Decide for the positive answer above it."
     ),
 )
+stream = click.option(
+    "--stream", is_flag=True, help="Read Parquet a few rows at a time; folders and patterns always are."
+)
+workers = click.option(
+    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the rows."
+)
 #: File and settings of a command that trains.
-training = together(click.argument("data", type=FILE), target, attribute, columns, settings, deciding)
+training = together(click.argument("data", type=FILE), target, attribute, columns, settings, deciding, stream)
 #: What is asked of one model; a curve has a grid of its own.
 tolerance = click.option("--tolerance", type=float, help="Largest difference between two groups that is allowed.")
 overwrite = click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote.")

@@ -19,6 +19,7 @@ from justitia.cli.files.looks import LEDGER, ROWS
 from justitia.cli.files.metadata import FACTS, training_metadata
 from justitia.cli.files.public_rows import public_rows
 from justitia.cli.files.rows import Rows, read_rows
+from justitia.cli.files.streamed import StreamedRows, is_streamed, read_streamed
 from justitia.cli.output import json_text, warn
 from justitia.cli.plan_file import command_plan
 from justitia.engines import PluginPlan, engine_of
@@ -38,11 +39,12 @@ HOPELESS = 0.15
 NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
 
 
-def rows_of(data: Path, settings: dict[str, Any]) -> Rows:
-    """The file, by the options of a command that trains."""
+def rows_of(data: Path, settings: dict[str, Any]) -> Rows | StreamedRows:
+    """The file, by the options of a command that trains; files that are to be read a few rows at a time by name."""
     if settings["target"] is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
-    rows = read_rows(
+    read = read_streamed if is_streamed(data, asked=settings.pop("stream")) else read_rows
+    rows = read(
         data,
         settings.pop("where"),
         target=settings["target"],
@@ -58,7 +60,9 @@ def rows_of(data: Path, settings: dict[str, Any]) -> Rows:
     return rows
 
 
-def unfitted(rows: Rows, settings: dict[str, Any], *, tolerance: float | None = None) -> LagrangianDualClassifier:
+def unfitted(
+    rows: Rows | StreamedRows, settings: dict[str, Any], *, tolerance: float | None = None
+) -> LagrangianDualClassifier:
     """A model with the settings of the command line, which are checked before a ledger is opened."""
     engine = engine_of(settings["engine"], settings["hidden"])
     _check_deciding(engine, settings)
@@ -76,7 +80,7 @@ def unfitted(rows: Rows, settings: dict[str, Any], *, tolerance: float | None = 
         random_state=settings["seed"],
     )
     check_parameters(model)
-    if not settings["small_groups"]:
+    if not settings["small_groups"] and isinstance(rows, Rows):
         _check_workable(model, rows)
     return model
 
@@ -109,10 +113,11 @@ def _check_deciding(engine: str, settings: dict[str, Any]) -> None:
         )
 
 
-def kept_of(rows: Rows, target: str, ledger: DurableLedger | None) -> dict[str, Any]:
+def kept_of(rows: Rows | StreamedRows, target: str, ledger: DurableLedger | None) -> dict[str, Any]:
     """What later measurements need to tell whether the same people are looked at again."""
     identity = None if ledger is None else ledger.identity
-    return {ROWS: public_rows(rows, target).sketch.to_dict(), LEDGER: identity}
+    sketch = None if isinstance(rows, StreamedRows) else public_rows(rows, target).sketch.to_dict()
+    return {ROWS: sketch, LEDGER: identity}
 
 
 def save_somewhere(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: Path) -> dict[str, Any]:
@@ -144,12 +149,13 @@ def save_somewhere(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: 
 
 
 def save(
-    model: LagrangianDualClassifier, rows: Rows, folder: Path, *, target: str, kept: dict[str, Any]
+    model: LagrangianDualClassifier, rows: Rows | StreamedRows, folder: Path, *, target: str, kept: dict[str, Any]
 ) -> dict[str, Any]:
     """Write model, facts and what else is ``kept``; the model answers in the target's own words."""
-    model.classes_ = np.array(rows.classes)
+    if isinstance(rows, Rows):
+        model.classes_ = np.array(rows.classes)
     model.save(folder)
     facts = training_metadata(model, rows, target=target)
-    facts |= rows.columns.to_keep(rows.readings)
+    facts |= rows.columns.to_keep(rows.readings) if isinstance(rows, Rows) else {}
     (folder / FACTS).write_text(json_text(facts | kept), encoding="utf-8")
     return facts

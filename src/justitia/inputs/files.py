@@ -91,15 +91,20 @@ class RowFiles:
         otherwise all processes see the same files and divide their rows.
     features : tuple of str, optional
         Columns to learn from; all that have no other role unless said otherwise.
+    positive : str, optional
+        The class label that counts as the second one, as text; the later in order unless said otherwise.
     """
 
     parts: tuple[Part, ...]
     shown: str
     own: bool = False
     features: tuple[str, ...] | None = None
+    positive: str | None = None
 
     @classmethod
-    def of(cls, where: Any, *, own: bool = False, features: Sequence[str] | None = None) -> RowFiles:
+    def of(
+        cls, where: Any, *, own: bool = False, features: Sequence[str] | None = None, positive: str | None = None
+    ) -> RowFiles:
         """The files that a path, a pattern or a dataset names.
 
         Raises
@@ -113,7 +118,7 @@ class RowFiles:
         shown = str(where) if isinstance(where, str | Path) else "the dataset"
         if not parts:
             raise ValueError(f"expected Parquet files in {shown!r}, got none; name a file, a folder or a pattern.")
-        return cls(tuple(parts), shown, own, None if features is None else tuple(features))
+        return cls(tuple(parts), shown, own, None if features is None else tuple(features), positive)
 
     @cached_property
     def counts(self) -> tuple[int, ...]:

@@ -54,7 +54,6 @@ def fit_from_files(
         trained = session.train()
         session.check_spent()
         model._keep(session, trained)
-        session.problem.crowd.shard.close()
         if ranks.size > 1:
             ranks.tell({"name": DONE} | written_model(model))
     return model.certificate_.remarks
@@ -97,7 +96,7 @@ def _open(
     notion, plan = check_parameters(model)
     table, labels = _sample(ranks, seen, data)
     features = model._features(table[list(data.columns.features)], reset=True)
-    model.classes_, _ = read_target(np.array(sorted(labels)))
+    model.classes_ = _classes(labels, data.files.positive)
     target = torch.from_numpy((table[data.columns.target].to_numpy() == model.classes_[1]).astype(np.float32))
     shard = Shard(own, Facts(model.classes_[1], largest=seen.heaviest or 1.0), encoder_of(model))
     weight = _weights(table, data.columns.weight, target, shard, ranks)
@@ -123,6 +122,20 @@ def _sample(ranks: Ranks, seen: Look, data: Data) -> tuple[Any, set[Any]]:
     if not parts:
         raise ValueError(f"expected rows in {data.files.shown}, got none; pass files with rows.")
     return pa.concat_tables(parts, promote_options="permissive").to_pandas(), seen.labels
+
+
+def _classes(labels: set[Any], positive: str | None) -> NDArray[Any]:
+    """The two class labels, the one that counts as positive last."""
+    try:
+        classes, _ = read_target(np.array(sorted(labels)))
+    except TypeError:
+        raise TypeError("expected class labels of one type in y, got several; pass all text or all numbers.") from None
+    if positive is None:
+        return classes
+    texts = [str(one).strip() for one in classes.tolist()]
+    if positive.strip() not in texts:
+        raise ValueError(f"expected one of the class labels {texts} as the positive one, got {positive!r}.")
+    return classes if texts[1] == positive.strip() else classes[::-1].copy()
 
 
 def _weights(table: Any, name: str | None, target: Tensor, shard: Shard, ranks: Ranks) -> Tensor:

@@ -100,7 +100,6 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
         return score_of(_Scorer(rule.base, rule.calibration))
 
     done = serve(shard, opened, ranks, read)
-    shard.close()
     _take_over(model, done)
 
 

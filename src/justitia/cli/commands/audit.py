@@ -11,6 +11,7 @@ from justitia.audit import audit as attacked
 from justitia.cli import options
 from justitia.cli.command import Command, OneOf
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
+from justitia.cli.files.streamed import StreamedRows
 from justitia.cli.output import filled, plain, tell, told_warnings, warn
 from justitia.cli.training import rows_of, unfitted
 
@@ -49,6 +50,8 @@ def audit(
     for people whose attribute is public, or made up. Exit code 4 if the attack proves more than the certificate allows.
     """
     rows = rows_of(data, settings)
+    if isinstance(rows, StreamedRows):
+        raise Refusal("expected a file that is read at once, got one that is read a few rows at a time; audit a part.")
     if rows.person is not None:
         raise Refusal("an audit tells apart one row's attribute; leave out --person.")
     if rows.attribute.groups is None:

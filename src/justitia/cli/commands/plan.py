@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,20 +13,25 @@ import click
 
 from justitia.cli import options
 from justitia.cli.command import Command
-from justitia.cli.errors import Refusal
+from justitia.cli.errors import Refusal, no_such
 from justitia.cli.files.attribute import Groups, Where, find_attribute
 from justitia.cli.files.columns import Columns, columns_text, warn_of
-from justitia.cli.files.reading import open_table
+from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.rows import feature_names, read_target
+from justitia.cli.files.streamed import is_streamed
 from justitia.cli.output import fields_text, filled, table_text, tell
 from justitia.cli.plan_file import command_plan
 from justitia.engines import engine_of
+from justitia.engines.plugin.plan import PluginPlan
 from justitia.evaluation.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
+from justitia.inputs.files import RowFiles
 from justitia.inputs.kinds import Reading
+from justitia.inputs.public_sample import frames
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.door import check_budget
 from justitia.privacy.mechanisms import Gaussian
+from justitia.scale.forecast import forecast
 from justitia.training.plan import Plan
 
 EXAMPLE = """
@@ -47,13 +54,16 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 @options.columns
 @options.tolerance
 @options.settings
+@options.stream
+@options.workers
 @options.as_json
 def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool, **settings: Any) -> None:
     """Say what a training run will ask, what it costs, and how precisely a violation can be held and measured.
 
     Only public numbers are needed: how many rows, positive answers and groups (--groups takes their number, too). With
     DATA, rows and positive answers are counted in its target column. With --sensitive, which says what not to look at,
-    it also shows how the other columns are read. The sensitive column is not read.
+    it also shows how the other columns are read. The sensitive column is not read. Of Parquet files that are
+    read a few rows at a time, a trial on the first rows of --features says how long a fit will take.
     """
     check_budget(settings["epsilon"], settings["delta"])
     columns = Columns.taken(settings)
@@ -62,7 +72,7 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
     base = command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"])
     made = base.at_tolerance(tolerance).calibrate(settings["epsilon"], settings["delta"], n=counts.rows)
     notion = get_notion(settings["notion"])
-    facts = {
+    facts: dict[str, Any] = {
         "rows": counts.rows,
         "positives": counts.positives,
         "groups": counts.groups,
@@ -76,6 +86,7 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
         "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
         "outlook": outlook(counts, made, notion, tolerance),
         "columns": [one.to_dict() for one in readings],
+        "forecast": _forecast(data, made, columns.features or (), settings),
     }
     warn_of(readings)
     table = f"{columns_text(readings)}\n\n" if readings else ""
@@ -90,6 +101,8 @@ def _looked_at(
         return _counts(_number(where, None), settings), ()
     if settings["target"] is None:
         raise Refusal("expected the name of the target column in DATA, got none; pass --target NAME.")
+    if is_streamed(data, asked=settings["stream"] or settings["workers"] > 1):
+        return _counted(data, settings["target"], settings["positive"], _number(where, None)), ()
     table = open_table(data, where.separator, where.encoding)
     table.check_columns([settings["target"]])
     y, _ = read_target(table, settings["target"], settings["positive"])
@@ -122,6 +135,51 @@ def _counts(groups: int, settings: dict[str, Any]) -> Counts:
         raise Refusal(f"expected --positives to be a share between 0 and 1, got {settings['positives']:g}.")
     positives = min(max(1, round(settings["positives"] * settings["rows"])), settings["rows"] - 1)
     return Counts(settings["rows"], positives, groups)
+
+
+def _counted(data: Path, target: str, positive: str | None, groups: int) -> Counts:
+    """Rows and positive answers of files."""
+    table = Table(data, RowFiles.of(data).names)
+    table.check_columns([target])
+    found: Counter[Any] = Counter()
+    for frame in frames(data, [target]):
+        found.update(frame[target].tolist())
+    labels = sorted(found, key=str)
+    if len(labels) != 2:
+        raise Refusal(f"expected two values in the target {target!r}, got {len(labels)}; write a column that has two.")
+    chosen = [label for label in labels if str(label).strip() == positive] if positive else labels[1:]
+    if not chosen:
+        raise no_such("value", str(positive), [str(one) for one in labels], place=f"the target {target!r}")
+    return Counts(found.total(), found[chosen[0]], groups)
+
+
+def _forecast(
+    data: Path | None, made: Plan, features: Sequence[str], settings: dict[str, Any]
+) -> dict[str, Any] | None:
+    """How long a fit on files will take; None of rows in memory, of networks, and without names of public columns."""
+    asked = settings["stream"] or settings["workers"] > 1
+    if data is None or not features or not isinstance(made, PluginPlan) or not is_streamed(data, asked=asked):
+        return None
+    files, workers = RowFiles.of(data), settings["workers"]
+    Table(data, files.names).check_columns(features)
+    found = forecast(files, settings["target"], tuple(features), made)
+    return {
+        "sample": found.sample,
+        "passes": found.passes,
+        "rows_per_second": found.rows_per_second,
+        "workers": workers,
+        "processor_seconds": found.seconds,
+        "seconds": found.shared(workers),
+    }
+
+
+def _time(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    return (
+        f"about {found['seconds']:,.0f} s with {found['workers']} processor(s): {found['passes']} passes at "
+        f"{found['rows_per_second']:,.0f} rows a second, a sample of {found['sample']:,} rows"
+    )
 
 
 def _releases(made: Plan, delta: float) -> list[dict[str, Any]]:
@@ -181,6 +239,7 @@ def _text(facts: dict[str, Any]) -> str:
         "rows": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have the positive answer",
         "asked for": f"{facts['notion']}, engine {facts['engine']}",
         "tolerance": _tolerance(facts["tolerance"], facts["expected_tolerance"]),
+        "time": _time(facts["forecast"]),
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
     }
     lines = [

@@ -10,12 +10,16 @@ import pandas as pd
 
 from justitia.cli import options
 from justitia.cli.command import Command
+from justitia.cli.errors import Refusal
 from justitia.cli.files.attribute import check_apart
 from justitia.cli.files.columns import Columns
 from justitia.cli.files.metadata import features_of, load_model
 from justitia.cli.files.reading import Table, open_table
+from justitia.cli.files.streamed import is_streamed
 from justitia.cli.output import check_file, staged_file, tell
 from justitia.estimator import LagrangianDualClassifier
+from justitia.inputs.files import RowFiles
+from justitia.inputs.public_sample import frames
 
 EXAMPLE = """
 $ justitia predict model new.csv --key id --out decisions.csv
@@ -29,6 +33,7 @@ $ justitia predict model new.csv --key id --out decisions.csv
 @click.option("--out", type=options.FILE, help="CSV file to write; by default the standard output.")
 @options.reading
 @options.formats
+@options.stream
 @options.overwrite
 @options.as_json
 def predict(
@@ -38,6 +43,7 @@ def predict(
     out: Path | None,
     separator: str,
     encoding: str,
+    stream: bool,
     overwrite: bool,
     as_json: bool,
     **formats: Any,
@@ -45,16 +51,20 @@ def predict(
     """Decide about the people in DATA with a saved MODEL.
 
     The sensitive attribute is not an input: if DATA holds it, it is not read. Each row gets a decision and the
-    probability of the positive answer.
+    probability of the positive answer. A folder of Parquet files, or a pattern, is read a few rows at a time.
     """
     fitted, facts = load_model(model)
     read = (data, *model.iterdir())
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=read)
-    table = open_table(data, separator, encoding)
+    streamed = is_streamed(data, asked=stream)
+    table = Table(data, RowFiles.of(data).names) if streamed else open_table(data, separator, encoding)
     if key is not None:
         table.check_columns([key])
         check_apart(facts.get("sensitive") or (), key=key)
+    if streamed:
+        _write_streamed(fitted, table, key, out, overwrite=overwrite, as_json=as_json)
+        return
     columns = Columns.of_model(facts, features_of(fitted), formats)
     found = decided(fitted, table, columns, key)
     if out is not None:
@@ -70,11 +80,35 @@ def predict(
         click.echo(f"{len(found):,} decisions in {out}; {share:.1%} are {fitted.classes_[1]}.")
 
 
+def _write_streamed(
+    model: LagrangianDualClassifier, table: Table, key: str | None, out: Path | None, *, overwrite: bool, as_json: bool
+) -> None:
+    """Decisions of files, written as they are made."""
+    if out is None:
+        raise Refusal("expected --out where DATA is read a few rows at a time, got none; name a CSV file to write.")
+    features = [str(name) for name in model.feature_names_in_]
+    table.check_columns(features)
+    rows = positives = 0
+    with staged_file(out, overwrite=overwrite) as stage, stage.open("w", encoding="utf-8", newline="") as lines:
+        for frame in frames(table.path, dict.fromkeys([*features, *([] if key is None else [key])])):
+            ids = pd.Series(range(rows + 1, rows + len(frame) + 1), name="row") if key is None else frame[key]
+            part = _decided(model, frame[features], ids)
+            part.to_csv(lines, index=False, header=rows == 0)
+            rows, positives = rows + len(part), positives + int((part["decision"] == model.classes_[1]).sum())
+    share = positives / max(rows, 1)
+    told = {"rows": rows, "positive": model.classes_[1], "positive_share": share, "out": out}
+    tell(told, f"{rows:,} decisions in {out}; {share:.1%} are {model.classes_[1]}.", as_json=as_json)
+
+
 def decided(model: LagrangianDualClassifier, table: Table, columns: Columns, key: str | None) -> pd.DataFrame:
     """Decision and probability of each row, beside its key or its number; other columns are not read."""
     names = table.columns if columns.features is None else columns.features
     table.check_columns(names)
     X, _ = columns.read(table, list(names))
     rows = pd.Series(range(1, len(X) + 1), name="row") if key is None else table.text([key])[key]
+    return _decided(model, X, rows)
+
+
+def _decided(model: LagrangianDualClassifier, X: pd.DataFrame, rows: pd.Series) -> pd.DataFrame:
     probability = model.predict_proba(X)[:, 1]
     return pd.DataFrame({rows.name: rows, "decision": model.predict(X), "probability": probability.round(6)})

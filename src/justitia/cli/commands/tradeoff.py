@@ -15,6 +15,7 @@ from justitia.cli import options
 from justitia.cli.command import Command, Numbers
 from justitia.cli.files.metadata import CURVE
 from justitia.cli.files.rows import Rows
+from justitia.cli.files.streamed import StreamedRows
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.output import (
     check_ledger_outside,
@@ -95,7 +96,7 @@ def tradeoff(
 
 
 def _save_curve(
-    curve: Tradeoff, rows: Rows, folder: Path, choose: float | None, *, target: str, kept: dict[str, Any]
+    curve: Tradeoff, rows: Rows | StreamedRows, folder: Path, choose: float | None, *, target: str, kept: dict[str, Any]
 ) -> dict[str, Any]:
     """One folder per point; the chosen one gets a copy of the curve."""
     chosen = None if choose is None else curve.models.index(curve.choose(choose))

@@ -11,6 +11,7 @@ import click
 
 from justitia.cli import options
 from justitia.cli.command import Command
+from justitia.cli.errors import OK
 from justitia.cli.files.columns import columns_text
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.output import (
@@ -24,6 +25,7 @@ from justitia.cli.output import (
     unhurried,
 )
 from justitia.cli.training import kept_of, rows_of, save, save_somewhere, unfitted
+from justitia.cli.workers import joined, run_workers, starts_workers
 from justitia.estimator import LagrangianDualClassifier
 from justitia.saving.folder import MODEL, foreign_in_model
 
@@ -36,6 +38,7 @@ $ justitia train income.csv --target income --sensitive sex \\
 @click.command("train", cls=Command, example=EXAMPLE)
 @options.training
 @options.tolerance
+@options.workers
 @options.ledger
 @click.option(
     "--checkpoint",
@@ -44,8 +47,30 @@ $ justitia train income.csv --target income --sensitive sex \\
 )
 @options.out("Folder for the model.")
 @options.as_json
-def train(
+def train(data: Path, workers: int, **settings: Any) -> int:
+    """Train a classifier on DATA (CSV or Parquet) that treats groups alike.
+
+    The sensitive column is removed from the features, read through noised answers alone, and never needed to predict.
+    It may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
+
+    How columns are read is printed; 'justitia plan' shows it before anything is spent.
+
+    DATA may be a folder of Parquet files, or a pattern such as 'part-*.parquet': these are read a few rows at a time,
+    by --workers processes.
+    """
+    if starts_workers(workers):
+        return run_workers(workers)
+    settings["stream"] = settings["stream"] or workers > 1
+    if settings["checkpoint"] is not None and settings["seed"] is None:
+        settings["seed"] = 0  # a run that goes on has to draw the same public numbers
+    with joined(workers) as rank:
+        _train(data, rank, **settings)
+    return OK
+
+
+def _train(
     data: Path,
+    rank: int,
     tolerance: float | None,
     checkpoint: Path | None,
     out: Path,
@@ -53,18 +78,12 @@ def train(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Train a classifier on DATA (CSV or Parquet) that treats groups alike.
-
-    The sensitive column is removed from the features, read through noised answers alone, and never needed to predict.
-    It may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
-
-    How columns are read is printed; 'justitia plan' shows it before anything is spent.
-    """
-    if checkpoint is not None and settings["seed"] is None:
-        settings["seed"] = 0  # a run that goes on has to draw the same public numbers
     rows = rows_of(data, settings)
     ledger = LedgerOptions.taken(settings)
     model = unfitted(rows, settings, tolerance=tolerance)
+    if rank:
+        model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person)
+        return
     check_ledger_outside(ledger.file, out)
     check_apart(checkpoint, out)
     place = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
@@ -76,7 +95,8 @@ def train(
         facts = {"target": settings["target"], "kept": kept_of(rows, settings["target"], opened)}
         written = save_somewhere(lambda folder: save(model, rows, folder, **facts), stage, out)
     facts = {"model": out, **written, "certificate": model.certificate_.to_dict(), "warnings": warnings}
-    tell(facts, f"{columns_text(rows.readings)}\n\n{_text(model, facts, out)}", as_json=as_json)
+    table = f"{columns_text(rows.readings)}\n\n" if rows.readings else ""
+    tell(facts, table + _text(model, facts, out), as_json=as_json)
 
 
 def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> str:

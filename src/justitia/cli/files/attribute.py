@@ -21,14 +21,17 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.files.bins import Bins, read_bins
-from justitia.cli.files.reading import Table, open_table
+from justitia.cli.files.reading import Table, as_text, open_table
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.columns import Column, read_each
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.vault import INFER
 
@@ -199,6 +202,16 @@ def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> di
         name: bins[name].assign(values) if name in bins else [None if one == facts.missing else one for one in values]
         for name, values in found.items()
     }
+
+
+def label_reader(facts: PublicAttribute) -> Callable[[str, Column], Column]:
+    """How entries of a sensitive column become labels where files are read a few rows at a time: each by itself."""
+
+    def read(name: str, entries: Column) -> Column:
+        labels = _labels(facts, {name: read_each(as_text, entries)})[name]
+        return np.fromiter(labels, dtype=object, count=len(labels))
+
+    return read
 
 
 def _joined_by_key(

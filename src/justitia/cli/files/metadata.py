@@ -19,6 +19,7 @@ import torch
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Groups, groups_text, read_groups
 from justitia.cli.files.rows import Rows
+from justitia.cli.files.streamed import StreamedRows
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
 from justitia.training.public_scores import public_scores
@@ -45,7 +46,7 @@ def command_line() -> str:
     return shlex.join(["justitia", *([] if context is None else context.meta.get("justitia.words", []))])
 
 
-def training_metadata(model: LagrangianDualClassifier, rows: Rows, *, target: str) -> dict[str, Any]:
+def training_metadata(model: LagrangianDualClassifier, rows: Rows | StreamedRows, *, target: str) -> dict[str, Any]:
     """Facts of one run: public, or noised by it."""
     attribute = rows.attribute
     groups = groups_of(model, attribute.columns)
@@ -53,10 +54,10 @@ def training_metadata(model: LagrangianDualClassifier, rows: Rows, *, target: st
         "title": f"{target} from {rows.table.path.name}",
         "data": rows.table.path.name,
         "rows": len(rows),
-        "columns": len(rows.X.columns),
+        "columns": int(model.n_features_in_),
         "target": target,
-        "classes": list(rows.classes),
-        "positive": rows.classes[1],
+        "classes": model.classes_.tolist(),
+        "positive": model.classes_.tolist()[1],
         "sensitive": list(attribute.columns),
         "groups": groups_text(groups),
         "bins": [str(one) for one in attribute.bins],
@@ -91,7 +92,7 @@ def tolerance_in_force(model: LagrangianDualClassifier) -> float | None:
     return model.tolerance_ if math.isfinite(model.certificate_.epsilon) else None
 
 
-def training_scores(model: LagrangianDualClassifier, rows: Rows) -> dict[str, float]:
+def training_scores(model: LagrangianDualClassifier, rows: Rows | StreamedRows) -> dict[str, float]:
     """Public accuracy and AUC of the training rows.
 
     A base that was fitted here has learned from all of them, so those of engine "plugin" are the last of its history:
@@ -99,6 +100,8 @@ def training_scores(model: LagrangianDualClassifier, rows: Rows) -> dict[str, fl
     """
     if hasattr(model, "rule_"):
         return {name: float(model.history_[name].iloc[-1]) for name in ("accuracy", "auc")}
+    if isinstance(rows, StreamedRows):
+        raise TypeError("expected engine 'plugin' where rows are read from files, got one that trains a network.")
     scores = torch.from_numpy(model.decision_function(rows.X))
     return public_scores(scores, torch.from_numpy(rows.y), torch.ones(len(rows)))
 

@@ -98,8 +98,8 @@ class Table:
     def _texts(self, names: Sequence[str]) -> dict[str, list[str | None]]:
         if not self.is_parquet:
             rows = _rows(self, names)
-            return {name: read_each(_as_text, (row[place] for row in rows)) for place, name in enumerate(names)}
-        return {name: read_each(_as_text, _parquet_entries(self.path, name)) for name in names}
+            return {name: read_each(as_text, (row[place] for row in rows)) for place, name in enumerate(names)}
+        return {name: read_each(as_text, _parquet_entries(self.path, name)) for name in names}
 
 
 def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") -> Table:
@@ -296,7 +296,7 @@ def _public_parquet(file: Path, names: Sequence[str]) -> pd.DataFrame:
         raise Refusal(f"{shown_path(file)} has public values that cannot be read; write it again.") from None
 
 
-def _as_text(value: Any) -> str | None:
+def as_text(value: Any) -> str | None:
     """What is written in a cell: "1" for 1 and 1.0 alike; None for nothing. What is no text raises."""
     if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
         return None

@@ -8,6 +8,7 @@ a grid first: so sums do not depend on how rows were split.
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
@@ -78,6 +79,7 @@ class Shard:
     def __init__(self, rows: OwnRows, facts: Facts, encode: Encode) -> None:
         self.rows, self.facts, self._encode = rows, facts, encode
         self._eta: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this lives; public numbers
+        weakref.finalize(self, self._eta.close)
         self._learned: PublicRows | None = None
         self._width = 0
 
@@ -121,7 +123,7 @@ class Shard:
         """Blocks with their features and what was said of them."""
         self._eta.seek(0)
         for block in self.rows.blocks():
-            eta = np.frombuffer(self._eta.read(8 * len(block)), dtype=np.float64)
+            eta = np.frombuffer(self._eta.read(8 * len(block)), dtype=np.float64).copy()
             yield block, self._encode(block.frame(self.rows.columns.features)), eta
 
     def _phi(self, block: Block, numbers: NDArray[np.float32], eta: Array) -> Tensor:
@@ -222,10 +224,6 @@ class Shard:
                 yield weight * table[torch.from_numpy(self._labels(block)).long(), decided.long()].float()
 
         return ShardRows(parts, len(self.rows), table.shape[-1], message)
-
-    def close(self) -> None:
-        """Give the scratch file back."""
-        self._eta.close()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,84 @@
+"""Rows of Parquet files that are read a few at a time, as training needs them: names, and no row yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from justitia.cli.errors import Refusal, shown_path
+from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, label_reader
+from justitia.cli.files.columns import Columns
+from justitia.cli.files.reading import PARQUET, Table
+from justitia.cli.files.rows import feature_names
+from justitia.inputs.files import RowFiles
+from justitia.inputs.kinds import Reading
+from justitia.privacy.attribute import SensitiveColumns
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedRows:
+    """Rows of files; what :class:`~justitia.cli.files.rows.Rows` holds, by the names of columns.
+
+    Attributes
+    ----------
+    X : RowFiles
+        With the names of the features.
+    y : str
+    attribute : PublicAttribute
+        Public facts about the attribute.
+    sensitive : SensitiveColumns
+        Where it is.
+    person : str, optional
+    readings : tuple of Reading
+        None: columns are taken as the files type them.
+    """
+
+    table: Table
+    X: RowFiles = field(repr=False)
+    y: str
+    attribute: PublicAttribute
+    sensitive: SensitiveColumns
+    person: str | None = None
+    readings: tuple[Reading, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+def is_streamed(data: Path, *, asked: bool) -> bool:
+    """Whether DATA is read a few rows at a time: folders and patterns always are."""
+    several = data.is_dir() or any(mark in str(data) for mark in "*?[")
+    if asked and not several and data.suffix.lower() not in PARQUET:
+        raise Refusal(f"expected Parquet to be read a few rows at a time, got {shown_path(data)}; write it as Parquet.")
+    return several or asked
+
+
+def read_streamed(
+    data: Path,
+    where: Where,
+    *,
+    target: str,
+    positive: str | None = None,
+    columns: Columns | None = None,
+    base_column: str | None = None,
+) -> StreamedRows:
+    """Check names of columns; no row is read, and columns are taken as the files type them."""
+    columns = Columns() if columns is None else columns
+    table = Table(data, RowFiles.of(data).names)
+    table.check_columns([target])
+    attribute = find_attribute(where, table)
+    if target in attribute.columns:
+        raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
+    if attribute.file is not None and not attribute.file.is_parquet:
+        raise Refusal(
+            f"expected a second Parquet file beside files that are read a few rows at a time, got "
+            f"{shown_path(attribute.file.path)}; write it as Parquet."
+        )
+    names = feature_names(table, attribute.hidden() | {target}, columns, base_column)
+    second = None if attribute.file is None else attribute.file.path
+    sensitive = SensitiveColumns(*attribute.columns, file=second, key=attribute.key, read=label_reader(attribute))
+    files = RowFiles.of(data, features=names, positive=positive)
+    return StreamedRows(table, files, target, attribute, sensitive, attribute.person)
+
+
+__all__ = ["StreamedRows", "is_streamed", "read_streamed"]

@@ -1,0 +1,85 @@
+"""Commands on folders of Parquet files, read a few rows at a time, by one process and by two."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from running import Run, assert_refused, income, read
+
+USUAL = ("--target", "income", "--groups", "Female,Male", "--drop", "age", "--seed", "1", "--out", "streamed")
+
+
+@pytest.fixture
+def folder(here: Path) -> Path:
+    table = income(600, seed=4).assign(id=range(600))
+    parts = here / "people"
+    parts.mkdir()
+    for k, part in enumerate((table[:100], table[100:])):
+        part.to_parquet(parts / f"{k}.parquet", index=False)
+        (here / "public").mkdir(exist_ok=True)
+        part.drop(columns="sex").to_parquet(here / "public" / f"{k}.parquet", index=False)
+    table[["id", "sex"]].sample(frac=1.0, random_state=0).to_parquet(here / "sex.parquet", index=False)
+    return parts
+
+
+def test_train_predict_and_tradeoff_read_a_folder(run: Run, folder: Path, here: Path) -> None:
+    trained = run("train", folder, *USUAL, "--sensitive", "sex", "--positive", "<=50K", "--json")
+    assert trained.exit_code == 0, trained.output
+    facts = read(here / "streamed" / "training.json")
+    assert (facts["rows"], facts["columns"], facts["positive"], facts["data"]) == (600, 5, "<=50K", "people")
+    decided = run("predict", "streamed", folder, "--key", "id", "--out", "decisions.csv")
+    assert decided.exit_code == 0, decided.output
+    table = pd.read_csv(here / "decisions.csv")
+    assert table["id"].tolist() == list(range(600))
+    assert set(table["decision"]) == {"<=50K", ">50K"}
+    curve = run("tradeoff", folder, *USUAL[:-1], "streamed-curve", "--sensitive", "sex", "--tolerances", "0,0.2")
+    assert curve.exit_code == 0, curve.output
+
+
+def test_plan_counts_files_and_forecasts_a_fit_from_public_columns_alone(run: Run, folder: Path) -> None:
+    planned = run("plan", folder, "--target", "income", "--features", "hours,work", "--workers", "2", "--json")
+    assert planned.exit_code == 0, planned.output
+    facts = json.loads(planned.stdout)
+    assert facts["rows"] == 600
+    found = facts["forecast"]
+    assert (found["sample"], found["passes"], found["workers"]) == (600, 13, 2)
+    assert 0 < found["seconds"] <= found["processor_seconds"]
+    assert json.loads(run("plan", folder, "--target", "income", "--json").stdout)["forecast"] is None
+
+
+def test_two_workers_join_an_attribute_in_a_file_of_its_own(folder: Path, here: Path) -> None:
+    words = ("train", "public/*.parquet", *USUAL, "--sensitive-file", "sex.parquet", "--key", "id", "--workers", "2")
+    done = subprocess.run(
+        [sys.executable, "-m", "justitia", *words],
+        capture_output=True,
+        text=True,
+        cwd=here,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Trained: streamed") == 1
+    assert read(here / "streamed" / "training.json")["rows"] == 600
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("train", "people", *USUAL, "--sensitive", "nothing"), "no column 'nothing'"),
+        (("train", "nowhere*.parquet", *USUAL, "--sensitive", "sex"), "expected Parquet files in 'nowhere*.parquet'"),
+        (
+            ("train", "people", *USUAL, "--sensitive", "sex", "--hidden", "5"),
+            "expected engine 'plugin' where X is in files",
+        ),
+        (("audit", "people", *USUAL[:-2], "--sensitive", "sex"), "expected a file that is read at once"),
+    ],
+)
+def test_wrong_options_for_files_get_one_sentence(
+    run: Run, folder: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    assert_refused(run(*words), 2, sentence)
