@@ -7,6 +7,7 @@ from sklearn.base import clone
 from justitia import PrivacyLedger
 from justitia.baselines import (
     AgarwalClassifier,
+    FairGBMClassifier,
     LinearPostClassifier,
     LocalClassifier,
     MozannarClassifier,
@@ -76,7 +77,7 @@ def test_plain_network_ledger_of_another_type_is_refused() -> None:
     "kind",
     [
         *(PlainClassifier, AgarwalClassifier, MozannarClassifier, ZafarClassifier),
-        *(LinearPostClassifier, LocalClassifier),
+        *(FairGBMClassifier, LinearPostClassifier, LocalClassifier),
     ],
 )
 def test_baseline_refit_that_fails_leaves_the_fitted_model(kind: type) -> None:
