@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from justitia import PrivacyLedger
 from justitia.baselines import FairGBMClassifier
-from justitia.baselines.fairgbm import SHIFT, ProxyLagrangian, counted_decision
+from justitia.baselines.fairgbm import SHIFT, ProxyLagrangian
 from justitia.datasets import make_synthetic
 from justitia.evaluation.exact import violation
 from justitia.learners.default import boosted_trees
@@ -19,7 +19,7 @@ from justitia.notions import EqualizedOdds, get_notion
 from justitia.privacy.errors import BudgetExceeded
 
 DATA = make_synthetic(1500, random_state=0)
-NOTIONS = ["equalized_odds", "equal_opportunity", "predictive_equality", "demographic_parity", "accuracy_parity"]
+NOTIONS = ["equalized_odds", "equal_opportunity", "predictive_equality"]
 
 
 def fitted(data: Any = DATA, **parameters: Any) -> FairGBMClassifier:
@@ -34,13 +34,13 @@ def game(notion: str, *, tolerance: float = 0.02) -> tuple[ProxyLagrangian, Any]
     kind = get_notion(notion)
     events = kind.events(torch.from_numpy(y)).numpy()
     cells = np.einsum("nk,na->nka", events, (codes[:, None] == np.arange(3)).astype(float))
-    return ProxyLagrangian(y, counted_decision(kind, y), cells, 0.5, tolerance), rng.normal(size=40)
+    return ProxyLagrangian(y, cells, 0.5, tolerance), rng.normal(size=40)
 
 
 def lagrangian(one: ProxyLagrangian, scores: Any) -> float:
     """As the class states it, loop by loop."""
     total = float(np.mean(np.logaddexp(0, scores) - one.y * scores))
-    proxy = np.log(1 + np.exp(one.counted * scores + SHIFT))
+    proxy = np.log(1 + np.exp(np.where(one.y == 1, -scores, scores) + SHIFT))
     for k in range(one.cells.shape[1]):
         members = [one.cells[:, k, a] > 0 for a in range(2)]
         rates = [proxy[rows].mean() for rows in members]
@@ -65,7 +65,7 @@ def test_proxy_is_one_where_the_decision_turns() -> None:
 def test_multipliers_ascend_on_true_rates_and_stay_at_zero_or_above() -> None:
     y, codes = np.array([0, 0, 0, 0, 1, 1, 1, 1.0]), np.array([0, 0, 1, 1, 0, 0, 1, 1])
     cells = np.einsum("nk,na->nka", np.stack([1 - y, y], axis=1), np.eye(2)[codes])
-    one = ProxyLagrangian(y, counted_decision(EqualizedOdds(), y), cells, 0.5, 0.1)
+    one = ProxyLagrangian(y, cells, 0.5, 0.1)
     # false positives: one of two in group 0, none in group 1; false negatives: none, both
     one.ascend(np.array([1.0, -1.0, -1.0, -1.0, 1.0, 1.0, -1.0, -1.0]))
     assert np.allclose(one.lam, [[0.0, 0.5 * (0.5 - 0.1)], [0.5 * (1.0 - 0.1), 0.0]])
@@ -98,7 +98,7 @@ def test_constraint_takes_off_most_of_the_violation_of_training_rows(notion: str
         decided = fitted(data, notion=notion, **parameters).predict(data.X)
         return violation(data.y, decided, sensitive_features=data.sensitive, notion=notion, groups=data.groups)
 
-    assert violated() < 0.6 * violated(multiplier_step=0.0)
+    assert violated(multiplier_step=0.03) < 0.6 * violated(multiplier_step=0.0)
 
 
 def test_rows_without_attribute_count_for_the_loss_alone() -> None:
@@ -142,7 +142,8 @@ class Own(EqualizedOdds):
         ({"multiplier_step": math.nan}, "multiplier_step"),
         ({"n_estimators": 0}, "n_estimators"),
         ({"notion": "parity"}, "no notion 'parity'"),
-        ({"notion": Own()}, "the proxy is known for no others"),
+        ({"notion": Own()}, "FairGBM is defined for false positive and false negative rates"),
+        ({"notion": "demographic_parity"}, "FairGBM is defined for false positive and false negative rates"),
     ],
 )
 def test_wrong_parameter_is_refused_before_anything_is_asked(parameters: dict[str, Any], message: str) -> None:

@@ -14,11 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._validate import check_int, check_nonnegative
 from justitia.learners.default import SIZES, boosted_trees
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
-from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
+from justitia.notions import EqualizedOdds, EqualOpportunity, FairnessNotion, PredictiveEquality, get_notion
 from justitia.privacy.door import ledger_or_new, open_vault
 from justitia.privacy.ledger import PrivacyLedger
 
 Array = NDArray[np.float64]
+#: Notions that compare false positive rates, false negative rates or both.
+DEFINED: tuple[type[FairnessNotion], ...] = (EqualizedOdds, EqualOpportunity, PredictiveEquality)
 #: Shift of the cross-entropy that stands for a step: it is 1 where the step is, at score 0.
 SHIFT = math.log(math.e - 1)
 
@@ -37,15 +39,12 @@ class ProxyLagrangian:
     Parameters
     ----------
     y : ndarray (n,)
-    counted : ndarray (n,)
-        The decision that a rate counts: 1 if the positive one, -1 if the negative one.
     cells : ndarray (n, K, G)
         1 where the row belongs to the event and the group; rows whose attribute is not given belong to none.
     step, tolerance : float
     """
 
     y: Array
-    counted: Array
     cells: Array
     step: float
     tolerance: float
@@ -55,6 +54,7 @@ class ProxyLagrangian:
     def __post_init__(self) -> None:
         self.lam = np.zeros(self.cells.shape[1:])
         self._sizes = self.cells.sum(axis=0)
+        self._wrong = 1 - 2 * self.y  # the sign of a score that is wrong
 
     def next_tree(self, scores: Array) -> tuple[Array, Array]:
         """Gradient and curvature of every row, n times those of the Lagrangian; asked for once before each tree."""
@@ -66,18 +66,18 @@ class ProxyLagrangian:
 
     def ascend(self, scores: Array) -> None:
         """Move the multipliers by what the decisions show."""
-        rates = self.rates((self.counted * scores > 0).astype(float))
+        rates = self.rates((self._wrong * scores > 0).astype(float))
         gaps = rates.max(axis=1, keepdims=True) - rates - self.tolerance
         self.lam = np.maximum(self.lam + self.step * np.where(self._sizes > 0, gaps, 0.0), 0.0)
 
     def pull(self, scores: Array) -> Array:
         """(n,): the constraint's part of the gradient. As published, it has no curvature."""
-        shifted = self.counted * scores + SHIFT
+        shifted = self._wrong * scores + SHIFT
         rates = self.rates(np.logaddexp(0.0, shifted))
         worst = np.arange(rates.shape[1]) == rates.argmax(axis=1)[:, None]
         weights = np.where(worst, self.lam.sum(axis=1, keepdims=True), 0.0) - self.lam
         of_row = np.einsum("nka,ka->n", self.cells, weights / np.maximum(self._sizes, 1))
-        found: Array = len(scores) * of_row * self.counted * expit(shifted)
+        found: Array = len(scores) * of_row * self._wrong * expit(shifted)
         return found
 
     def rates(self, values: Array) -> Array:
@@ -90,14 +90,14 @@ class FairGBMClassifier(NetworkClassifier):
     r"""Boosted trees of LightGBM with FairGBM's objective; not private: the attribute is read exactly.
 
     Every tree is fitted to the gradient of :class:`justitia.baselines.fairgbm.ProxyLagrangian`; the attribute is not an
-    input. The paper defines it for false positive and false negative rates, which are equalized odds, equal
-    opportunity and predictive equality. Demographic parity (rates of positive decisions) and accuracy parity (rates of
-    errors, whatever the label) by the same proxy are our extension.
+    input. It is defined for false positive and false negative rates: equalized odds, equal opportunity and predictive
+    equality. Other notions are refused. (By the same proxy for rates of positive decisions, demographic parity did not
+    come: a few extreme scores make the proxies of two groups alike where their decisions are not.)
 
     Parameters
     ----------
     notion : str or FairnessNotion
-        One of the five named notions.
+        "equalized_odds", "equal_opportunity" or "predictive_equality".
     tolerance : float
         Largest difference between two groups' rates on the training rows.
     multiplier_step : float
@@ -174,7 +174,7 @@ class FairGBMClassifier(NetworkClassifier):
         label = target.double().numpy()
         belongs = (codes[:, None] == np.arange(vault.n_groups)).astype(float)
         cells = np.einsum("nk,na->nka", notion.events(target).double().numpy(), belongs)
-        game = ProxyLagrangian(label, counted_decision(notion, label), cells, step, tolerance)
+        game = ProxyLagrangian(label, cells, step, tolerance)
         self.start_ = float(logit(label.mean()))
         self._boost(features.double().numpy(), label, game, seed=seed)
         self.multipliers_ = game.lam
@@ -185,10 +185,10 @@ class FairGBMClassifier(NetworkClassifier):
     def _checked(self) -> tuple[FairnessNotion, float, float]:
         """Notion, step and tolerance."""
         notion = get_notion(self.notion)
-        if type(notion) not in NOTIONS.values():
+        if type(notion) not in DEFINED:
             raise ValueError(
-                f"expected one of the notions {', '.join(NOTIONS)}, got {type(notion).__name__}; "
-                "the proxy is known for no others."
+                f"expected one of the notions {', '.join(kind.name for kind in DEFINED)}, got {type(notion).__name__}; "
+                "FairGBM is defined for false positive and false negative rates."
             )
         check_int("n_estimators", self.n_estimators, at_least=1)
         step = check_nonnegative("multiplier_step", self.multiplier_step)
@@ -211,11 +211,3 @@ class FairGBMClassifier(NetworkClassifier):
         rows = self._features(X, reset=False).double().numpy()
         scores: Array = self.start_ + np.asarray(self.booster_.predict(rows), dtype=np.float64)
         return scores
-
-
-def counted_decision(notion: FairnessNotion, y: Array) -> Array:
-    """(n,): 1 where a rate counts the positive decision, -1 where the negative one.
-
-    Wrong decisions are counted; for demographic parity, which knows no wrong ones, positive ones.
-    """
-    return np.ones_like(y) if isinstance(notion, DemographicParity) else 1 - 2 * y
