@@ -34,7 +34,7 @@ class LocalClassifier(HiddenNoiseSeed, PosteriorClassifier):
     The local model of Ghoukasian and Asoodeh (2025), *Optimal Fairness under Local Differential Privacy*, who study
     which randomisation of the attribute leaves data least unfair. Their classifiers read the randomised attribute
     at prediction; ours may not, so of their setting this keeps what applies: answers Z at epsilon, by k-ary randomised
-    response or, for two groups, by their mechanism (:class:`justitia.privacy.mechanisms.MinorityResponse`), and the
+    response or, for two groups, by their mechanism (``justitia.privacy.mechanisms.MinorityResponse``), and the
     best rule without the attribute from what the answers tell,
 
     .. math:: p(a \mid x, y) \propto \Bigl(\sum_z \Pi^{-1}_{az}\, p(z \mid x, y)\Bigr)_+.
