@@ -91,8 +91,8 @@ class FairGBMClassifier(NetworkClassifier):
 
     Every tree is fitted to the gradient of :class:`justitia.baselines.fairgbm.ProxyLagrangian`; the attribute is not an
     input. It is defined for false positive and false negative rates: equalized odds, equal opportunity and predictive
-    equality. Other notions are refused. (By the same proxy for rates of positive decisions, demographic parity did not
-    come: a few extreme scores make the proxies of two groups alike where their decisions are not.)
+    equality. Other notions are refused. (By the same proxy for rates of positive decisions, the violation of
+    demographic parity hardly moved on synthetic data: proxies can be alike where decisions are not.)
 
     Parameters
     ----------
