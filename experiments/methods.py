@@ -34,6 +34,7 @@ class Request:
         Of the noise, so that a table on public data can be made again.
     rows : hashable
         Tells training rows and public seed from others; cells that share them share a base.
+    dataset : str
     """
 
     groups: tuple[str, ...]
@@ -42,6 +43,7 @@ class Request:
     epsilon: float = 1.0
     noise_seed: int = 0
     rows: Hashable = None
+    dataset: str = ""
 
 
 def _plain(request: Request, **settings: Any) -> Any:
@@ -80,6 +82,16 @@ def _linear_post(request: Request, **settings: Any) -> Any:
 
 def _local(request: Request, **settings: Any) -> Any:
     return _private_baseline("local", "LocalClassifier", request, settings)
+
+
+def _local_of_two(request: Request, **settings: Any) -> Any:
+    smaller = SMALLER.get(request.dataset)  # of more groups there is no such mechanism, and no such cell
+    return _private_baseline("local", "LocalClassifier", request, {"minority": smaller} | settings)
+
+
+def _fairgbm(request: Request, **settings: Any) -> Any:
+    kind = _baseline("fairgbm", "FairGBMClassifier")
+    return kind(request.notion, groups=request.groups, random_state=request.seed, **settings)
 
 
 def _mozannar(request: Request, **settings: Any) -> Any:
@@ -176,6 +188,8 @@ class Method:
         Whether the method asks for a privacy budget at all.
     two_groups : bool
         Whether the method is defined for two groups only.
+    notions : tuple of str
+        Notions that the method is defined for; empty for all.
     column : str
         The paper's name in Table 2; empty if the paper prints no such method.
     edition : int
@@ -189,10 +203,13 @@ class Method:
     sweep: tuple[float, ...] = ()
     private: bool = False
     two_groups: bool = False
+    notions: tuple[str, ...] = ()
     column: str = ""
     edition: int = 0
 
 
+#: The smaller of two groups of public data.
+SMALLER = {"bank": "other", "income": "Female", "compas": "Female"}
 #: Bounds on a reduction's constraint that the Pareto view sweeps.
 SLACKS = (0.005, 0.02, 0.05, 0.1, 0.2)
 #: Dual step sizes of Algorithm 1, which decide how far the multipliers get.
@@ -230,6 +247,10 @@ METHODS: dict[str, Method] = {
     "RaCO-DP": Method(_histogram, (9, 5), {"slack": 0.03}, "slack", (0.0, 0.02, 0.05, 0.1, 0.2), private=True),
     "LinearPost": Method(_linear_post, (20, 5), {}, "tolerance", ALLOWED, edition=1),
     "LDP": Method(_local, (12, 3), {"not_given": False}, "tolerance", ALLOWED, private=True, edition=1),
+    "LDP optimal": Method(
+        _local_of_two, (12, 3), {"not_given": False}, "tolerance", ALLOWED, private=True, two_groups=True
+    ),
+    "FairGBM": Method(_fairgbm, (8, 2), {"multiplier_step": 0.03}, "tolerance", ALLOWED, notions=("equalized_odds",)),
     "F-LD": Method(_not_private, (10, 3), {}, knob="dual_step", sweep=STEPS),
     "PF-LD printed": Method(_printed, (11, 3), {}, "dual_step", STEPS, private=True, column="PF-LD"),
     "PF-LD moments": Method(_moments, (15, 6), {}, "tolerance", ALLOWED, private=True),
@@ -241,9 +262,10 @@ METHODS: dict[str, Method] = {
 MANY_GROUPS = frozenset({"m_bank3", "m_bank5"})
 
 
-def applies(method: str, dataset: str) -> bool:
-    """Whether the method is defined for the dataset's number of groups."""
-    return not (METHODS[method].two_groups and dataset in MANY_GROUPS)
+def applies(method: str, dataset: str, notion: str) -> bool:
+    """Whether the method is defined for the dataset's number of groups and for the notion."""
+    one = METHODS[method]
+    return not (one.two_groups and dataset in MANY_GROUPS) and (not one.notions or notion in one.notions)
 
 
 def make(cell: Cell, groups: tuple[str, ...]) -> Any:
@@ -251,7 +273,7 @@ def make(cell: Cell, groups: tuple[str, ...]) -> Any:
     method, changed = METHODS[cell.method], {k: v for k, v in cell.settings.items() if k not in DATA_SETTINGS}
     settled = {} if cell.split == "inner" else dict(method.settings)
     rows = (cell.dataset, cell.split, cell.seed, cell.fold)
-    request = Request(groups, cell.notion, 5 * cell.seed + cell.fold, cell.epsilon, cell.noise_seed, rows)
+    request = Request(groups, cell.notion, 5 * cell.seed + cell.fold, cell.epsilon, cell.noise_seed, rows, cell.dataset)
     return method.make(request, **(settled | changed))
 
 

@@ -42,7 +42,7 @@ def cells(*, quick: bool) -> list[Cell]:
             for dataset in (DATASETS[:1] if quick else DATASETS)
             for notion in NOTIONS
             for method in methods
-            if applies(method, dataset) and (method, dataset) not in TOO_SLOW
+            if applies(method, dataset, notion) and (method, dataset) not in TOO_SLOW
             for settings in knob_settings(method, quick)
             for fold in range(2 if quick else SLOW_FOLDS if method in SLOW else FOLDS_OF[dataset])
         ]

@@ -56,7 +56,7 @@ def cells(*, quick: bool) -> list[Cell]:
             for dataset in datasets
             for notion in NOTIONS
             for method in methods
-            if applies(method, dataset)
+            if applies(method, dataset, notion)
             for fold in range(folds)
         ]
     )

@@ -13,6 +13,7 @@ from justitia import measure, private_search, tradeoff
 from justitia.audit import audit
 from justitia.baselines import (
     AgarwalClassifier,
+    FairGBMClassifier,
     FermiClassifier,
     HistogramClassifier,
     LinearPostClassifier,
@@ -149,6 +150,7 @@ def misused(attribute: Any) -> dict[str, Any]:
         "scorer": lambda: scorer._score_func(Y, Y, **given),
         "mozannar": lambda: MozannarClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
         "local": lambda: LocalClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
+        "fairgbm": lambda: FairGBMClassifier(groups=anonymous).fit(X, Y, **given),
         "linear post": lambda: LinearPostClassifier(groups=anonymous).fit(X, Y, **given),
         "fermi": lambda: FermiClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),
         "histogram": lambda: HistogramClassifier(epsilon=1.0, groups=anonymous).fit(X, Y, **given),

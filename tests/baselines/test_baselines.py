@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from justitia import PrivacyLedger
 from justitia.baselines import (
     AgarwalClassifier,
+    FairGBMClassifier,
     LinearPostClassifier,
     LocalClassifier,
     MozannarClassifier,
@@ -95,7 +96,7 @@ def test_plain_network_ledger_of_another_type_is_refused() -> None:
     "kind",
     [
         *(PlainClassifier, AgarwalClassifier, MozannarClassifier, ZafarClassifier),
-        *(LinearPostClassifier, LocalClassifier),
+        *(FairGBMClassifier, LinearPostClassifier, LocalClassifier),
     ],
 )
 def test_baseline_refit_that_fails_leaves_the_fitted_model(kind: type) -> None:

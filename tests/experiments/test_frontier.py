@@ -8,10 +8,26 @@ import numpy as np
 import pandas as pd
 import pytest
 from experiments.curves import advantage, by_chance, matched, most_accurate, pareto, shortfall, summarise
-from experiments.frontier import AUC_LOSS, BEFORE, METHOD, NOT_PRIVATE, TARGETS, claims
+from experiments.folds import dataset as load_dataset
+from experiments.frontier import (
+    AUC_LOSS,
+    BEFORE,
+    BOOSTED,
+    FEW_TOLERANCES,
+    LOCAL_OPTIMAL,
+    METHOD,
+    NOT_PRIVATE,
+    TARGETS,
+    along,
+    cells,
+    claims,
+    scores_along,
+)
+from experiments.methods import SMALLER, make
 from experiments.runner import Cell
 
 from experiments import curves, repeats
+from justitia.datasets import make_synthetic
 from justitia.evaluation.exact import violation
 
 
@@ -128,6 +144,38 @@ def test_price_is_what_the_private_curve_lacks_at_the_same_violation() -> None:
     beside = next(one for name, one in found.items() if "than LinearPost's" in name)
     assert (median.confirmed, median.numbers) == (False, "median 0.0200, from 0.0200 to 0.0200")
     assert (beside.confirmed, beside.numbers) == (False, "Bank demographic parity +0.0100 ± nan")
+
+
+def test_curves_of_rivals_are_where_they_are_defined() -> None:
+    found = {(cell.method, cell.dataset, cell.notion) for cell in cells(quick=False)}
+    assert {notion for method, _, notion in found if method == BOOSTED} == {"equalized_odds"}
+    assert {dataset for method, dataset, _ in found if method == LOCAL_OPTIMAL} == set(SMALLER)
+
+
+@pytest.mark.parametrize("dataset", SMALLER)
+def test_smaller_group_is_one_of_the_names_and_the_smaller(dataset: str) -> None:
+    data = load_dataset(dataset)
+    assert data.sensitive.value_counts().idxmin() == SMALLER[dataset]
+    assert make(Cell("toy", dataset, "equalized_odds", LOCAL_OPTIMAL, 0), data.groups).minority == SMALLER[dataset]
+
+
+def test_curve_of_trees_has_a_fit_per_tolerance_and_the_default_first() -> None:
+    data = make_synthetic(400, random_state=0)
+    cell = Cell("toy", "bank", "equalized_odds", BOOSTED, 0, settings={"n_estimators": 10})
+    models = along(cell, make(cell, data.groups), data.X, data.y, data.sensitive)
+    assert [model.tolerance for model in models] == [0.01, *FEW_TOLERANCES[1:]]
+    scores = scores_along(models, data.X)
+    assert np.array_equal(scores[0], models[0].decision_function(data.X))
+    assert not np.array_equal(scores[0], scores[-1])
+
+
+def test_curve_beside_a_rival_counts_the_cells_ahead_and_behind() -> None:
+    where = {"notion": "equalized_odds", "seed": 0}
+    rows = [row(fold, 1.0, [[None, 0.80 + fold / 1000, 0.1]], **where) for fold in (0, 1)]
+    rows += [row(fold, math.inf, [[None, 0.85, 0.1]], method=BOOSTED, **where) for fold in (0, 1)]
+    claim = next(one for name, one in found_of(*rows).items() if "than FairGBM's" in name)
+    assert not claim.confirmed
+    assert claim.numbers.startswith("ahead in 0 of 1 cells, behind in 1 (Bank equalized odds -0.0495")
 
 
 @pytest.mark.parametrize(("auc", "confirmed"), [(0.9 - AUC_LOSS + 0.001, True), (0.9 - AUC_LOSS - 0.001, False)])

@@ -58,9 +58,8 @@ def test_knob_of_a_method_is_one_of_its_settings(method: str) -> None:
 
 
 def test_zafar_applies_to_two_groups_only() -> None:
-    assert [applies("Z", name) for name in ("bank", "income", "compas", "m_bank3", "m_bank5")] == [True] * 3 + [
-        False
-    ] * 2
+    names = ("bank", "income", "compas", "m_bank3", "m_bank5")
+    assert [applies("Z", name, "demographic_parity") for name in names] == [True] * 3 + [False] * 2
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -94,7 +93,8 @@ def test_quick_form_of_audits_has_a_tenth_of_the_runs_and_no_cell_of_the_full_on
 def test_table2_has_every_method_in_all_cells_it_applies_to() -> None:
     cells = EXPERIMENTS["table2"].cells(quick=False)
     counts = {method: sum(cell.method == method for cell in cells) for method in {cell.method for cell in cells}}
-    assert counts == dict.fromkeys(METHODS, 75) | {"Z": 45}
+    curves_alone = {"FairGBM", "LDP optimal"}  # of the frontier
+    assert counts == dict.fromkeys(set(METHODS) - curves_alone, 75) | {"Z": 45}
     assert cells[0].dataset == "income"  # long ones first
 
 
@@ -105,6 +105,7 @@ def test_search_effort_is_the_same_for_every_method_of_the_paper_and_smaller_for
     assert (len(STEPS["dual_step"]), len(STEPS["loss_dual_step"])) == (5, 3)
     # With the settings of A, with those of the printed method, with its defaults.
     others = {"A-net", "F-LD", "PF-LD printed", "PF-LD moments", "PF-LD plug-in", "LinearPost", "LDP"}
+    others |= {"LDP optimal", "FairGBM"}  # FairGBM's step by a trial of its own
     assert set(CANDIDATES) == set(METHODS) - others
     names = ("choose", "steps", "reasons", "scores")
     assert all(cell.split == "inner" for name in names for cell in EXPERIMENTS[name].cells(quick=False))

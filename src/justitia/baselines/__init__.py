@@ -1,6 +1,7 @@
 """Methods to compare with, one estimator each."""
 
 from justitia.baselines.agarwal import AgarwalClassifier
+from justitia.baselines.fairgbm import FairGBMClassifier
 from justitia.baselines.fermi import FermiClassifier
 from justitia.baselines.histogram import HistogramClassifier
 from justitia.baselines.linear_post import LinearPostClassifier
@@ -11,6 +12,7 @@ from justitia.baselines.zafar import ZafarClassifier
 
 __all__ = [
     "AgarwalClassifier",
+    "FairGBMClassifier",
     "FermiClassifier",
     "HistogramClassifier",
     "LinearPostClassifier",

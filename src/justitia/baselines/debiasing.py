@@ -24,6 +24,14 @@ def inverse_response_matrix(epsilon: float, categories: int) -> NDArray[np.float
     return (np.eye(categories) - q) / (p - q)
 
 
+def minority_response_matrix(epsilon: float, minority: int) -> NDArray[np.float64]:
+    r"""(2, 2): the same where ``minority`` hides with probability :math:`e^{-\epsilon} / 2` and the other with 1/2."""
+    matrix = np.full((2, 2), 0.5)
+    matrix[1 - minority, minority] = np.exp(-epsilon) / 2
+    matrix[minority, minority] = 1 - matrix[1 - minority, minority]
+    return matrix
+
+
 def _answer_probabilities(epsilon: float, categories: int) -> tuple[float, float]:
     # exp(-epsilon) does not overflow, however generous the budget.
     other = float(np.exp(-epsilon))

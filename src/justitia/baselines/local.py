@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +13,14 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import Tags
 
 from justitia._validate import check_positive
-from justitia.baselines.debiasing import inverse_response_matrix
-from justitia.baselines.posteriors import GroupModel, Learned, PosteriorClassifier
+from justitia.baselines.debiasing import inverse_response_matrix, minority_response_matrix
+from justitia.baselines.posteriors import Codes, GroupModel, Learned, PosteriorClassifier
 from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import RandomizedResponse
+from justitia.privacy.mechanisms import MinorityResponse, RandomizedResponse, Response
 from justitia.privacy.noise_seed import HiddenNoiseSeed
+from justitia.privacy.vault import SensitiveVault
 
 
 def slopes_for_each_label(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -31,8 +33,9 @@ class LocalClassifier(HiddenNoiseSeed, PosteriorClassifier):
 
     The local model of Ghoukasian and Asoodeh (2025), *Optimal Fairness under Local Differential Privacy*, who study
     which randomisation of the attribute leaves data least unfair. Their classifiers read the randomised attribute
-    at prediction; ours may not, so of their setting this keeps what applies: k-ary randomised response at epsilon, and
-    the best rule without the attribute from what the answers Z tell,
+    at prediction; ours may not, so of their setting this keeps what applies: answers Z at epsilon, by k-ary randomised
+    response or, for two groups, by their mechanism (``justitia.privacy.mechanisms.MinorityResponse``), and the
+    best rule without the attribute from what the answers tell,
 
     .. math:: p(a \mid x, y) \propto \Bigl(\sum_z \Pi^{-1}_{az}\, p(z \mid x, y)\Bigr)_+.
 
@@ -51,6 +54,9 @@ class LocalClassifier(HiddenNoiseSeed, PosteriorClassifier):
         As in :class:`justitia.LagrangianDualClassifier`.
     not_given : bool
         Whether "not given" is one more answer. Without it, rows whose attribute is not given answer with any group.
+    minority : hashable, optional
+        The smaller of two groups, which has to be public knowledge: answers are then given by the mechanism that leaves
+        data least unfair, instead of randomised response. It needs ``not_given=False``.
     preprocess, random_state
         As in :class:`justitia.LagrangianDualClassifier`.
     noise_seed : int, optional
@@ -80,6 +86,7 @@ class LocalClassifier(HiddenNoiseSeed, PosteriorClassifier):
         tolerance: float = 0.01,
         groups: Any = None,
         not_given: bool = True,
+        minority: Hashable | None = None,
         preprocess: str | None = "auto",
         random_state: Any = None,
         noise_seed: int | None = None,
@@ -89,25 +96,46 @@ class LocalClassifier(HiddenNoiseSeed, PosteriorClassifier):
         self.tolerance = tolerance
         self.groups = groups
         self.not_given = not_given
+        self.minority = minority
         self.preprocess = preprocess
         self.random_state = random_state
         self.noise_seed = noise_seed
 
     def _learn(self, X: Any, y: Any, sensitive_features: Any, ledger: PrivacyLedger | None) -> Learned:
         _, seed = self._checked()
-        epsilon, not_given = check_positive("epsilon", self.epsilon), bool(self.not_given)
+        epsilon = check_positive("epsilon", self.epsilon)
         noise_from(self.noise_seed)
         named_groups(self.groups, epsilon)
         features, target = self._read(X, y)
         ledger = ledger_or_new(ledger, epsilon=epsilon, delta=0.0)
         private = {"epsilon": epsilon, "noise_seed": self.noise_seed}
         vault = self._vault(sensitive_features, ledger, n=len(target), **private)
-        response = RandomizedResponse(epsilon)
-        answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given).numpy()
-        unmix = inverse_response_matrix(epsilon, vault.n_groups + not_given)[: vault.n_groups]
+        answers, unmix = self._ask(vault, epsilon)
         linear = make_pipeline(FunctionTransformer(slopes_for_each_label), LogisticRegression(max_iter=1000))
         found = self._posteriors(X, features, target, answers, GroupModel(linear, unmix), seed=seed)
         return Learned(**found, vault=vault, ledger=ledger)
+
+    def _ask(self, vault: SensitiveVault, epsilon: float) -> tuple[Codes, NDArray[np.float64]]:
+        """Everybody's answer, and (G, answers) what undoes the randomisation."""
+        not_given = bool(self.not_given)
+        response: Response = RandomizedResponse(epsilon)
+        unmix = inverse_response_matrix(epsilon, vault.n_groups + not_given)[: vault.n_groups]
+        if self.minority is not None:
+            minority = self._code_of_minority(vault)
+            response = MinorityResponse(epsilon, minority)
+            unmix = np.asarray(np.linalg.inv(minority_response_matrix(epsilon, minority)), dtype=np.float64)
+        answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given)
+        return answers.numpy(), unmix
+
+    def _code_of_minority(self, vault: SensitiveVault) -> int:
+        if vault.n_groups != 2 or self.minority not in vault.groups:
+            raise ValueError("expected two groups and minority to be one of them, got others; leave minority out.")
+        if self.not_given:
+            raise ValueError(
+                "expected not_given=False where a minority is named, got True; "
+                "people without an attribute then answer with either group."
+            )
+        return vault.groups.index(self.minority)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

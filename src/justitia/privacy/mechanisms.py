@@ -1,4 +1,4 @@
-"""How noise is drawn and what it costs: Gaussian, RandomizedResponse, Unprotected.
+"""How noise is drawn and what it costs: Gaussian, RandomizedResponse, MinorityResponse, Unprotected.
 
 Noise comes from the operating system's generator, never from ``random_state``. What is added to sums is a Gaussian
 rounded to a public grid (:mod:`justitia.privacy.noise_grid`), so that no bit of an answer tells what lies under the
@@ -183,5 +183,47 @@ class RandomizedResponse:
         return torch.where(codes < categories, told, (second * categories).long())
 
 
+@dataclass(frozen=True)
+class MinorityResponse:
+    r"""One of two groups tells the truth with probability :math:`1 - e^{-\epsilon} / 2`; all others toss a fair coin.
+
+    The mechanism for two groups of Ghoukasian and Asoodeh (2025), Theorem 1, where the smaller group is the one that
+    tells more. Write p and q for how often the two groups tell the truth: among all :math:`p, q \ge 1/2` that use up
+    epsilon, it leaves the least :math:`|P(Y = 1 \mid Z = 1) - P(Y = 1 \mid Z = 0)|`.
+
+    Parameters
+    ----------
+    epsilon : float
+    minority : {0, 1}
+        Code of the group that tells the truth more often. It has to be public: it is not read off the data.
+
+    Guarantee
+    ---------
+    * One release of all labels is (epsilon, 0)-differentially private in each row's label, "no category" included:
+      an answer is at most :math:`\max(2 - e^{-\epsilon}, e^\epsilon) = e^\epsilon` times as likely for one as for
+      another.
+    """
+
+    epsilon: float
+    minority: int
+
+    def cost(self, *, categories: int) -> Cost:
+        """What the ledger charges: binary randomised response, which tells more than any other answer of epsilon."""
+        if categories != 2:
+            raise ValueError(f"expected two categories, got {categories}; use RandomizedResponse for more.")
+        if self.minority not in (0, 1):
+            raise ValueError(f"expected the minority to be 0 or 1, got {self.minority!r}.")
+        return RandomizedResponseCost(self.epsilon, categories)
+
+    def randomize(self, codes: Tensor, *, categories: int, source: NoiseSource, release: int) -> Tensor:
+        """Randomised copy of ``codes`` (0 and 1); any other code, as the larger group, answers with either."""
+        del categories
+        coin = torch.from_numpy(_fine_uniform(source.words(2 * len(codes), release=release, stream="coins")))
+        hides = torch.where(codes == self.minority, math.exp(-self.epsilon) / 2, 0.5)
+        return torch.where(coin < hides, 1 - self.minority, self.minority)
+
+
+#: What everybody may answer with.
+Response = RandomizedResponse | MinorityResponse
 #: What a sum may be noised with.
 Noise = Gaussian | Unprotected

@@ -32,7 +32,7 @@ from justitia.privacy.groups import (
     read_parts,
 )
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
-from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse, SystemNoise, Unprotected
+from justitia.privacy.mechanisms import Noise, NoiseSource, Response, SystemNoise, Unprotected
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest, toward_zero
 from justitia.privacy.persons import Persons
 from justitia.privacy.questions import Listener, Question
@@ -274,7 +274,7 @@ class SensitiveVault:
         return noise.add_noise(exact.value(), sensitivity=sensitivity, source=drawn, release=release)
 
     @forgets_locals
-    def randomized_labels(self, mechanism: RandomizedResponse, *, purpose: str, not_given: bool = True) -> Tensor:
+    def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> Tensor:
         """Everybody's randomised group code: 0 .. G - 1 and, if ``not_given``, G for people who did not give theirs.
 
         Without that category such people answer with any group; there are fewer lies for the others.
