@@ -54,7 +54,7 @@ def test_steps_table_has_a_line_per_step() -> None:
 
 def reason(method: str, epsilon: float = 1.0, **other: Any) -> dict[str, Any]:
     """One fit on Bank, as good as another."""
-    settings = json.dumps({name: other.pop(name) for name in ("h", "batches", "shuffled") if name in other})
+    settings = json.dumps({name: other.pop(name) for name in ("h", "batches", "shuffled", "C_d") if name in other})
     made = {
         "dataset": "bank",
         "notion": "demographic_parity",
@@ -69,6 +69,7 @@ def reason(method: str, epsilon: float = 1.0, **other: Any) -> dict[str, Any]:
 def test_reasons_are_claims_about_noise_remainders_groups_readings_and_bounds() -> None:
     noise = [reason(reasons.PRINTED, e, shuffled=True, accuracy=0.7 + e / 100) for e in reasons.EPSILONS]
     pull = [reason(reasons.PRINTED, epsilon, multiplier=1 / epsilon) for epsilon in reasons.EPSILONS]
+    large = [reason(reasons.PRINTED, C_d=reasons.LARGE, multiplier=3.0)]
     rest = [reason(reasons.PRINTED, batches="alike"), reason(reasons.PRINTED, batches="remainder", violation=0.3)]
     groups = [
         reason("M", dataset=name, notion="equalized_odds", violation=0.2 - i / 50)
@@ -79,11 +80,12 @@ def test_reasons_are_claims_about_noise_remainders_groups_readings_and_bounds() 
         for dataset, notion, _ in reasons.PLACES
         for name in READ_AS
     ]
-    found = reasons.claims(pd.DataFrame([*noise, *pull, *rest, *groups, *readings]))
-    assert [claim.confirmed for claim in found] == [True, True, True, False, True, True]
-    assert "0.300, 0.100" in found[2].numbers
-    assert "violation 0.200, 0.180, 0.160" in found[3].numbers
-    assert "Bank demographic parity: probability 0.800 / 0.100, score 0.800 / 0.200" in found[4].numbers
+    found = reasons.claims(pd.DataFrame([*noise, *pull, *large, *rest, *groups, *readings]))
+    assert [claim.confirmed for claim in found] == [True, True, True, True, False, True, True]
+    assert found[2].numbers.endswith("1.00 and 3.00")
+    assert "0.300, 0.100" in found[3].numbers
+    assert "violation 0.200, 0.180, 0.160" in found[4].numbers
+    assert "Bank demographic parity: probability 0.800 / 0.100, score 0.800 / 0.200" in found[5].numbers
 
 
 @pytest.mark.parametrize("reading", READ_AS)
