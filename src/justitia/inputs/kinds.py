@@ -204,7 +204,8 @@ def _category(column: _Column) -> Reading:
     doubt = ""
     if number > MANY_LEVELS:
         doubt = f"column {column.name!r} has {number:,} levels; all but the {MANY_LEVELS - 1} most frequent share one."
-    return Reading(column.name, CATEGORY, says=f"{number:,} levels: {listed}{column.missing()}", doubt=doubt)
+    shown = "" if column.is_nearly_unique else f": {listed}"  # names of single rows are not repeated
+    return Reading(column.name, CATEGORY, says=f"{number:,} levels{shown}{column.missing()}", doubt=doubt)
 
 
 def _dated(column: _Column, found: NDArray[np.float64], form: str, doubt: str = "") -> Reading:
