@@ -8,23 +8,21 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from justitia._validate import check_same_length
+from justitia.deciding import DecidingClassifier
 from justitia.engines.plugin.learner import RuleLearner
 from justitia.inputs.files import is_files
-from justitia.inputs.public_sample import frames
 from justitia.inputs.ranges import input_remarks
 from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import NetworkClassifier, public_seed, unchanged_on_error
+from justitia.networks.classifier import public_seed, unchanged_on_error
 from justitia.networks.default import make_module, ordinary
 from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
@@ -44,7 +42,7 @@ from justitia.training.run import Trained
 from justitia.training.session import Session, Settings, open_session
 
 
-class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
+class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     r"""Classifier trained to treat groups alike, private in the sensitive attribute.
 
     Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_{G'})| \le tolerance` for every two groups by a Lagrangian
@@ -325,35 +323,6 @@ class LagrangianDualClassifier(HiddenNoiseSeed, NetworkClassifier):
         self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Score of the second class; positive means that ``predict`` says the second class."""
-        check_is_fitted(self, "plan_")
-        if is_files(X):
-            return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
-        if hasattr(self, "module_"):
-            return super().decision_function(X)
-        return self.rule_.margin(self._inputs(X))
-
-    def base_proba(self, X: Any) -> NDArray[np.float64] | None:
-        """(n,): the base's probability of the second class, before the correction; None of a network, without one."""
-        check_is_fitted(self, "plan_")
-        return self.rule_.base_probability(self._inputs(X)) if hasattr(self, "rule_") else None
-
-    def _inputs(self, X: Any) -> Inputs:
-        return Inputs(X, self._features(X, reset=False).flatten(1).numpy())
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, 2): what decisions are made from, in the order of ``classes_``.
-
-        Of engine "plugin" the second column is the base's calibrated probability where the correction leaves the
-        decision as it was; where it changes the decision, a number next to ``threshold`` on the decision's side.
-        """
-        if hasattr(self, "module_"):
-            return super().predict_proba(X)
-        margin = self.decision_function(X)
-        second = self.rule_.probability(margin)
-        return np.column_stack([1 - second, second])
 
     def save(self, folder: Path | str) -> Path:
         """Write the fitted model to ``folder`` without pickle; see :func:`justitia.saving.folder.save`."""

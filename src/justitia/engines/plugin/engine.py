@@ -27,6 +27,7 @@ from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
 from justitia.engines.plugin.sizes import refusal
+from justitia.engines.plugin.tolerance import default_tolerance, spread_of_rates, weight_of_checks
 from justitia.privacy.mechanisms import Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
 from justitia.privacy.vault import SensitiveVault
@@ -346,34 +347,4 @@ class PluginEngine(Engine):
         self._variances = [state[f"variance.{j}"].numpy() for j in checks]
 
 
-def default_tolerance(plan: PluginPlan, rates: Tensor, sizes: Tensor, sum_noise: float) -> float:
-    """The tolerance where none is given: standard errors of the difference between the two least known groups.
-
-    Parameters
-    ----------
-    rates : Tensor (K,)
-        Of the population.
-    sizes : Tensor (G, K)
-        Of the groups.
-    sum_noise : float
-        Standard deviation of the noise in the sum of a group.
-    """
-    return min(1.0, max(plan.least, plan.dead_zone * spread_of_rates(rates, sizes, sum_noise)))
-
-
-def spread_of_rates(rates: Tensor, sizes: Tensor, sum_noise: float) -> float:
-    """Standard error, sampling and noise, of the difference between the two least known groups; as above."""
-    rates = rates.clamp(0.0, 1.0)
-    variance = rates * (1 - rates) / sizes + (sum_noise / sizes) ** 2
-    worst = variance.topk(min(2, len(variance)), dim=0).values.sum(0)
-    return float(worst.max().sqrt())
-
-
-def weight_of_checks(trust: float, variance: Array) -> Array:
-    """(G, K): how much of what the checks say is believed, by their known variance; all of it without noise."""
-    prior = max(trust, math.sqrt(np.finfo(float).tiny)) ** 2
-    weight: Array = np.where(variance > 0, prior / (prior + variance), 1.0)
-    return weight
-
-
-__all__ = ["PluginEngine", "default_tolerance", "spread_of_rates", "weight_of_checks"]
+__all__ = ["PluginEngine"]

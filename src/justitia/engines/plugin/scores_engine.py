@@ -16,8 +16,9 @@ from torch import Tensor
 
 from justitia.engines.moments.engine import noise_spread
 from justitia.engines.plugin.dual import Constraints, solve
-from justitia.engines.plugin.engine import PluginEngine, weight_of_checks
+from justitia.engines.plugin.engine import PluginEngine
 from justitia.engines.plugin.levels import levels_of, moved_probability
+from justitia.engines.plugin.tolerance import weight_of_checks
 from justitia.privacy.mechanisms import Unprotected
 from justitia.training.engine import calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
