@@ -55,7 +55,7 @@ class Case:
     def wanted(self) -> str:
         """The expectation in words."""
         parts = [_bound(name, low, high) for name, (low, high) in self.good.items()]
-        said = [f'a remark with "{self.says}"'] if self.says else []
+        said = [f'a remark with "{self.says.replace("|", " or ")}"'] if self.says else []
         return ", or ".join([*([" and ".join(parts)] if parts else []), *said])
 
 
@@ -135,10 +135,10 @@ CASES: dict[str, Case] = {
     ),
     "shown": Case("accuracy shown by the history", Healthy(4_000, 100), good={"shown off": (0, 0.03)}),
     "absurd cells": Case(
-        "two cells of 1e12", hardship=hardships.absurd_cells, good={"accuracy": (0.7, 1)}, says="far out of range"
+        "two cells of 1e12", hardship=hardships.absurd_cells, good={"lost": (-1, 0.13), "plain accuracy": (0.75, 1)}
     ),
     "absurd cells, network": Case(
-        "the same for a network", hardship=hardships.absurd_cells, model="moments", good={"accuracy": (0.7, 1)}
+        "the same for a network", hardship=hardships.absurd_cells, model="moments", good={"lost": (-1, 0.13)}
     ),
     "silent positives": Case(
         "80% of positives not given", Healthy(10_000), hardships.silent_positives, says="differs by label"

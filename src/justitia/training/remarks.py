@@ -16,7 +16,7 @@ from justitia.training.lagrangian import Problem, largest_gap
 #: Decisions of which fewer than this share differ are nearly constant.
 CONSTANT = 0.01
 #: Accuracy lost to the constraint that is worth a sentence: at least so much, and this share of what a base gains.
-LOST, SHARE_LOST = 0.05, 0.5
+LOST, SHARE_LOST = 0.1, 0.5
 #: A gap beyond the tolerance by less is not worth a sentence, whatever the noise is.
 SLACK = 0.02
 #: Differences between groups that hardly constrain, and those that are large compared with a tolerance that was given.
