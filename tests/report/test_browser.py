@@ -113,7 +113,7 @@ def test_browser_refuses_a_script_that_is_not_ours(browser: Browser, files: dict
 
 
 @needs_chromium
-@pytest.mark.parametrize(("name", "charts"), [("full", 12), ("five", 11), ("bare", 7), ("open", 3)])
+@pytest.mark.parametrize(("name", "charts"), [("full", 13), ("five", 11), ("bare", 7), ("open", 3)])
 def test_every_chart_is_drawn_and_legible(
     browser: Browser, files: dict[str, Path], name: str, charts: int, width: int
 ) -> None:

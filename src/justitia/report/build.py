@@ -28,7 +28,7 @@ from justitia.report.inputs import read_curve, read_measurement
 from justitia.report.looks import read_looks
 from justitia.report.markdown import escaped, fenced
 from justitia.report.promises import not_promised
-from justitia.report.quality_charts import calibration_chart, impact_chart
+from justitia.report.quality_charts import calibration_chart, gap_curve_chart, impact_chart
 
 #: By these a page, a card and facts are recognised as ours.
 PAGE, CARD, FACTS = '<meta name="generator" content="justitia ', "\nMade by justitia ", f'"kind": "{KIND}"'
@@ -234,6 +234,9 @@ def _pictures(contents: Contents) -> dict[str, Any]:
         "impact": None
         if measured is None or measured.impact is None
         else impact_chart(measured.impact, measured.confidence),
+        "gap_curve": None
+        if measured is None or measured.scores is None
+        else gap_curve_chart(measured.scores["curve"], measured.confidence),
         "calibration": None if measured is None else calibration_chart(measured.public.get("calibration", ())),
         "curve": None if contents.curve is None else charts.curve_chart(contents.curve),
         "history": charts.history_charts(contents.history, contents.columns),

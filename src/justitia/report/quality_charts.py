@@ -66,3 +66,35 @@ def impact_chart(impact: Mapping[str, Any], confidence: float) -> Chart | None:
         marks += [Mark(scale(min(MOST, one["impact_ratio"])), y, f"{told} at {confidence:.4g} confidence", index=k)]
     described = "; ".join(mark.text for mark in marks)
     return Chart("impact-chart", "Impact ratios with bounds", described, bottom + AXIS, tuple(parts), tuple(marks))
+
+
+def gap_curve_chart(curve: Sequence[Mapping[str, Any]], confidence: float) -> Chart | None:
+    """Gap of each group's share above a threshold to everybody's, over thresholds; upright strokes are bounds."""
+    known_ones = [one for one in curve if known(one["gap"])]
+    thresholds = [one["threshold"] for one in known_ones]
+    if not known_ones or min(thresholds) == max(thresholds):
+        return None
+    height, end = 260.0, WIDTH - 112.0
+    x_scale = Scale(min(thresholds), max(thresholds), 58.0, end)
+    ends = [one[name] for one in known_ones for name in ("gap_lower", "gap_upper")]
+    y_scale = Scale(*svg.span([0.0, *ends]), height - AXIS, 8.0)
+    parts = [
+        svg.left_axis(y_scale, x_scale.start, end, ""),
+        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "threshold"),
+        svg.line(x_scale.start, y_scale(0.0), end, y_scale(0.0), class_="axis"),
+    ]
+    marks: list[Mark] = []
+    for series, group in enumerate(dict.fromkeys(str(one["group"]) for one in known_ones)):
+        own = [one for one in known_ones if str(one["group"]) == group]
+        path = [(x_scale(one["threshold"]), y_scale(one["gap"])) for one in own]
+        parts += [svg.polyline(path, series)] if len(path) > 1 else []
+        for k, (one, (x, y)) in enumerate(zip(own, path, strict=True)):
+            parts += [svg.line(x, y_scale(one["gap_lower"]), x, y_scale(one["gap_upper"]), class_="leader")]
+            told = f"{group}, above {number(one['threshold'])}: gap {number(one['gap'])}"
+            told += f", bounds {bounds(one['gap_lower'], one['gap_upper'])} at {confidence:.4g} confidence"
+            marks += [Mark(x, y, told, series=series, index=k)]
+        beside = 14.0 + (svg.LETTER + 6) * series
+        parts += [svg.sign(end + 14, beside, series)]
+        parts += [svg.label(end + 24, beside, svg.shortened(group, WIDTH - end - 24))]
+    described = "; ".join(mark.text for mark in marks)
+    return Chart("gap-curve", "Gap to everybody at every threshold", described, height, tuple(parts), tuple(marks))

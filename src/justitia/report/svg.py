@@ -127,6 +127,12 @@ def tone(series: int) -> str:
     return "accent" if series % 2 == 0 else "ink"
 
 
+def sign(x: float, y: float, series: int) -> Markup:
+    """The shape of a series, for a legend."""
+    shape = _PATHS[SHAPES[series % len(SHAPES)]]
+    return element("path", d=shape, class_=f"shape {tone(series)}", transform=f"translate({x:.1f} {y:.1f})")
+
+
 @dataclass(frozen=True)
 class Mark:
     """One point that can be hovered, tapped or reached by keyboard, and says ``text`` then."""
