@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,7 +22,7 @@ from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import public_seed, unchanged_on_error
+from justitia.networks.classifier import unchanged_on_error
 from justitia.networks.default import make_module, ordinary
 from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
@@ -273,26 +273,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         threshold = float(self.threshold if costs is None else costs[0] / costs.sum())
         problem = Problem(features, target, weight, notion, threshold=threshold)
         remarks = tuple(input_remarks(getattr(self, "encoder_", None), sample_weight, features.shape))
-        settings = self._settings(plan, self._open_vault, remarks)
+        settings = Settings.of(self, plan, self._open_vault, remarks)
         learner = self._learner(X, problem, plan, settings.seed)
         return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
-
-    def _settings(self, plan: Plan, door: Callable[..., Any], remarks: tuple[str, ...] = ()) -> Settings:
-        """What a session is to do."""
-        return Settings(
-            plan=plan,
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            groups=self.groups,
-            seed=public_seed(self.random_state),
-            tolerance=None if self.tolerance is None else float(self.tolerance),
-            missing_marker=self.missing_marker,
-            noise_seed=self.noise_seed,
-            progress=self.progress,
-            features=getattr(self, "feature_names_in_", ()),
-            remarks=remarks,
-            open_vault=door,
-        )
 
     def _learner(self, X: Any, problem: Problem, plan: Plan, seed: int) -> Learner[Any]:
         """What is trained: a network, or a base with a correction."""

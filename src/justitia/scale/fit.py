@@ -33,7 +33,7 @@ from justitia.scale.follow import door_of, encoder_of, follow, written, written_
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.lagrangian import Problem
 from justitia.training.ranks import DONE, ManyRanks, Ranks, ranks_of
-from justitia.training.session import Session, open_session
+from justitia.training.session import Session, Settings, open_session
 
 if TYPE_CHECKING:
     from justitia.estimator import LagrangianDualClassifier
@@ -105,7 +105,7 @@ def _open(
     crowd = Crowd(shard, ranks, lambda learner: written(model, learner, shard.facts))
     problem = Problem(features, target, weight, notion, threshold=threshold, crowd=crowd)
     remarks = tuple(input_remarks(getattr(model, "encoder_", None), None, features.shape))
-    settings = model._settings(plan, door_of(model, ranks, own), remarks)
+    settings = Settings.of(model, plan, door_of(model, ranks, own), remarks)
     base = base_of(model.base, model.classes_[1]) or default_base(len(problem))
     learner = CrowdLearner(base, Inputs(table[list(data.columns.features)], features.flatten(1).numpy()), settings.seed)
     attribute, people = data.attribute(own), data.people(own)

@@ -72,7 +72,7 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
     names = data.columns.features
     model.n_features_in_, model.feature_names_in_ = len(names), np.array(names, dtype=object)
     shard = Shard(own, Facts(None, largest=seen.heaviest or 1.0), encoder_of(model))
-    settings: Settings = model._settings(check_parameters(model)[1], door_of(model, ranks, own))
+    settings = Settings.of(model, check_parameters(model)[1], door_of(model, ranks, own))
 
     def opened() -> SensitiveVault:
         return settings.open_vault(

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from justitia.networks.classifier import public_seed
 from justitia.privacy.accounting import Cost, UnboundedCost
 from justitia.privacy.attribute import Attribute, AttributeStream
 from justitia.privacy.certificate import Certificate
@@ -65,6 +66,24 @@ class Settings:
     features: Iterable[str] = ()
     remarks: tuple[str, ...] = ()
     open_vault: Callable[..., SensitiveVault] = open_vault
+
+    @classmethod
+    def of(cls, model: Any, plan: Plan, door: Callable[..., SensitiveVault], remarks: tuple[str, ...] = ()) -> Settings:
+        """Those of an estimator, which goes through this door; remarks on its public rows."""
+        return cls(
+            plan=plan,
+            epsilon=float(model.epsilon),
+            delta=float(model.delta),
+            groups=model.groups,
+            seed=public_seed(model.random_state),
+            tolerance=None if model.tolerance is None else float(model.tolerance),
+            missing_marker=model.missing_marker,
+            noise_seed=model.noise_seed,
+            progress=model.progress,
+            features=getattr(model, "feature_names_in_", ()),
+            remarks=remarks,
+            open_vault=door,
+        )
 
     def calibrated(self, n: int) -> Plan:
         """The plan for this tolerance and budget."""
