@@ -28,7 +28,13 @@ def start(words: list[str]) -> "subprocess.Popen[str]":
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
+        preexec_fn=_hears_interrupts,  # noqa: PLW1509 - one thread, and nothing else is done there
     )
+
+
+def _hears_interrupts() -> None:
+    """Also where the tests run in the background of a shell, which makes its children ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
