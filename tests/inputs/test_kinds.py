@@ -40,7 +40,6 @@ def column(values: Any, name: str = "c") -> pd.Series:
         (lambda row: "n.a." if row == 3 else str(row % 7), "c", "number"),
         (lambda row: "?" if row % 2 else "yes", "c", "category"),
     ],
-    ids=str,
 )
 def test_column_is_read_as_its_kind(values: Any, name: str, kind: str) -> None:
     reading = look_at(column(values, name), Written())
