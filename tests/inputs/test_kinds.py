@@ -56,7 +56,6 @@ def test_column_is_read_as_its_kind(values: Any, name: str, kind: str) -> None:
         (lambda row: f"{1 + row % 12}/{1 + row % 28}/2024", "--date 'c="),
         (lambda row: "many" if row == 3 else str(row % 7), "but also 'many'"),
     ],
-    ids=str,
 )
 def test_column_that_could_be_several_things_is_not_guessed(values: Any, part: str) -> None:
     reading = look_at(column(values), Written())
