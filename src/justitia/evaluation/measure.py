@@ -18,12 +18,11 @@ from justitia.evaluation.measurement import Interval, Measurement, Verdict
 from justitia.evaluation.rates import METRICS, Rate, make_rows, notion_rates
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import gaussian_mu
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.door import check_budget, ledger_or_new, open_vault, warn_large_delta
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.privacy.vault import SensitiveVault
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 
@@ -34,7 +33,7 @@ def measure(
     y_pred: Any,
     *,
     sensitive_features: Any,
-    groups: Any,
+    groups: Any = None,
     notion: Any = None,
     metrics: Any = None,
     epsilon: float = 1.0,
@@ -64,7 +63,7 @@ def measure(
         Each person's attribute; several columns are crossed. None, NaN, ``missing_marker`` and labels that are not in
         ``groups`` mean "not given": such people are in no group, and count in the population.
     groups : sequence of labels, sequence of tuples, or dict {column: labels}
-        The public list of groups; one that nobody is in does no harm.
+        The public list of groups; one that nobody is in does no harm. Only a custodian knows it without being told.
     notion : str, FairnessNotion, or several of them
         By default "demographic_parity", unless ``metrics`` are given.
     metrics : str or sequence of str
@@ -116,7 +115,8 @@ def measure(
         raise ValueError(f"expected a confidence of at least 0.5, got {confidence!r}; pass, for example, 0.95.")
     if threshold is not None:
         check_nonnegative("threshold", threshold)
-    if groups is None:
+    held = sensitive_features if isinstance(sensitive_features, HeldElsewhere) else None
+    if groups is None and held is None:
         raise ValueError("expected the public list of groups, got None; a list read off the data would tell about A.")
     _check_certificates(disjoint_from, after)
     if data is not None:
@@ -127,6 +127,15 @@ def measure(
     totals = np.bincount(code, minlength=4).astype(float)
     rates = list(dict.fromkeys(rate for asked in questions.values() for rate in asked))
     _check_occupied(rates, totals)
+    private = {"person": person, "noise_seed": noise_seed, "missing_marker": missing_marker}
+    if held is not None:
+        warn_large_delta(budget.epsilon, budget.delta, n, stacklevel=2)
+        asked = {"notion": notion, "metrics": metrics, "confidence": float(confidence), "threshold": threshold}
+        budgets = {"epsilon": budget.epsilon, "delta": budget.delta, "ledger": ledger, "groups": groups}
+        measured: Measurement = held.measured(
+            truth.long().numpy(), decided.long().numpy(), **asked, **budgets, **private
+        )
+        return replace(measured, certificate=_joined(measured.certificate, disjoint_from, after))
     rows = make_rows(rates, totals)
     vault = open_vault(
         sensitive_features,
@@ -134,9 +143,7 @@ def measure(
         epsilon=budget.epsilon,
         ledger=ledger_or_new(ledger, epsilon=budget.epsilon, delta=budget.delta),
         n=n,
-        person=person,
-        noise_seed=noise_seed,
-        missing_marker=missing_marker,
+        **private,
     )
     warn_large_delta(budget.epsilon, budget.delta, n, stacklevel=2)
     table = np.vstack(
@@ -153,7 +160,7 @@ def measure(
         questions=places,
         noisy=rows.read(answer.numpy(), budget.variance() * vault.rows_per_person**2),
         confidence=float(confidence),
-        certificate=_certificate(vault, disjoint_from, after),
+        certificate=_joined(vault.certificate(subject="This measurement"), disjoint_from, after),
         threshold=None if threshold is None else float(threshold),
     )
 
@@ -218,8 +225,7 @@ def _check_certificates(disjoint_from: Any, after: Any) -> None:
         )
 
 
-def _certificate(vault: SensitiveVault, other: Certificate | None, after: Sequence[Certificate]) -> Certificate:
-    own = vault.certificate(subject="This measurement")
+def _joined(own: Certificate, other: Certificate | None, after: Sequence[Certificate]) -> Certificate:
     if other is None and not after:
         return own
     sentence = joint(own, after=after, apart=[] if other is None else [[other]])

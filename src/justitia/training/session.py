@@ -20,12 +20,12 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from justitia.privacy.accounting import Cost, UnboundedCost
-from justitia.privacy.attribute import Attribute, AttributeStream
+from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.door import ledger_or_new, open_vault, warn_large_delta
 from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
@@ -60,7 +60,7 @@ class Settings:
     noise_seed: int | None = field(default=None, repr=False)
     progress: bool | None = False
     features: Iterable[str] = ()
-    open_vault: Callable[..., SensitiveVault] = open_vault
+    open_vault: Callable[..., Vault] = open_vault
 
     def calibrated(self, n: int) -> Plan:
         """The plan for this tolerance and budget."""
@@ -81,7 +81,7 @@ class Session:
     problem: Problem
     plan: Plan
     ledger: PrivacyLedger
-    vault: SensitiveVault
+    vault: Vault
     engine: Engine
     saved: Checkpoint | None
     before: Counter[Cost]
@@ -147,11 +147,11 @@ def open_session(
     saved = None
     if folder is None:
         before = ledger.own_costs()
-        ledger.check(plan.costs())
+        vault.check(plan.costs())
     else:
         saved = open_checkpoint(settings, folder, problem, plan, learner, vault, ledger)
-        if isinstance(ledger, DurableLedger):
-            ledger.check(plan.costs() - ledger.own_costs())
+        if isinstance(ledger, DurableLedger) or isinstance(attribute, HeldElsewhere):
+            vault.check(plan.costs() - ledger.own_costs())
     problem = learner.prepare(problem, plan, settings.bar)  # public, and last: it takes time
     generator = torch.Generator().manual_seed(settings.seed)
     engine = plan.engine(problem, vault, tolerance=settings.tolerance, generator=generator)
@@ -195,7 +195,7 @@ def open_checkpoint(
     problem: Problem,
     plan: Plan,
     learner: Learner[Any],
-    vault: SensitiveVault,
+    vault: Vault,
     ledger: PrivacyLedger,
 ) -> Checkpoint:
     """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""

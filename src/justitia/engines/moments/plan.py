@@ -12,8 +12,8 @@ import torch
 from justitia._validate import check_int, check_nonnegative, check_rate
 from justitia.engines.moments.engine import MomentsEngine
 from justitia.privacy.accounting import calibrate
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan, check_noise, rounds_of
 
@@ -165,6 +165,6 @@ class MomentsPlan(TrainingPlan):
         checks = Gaussian(scale / math.sqrt(each)) if self.checks else Gaussian(scale)
         return replace(self, noise_moments=Gaussian(scale / math.sqrt(first)), noise_checks=checks)
 
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> MomentsEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> MomentsEngine:
         """The engine that carries this plan out."""
         return MomentsEngine(self, problem, vault, **public)

@@ -25,9 +25,9 @@ from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.dual import Constraints, constraints_of, solve
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, Engine, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
 
@@ -64,7 +64,7 @@ class PluginEngine(Engine):
         self,
         plan: PluginPlan,
         problem: Problem,
-        vault: SensitiveVault,
+        vault: Vault,
         *,
         tolerance: float | None,
         generator: torch.Generator,

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 from justitia._validate import check_int, check_nonnegative, check_rate
 from justitia.engines.plugin.engine import PluginEngine
 from justitia.privacy.costs import gaussian_mu
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, check_noise
 
@@ -88,7 +88,7 @@ class PluginPlan(Plan):
         checks = Gaussian(scale / math.sqrt(each)) if self.checks else Gaussian(scale)
         return replace(self, noise_moments=Gaussian(scale / math.sqrt(first)), noise_checks=checks)
 
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> PluginEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PluginEngine:
         """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
         if problem.crowd is not None:
             from justitia.engines.plugin.crowd import CrowdEngine  # noqa: PLC0415 - which needs the plan
