@@ -127,15 +127,19 @@ def measure(
     totals = np.bincount(code, minlength=4).astype(float)
     rates = list(dict.fromkeys(rate for asked in questions.values() for rate in asked))
     _check_occupied(rates, totals)
-    private = {"person": person, "noise_seed": noise_seed, "missing_marker": missing_marker}
+    private: dict[str, Any] = {"person": person, "noise_seed": noise_seed, "missing_marker": missing_marker}
     if held is not None:
-        warn_large_delta(budget.epsilon, budget.delta, n, stacklevel=2)
-        asked = {"notion": notion, "metrics": metrics, "confidence": float(confidence), "threshold": threshold}
-        budgets = {"epsilon": budget.epsilon, "delta": budget.delta, "ledger": ledger, "groups": groups}
-        measured: Measurement = held.measured(
-            truth.long().numpy(), decided.long().numpy(), **asked, **budgets, **private
-        )
-        return replace(measured, certificate=_joined(measured.certificate, disjoint_from, after))
+        asked: dict[str, Any] = {
+            "notion": notion,
+            "metrics": metrics,
+            "confidence": float(confidence),
+            "threshold": threshold,
+        }
+        budgets: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "ledger": ledger, "groups": groups}
+        y, d = truth.long().numpy(), decided.long().numpy()
+        measured: Measurement | None = held.measured(y, d, **asked, **budgets, **private)
+        if measured is not None:
+            return replace(measured, certificate=_joined(measured.certificate, disjoint_from, after))
     rows = make_rows(rates, totals)
     vault = open_vault(
         sensitive_features,

@@ -40,8 +40,8 @@ class Certificate:
     is true where the noise was seeded, so that nothing is promised. ``claim`` holds, for mechanisms whose published
     analysis does not establish the guarantee, what that analysis says; ``remarks`` are sentences about the training
     run, made from public and noised numbers. ``receipt`` names the state of the durable ledger that it was made from:
-    :meth:`DurableLedger.verify <justitia.DurableLedger.verify>` tells whether a file still holds it. ``custodian`` names
-    who held the attribute and that ledger, where it was not whoever trained.
+    :meth:`DurableLedger.verify <justitia.DurableLedger.verify>` tells whether a file still holds it. ``custodian``
+    names who held the attribute and that ledger, where it was not whoever trained.
     """
 
     epsilon: float
