@@ -29,7 +29,7 @@ from justitia.custodian.wire import to_stream
 from justitia.datasets import make_synthetic
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.keys import key_hash
-from justitia.privacy.mechanisms import NoiseSource
+from justitia.privacy.mechanisms import NoiseSource, SeededNoise
 from justitia.privacy.register import Register
 
 N, DELTA = 300, 1e-5
@@ -51,6 +51,7 @@ def make_folder(
     register(folder, records, "people", people, groups=["a", "b"], epsilon=epsilon, delta=DELTA)
     for name, key in KEYS.items():
         records.put_client(Client(name, ROLES[name], own, key_hash(key)))
+    records.close()
     return folder
 
 
@@ -168,3 +169,38 @@ class Caller:
 def frame(labels: list[Any]) -> pd.DataFrame:
     """The attribute as somebody has it in memory."""
     return pd.DataFrame({"sex": pd.Series(labels, dtype=object)})
+
+
+class Exact(NoiseSource):
+    """The switch of these tests: a service that gives exact answers, as others do."""
+
+    description = "none"
+
+    def words(self, size: int, *, release: int, stream: str = "noise") -> Any:
+        raise AssertionError
+
+    def add_gaussian(self, exact: Any, std: float, *, release: int) -> Any:
+        return exact
+
+
+class Kept(SeededNoise):
+    """Keeps exact answers, and gives those that it is told to give, if any."""
+
+    seeded = False
+    description = "kept"
+
+    def __init__(self, answers: list[Any] | None = None) -> None:
+        super().__init__(5)
+        self.exact: list[Any] = []
+        self.noisy: list[Any] = []
+        self.answers = answers
+
+    def about(self, question: bytes) -> Any:
+        return self
+
+    def add_gaussian(self, exact: Any, std: float, *, release: int) -> Any:
+        place = len(self.exact)
+        self.exact.append(exact.clone())
+        drawn = super().add_gaussian(exact, std, release=release) if self.answers is None else self.answers[place]
+        self.noisy.append(drawn.clone())
+        return drawn

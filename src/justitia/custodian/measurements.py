@@ -39,7 +39,9 @@ def read_measurement(body: bytes) -> Measurement:
     """
     try:
         told: dict[str, Any] = json.loads(body)
-        noisy: dict[str, Any] = {name: np.array(value) if isinstance(value, list) else value for name, value in told["noisy"].items()}
+        noisy: dict[str, Any] = {
+            name: np.array(value) if isinstance(value, list) else value for name, value in told["noisy"].items()
+        }
         return Measurement(
             people=told["people"],
             groups=tuple(told["groups"]),

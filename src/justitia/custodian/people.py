@@ -63,6 +63,8 @@ def register(
         raise ValueError(f"the population {name!r} is registered, or was; choose another name for other people.")
     check_budget(epsilon, delta)
     listed = public_groups(groups, names=people.names)
+    if not all(isinstance(part, str) for one in listed for part in (one if isinstance(one, tuple) else (one,))):
+        raise ValueError("expected groups as text, which is how the attribute is kept, got others; write them as text.")
     people.write(private_file(register_file(root, name)))
     ledger = DurableLedger(ledger_file(root, name), dataset=name, epsilon=epsilon, delta=delta)
     ledger.path.chmod(0o600)

@@ -93,18 +93,26 @@ def chained(previous: str, receipt: dict[str, Any]) -> str:
 
 
 class Records:
-    """The file; each operation has a connection and a transaction of its own, so that none is ever half done."""
+    """The file; each operation has a connection and a transaction of its own, so that none is ever half done.
+
+    A killed process loses nothing that was written. What has to outlive a power failure too (clients, populations,
+    answers with their receipts) is on the disk when its operation returns; what else is lost then is refused later,
+    because the ledger has its debit.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = private_file(folder / FILE)
+        # Held open: who closes the last connection copies everything back into the file, which takes time.
+        self._held = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False)
+        self._held.execute("PRAGMA journal_mode = WAL")
         with self._connection() as connection:
             for table in _TABLES:
                 connection.execute(table)
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(self.path, timeout=60.0, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
@@ -113,12 +121,16 @@ class Records:
         with closing(sqlite3.connect(self.path, timeout=60.0)) as connection:
             return connection.execute(query, values).fetchall()
 
+    def close(self) -> None:
+        """Everything is in the one file from now on."""
+        self._held.close()
+
     # -- clients
 
     def put_client(self, client: Client) -> None:
         """A new client, or a new key, roles and budget of one that is known: the earlier key is worth nothing."""
         values = (client.name, client.hash, " ".join(client.roles), client.epsilon, now())
-        with self._connection() as connection:
+        with self._connection(durable=True) as connection:
             connection.execute("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?)", values)
 
     def clients(self) -> list[Client]:
@@ -128,7 +140,7 @@ class Records:
 
     def drop_clients(self, names: Sequence[str]) -> None:
         """Their keys are deleted."""
-        with self._connection() as connection:
+        with self._connection(durable=True) as connection:
             connection.executemany("DELETE FROM clients WHERE name = ?", [(name,) for name in names])
 
     # -- populations and cohorts
@@ -137,12 +149,12 @@ class Records:
         """Register; a name is used once."""
         lists = json.dumps(one.columns), json.dumps(one.groups)
         values = (one.name, *lists, one.epsilon, one.delta, one.people, one.registered, one.retired)
-        with self._connection() as connection:
+        with self._connection(durable=True) as connection:
             connection.execute("INSERT INTO populations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def retire(self, name: str) -> None:
         """Say so, and forget who is in which cohort and what was answered: receipts and ledger stay."""
-        with self._connection() as connection:
+        with self._connection(durable=True) as connection:
             connection.execute("UPDATE populations SET retired = ? WHERE name = ?", (now(), name))
             connection.execute("DELETE FROM cohorts WHERE population = ?", (name,))
             connection.execute("UPDATE requests SET answer = NULL WHERE population = ?", (name,))
@@ -208,7 +220,7 @@ class Records:
 
     def keep_answer(self, client: str, request: str, population: str, answer: bytes, facts: dict[str, Any]) -> str:
         """Answer and receipt in one step; the receipt, as JSON, is the next link of the population's chain."""
-        with self._connection() as connection:
+        with self._connection(durable=True) as connection:
             last = "SELECT number, link FROM receipts WHERE population = ? ORDER BY number DESC LIMIT 1"
             number, previous = connection.execute(last, (population,)).fetchone() or (-1, "")
             receipt = facts | {"population": population, "number": number + 1, "request": request}

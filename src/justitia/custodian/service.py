@@ -23,7 +23,7 @@ from justitia.custodian.measurements import measurement_bytes
 from justitia.custodian.people import People, Populations, run_name
 from justitia.custodian.records import Client, Cohort, Records
 from justitia.custodian.refusals import LOST, OTHER_BODY, Refused, not_allowed, too_large, unknown, wrong
-from justitia.custodian.settings import Settings, private_folder
+from justitia.custodian.settings import Settings, private_file, private_folder
 from justitia.custodian.wire import SpooledRows, from_stream, to_stream
 from justitia.evaluation.measure import measure
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
@@ -61,7 +61,7 @@ class Service:
     def __init__(self, folder: Path, settings: Settings, noise_source: NoiseSource | None = None) -> None:
         self.folder, self.settings = folder, settings
         try:
-            self._lock_file = LockedFile(folder / LOCK, _LOCK_FLAGS, timeout=0.0)
+            self._lock_file = LockedFile(private_file(folder / LOCK), _LOCK_FLAGS, timeout=0.0)
         except TimeoutError:
             raise ValueError(f"another service works in {str(folder)!r}; stop it first.") from None
         self.records, self.log = Records(folder), AuditLog(folder)
@@ -73,6 +73,7 @@ class Service:
 
     def close(self) -> None:
         """Leave the folder to others."""
+        self.records.close()
         self._lock_file.close()
 
     # -- who asks

@@ -53,7 +53,17 @@ def from_stream(body: bytes, *, widest: int) -> Rows:
         return _decoded(body, widest)
     except Refused:
         raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, struct.error, IndexError, OverflowError, MemoryError):
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        struct.error,
+        IndexError,
+        OverflowError,
+        MemoryError,
+        StopIteration,
+    ):
         raise wrong(_NOT_ROWS) from None
 
 

@@ -39,6 +39,15 @@ def digests_of(keys: Iterable[Any]) -> Digests:
     return found
 
 
+def _stored(label: Any) -> str | None:
+    """A label as text; None for one that no list of groups can hold. Never raises."""
+    text = label if isinstance(label, str) else key_text(label)
+    try:
+        return text if text is None or text.encode("utf-8") else None
+    except UnicodeEncodeError:
+        return None
+
+
 class Register:
     """The attribute of a population by key; who passes it on can neither print, index, copy nor pickle it.
 
@@ -95,7 +104,7 @@ class Register:
 
     def write(self, path: Path) -> None:
         """Into a file that is there already, empty, with its permissions."""
-        columns = {name: pa.array(list(column), pa.string()) for name, column in self._pairs()}
+        columns = {name: pa.array([_stored(one) for one in column], pa.string()) for name, column in self._pairs()}
         padded = [bytes(one).ljust(16, b"\0") for one in self.__keys]
         table = pa.table(
             {_KEY: pa.array(padded, pa.binary(16)), **{f"label {name}": one for name, one in columns.items()}}

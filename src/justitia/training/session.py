@@ -131,6 +131,11 @@ def open_session(
     learner.check(problem, settings.plan)
     n = problem.rows
     plan = settings.calibrated(n)
+    if isinstance(attribute, HeldElsewhere) and not plan.shares_answers:
+        raise ValueError(
+            "expected engine 'plugin' or 'moments' where a custodian holds the attribute, got another; it gives noised "
+            "sums only."
+        )
     ledger = open_ledger(settings, plan, ledger, folder)
     vault = settings.open_vault(
         attribute,
