@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from holding import IDS, Caller, N, make_folder, opened
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from holding import IDS, N, Caller, make_folder, opened
 
 from justitia.custodian.wire import to_stream
 
@@ -35,7 +35,7 @@ def broken(drawn: Any) -> bytes:
 
 BODIES = st.one_of(
     st.binary(max_size=200),
-    st.composite(lambda draw: broken(draw))(),
+    st.composite(broken)(),
     JSON.map(lambda value: json.dumps(value).encode()),
     st.fixed_dictionaries({"ids": st.lists(st.sampled_from(IDS[:20]) | TEXT, max_size=9)}).map(
         lambda value: json.dumps(value).encode()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from holding import IDS, LABELS, N, Caller, Exact, Kept, Reply, make_folder, opened
+from holding import IDS, LABELS, Caller, Exact, Kept, N, Reply, make_folder, opened
 from scipy.special import ndtr
 
 from justitia.custodian.measurements import read_measurement

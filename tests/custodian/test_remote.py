@@ -1,4 +1,4 @@
-"""Training and measuring against a custodian: the same numbers as in memory, paid at its ledger, named in certificates."""
+"""Training and measuring against a custodian: the numbers are those in memory, paid at its ledger, and certified."""
 
 import json
 import shutil
@@ -10,8 +10,17 @@ import pytest
 import torch
 from holding import DATA, DELTA, IDS, KEYS, LABELS, N, copied_ledger, frame, make_folder, served
 
-from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, MomentsPlan, PluginPlan, PrivacyLedger
-from justitia import measure, private_search, tradeoff
+from justitia import (
+    BudgetExceeded,
+    DurableLedger,
+    LagrangianDualClassifier,
+    MomentsPlan,
+    PluginPlan,
+    PrivacyLedger,
+    measure,
+    private_search,
+    tradeoff,
+)
 from justitia.custodian import Custodian, connection, remote
 from justitia.privacy.errors import LedgerError
 from justitia.privacy.mechanisms import Gaussian, SeededNoise

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from holding import IDS, KEYS, LABELS, N, Caller, make_folder, opened
+from holding import IDS, KEYS, LABELS, Caller, N, make_folder, opened
 
 from justitia import DurableLedger
 from justitia.custodian.limits import Rate

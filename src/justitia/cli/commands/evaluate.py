@@ -116,6 +116,7 @@ class Judged:
 @options.ledger
 @options.target
 @options.attribute
+@options.custodian
 @click.option("--out", type=options.FILE, help="JSON file to write besides the one that the model's folder keeps.")
 @options.overwrite
 @options.as_json
@@ -140,6 +141,8 @@ def evaluate(
     """
     ledger = LedgerOptions.taken(settings)
     judged = judge(model, data, settings)
+    if exact and judged.rows.attribute.held is not None:
+        raise Refusal("expected --exact where the attribute is in a file, got --custodian, who gives no exact number.")
     if exact:
         return _tell_exact(judged, model, ledger, out, as_json=as_json)
     check_budget(settings["epsilon"], settings["delta"])
@@ -214,8 +217,8 @@ def _notion(model: LagrangianDualClassifier) -> str:
 def _completed(where: Where, facts: dict[str, Any]) -> Where:
     """What the options leave open, by the facts of the training."""
     where = replace(where, person=facts.get("person") if where.person is None else where.person)
-    if where.sensitive:
-        return where
+    if where.sensitive or where.custodian is not None:
+        return replace(where, key=where.key or facts.get("key"), person=None if where.custodian else where.person)
     listed: Sequence[str] = facts.get("sensitive") or ()
     bins = tuple(where.bins or facts.get("bins") or ())
     missing = where.missing or facts.get("missing")
