@@ -24,7 +24,7 @@ from holding import DATA, IDS, LABELS, make_folder
 
 from justitia import DurableLedger, measure
 from justitia.cli import cli
-from justitia.custodian import Custodian
+from justitia.custodian import Custodian, connection
 
 KILLS = int(os.environ.get("JUSTITIA_KILLS", "8"))
 
@@ -99,8 +99,6 @@ def test_four_commands_lead_from_two_files_to_a_model_over_tls_with_client_certi
     command("custodian", "register", "holder", "attribute.csv", *people)
     (pem, key), (own, own_key) = certificate(tmp_path, "server"), certificate(tmp_path, "client")
     port = free_port()
-    with Path("holder/custodian.toml").open("a") as file:
-        file.write("# tests\n")
     lines = [
         f"port = {port}",
         "page_port = 0",
@@ -110,19 +108,25 @@ def test_four_commands_lead_from_two_files_to_a_model_over_tls_with_client_certi
     ]
     Path("holder/custodian.toml").write_text("\n".join(lines))
     url, tls = f"https://127.0.0.1:{port}", {"ca_file": pem, "key_file": "trainer.key"}
-    with process(Path("holder")) as running:
+    both = tmp_path / "client-both.pem"
+    both.write_bytes(own.read_bytes() + own_key.read_bytes())
+    monkeypatch.setattr(connection, "PAUSES", (0.0,))
+    with process(Path("holder")):
         reachable(port)
         with pytest.raises(ConnectionError):
             _ = Custodian(url, population="people", ids=IDS, **tls).facts  # no certificate, no handshake
         holder = Custodian(url, population="people", ids=IDS, certificate=own, certificate_key=own_key, **tls)
         measure(DATA.y, DATA.y, sensitive_features=holder, epsilon=0.5)
-        running.send_signal(signal.SIGTERM)
-        running.wait(timeout=60)
-    Path("holder/custodian.toml").write_text("\n".join(lines[:-1]))
-    with process(Path("holder")):
-        reachable(port)
         asked = ("--custodian", url, "--population", "people", "--key", "id", "--custodian-ca", pem)
-        asked = (*asked, "--custodian-key", "trainer.key", "--receipts", "receipts.jsonl")
+        asked = (
+            *asked,
+            "--custodian-key",
+            "trainer.key",
+            "--custodian-certificate",
+            both,
+            "--receipts",
+            "receipts.jsonl",
+        )
         told = command("train", "features.csv", "--target", "y", *asked, "--seed", 0, "--epsilon", 1, "--out", "model")
         found = command("evaluate", "model", "features.csv", *asked, "--epsilon", 0.5, "--json")
     assert "differentially private" in told

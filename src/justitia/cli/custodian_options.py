@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from justitia.custodian import Custodian
 
 #: Options, as commands name them.
-NAMES = ("custodian", "population", "custodian_key", "custodian_ca", "receipts")
+NAMES = ("custodian", "population", "custodian_key", "custodian_ca", "custodian_certificate", "receipts")
 
 
 @dataclass(frozen=True)
 class CustodianOptions:
-    """Address, population, and files with key, authority and receipts."""
+    """Address, population, and files with key, authority, certificate and receipts."""
 
     url: str
     population: str
     key_file: Path | None = None
     ca_file: Path | None = None
+    certificate: Path | None = None
     receipts: Path | None = None
 
     @classmethod
@@ -44,5 +45,6 @@ class CustodianOptions:
             from justitia.custodian import Custodian  # noqa: PLC0415 - an extra
         except ImportError:
             raise Refusal("--custodian needs more packages; run pip install 'justitia[custodian]'.") from None
-        files: dict[str, Any] = {"key_file": self.key_file, "ca_file": self.ca_file, "receipts": self.receipts}
-        return Custodian(self.url, population=self.population, ids=ids, **files)
+        tls: dict[str, Any] = {"ca_file": self.ca_file, "certificate": self.certificate}
+        files: dict[str, Any] = {"key_file": self.key_file, "receipts": self.receipts}
+        return Custodian(self.url, population=self.population, ids=ids, **files, **tls)

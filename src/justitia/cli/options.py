@@ -76,6 +76,7 @@ custodian = together(
     click.option("--population", metavar="NAME", help="Whom it holds; --key names the column with their ids."),
     click.option("--custodian-key", type=FILE, help="File with the key that it gave; or JUSTITIA_CUSTODIAN_KEY_FILE."),
     click.option("--custodian-ca", type=FILE, help="File with the authority that signed its certificate."),
+    click.option("--custodian-certificate", type=FILE, help="PEM file with a certificate and key that it asks for."),
     click.option("--receipts", type=FILE, help="File that keeps its receipts, to notice a ledger that was put back."),
 )
 target = together(
