@@ -32,6 +32,7 @@ LEVELS = {
     "search": 7,
     "baselines": 7,
     "audit": 8,
+    "custodian": 8,
     "report": 8,
     "cli": 9,
     "__main__": 10,
@@ -60,6 +61,8 @@ MAY_NAME = {
         "cli/commands/measure.py",
         "cli/methods.py",
         "cli/commands/audit.py",
+        # the holder's own service measures in a vault that is open already
+        "custodian/service.py",
         # audits read the attribute exactly, and their results are not private
         "audit/__init__.py",
         "audit/attacks.py",
@@ -68,6 +71,7 @@ MAY_NAME = {
     },
     "reveal": {
         "privacy/vault.py",
+        "privacy/interface.py",  # refuses it where the attribute is not in this process
         "engines/printed/engine.py",
         "engines/moments/engine.py",
         # not private, and their certificates say so; the private baselines have no business with it
@@ -80,7 +84,8 @@ MAY_NAME = {
     "encode": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
     "infer_groups": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
     "read_columns": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
-    "unsealed": {"privacy/attribute.py", "privacy/groups.py"},
+    # the last one keeps it by key for whoever holds it, and gives it out closed
+    "unsealed": {"privacy/attribute.py", "privacy/groups.py", "privacy/register.py"},
     # the last one reads it where it is in files, beside the rows or joined by key, on its way into a vault
     "columns_of": {"privacy/columns.py", "privacy/attribute.py", "cli/files/reading.py", "privacy/joining.py"},
     "__codes": {"privacy/vault.py"},
@@ -225,6 +230,7 @@ def test_vault_is_opened_by_training_private_measurement_and_audits_alone() -> N
     assert {name for name, tree in FILES.items() if calls(tree, "SensitiveVault")} == {
         "privacy/door.py",
         "audit/replay.py",
+        "custodian/people.py",  # whoever holds the attribute of registered people
     }
     opening = {name for name, tree in FILES.items() if calls(tree, "open_vault")}
     # scale/follow.py: ranks that add up the rows of their own, and debit nothing
@@ -368,6 +374,8 @@ def test_command_line_reads_the_attribute_in_one_file() -> None:
     reading = {name for name, tree in FILES.items() if calls(tree, "read_attribute")}
     assert reading == {"cli/files/rows.py", "cli/files/decisions.py"}  # by it, with features and without
     assert {name for name, tree in FILES.items() if calls(tree, "private")} == {"cli/files/attribute.py"}
+    registering = {name for name, tree in FILES.items() if calls(tree, "read_registered")}
+    assert registering == {"cli/commands/custodian.py"}
     defining = {name for name, tree in FILES.items() if "_joined_by_key" in identifiers(tree)}
     assert defining == {"cli/files/attribute.py"}
 

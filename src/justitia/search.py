@@ -16,7 +16,7 @@ from justitia.estimator import LagrangianDualClassifier
 from justitia.networks.classifier import public_seed
 from justitia.parameters import check_parameters, plan_of, unfitted
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.door import ledger_or_new, noise_from
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
@@ -119,6 +119,11 @@ def private_search(
     data = {"X": X, "y": y, "sensitive_features": attribute, "sample_weight": sample_weight, "person": person}
     if plan_of(model).shares_answers and all(set(one) <= {"tolerance"} for one in listed):
         return _shared(model, listed, data, aim, ledger)
+    if isinstance(attribute, HeldElsewhere):
+        raise ValueError(
+            "expected candidates that differ in tolerance only where a custodian holds the attribute, got others: you "
+            "would see the trials that lose, which this price does not pay for; fit each on a budget of its own."
+        )
     if not -1 < shape < math.inf:
         raise ValueError(f"expected shape to be finite and above -1, got {shape!r}; pass 1.0 for a geometric number.")
     return _repeated(model, listed, data, aim, check_positive("trials", trials), float(shape), ledger)

@@ -33,7 +33,7 @@ def commands(group: click.Group = cli, words: tuple[str, ...] = ()) -> Iterator[
 
 
 COMMANDS = list(commands())
-GROUPS = [(), ("budget",), ("datasets",)]
+GROUPS = [(), ("budget",), ("custodian",), ("datasets",)]
 #: Their verdict hangs on noise of the operating system: now and then a true claim is not shown.
 JUDGED_BY_NOISE = [("audit",), ("evaluate",)]
 

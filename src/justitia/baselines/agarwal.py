@@ -30,8 +30,8 @@ from justitia.notions import (
     get_notion,
 )
 from justitia.privacy.door import ledger_or_new, open_vault
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.vault import SensitiveVault
 
 #: fairlearn's moment for each of our notions. All bound |rate of a group - rate of the population|.
 MOMENTS: dict[type[FairnessNotion], str] = {
@@ -204,7 +204,7 @@ class MixtureClassifier(NetworkClassifier):
 
     def _vault(
         self, sensitive_features: Any, *, epsilon: float, ledger: PrivacyLedger, n: int, noise_seed: int | None = None
-    ) -> SensitiveVault:
+    ) -> Vault:
         return open_vault(
             sensitive_features,
             groups=self.groups,
@@ -215,7 +215,7 @@ class MixtureClassifier(NetworkClassifier):
             noise_seed=noise_seed,
         )
 
-    def _keep(self, mixture: Mixture, seed: int, vault: SensitiveVault, ledger: PrivacyLedger) -> Self:
+    def _keep(self, mixture: Mixture, seed: int, vault: Vault, ledger: PrivacyLedger) -> Self:
         self.mixture_ = mixture.without_zeros()
         self.prediction_seed_ = seed
         self.ledger_ = ledger

@@ -20,7 +20,7 @@ from torch.func import grad
 
 from justitia._validate import check_nonnegative
 from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan
-from justitia.privacy.vault import SensitiveVault
+from justitia.privacy.interface import Vault
 from justitia.training.lagrangian import Problem, population_weights
 
 
@@ -82,7 +82,7 @@ class FermiPlan(DescentPlan):
         super().__post_init__()
         check_nonnegative("strength", self.strength)
 
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> FermiEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> FermiEngine:
         """The engine that carries this plan out."""
         return FermiEngine(self, problem, vault, **public)
 
@@ -92,7 +92,7 @@ class FermiEngine(DescentEngine):
 
     plan: FermiPlan
 
-    def __init__(self, plan: FermiPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+    def __init__(self, plan: FermiPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
         self._W: Tensor | None = None
         self._by_population = torch.zeros(len(problem.event_sizes), dtype=torch.float64)

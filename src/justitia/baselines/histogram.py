@@ -17,7 +17,7 @@ from torch import Tensor
 
 from justitia._validate import check_choice, check_nonnegative
 from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan
-from justitia.privacy.vault import SensitiveVault
+from justitia.privacy.interface import Vault
 from justitia.training.lagrangian import Problem
 
 DECISIONS = ("soft", "hard")
@@ -77,7 +77,7 @@ class HistogramPlan(DescentPlan):
         check_nonnegative("slack", self.slack)
         check_choice("decisions", self.decisions, DECISIONS)
 
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> HistogramEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> HistogramEngine:
         """The engine that carries this plan out."""
         return HistogramEngine(self, problem, vault, **public)
 
@@ -87,7 +87,7 @@ class HistogramEngine(DescentEngine):
 
     plan: HistogramPlan
 
-    def __init__(self, plan: HistogramPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+    def __init__(self, plan: HistogramPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
         self.hard = plan.decisions == "hard"
         self._multipliers = torch.zeros(2, vault.n_groups, len(problem.event_sizes), dtype=torch.float64)

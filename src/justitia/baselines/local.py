@@ -17,10 +17,10 @@ from justitia.baselines.debiasing import inverse_response_matrix, minority_respo
 from justitia.baselines.posteriors import Codes, GroupModel, Learned, PosteriorClassifier
 from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new, named_groups, noise_from
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import MinorityResponse, RandomizedResponse, Response
 from justitia.privacy.noise_seed import HiddenNoiseSeed
-from justitia.privacy.vault import SensitiveVault
 
 
 def slopes_for_each_label(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -115,7 +115,7 @@ class LocalClassifier(HiddenNoiseSeed, PosteriorClassifier):
         found = self._posteriors(X, features, target, answers, GroupModel(linear, unmix), seed=seed)
         return Learned(**found, vault=vault, ledger=ledger)
 
-    def _ask(self, vault: SensitiveVault, epsilon: float) -> tuple[Codes, NDArray[np.float64]]:
+    def _ask(self, vault: Vault, epsilon: float) -> tuple[Codes, NDArray[np.float64]]:
         """Everybody's answer, and (G, answers) what undoes the randomisation."""
         not_given = bool(self.not_given)
         response: Response = RandomizedResponse(epsilon)
@@ -127,7 +127,7 @@ class LocalClassifier(HiddenNoiseSeed, PosteriorClassifier):
         answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given)
         return answers.numpy(), unmix
 
-    def _code_of_minority(self, vault: SensitiveVault) -> int:
+    def _code_of_minority(self, vault: Vault) -> int:
         if vault.n_groups != 2 or self.minority not in vault.groups:
             raise ValueError("expected two groups and minority to be one of them, got others; leave minority out.")
         if self.not_given:

@@ -24,8 +24,8 @@ from justitia.learners.inputs import Inputs
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.door import open_vault
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.vault import SensitiveVault
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -91,7 +91,7 @@ class Learned:
     eta: Array
     q0: Array
     q1: Array
-    vault: SensitiveVault
+    vault: Vault
     ledger: PrivacyLedger
 
     def weights(self, notion: FairnessNotion, tolerance: float) -> Array:
@@ -167,7 +167,7 @@ class PosteriorClassifier(NetworkClassifier):
         eta = calibration(raw)
         return {"base": base, "calibration": calibration, "groups": groups, "eta": eta, "q0": q0, "q1": q1}
 
-    def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int, **private: Any) -> SensitiveVault:
+    def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int, **private: Any) -> Vault:
         """A ends here."""
         return open_vault(
             sensitive_features,

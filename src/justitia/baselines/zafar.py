@@ -19,8 +19,8 @@ from justitia.networks.classifier import NetworkClassifier, all_or_nothing
 from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
 from justitia.privacy.door import ledger_or_new, open_vault
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.vault import SensitiveVault
 
 
 class ZafarClassifier(NetworkClassifier):
@@ -139,7 +139,7 @@ class ZafarClassifier(NetworkClassifier):
         check_int("max_iterations", self.max_iterations, at_least=1)
         return notion
 
-    def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> SensitiveVault:
+    def _vault(self, sensitive_features: Any, ledger: PrivacyLedger, *, n: int) -> Vault:
         """A ends here."""
         vault = open_vault(
             sensitive_features,

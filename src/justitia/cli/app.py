@@ -30,6 +30,7 @@ COMMANDS = {
     "tradeoff": "Train models on DATA along a grid of tolerances, all for the price of one.",
     "compare": "Measure several saved MODELS, and methods trained now, on the same people.",
     "budget": "A privacy budget in a file: what a dataset's people may be asked in all.",
+    "custodian": "Hold the attribute for others: answer noised sums, keep the ledger, tell nobody more.",
     "audit": "Attack the attribute of one row, and hold what that proves against the certificate.",
     "reproduce": "Make the table or figure NAME of the evaluation again.",
     "completion": "Print a script for SHELL (bash, zsh or fish) that completes commands and options.",

@@ -11,6 +11,7 @@ import click
 
 from justitia.cli.bases import BASES, DEFAULT
 from justitia.cli.command import Names, Numbers, OneOf
+from justitia.cli.custodian_options import CustodianOptions
 from justitia.cli.files.attribute import Where
 from justitia.engines import DEFAULT_PLANS
 from justitia.notions import NOTIONS
@@ -70,13 +71,23 @@ def attribute(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def gathered(**values: Any) -> Any:
-        where = Where(**{name: values.pop(name) for name in _WHERE})
+        held = CustodianOptions.taken(values)
+        where = Where(**{name: values.pop(name) for name in _WHERE}, custodian=held)
         return function(where=where, **values)
 
     decorated: Callable[..., Any] = together(_place, reading)(gathered)
     return decorated
 
 
+#: Where the attribute is with its holder; `attribute` puts them into ``where``.
+custodian = together(
+    click.option("--custodian", metavar="URL", help="Ask the custodian at this address, who holds the attribute."),
+    click.option("--population", metavar="NAME", help="Whom it holds; --key names the column with their ids."),
+    click.option("--custodian-key", type=FILE, help="File with the key that it gave; or JUSTITIA_CUSTODIAN_KEY_FILE."),
+    click.option("--custodian-ca", type=FILE, help="File with the authority that signed its certificate."),
+    click.option("--custodian-certificate", type=FILE, help="PEM file with a certificate and key that it asks for."),
+    click.option("--receipts", type=FILE, help="File that keeps its receipts, to notice a ledger that was put back."),
+)
 target = together(
     click.option("--target", metavar="COLUMN", help="Column to predict; it has two values."),
     click.option("--positive", metavar="VALUE", help="The target's positive value; by default the later in order."),
@@ -160,7 +171,9 @@ workers = click.option(
     "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the rows."
 )
 #: File and settings of a command that trains.
-training = together(click.argument("data", type=FILE), target, attribute, columns, settings, deciding, stream)
+training = together(
+    click.argument("data", type=FILE), target, attribute, custodian, columns, settings, deciding, stream
+)
 #: What is asked of one model; a curve has a grid of its own.
 tolerance = click.option("--tolerance", type=float, help="Largest difference between two groups that is allowed.")
 overwrite = click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote.")

@@ -18,12 +18,11 @@ from justitia.evaluation.question import Question, asked_for
 from justitia.evaluation.score_bins import ScoreBins
 from justitia.evaluation.told import Interval, Verdict
 from justitia.privacy.accounting import gaussian_mu
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.door import check_budget, ledger_or_new, open_vault, warn_large_delta
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.privacy.vault import SensitiveVault
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 
@@ -34,7 +33,7 @@ def measure(
     y_pred: Any,
     *,
     sensitive_features: Any,
-    groups: Any,
+    groups: Any = None,
     notion: Any = None,
     metrics: Any = None,
     scores: Any = None,
@@ -68,7 +67,7 @@ def measure(
         Each person's attribute; several columns are crossed. None, NaN, ``missing_marker`` and labels that are not in
         ``groups`` mean "not given": such people are in no group, and count in the population.
     groups : sequence of labels, sequence of tuples, or dict {column: labels}
-        The public list of groups; one that nobody is in does no harm.
+        The public list of groups; one that nobody is in does no harm. Only a custodian knows it without being told.
     notion : str, FairnessNotion, or several of them
         By default "demographic_parity", unless ``metrics`` are given.
     metrics : str or sequence of str
@@ -130,7 +129,8 @@ def measure(
         raise ValueError(f"expected a confidence of at least 0.5, got {confidence!r}; pass, for example, 0.95.")
     if threshold is not None:
         check_nonnegative("threshold", threshold)
-    if groups is None:
+    held = sensitive_features if isinstance(sensitive_features, HeldElsewhere) else None
+    if groups is None and held is None:
         raise ValueError("expected the public list of groups, got None; a list read off the data would tell about A.")
     _check_certificates(disjoint_from, after)
     if data is not None:
@@ -140,15 +140,26 @@ def measure(
     earlier = None if before is None else as_binary(y_true, before, pos_label)[1].numpy()
     bins = None if scores is None else ScoreBins.of(scores, n, score_bins)
     question = Question.of(asked, truth.numpy(), decided.numpy(), earlier, bins)
+    private: dict[str, Any] = {"person": person, "noise_seed": noise_seed, "missing_marker": missing_marker}
+    if held is not None and scores is None and before is None and reference is None:
+        wanted: dict[str, Any] = {
+            "notion": notion,
+            "metrics": metrics,
+            "confidence": float(confidence),
+            "threshold": threshold,
+        }
+        budgets: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "ledger": ledger, "groups": groups}
+        y, d = truth.long().numpy(), decided.long().numpy()
+        measured: Measurement | None = held.measured(y, d, **wanted, **budgets, **private)
+        if measured is not None:
+            return replace(measured, certificate=_joined(measured.certificate, disjoint_from, after))
     vault = open_vault(
         sensitive_features,
         groups=groups,
         epsilon=budget.epsilon,
         ledger=ledger_or_new(ledger, epsilon=budget.epsilon, delta=budget.delta),
         n=n,
-        person=person,
-        noise_seed=noise_seed,
-        missing_marker=missing_marker,
+        **private,
     )
     warn_large_delta(budget.epsilon, budget.delta, n, stacklevel=2)
     named = None if reference is None else check_choice("reference", str(reference), vault.group_names)
@@ -163,7 +174,7 @@ def measure(
         questions=question.places,
         noisy=noisy,
         confidence=float(confidence),
-        certificate=_certificate(vault, disjoint_from, after),
+        certificate=_joined(vault.certificate(subject="This measurement"), disjoint_from, after),
         threshold=None if threshold is None else float(threshold),
         reference=named,
         noisy_before=noisy_before,
@@ -204,8 +215,7 @@ def _check_certificates(disjoint_from: Any, after: Any) -> None:
         )
 
 
-def _certificate(vault: SensitiveVault, other: Certificate | None, after: Sequence[Certificate]) -> Certificate:
-    own = vault.certificate(subject="This measurement")
+def _joined(own: Certificate, other: Certificate | None, after: Sequence[Certificate]) -> Certificate:
     if other is None and not after:
         return own
     sentence = joint(own, after=after, apart=[] if other is None else [[other]])

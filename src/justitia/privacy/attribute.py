@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from justitia.privacy.columns import Column, Names, columns_of
+
+if TYPE_CHECKING:
+    from justitia.privacy.interface import Vault
+    from justitia.privacy.ledger import PrivacyLedger
 
 #: From the name of a column and its entries to labels.
 Read = Callable[[str, Column], Column]
@@ -34,14 +42,16 @@ class Attribute:
 
     @classmethod
     def of(cls, container: Any) -> Self:
-        """Read a container, as :func:`justitia.privacy.groups.read_columns` describes; an Attribute is returned as is.
+        """Read a container, as :func:`justitia.privacy.groups.read_columns` describes.
+
+        An Attribute is returned as it is, and so is what stands for one that is held elsewhere.
 
         Raises
         ------
         TypeError, ValueError
             For the kind of container, its shape, or the lengths of its columns; never for an entry.
         """
-        return container if isinstance(container, cls) else cls(*columns_of(container))
+        return container if isinstance(container, cls | HeldElsewhere) else cls(*columns_of(container))  # type: ignore[return-value]
 
     @property
     def names(self) -> Names:
@@ -119,6 +129,32 @@ class SensitiveColumns:
         return Path(str(self.file)).name if isinstance(self.file, str | Path) else "the second file"
 
 
+class HeldElsewhere(ABC):
+    """Stands in the place of ``sensitive_features`` where the attribute is with its holder: public facts, no entry.
+
+    A class of another room that knows how to ask (:class:`justitia.custodian.Custodian`).
+    """
+
+    @abstractmethod
+    def open(
+        self,
+        *,
+        groups: Any,
+        epsilon: float,
+        ledger: PrivacyLedger,
+        n: int,
+        person: Any,
+        features: Iterable[str],
+        noise_seed: int | None,
+        missing_marker: Hashable,
+    ) -> Vault:
+        """A vault that asks the holder; everything here is public."""
+
+    def measured(self, truth: NDArray[np.int64], decided: NDArray[np.int64], **asked: Any) -> Any:
+        """A private measurement made by the holder; None leaves it to a question of the vault."""
+        del truth, decided, asked
+
+
 class AttributeStream:
     """Everybody's sensitive attribute, closed like an :class:`Attribute`, where it is read a few rows at a time.
 
@@ -161,4 +197,4 @@ class AttributeStream:
     __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = Attribute._refuse
 
 
-__all__: Sequence[str] = ["Attribute", "AttributeStream", "SensitiveColumns"]
+__all__: Sequence[str] = ["Attribute", "AttributeStream", "HeldElsewhere", "SensitiveColumns"]

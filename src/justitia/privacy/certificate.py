@@ -41,7 +41,8 @@ class Certificate:
     analysis does not establish the guarantee, what that analysis says; ``tolerance`` is the difference between two
     groups that training allowed, given or not; ``remarks`` are sentences about the training
     run, made from public and noised numbers. ``receipt`` names the state of the durable ledger that it was made from:
-    :meth:`DurableLedger.verify <justitia.DurableLedger.verify>` tells whether a file still holds it.
+    :meth:`DurableLedger.verify <justitia.DurableLedger.verify>` tells whether a file still holds it. ``custodian``
+    names who held the attribute and that ledger, where it was not whoever trained.
     """
 
     epsilon: float
@@ -62,6 +63,7 @@ class Certificate:
     tolerance: float | None = None
     remarks: tuple[str, ...] = ()
     receipt: Mapping[str, Any] | None = None
+    custodian: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; an infinite epsilon is the word ``"infinity"``, since JSON has no such number."""
@@ -88,6 +90,7 @@ class Certificate:
             "neighbours": self.adjacency,
             "accountant": self.accountant,
             "noise": self.noise,
+            "custodian": self.custodian,
             "groups": f"{', '.join(self.groups)} ({self.groups_source})",
             "releases": "; ".join(_release_text(entry) for entry in self.releases) or "none",
             "claim": "" if self.claim is None else f"printed, not established: {self.claim['statement']}",

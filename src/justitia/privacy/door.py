@@ -11,7 +11,8 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from justitia._validate import check_fraction, check_int, check_nonnegative, check_same_length
-from justitia.privacy.attribute import Attribute, AttributeStream
+from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
 from justitia.privacy.noise_grid import check_deliverable
@@ -53,8 +54,8 @@ def open_vault(
     noise_seed: int | None = None,
     missing_marker: Hashable = None,
     together: Together | None = None,
-) -> SensitiveVault:
-    """A ends here: the one way of the attribute into a vault.
+) -> Vault:
+    """A ends here: the one way of the attribute into a vault, or to the one that its holder keeps.
 
     Parameters
     ----------
@@ -69,6 +70,17 @@ def open_vault(
     together : Together, optional
         Other places that hold rows of the same people; n and everything else are then about this one.
     """
+    if isinstance(sensitive_features, HeldElsewhere):
+        return sensitive_features.open(
+            groups=groups,
+            epsilon=epsilon,
+            ledger=ledger,
+            n=n,
+            person=person,
+            features=features,
+            noise_seed=noise_seed,
+            missing_marker=missing_marker,
+        )
     streamed = isinstance(sensitive_features, AttributeStream)
     attribute = sensitive_features if streamed else Attribute.of(sensitive_features)
     check_same_length(X=range(n), sensitive_features=range(len(attribute)))

@@ -185,6 +185,11 @@ class DurableLedger(PrivacyLedger):
             pairs = zip(self._releases, self._runs, strict=True)
             return tuple(release for release, run in pairs if run == self.run)
 
+    def releases_by_run(self) -> tuple[tuple[str, Release], ...]:
+        """Everything released so far, in order, with the name of its run."""
+        with self._fresh():
+            return tuple(zip(self._runs, self._releases, strict=True))
+
     # -- receipts
 
     @property

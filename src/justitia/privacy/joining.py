@@ -136,13 +136,14 @@ def _own(tables: Tables, key: str, bucket: int, buckets: int) -> tuple[Digests, 
 
 def _digests(entries: Column, bucket: int, buckets: int) -> tuple[Digests, NDArray[np.int64]]:
     """Digests of the keys that fall into a bucket, and where they are; an entry that is no key is left out."""
-    texts = (None if text is None else _digest(text) for text in map(key_text, entries))
+    texts = (None if text is None else key_digest(text) for text in map(key_text, entries))
     kept = [(at, one) for at, one in enumerate(texts) if one is not None and one[0] % buckets == bucket]
     found = np.frombuffer(b"".join(one for _, one in kept), dtype=f"S{_BYTES}")
     return found, np.array([at for at, _ in kept], dtype=np.int64)
 
 
-def _digest(text: str) -> bytes:
+def key_digest(text: str) -> bytes:
+    """What stands for a key, given as text."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_BYTES).digest()
 
 
@@ -195,4 +196,4 @@ def _parts(labels: Sequence[Labels], rows: int) -> Iterator[list[Column]]:
         yield [one.take(slice(start, min(start + 65_536, rows))) for one in labels]
 
 
-__all__ = ["join", "key_text", "stream_of"]
+__all__ = ["join", "key_digest", "key_text", "stream_of"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +20,7 @@ from justitia.privacy.bounding import (
     with_norm_rounding,
     with_rounding,
 )
+from justitia.privacy.costs import Cost
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.groups import (
     Groups,
@@ -31,6 +32,7 @@ from justitia.privacy.groups import (
     public_groups,
     read_parts,
 )
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Noise, NoiseSource, Response, SystemNoise, Unprotected
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest, toward_zero
@@ -45,7 +47,7 @@ INFER = "infer"
 NONE_FOUND = ("no group found",)
 
 
-class SensitiveVault:
+class SensitiveVault(Vault):
     r"""Holds each row's group and answers questions about it with noise.
 
     A appears only as a selector, so every answer has the form :math:`\sum_i c_i(A_i) + \text{noise}` and moves by at
@@ -131,11 +133,6 @@ class SensitiveVault:
         return tuple(name for name in self._columns if name is not None)
 
     @property
-    def n_groups(self) -> int:
-        """G, the number of named groups."""
-        return len(self._groups)
-
-    @property
     def rows_per_person(self) -> int:
         """How many rows of one person are asked about at most; 1 where a row is what is protected."""
         return 1 if self._people is None else self._people.rows_each
@@ -144,6 +141,10 @@ class SensitiveVault:
     def persons_digest(self) -> str:
         """A public name of which rows are one person's; nothing where a row is what is protected."""
         return "" if self._people is None else self._people.digest
+
+    def check(self, costs: Mapping[Cost, int]) -> None:
+        """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
+        self._ledger.check(costs)
 
     @property
     def noise_source(self) -> NoiseSource:

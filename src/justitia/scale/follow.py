@@ -21,8 +21,8 @@ from justitia.inputs.public_sample import OwnRows
 from justitia.learners.base import Base, base_of
 from justitia.learners.calibration import Calibration
 from justitia.parameters import check_parameters
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.vault import SensitiveVault
 from justitia.saving.rule import read_rule, written_rule
 from justitia.scale.data import Met, sample_bytes
 from justitia.training.ranks import ManyRanks, Message, Place, Ranks
@@ -74,7 +74,7 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
     shard = Shard(own, Facts(None, largest=seen.heaviest or 1.0), encoder_of(model))
     settings = Settings.of(model, check_parameters(model)[1], door_of(model, ranks, own))
 
-    def opened() -> SensitiveVault:
+    def opened() -> Vault:
         return settings.open_vault(
             data.attribute(own),
             n=len(own),

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 
 #: The rows of a question about everybody.
@@ -29,7 +29,7 @@ class Engine(ABC):
     ----------
     problem : Problem
         The public part of the data.
-    vault : SensitiveVault
+    vault : Vault
         The only way to the attribute.
     tolerance : float, optional
         Largest difference between two groups that is allowed; None leaves it to the engine.
@@ -40,9 +40,7 @@ class Engine(ABC):
     #: Thresholds of the scores that are held alike; None where decisions are.
     levels: NDArray[np.float64] | None = None
 
-    def __init__(
-        self, problem: Problem, vault: SensitiveVault, *, tolerance: float | None, generator: torch.Generator
-    ) -> None:
+    def __init__(self, problem: Problem, vault: Vault, *, tolerance: float | None, generator: torch.Generator) -> None:
         self.problem = problem
         self.vault = vault
         self.tolerance = 0.0 if tolerance is None else float(tolerance)

@@ -26,8 +26,8 @@ from justitia._validate import (
 )
 from justitia.privacy.accounting import Cost, epsilon_spent
 from justitia.privacy.costs import gaussian_mu
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
 
@@ -113,7 +113,7 @@ class Plan(ABC):
         """A new plan whose releases together cost at most (epsilon, delta)."""
 
     @abstractmethod
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> Engine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> Engine:
         """The engine that carries this plan out; ``public`` are the keyword arguments of :class:`Engine`."""
 
     def costs(self) -> Counter[Cost]:

@@ -21,12 +21,12 @@ from tqdm.auto import tqdm
 
 from justitia.networks.classifier import public_seed
 from justitia.privacy.accounting import Cost, UnboundedCost
-from justitia.privacy.attribute import Attribute, AttributeStream
+from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.door import ledger_or_new, open_vault, warn_large_delta
 from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
@@ -65,10 +65,10 @@ class Settings:
     progress: bool | None = False
     features: Iterable[str] = ()
     remarks: tuple[str, ...] = ()
-    open_vault: Callable[..., SensitiveVault] = open_vault
+    open_vault: Callable[..., Vault] = open_vault
 
     @classmethod
-    def of(cls, model: Any, plan: Plan, door: Callable[..., SensitiveVault], remarks: tuple[str, ...] = ()) -> Settings:
+    def of(cls, model: Any, plan: Plan, door: Callable[..., Vault], remarks: tuple[str, ...] = ()) -> Settings:
         """Those of an estimator, which goes through this door; remarks on its public rows."""
         return cls(
             plan=plan,
@@ -104,7 +104,7 @@ class Session:
     problem: Problem
     plan: Plan
     ledger: PrivacyLedger
-    vault: SensitiveVault
+    vault: Vault
     engine: Engine
     saved: Checkpoint | None
     before: Counter[Cost]
@@ -169,6 +169,11 @@ def open_session(
     learner.check(problem, settings.plan)
     n = problem.rows
     plan = settings.calibrated(n)
+    if isinstance(attribute, HeldElsewhere) and not plan.shares_answers:
+        raise ValueError(
+            "expected engine 'plugin' or 'moments' where a custodian holds the attribute, got another; it gives noised "
+            "sums only."
+        )
     ledger = open_ledger(settings, plan, ledger, folder)
     vault = settings.open_vault(
         attribute,
@@ -185,11 +190,11 @@ def open_session(
     saved = None
     if folder is None:
         before = ledger.own_costs()
-        ledger.check(plan.costs())
+        vault.check(plan.costs())
     else:
         saved = open_checkpoint(settings, folder, problem, plan, learner, vault, ledger)
-        if isinstance(ledger, DurableLedger):
-            ledger.check(plan.costs() - ledger.own_costs())
+        if isinstance(ledger, DurableLedger) or isinstance(attribute, HeldElsewhere):
+            vault.check(plan.costs() - ledger.own_costs())
     problem = learner.prepare(problem, plan, settings.bar)  # public, and last: it takes time
     generator = torch.Generator().manual_seed(settings.seed)
     engine = plan.engine(problem, vault, tolerance=settings.tolerance, generator=generator)
@@ -233,7 +238,7 @@ def open_checkpoint(
     problem: Problem,
     plan: Plan,
     learner: Learner[Any],
-    vault: SensitiveVault,
+    vault: Vault,
     ledger: PrivacyLedger,
 ) -> Checkpoint:
     """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""

@@ -149,6 +149,7 @@ class Judged:
 @options.target
 @options.attribute
 @options.formats
+@options.custodian
 @click.option("--out", type=options.FILE, help="JSON file to write besides the one that the model's folder keeps.")
 @options.overwrite
 @options.as_json
@@ -174,6 +175,8 @@ def evaluate(
     """
     ledger = LedgerOptions.taken(settings)
     judged = judge(model, data, settings)
+    if exact and judged.rows.attribute.held is not None:
+        raise Refusal("expected --exact where the attribute is in a file, got --custodian, who gives no exact number.")
     if exact:
         return _tell_exact(judged, model, ledger, out, as_json=as_json)
     check_budget(settings["epsilon"], settings["delta"])
@@ -249,8 +252,10 @@ def _notion(model: LagrangianDualClassifier) -> str:
 def _completed(where: Where, facts: dict[str, Any]) -> Where:
     """What the options leave open, by the facts of the training."""
     where = replace(where, person=facts.get("person") if where.person is None else where.person)
-    if where.sensitive_file is not None and where.key is None:
+    if (where.sensitive_file is not None or where.custodian is not None) and where.key is None:
         where = replace(where, key=facts.get("key"))
+    if where.custodian is not None:
+        return replace(where, person=None)
     if where.sensitive:
         return where
     listed: Sequence[str] = facts.get("sensitive") or ()

@@ -27,10 +27,11 @@ from pathlib import Path
 
 import numpy as np
 
+from justitia.cli.custodian_options import CustodianOptions
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.files.bins import Bins, read_bins
 from justitia.cli.files.reading import Table, as_text, open_table
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.columns import Column, read_each
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.vault import INFER
@@ -61,6 +62,8 @@ class PublicAttribute:
         One more text that means "not given".
     person : str or None
         Name of the column of the data with public ids, where people have several rows.
+    held : HeldElsewhere or None
+        The custodian that has the attribute, if it is in no file here.
     """
 
     columns: tuple[str, ...]
@@ -71,6 +74,7 @@ class PublicAttribute:
     infer: bool = False
     missing: str | None = None
     person: str | None = None
+    held: HeldElsewhere | None = field(default=None, repr=False)
 
     def hidden(self) -> set[str]:
         """Columns of the data file that are no features: the attribute, the key and the ids."""
@@ -90,6 +94,7 @@ class Where:
     person: str | None = None
     separator: str = ","
     encoding: str = field(default="utf-8")
+    custodian: CustodianOptions | None = None
 
 
 def find_attribute(where: Where, data: Table) -> PublicAttribute:
@@ -100,6 +105,8 @@ def find_attribute(where: Where, data: Table) -> PublicAttribute:
     Refusal
         If a column is missing, a key is needed, or groups and bins do not fit the columns.
     """
+    if where.custodian is not None:
+        return _held(where, where.custodian, data)
     if (where.sensitive_file is None) != (where.key is None):
         lacking = "--key" if where.key is None else "--sensitive-file"
         raise Refusal(f"expected --sensitive-file and --key together, got no {lacking}; name the column that joins.")
@@ -124,6 +131,31 @@ def find_attribute(where: Where, data: Table) -> PublicAttribute:
     data.check_columns([] if person is None else [person])
     check_apart(columns, key=where.key, person=person)
     return PublicAttribute(columns, file, where.key, bins, groups, infer, where.missing, person)
+
+
+def _held(where: Where, options: CustodianOptions, data: Table) -> PublicAttribute:
+    """The facts that a custodian tells, about the people whose ids are in a column of the data."""
+    given = [
+        name for name in ("sensitive", "sensitive_file", "groups", "bins", "missing", "person") if getattr(where, name)
+    ]
+    if given:
+        raise Refusal(
+            f"expected --custodian without --{given[0].replace('_', '-')}: the custodian has it; leave it out."
+        )
+    if where.key is None:
+        raise Refusal("expected the column of ids that the custodian knows, got none; pass --key COLUMN.")
+    data.check_columns([where.key])
+    ids = person_keys(data.text([where.key])[where.key])
+    check_keys(ids, where.key, data)
+    held = options.open(ids)
+    both = [name for name in held.columns if name in data.columns]
+    if both:
+        raise Refusal(
+            f"the column {both[0]!r}, which the custodian holds, is in {shown_path(data.path)}, too; remove it."
+        )
+    parts = zip(*(one if isinstance(one, tuple) else (one,) for one in held.groups), strict=True)
+    groups = {name: list(dict.fromkeys(one)) for name, one in zip(held.columns, parts, strict=True)}
+    return PublicAttribute(held.columns, key=where.key, groups=groups, held=held)
 
 
 def check_apart(columns: Sequence[str], **public: str | None) -> None:
@@ -189,11 +221,35 @@ def read_attribute(facts: PublicAttribute, data: Table) -> Attribute:
     Refusal
         For keys of the data that repeat or are missing; never for a value of the attribute or a row of its file.
     """
+    if facts.held is not None:
+        return Attribute.of(facts.held)
     if facts.file is None or facts.key is None:
         return Attribute.of(_labels(facts, data.private(facts.columns)))
     keys = person_keys(data.text([facts.key])[facts.key])
     check_keys(keys, facts.key, data, repeated=facts.person == facts.key)
     return Attribute.of(_labels(facts, _joined_by_key(facts, facts.file, facts.key, keys)))
+
+
+@forgets_locals
+def read_registered(path: Path, where: Where, key: str) -> tuple[Groups, list[str | None], Attribute]:
+    """Groups, ids and attribute of people whom a custodian takes in; whoever has no id is nobody.
+
+    Raises
+    ------
+    Refusal
+        For names of columns and groups; never for a row.
+    """
+    table = open_table(path, where.separator, where.encoding)
+    table.check_columns([key])
+    facts = find_attribute(where, table)
+    check_apart(facts.columns, id=key)
+    if facts.groups is None:
+        raise Refusal("expected the public list of groups, got none; pass --groups A,B.")
+    return (
+        facts.groups,
+        person_keys(table.private([key])[key]),
+        Attribute.of(_labels(facts, table.private(facts.columns))),
+    )
 
 
 def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:

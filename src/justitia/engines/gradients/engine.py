@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from justitia.engines.gradients.clipping import minimise_error_bound
 from justitia.networks.row_gradients import ScoreRows, h_slope
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import (
     Problem,
@@ -47,7 +47,7 @@ class GradientsEngine(PrimalDualEngine):
       public data and of their noised answers.
     """
 
-    def __init__(self, plan: GradientsPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+    def __init__(self, plan: GradientsPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(problem, vault, **public)
         self.plan = plan
         self._sizes: Tensor | None = None

@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 from justitia._validate import check_fraction, check_int, check_positive, check_rate
 from justitia.engines.gradients.engine import GradientsEngine
 from justitia.privacy.accounting import calibrate
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan, check_noise, rounds_of
 
@@ -99,6 +99,6 @@ class GradientsPlan(TrainingPlan):
             noise_gradients=noise(self.private_steps, self.share_gradients),
         )
 
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> GradientsEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> GradientsEngine:
         """The engine that carries this plan out."""
         return GradientsEngine(self, problem, vault, **public)

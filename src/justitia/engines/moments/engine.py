@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.public_rows import FrozenNetwork, PublicRows
+from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
 from justitia.training.remarks import silence_remark
@@ -56,7 +56,7 @@ class MomentsEngine(PrimalDualEngine):
         self,
         plan: MomentsPlan,
         problem: Problem,
-        vault: SensitiveVault,
+        vault: Vault,
         *,
         tolerance: float | None,
         generator: torch.Generator,

@@ -11,8 +11,8 @@ import torch
 
 from justitia._validate import check_int, check_nonnegative, check_rate
 from justitia.engines.moments.engine import MomentsEngine
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import (
     NO_NOISE,
@@ -174,6 +174,6 @@ class MomentsPlan(TrainingPlan):
         moments, checks = moments_and_checks(budget_scale(epsilon, delta), self.share_moments, self.checks)
         return replace(self, noise_moments=moments, noise_checks=checks)
 
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> MomentsEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> MomentsEngine:
         """The engine that carries this plan out."""
         return MomentsEngine(self, problem, vault, **public)

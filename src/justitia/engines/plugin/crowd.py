@@ -27,9 +27,9 @@ from justitia.engines.plugin.shard import Score, Shard, ShardRows, product_bits
 from justitia.inputs.public_sample import stride
 from justitia.learners.inputs import Inputs
 from justitia.notions import FairnessNotion
+from justitia.privacy.interface import Vault
 from justitia.privacy.questions import LANES
 from justitia.privacy.rows import DenseSource
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Bar
 from justitia.training.ranks import DONE, STOP, WHY, LostRank, ManyRanks, Message, Ranks
@@ -153,7 +153,7 @@ class CrowdEngine(PluginEngine):
     * As for :class:`PluginEngine`: the vault is asked once for the moments and once per check, about everybody.
     """
 
-    def __init__(self, plan: PluginPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+    def __init__(self, plan: PluginPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         self._crowd: Crowd = problem.crowd
         super().__init__(plan, problem, vault, **public)
         self._everybodys_total = self._crowd.score(self._rows, self._eta)
@@ -279,12 +279,12 @@ class Worker:
     def __init__(
         self,
         shard: Shard,
-        opened: Callable[[], SensitiveVault],
+        opened: Callable[[], Vault],
         ranks: ManyRanks,
         read: Callable[[Message], Score],
     ) -> None:
         self.shard, self.ranks, self._opened, self._read = shard, ranks, opened, read
-        self._vault: SensitiveVault | None = None
+        self._vault: Vault | None = None
 
     def do(self, job: Message) -> None:
         """One pass; what was added up goes to rank 0."""
@@ -318,9 +318,7 @@ class Worker:
                 raise ValueError(f"expected a message of this version of justitia, got {name!r}; use one everywhere.")
 
 
-def serve(
-    shard: Shard, opened: Callable[[], SensitiveVault], ranks: ManyRanks, read: Callable[[Message], Score]
-) -> Message:
+def serve(shard: Shard, opened: Callable[[], Vault], ranks: ManyRanks, read: Callable[[Message], Score]) -> Message:
     """Work until the end; the last message.
 
     Raises

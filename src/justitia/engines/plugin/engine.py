@@ -28,9 +28,9 @@ from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
 from justitia.engines.plugin.sizes import refusal
 from justitia.engines.plugin.tolerance import default_tolerance, spread_of_rates, weight_of_checks
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, Engine, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
 from justitia.training.remarks import cell_remark, silence_remark
@@ -72,7 +72,7 @@ class PluginEngine(Engine):
         self,
         plan: PluginPlan,
         problem: Problem,
-        vault: SensitiveVault,
+        vault: Vault,
         *,
         tolerance: float | None,
         generator: torch.Generator,

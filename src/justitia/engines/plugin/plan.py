@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_rate
 from justitia.engines.plugin.engine import PluginEngine
 from justitia.engines.plugin.scores_engine import ScoresEngine
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, budget_scale, check_noise, moments_and_checks
 
@@ -102,7 +102,7 @@ class PluginPlan(Plan):
         moments, checks = moments_and_checks(rest, self.share_moments, self.checks)
         return replace(self, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)
 
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> PluginEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PluginEngine:
         """The engine that carries this plan out; that of a crowd, where the problem is a sample of one.
 
         Raises

@@ -25,7 +25,7 @@ from justitia.training.lagrangian import Problem, centred_rows, population_means
 
 if TYPE_CHECKING:
     from justitia.engines.plugin.plan import PluginPlan
-    from justitia.privacy.vault import SensitiveVault
+    from justitia.privacy.interface import Vault
 
 Array = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class ScoresEngine(PluginEngine):
 
     levels: Array
 
-    def __init__(self, plan: PluginPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+    def __init__(self, plan: PluginPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
         self._lams: Array | None = None  # (T, G, K)
         self._put_levels(levels_of(self._eta, problem.threshold, plan.levels))

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from justitia.engines.gradients.engine import shares
 from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_rows
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import EVERYBODY, PrimalDualEngine
 from justitia.training.lagrangian import Problem, ascend_printed
 
@@ -29,7 +29,7 @@ class PrintedEngine(PrimalDualEngine):
     the exact attribute; ``docs/privacy.md`` shows what that means for the printed guarantee.
     """
 
-    def __init__(self, plan: PrintedPlan, problem: Problem, vault: SensitiveVault, **public: Any) -> None:
+    def __init__(self, plan: PrintedPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(problem, vault, **public)
         self.plan = plan
         self._h = problem.notion.h_read_as(plan.h)

@@ -13,8 +13,8 @@ from justitia._validate import check_choice, check_int, check_nonnegative, check
 from justitia.engines.printed.accountant import printed_epsilon, printed_noise
 from justitia.engines.printed.engine import PrintedEngine
 from justitia.notions import READINGS, FairnessNotion, Reading
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan
 
@@ -155,6 +155,6 @@ class PrintedPlan(TrainingPlan):
         claim = {"epsilon": claimed, "delta": delta, "statement": statement}
         return replace(self, sigma_p=sigma_p, sigma_d=sigma_d, claim=claim)
 
-    def engine(self, problem: Problem, vault: SensitiveVault, **public: Any) -> PrintedEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PrintedEngine:
         """The engine that carries this plan out."""
         return PrintedEngine(self, problem, vault, **public)

@@ -1,0 +1,255 @@
+"""``justitia custodian``: hold the attribute for others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from justitia.cli import options
+from justitia.cli.command import Commands, Names
+from justitia.cli.errors import Refusal, shown_path
+from justitia.cli.files.attribute import Where, read_registered
+from justitia.cli.output import fields_text, tell
+
+INIT = """
+$ justitia custodian init holder --client trainer --key-file trainer.key
+"""
+REGISTER = """
+$ justitia custodian init holder --client trainer --key-file trainer.key
+$ justitia custodian register holder secret.csv --population staff \\
+    --id id --sensitive sex --groups Female,Male --epsilon 3
+"""
+SERVE = """
+$ justitia custodian init holder
+$ justitia custodian serve holder --check
+"""
+RETIRE = """
+$ justitia custodian init holder --client trainer --key-file trainer.key
+$ justitia custodian retire holder --client trainer
+"""
+AUDIT = """
+$ justitia custodian init holder
+$ justitia custodian audit holder
+"""
+_client = options.together(
+    click.option("--client", metavar="NAME", help="A client; known ones get a new key, and the old one ends."),
+    click.option("--key-file", type=options.FILE, help="File for its key, which is shown nowhere else."),
+    click.option("--roles", type=Names(), default="train,measure", show_default=True, help="Of train, measure, read."),
+    click.option("--client-epsilon", type=float, help="Its own budget, within that of each population."),
+)
+
+
+@click.group("custodian", cls=Commands)
+def custodian() -> None:
+    """Hold the attribute for others: answer noised sums, keep the ledger, tell nobody more.
+
+    Whoever trains passes --custodian URL and never sees the attribute (docs/custodian.md).
+    """
+
+
+@custodian.command("init", example=INIT)
+@click.argument("folder", type=options.FILE)
+@click.option("--name", default="custodian", show_default=True, help="Certificates name it.")
+@_client
+@options.as_json
+def init(folder: Path, name: str, as_json: bool, **client: Any) -> None:
+    """Make FOLDER: settings, records, and a first client if one is named."""
+    _check_extra()
+    from justitia.custodian.settings import CONFIG, TEMPLATE, private_file, private_folder  # noqa: PLC0415 - an extra
+
+    if (folder / CONFIG).exists():
+        raise Refusal(f"{shown_path(folder)} is a custodian's folder already; choose another one.")
+    private_folder(folder)
+    private_file(folder / CONFIG).write_text(TEMPLATE.format(name=name), encoding="utf-8")
+    made = _put_client(folder, **client)
+    text = {"settings": folder / CONFIG, "client": made or "none yet; see 'justitia custodian register --help'"}
+    tell({"folder": folder, "client": made}, f"Made: {folder}\n{fields_text(_texts(text))}", as_json=as_json)
+
+
+@custodian.command("register", example=REGISTER)
+@click.argument("folder", type=options.FILE)
+@click.argument("file", type=options.FILE, required=False)
+@click.option("--population", metavar="NAME", help="Public name of the people in FILE.")
+@click.option("--id", "key", metavar="COLUMN", help="Column of FILE with their ids; clients send the same.")
+@click.option("--sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed.")
+@click.option("--groups", multiple=True, metavar="A,B", help="Public names of the groups, fixed from now on.")
+@click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column.")
+@click.option("--missing", metavar="TEXT", help="A text that means 'not given', besides an empty one.")
+@click.option("--epsilon", type=float, help="All that these people may ever be asked.")
+@options.delta
+@_client
+@options.reading
+@options.as_json
+def register(
+    folder: Path,
+    file: Path | None,
+    population: str | None,
+    key: str | None,
+    epsilon: float | None,
+    delta: float,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Take people in (FILE, CSV or Parquet), or give a client a key, or both.
+
+    The attribute is copied into FOLDER, which only you can open. Groups and budget are fixed from then on; a service
+    that runs knows the people and the keys at once.
+    """
+    _check(folder)
+    from justitia.custodian.people import register as take_in  # noqa: PLC0415 - an extra
+    from justitia.privacy.register import Register  # noqa: PLC0415 - needs pyarrow
+
+    client = {name: given.pop(name) for name in ("client", "key_file", "roles", "client_epsilon")}
+    if file is None and client["client"] is None:
+        raise Refusal("expected people or a client, got neither; pass FILE with --population, or --client.")
+    facts: dict[str, Any] = {}
+    if file is not None:
+        if population is None or key is None or epsilon is None:
+            raise Refusal("expected --population, --id and --epsilon beside FILE, got fewer; name them.")
+        groups, ids, attribute = read_registered(file, Where(**given), key)
+        records = _records(folder)
+        made = take_in(
+            folder, records, population, Register.of(ids, attribute), groups=groups, epsilon=epsilon, delta=delta
+        )
+        facts = {"population": made.name, "people": made.people, "groups": list(made.groups), "epsilon": made.epsilon}
+    facts["client"] = _put_client(folder, **client)
+    shown = {name: value for name, value in facts.items() if value is not None}
+    tell(facts, f"Registered in {folder}\n{fields_text(_texts(shown))}", as_json=as_json)
+
+
+@custodian.command("serve", example=SERVE)
+@click.argument("folder", type=options.FILE)
+@click.option("--check", is_flag=True, help="Only check settings and ledgers, and say what would be served.")
+@options.as_json
+def serve(folder: Path, check: bool, as_json: bool) -> None:
+    """Answer clients until stopped; requests that were begun are answered first."""
+    settings = _check(folder)
+    from justitia.custodian.server import serve as run  # noqa: PLC0415 - an extra
+
+    scheme = "https" if settings.tls_certificate else "http"
+    page = f"http://127.0.0.1:{settings.page_port}" if settings.page_port else "none"
+    facts = {"address": f"{scheme}://{settings.host}:{settings.port}", "page": page}
+    tell(facts, f"Custodian {settings.name!r} in {folder}\n{fields_text(facts)}", as_json=as_json)
+    if not check:
+        run(folder, settings)
+
+
+@custodian.command("retire", example=RETIRE)
+@click.argument("folder", type=options.FILE)
+@click.option("--population", metavar="NAME", help="Delete the attribute of these people; ledger and receipts stay.")
+@click.option("--client", metavar="NAME", help="Delete this client's key.")
+@options.as_json
+def retire(folder: Path, population: str | None, client: str | None, as_json: bool) -> None:
+    """Delete the attribute of people, or a client's key, and keep the record of what was asked."""
+    _check(folder)
+    from justitia.custodian.people import register_file  # noqa: PLC0415 - an extra
+
+    records = _records(folder)
+    if (population is None) == (client is None):
+        raise Refusal("expected one of --population and --client; name what is to be retired.")
+    if client is not None:
+        if client not in {one.name for one in records.clients()}:
+            raise Refusal(f"there is no client {client!r} here; 'justitia custodian audit' lists them.")
+        records.drop_clients([client])
+    elif population is not None:
+        if records.population(population) is None:
+            raise Refusal(f"there is no population {population!r} here; 'justitia custodian audit' lists them.")
+        records.retire(population)
+        register_file(folder, population).unlink(missing_ok=True)
+    what = f"client {client!r}" if population is None else f"population {population!r}"
+    tell({"population": population, "client": client}, f"Retired: {what}", as_json=as_json)
+
+
+@custodian.command("audit", example=AUDIT)
+@click.argument("folder", type=options.FILE)
+@options.as_json
+def audit(folder: Path, as_json: bool) -> None:
+    """Check every ledger and chain of receipts, and say who asked what."""
+    settings = _check(folder)
+    from justitia.custodian.people import ledger_file  # noqa: PLC0415 - an extra
+    from justitia.privacy.durable_ledger import DurableLedger  # noqa: PLC0415 - an extra
+
+    records, found = _records(folder), []
+    for one in records.populations():
+        ledger = DurableLedger.open(ledger_file(folder, one.name))
+        receipts = records.receipts(one.name)
+        for receipt, _ in receipts:
+            ledger.verify(receipt["ledger"])
+        runs = [run for run, _ in ledger.releases_by_run()]
+        asked = {
+            name: sum(run.rpartition("/")[0] == name for run in runs)
+            for name in sorted({r.rpartition("/")[0] for r in runs})
+        }
+        facts = {"people": one.people, "retired": one.retired, "debits": len(runs), "receipts": len(receipts)}
+        spent = {"epsilon": one.epsilon, "delta": one.delta, "spent": ledger.epsilon()}
+        found.append({"population": one.name, **facts, **spent, "debits_by_client": asked})
+    clients = [{"client": one.name, "roles": list(one.roles), "epsilon": one.epsilon} for one in records.clients()]
+    lines = [f"Custodian {settings.name!r}: ledgers and receipts hold"]
+    for one in found:
+        who = ", ".join(f"{name} {count}" for name, count in one["debits_by_client"].items()) or "nobody"
+        state = f"retired {one['retired']}" if one["retired"] else f"{one['people']:,} people"
+        lines.append(
+            f"  {one['population']}: {state}; epsilon {one['spent']:.4g} of {one['epsilon']:g} in {one['debits']} "
+            f"debits (asked by {who}), {one['receipts']} receipts"
+        )
+    lines += [f"  client {one['client']}: {', '.join(one['roles'])}" for one in clients]
+    tell({"populations": found, "clients": clients}, "\n".join(lines), as_json=as_json)
+
+
+def _texts(facts: dict[str, Any]) -> dict[str, str]:
+    return {
+        name: ", ".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in facts.items()
+    }
+
+
+def _check_extra() -> None:
+    try:
+        import msgspec  # noqa: F401, PLC0415 - an extra
+
+        import justitia.custodian  # noqa: F401, PLC0415
+    except ImportError:
+        raise Refusal("a custodian needs more packages; run pip install 'justitia[custodian]'.") from None
+
+
+def _check(folder: Path) -> Any:
+    """The settings of this folder."""
+    _check_extra()
+    from justitia.custodian.settings import Settings  # noqa: PLC0415 - an extra
+
+    return Settings.read(folder)
+
+
+def _records(folder: Path) -> Any:
+    from justitia.custodian.records import Records  # noqa: PLC0415 - an extra
+
+    return Records(folder)
+
+
+def _put_client(
+    folder: Path, client: str | None, key_file: Path | None, roles: list[str], client_epsilon: float | None
+) -> str | None:
+    """A client with a fresh key, which is written to a file that only this user can read."""
+    from justitia.custodian.records import ROLES, Client  # noqa: PLC0415 - an extra
+    from justitia.privacy.keys import key_hash, new_key  # noqa: PLC0415
+
+    if (client is None) != (key_file is None):
+        raise Refusal("expected --client and --key-file together, got one of them; name both.")
+    if client is None or key_file is None:
+        return None
+    if not client.isidentifier() and not all(letter.isalnum() or letter in "-_." for letter in client):
+        raise Refusal(f"expected a name of letters, digits, '-', '_' and '.' for a client, got {client!r}.")
+    strange = [role for role in roles if role not in ROLES]
+    if strange or not roles:
+        raise Refusal(f"expected roles among {', '.join(ROLES)}, got {', '.join(strange) or 'none'}.")
+    key = new_key()
+    try:
+        handle = os.open(key_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        raise Refusal(f"{shown_path(key_file)} exists; choose a new file for the key.") from None
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(key + "\n")
+    _records(folder).put_client(Client(client, tuple(roles), client_epsilon, key_hash(key)))
+    return f"{client} ({', '.join(roles)}), key in {key_file}"

@@ -1,0 +1,177 @@
+"""The service over HTTP: JSON for facts, Arrow IPC streams for rows, a receipt in the header of every answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from justitia.custodian import questions
+from justitia.custodian.limits import Rate, read_body
+from justitia.custodian.records import Client
+from justitia.custodian.refusals import NO_KEY, TOO_OFTEN, Refused, wrong
+from justitia.custodian.service import Answer, Service
+from justitia.custodian.wire import ARROW
+
+RECEIPT = "justitia-receipt"
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+#: Wrong keys per minute from one address.
+_WRONG_KEYS = 30
+Told = tuple[Any, dict[str, Any]]
+
+
+class App:
+    """Routes of one service."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._rate = Rate(service.settings.requests_per_minute)
+        self._strangers = Rate(_WRONG_KEYS)
+        self.started = time.time()
+        routes = [
+            Route("/healthz", self.health, methods=["GET"]),
+            Route("/metrics", self.metrics, methods=["GET"]),
+            Route("/v1/populations/{name}", self._checked("facts", self._facts), methods=["GET"]),
+            Route("/v1/populations/{name}/cohorts", self._checked("cohort", self._cohort), methods=["POST"]),
+            Route("/v1/populations/{name}/ledger", self._checked("ledger", self._ledger), methods=["GET"]),
+            Route(
+                "/v1/populations/{name}/certificate", self._checked("certificate", self._certificate), methods=["GET"]
+            ),
+            Route("/v1/cohorts/{name}/sums", self._checked("sums", self._sums), methods=["POST"]),
+            Route("/v1/cohorts/{name}/measure", self._checked("measure", self._measure), methods=["POST"]),
+        ]
+        handlers: Any = {HTTPException: _not_there}
+        self.asgi = Starlette(routes=routes, exception_handlers=handlers)
+
+    # -- one way in, one way out
+
+    def _checked(
+        self, what: str, handler: Callable[[Client, Request], Awaitable[Told]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """A route: key, rate, answer or refusal, one line of the audit log."""
+
+        async def route(request: Request) -> Response:
+            client, facts = None, {"name": request.path_params.get("name", "")}
+            try:
+                client = await self._client(request)
+                told, more = await handler(client, request)
+                status, response = 200, _response(told)
+                facts |= more
+            except Refused as refusal:
+                status, response = refusal.status, _refusal(refusal)
+                facts["refused"] = refusal.kind
+            facts["client"] = "" if client is None else client.name
+            await run_in_threadpool(lambda: self.service.log.write(what, status, **facts))
+            return response
+
+        return route
+
+    async def _client(self, request: Request) -> Client:
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        address = "" if request.client is None else request.client.host
+        client = await run_in_threadpool(self.service.client, key.strip() if scheme.lower() == "bearer" else None)
+        if client is None:
+            raise NO_KEY if self._strangers.allows(address) else TOO_OFTEN
+        if not self._rate.allows(client.name):
+            raise TOO_OFTEN
+        return client
+
+    async def _body(self, request: Request) -> bytes:
+        settings = self.service.settings
+        return await read_body(request, largest=settings.largest_body, seconds=settings.seconds_per_request)
+
+    # -- routes
+
+    async def _facts(self, client: Client, request: Request) -> Told:
+        name, query = request.path_params["name"], request.query_params
+        plan = questions.read_json(query["plan"].encode(), questions.Plan) if "plan" in query else None
+        receipt = _whole(query.get("receipt"), "receipt")
+        return await run_in_threadpool(self.service.facts, client, name, plan, receipt), {}
+
+    async def _ledger(self, client: Client, request: Request) -> Told:
+        return await run_in_threadpool(self.service.ledger, client, request.path_params["name"]), {}
+
+    async def _certificate(self, client: Client, request: Request) -> Told:
+        del client
+        planned = _whole(request.query_params.get("planned"), "planned")
+        subject = request.query_params.get("subject", "Every output of training")[:100]
+        given: dict[str, Any] = {"planned": 1 if planned is None else planned, "subject": subject}
+        name = request.path_params["name"]
+        return await run_in_threadpool(lambda: self.service.certificate(name, **given)), {}
+
+    async def _cohort(self, client: Client, request: Request) -> Told:
+        asked = questions.read_json(await self._body(request), questions.Cohort)
+        name = request.path_params["name"]
+        made = await run_in_threadpool(self.service.make_cohort, client, name, asked.ids)
+        return made, {"cohort": made["cohort"], "people": made["people"]}
+
+    async def _sums(self, client: Client, request: Request) -> Told:
+        asked = questions.read_query(dict(request.query_params), questions.Sums)
+        body = await self._body(request)
+        told = await run_in_threadpool(self.service.sums, client, request.path_params["name"], asked, body)
+        facts = {"request": asked.request, "purpose": asked.purpose, "noise_multiplier": asked.noise_multiplier}
+        return told, facts | {"part": asked.part, "parts": asked.parts, "answered": isinstance(told, Answer)}
+
+    async def _measure(self, client: Client, request: Request) -> Told:
+        asked = questions.read_json(await self._body(request), questions.Measure)
+        told = await run_in_threadpool(self.service.measured, client, request.path_params["name"], asked)
+        return told, {"request": asked.request, "purpose": "group rates", "epsilon": asked.epsilon, "answered": True}
+
+    async def health(self, request: Request) -> Response:
+        """Whether the service answers."""
+        del request
+        return _response({"ok": True})
+
+    async def metrics(self, request: Request) -> Response:
+        """Counts since the start and budgets, for monitoring; nothing by group."""
+        del request
+        return PlainTextResponse(await run_in_threadpool(self._metrics), headers=_HEADERS)
+
+    def _metrics(self) -> str:
+        lines = [f"justitia_uptime_seconds {time.time() - self.started:.0f}"]
+        for (what, status), count in sorted(self.service.log.counts.items()):
+            lines.append(f'justitia_requests_total{{what="{what}",status="{status}"}} {count}')
+        for population in self.service.records.populations():
+            receipts, _ = self.service.records.head(population.name)
+            lines.append(f'justitia_answers_total{{population="{population.name}"}} {receipts}')
+            lines.append(f'justitia_budget_epsilon{{population="{population.name}"}} {population.epsilon:g}')
+        return "\n".join(lines) + "\n"
+
+
+def _whole(text: str | None, name: str) -> int | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise wrong(f"expected {name} to be a whole number, got something else.")
+    return int(text)
+
+
+def _response(told: Any) -> Response:
+    if isinstance(told, Answer):
+        kind = "application/json" if told.body[:1] == b"{" else ARROW
+        return Response(told.body, media_type=kind, headers=_HEADERS | {RECEIPT: told.receipt})
+    return Response(msgspec.json.encode(told), media_type="application/json", headers=_HEADERS)
+
+
+def _refusal(refusal: Refused) -> Response:
+    body = json.dumps({"error": refusal.sentence, "kind": refusal.kind}).encode()
+    more = {"www-authenticate": "Bearer"} if refusal.status == 401 else {}
+    more |= {"retry-after": "60"} if refusal.status == 429 else {}
+    return Response(body, refusal.status, _HEADERS | more, "application/json")
+
+
+async def _not_there(request: Request, error: HTTPException) -> Response:
+    del request
+    return _refusal(Refused(error.status_code, "route", "expected an address of this service, got another one."))
+
+
+__all__ = ["RECEIPT", "App"]

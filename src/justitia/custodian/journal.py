@@ -1,0 +1,60 @@
+"""The audit log: who asked what, when, why, and what came of it; one JSON line each, only ever appended.
+
+It holds no key, no id of a person and nothing made of an attribute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from justitia.custodian.records import now
+from justitia.custodian.settings import private_file
+
+FILE = "audit.jsonl"
+_LONGEST = 200
+
+
+class AuditLog:
+    """The file, and counts of what happened since the service started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = private_file(folder / FILE)
+        self.counts: Counter[tuple[str, int]] = Counter()
+        self._lock = threading.Lock()
+
+    def write(self, what: str, status: int, **facts: Any) -> None:
+        """One line, on the disk when this returns."""
+        shown = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in facts.items()}
+        line = json.dumps({"time": now(), "what": what, "status": status, **shown}) + "\n"
+        with self._lock:
+            self.counts[what, status] += 1
+            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+            try:
+                os.write(handle, line.encode())
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def last(self, number: int = 200) -> list[dict[str, Any]]:
+        """The newest lines, newest first."""
+        with self.path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - number * 1024))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        return [entry for line in reversed(lines[-number:]) if (entry := _entry(line)) is not None]
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+__all__ = ["AuditLog"]

@@ -1,0 +1,204 @@
+"""Populations as the service has them: the register, the ledger, and the vaults of cohorts.
+
+One :class:`~justitia.DurableLedger` per population pays for whatever is asked of its people, by any client, through any
+cohort.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from justitia.custodian.records import Client, Cohort, Population, Records, now
+from justitia.custodian.refusals import LOST, Refused, unknown
+from justitia.custodian.settings import private_file, private_folder
+from justitia.privacy.accounting import Cost
+from justitia.privacy.attribute import Attribute
+from justitia.privacy.door import check_budget
+from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.errors import BudgetExceeded
+from justitia.privacy.groups import public_groups
+from justitia.privacy.ledger import PrivacyLedger, Release
+from justitia.privacy.mechanisms import NoiseSource
+from justitia.privacy.register import Register
+from justitia.privacy.vault import SensitiveVault
+
+#: Vaults of cohorts that are kept, newest first; others are made again.
+KEPT_VAULTS = 16
+
+
+def folder_of(root: Path) -> Path:
+    """Where attributes and ledgers are."""
+    return private_folder(root / "populations")
+
+
+def ledger_file(root: Path, name: str) -> Path:
+    """The ledger of a population."""
+    return folder_of(root) / f"{name}.ledger"
+
+
+def register_file(root: Path, name: str) -> Path:
+    """The attribute of a population, until it is retired."""
+    return folder_of(root) / f"{name}.attribute"
+
+
+def register(
+    root: Path, records: Records, name: str, people: Register, *, groups: object, epsilon: float, delta: float
+) -> Population:
+    """Take people in: attribute, list of groups and budget are fixed from now on.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken or is no name, or groups or budget cannot be used.
+    """
+    if not name or not all(letter.isascii() and (letter.isalnum() or letter in "-_") for letter in name):
+        raise ValueError(f"expected a name of letters, digits, '-' and '_' for the population, got {name!r}.")
+    if records.population(name) is not None:
+        raise ValueError(f"the population {name!r} is registered, or was; choose another name for other people.")
+    check_budget(epsilon, delta)
+    listed = public_groups(groups, names=people.names)
+    if not all(isinstance(part, str) for one in listed for part in (one if isinstance(one, tuple) else (one,))):
+        raise ValueError("expected groups as text, which is how the attribute is kept, got others; write them as text.")
+    people.write(private_file(register_file(root, name)))
+    ledger = DurableLedger(ledger_file(root, name), dataset=name, epsilon=epsilon, delta=delta)
+    ledger.path.chmod(0o600)
+    population = Population(name, people.names, tuple(listed), float(epsilon), float(delta), len(people), now())
+    records.put_population(population)
+    return population
+
+
+class People:
+    """One population while the service runs.
+
+    Parameters
+    ----------
+    noise_source : NoiseSource
+        Where noise comes from; tests pass one that can be drawn again.
+    """
+
+    def __init__(self, root: Path, facts: Population, records: Records, noise_source: NoiseSource) -> None:
+        self.facts, self._records, self._source = facts, records, noise_source
+        self._register = Register.read(register_file(root, facts.name))
+        path = ledger_file(root, facts.name)
+        self.ledger = DurableLedger(path, dataset=facts.name, epsilon=facts.epsilon, delta=facts.delta)
+        self.lock = threading.Lock()
+        self._vaults: OrderedDict[str, SensitiveVault] = OrderedDict()
+        self._own: dict[str, PrivacyLedger] = {}
+        self._runs = {run for run, _ in self.ledger.releases_by_run()}
+
+    def vault(self, cohort: Cohort) -> SensitiveVault:
+        """The vault of a cohort; it debits the population's ledger."""
+        if cohort.id in self._vaults:
+            self._vaults.move_to_end(cohort.id)
+            return self._vaults[cohort.id]
+        vault = SensitiveVault(
+            self.attribute(cohort), groups=self.facts.groups, ledger=self.ledger, noise_source=self._source
+        )
+        self._vaults[cohort.id] = vault
+        while len(self._vaults) > KEPT_VAULTS:
+            self._vaults.popitem(last=False)
+        return vault
+
+    def attribute(self, cohort: Cohort) -> Attribute:
+        """The attribute of a cohort, closed."""
+        return self._register.cohort(np.frombuffer(cohort.digests, dtype="S16"))
+
+    def was_debited(self, run: str) -> bool:
+        """Whether anything was debited under the name of this request."""
+        return run in self._runs
+
+    @contextmanager
+    def paying(self, client: Client, request: str, cost: Cost, purpose: str) -> Iterator[None]:
+        """One debit within is that of this request; refused beforehand if client or population cannot pay.
+
+        Raises
+        ------
+        Refused
+            If the budget is used up, in the ledger's own words.
+        """
+        run = run_name(client.name, request)
+        with self.lock:
+            if self.was_debited(run):
+                raise LOST
+            own = self._budget_of(client)
+            try:
+                self.ledger.check({cost: 1}, purpose=purpose)
+                if own is not None:
+                    own.debit(Release(purpose, cost, 0.0))
+            except BudgetExceeded as error:
+                raise Refused(402, "budget", str(error)) from None
+            self.ledger.run = run
+            self._runs.add(run)  # first: whatever happens from here on, this name is used up
+            yield
+
+    def times(self, client: Client, costs: dict[Cost, int]) -> int:
+        """How many times these costs fit into what client and population have left, up to 1024."""
+        with self.lock:
+            ledgers = [one for one in (self.ledger, self._budget_of(client)) if one is not None]
+            low, high = 0, 1025
+            while high - low > 1:
+                middle = (low + high) // 2
+                fits = all(_fits(one, costs, middle) for one in ledgers)
+                low, high = (middle, high) if fits else (low, middle)
+            return low
+
+    def _budget_of(self, client: Client) -> PrivacyLedger | None:
+        """What the client has spent of its own budget; None if it has none."""
+        if client.epsilon is None:
+            return None
+        key = f"{client.name} {client.epsilon}"
+        if key not in self._own:
+            own = PrivacyLedger(epsilon=client.epsilon, delta=self.facts.delta)
+            for run, release in self.ledger.releases_by_run():
+                if run.rpartition("/")[0] == client.name:
+                    own._append(release)  # what was debited counts, whatever the budget is now
+            self._own[key] = own
+        return self._own[key]
+
+
+def _fits(ledger: PrivacyLedger, costs: dict[Cost, int], times: int) -> bool:
+    try:
+        ledger.check({cost: times * count for cost, count in costs.items()})
+    except BudgetExceeded:
+        return False
+    return True
+
+
+def run_name(client: str, request: str) -> str:
+    """How the ledger names a request."""
+    return f"{client}/{request}"
+
+
+class Populations:
+    """All populations that are not retired, opened when they are first asked about."""
+
+    def __init__(self, root: Path, records: Records, noise_source: NoiseSource) -> None:
+        self._root, self._records, self._source = root, records, noise_source
+        self._open: dict[str, People] = {}
+        self._lock = threading.Lock()
+
+    def people(self, name: str) -> People:
+        """One of them.
+
+        Raises
+        ------
+        Refused
+            If there is none; a retired one is none.
+        """
+        facts = self._records.population(name)
+        with self._lock:
+            if facts is None or facts.retired is not None:
+                self._open.pop(name, None)
+                raise unknown("population")
+            if name not in self._open:
+                self._open[name] = People(self._root, facts, self._records, self._source)
+            return self._open[name]
+
+
+__all__ = ["People", "Populations", "folder_of", "ledger_file", "register", "register_file", "run_name"]

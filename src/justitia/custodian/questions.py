@@ -1,0 +1,112 @@
+"""What clients may ask, as it is written in a request: checked to the letter before anything is looked up."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Annotated, Any
+
+import msgspec
+
+from justitia.custodian.refusals import wrong
+from justitia.evaluation.rates import METRICS
+from justitia.notions import NOTIONS
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[\w.:-]+$")]
+Sentence = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class Sums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Noised sums of public rows over each group; ``part`` of ``parts`` is what comes with this request."""
+
+    request: Name
+    purpose: Sentence
+    bound: Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)]
+    noise_multiplier: Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
+    part: Annotated[int, msgspec.Meta(ge=0, le=99_999)] = 0
+    parts: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
+
+    def digest(self, cohort: str) -> str:
+        """Of all but the part: the same for every request of one question."""
+        return _digest(cohort, self.purpose, self.bound, self.noise_multiplier, self.parts)
+
+
+class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A private measurement of decisions."""
+
+    request: Name
+    y_true: list[Annotated[int, msgspec.Meta(ge=0, le=1)]]
+    y_pred: list[Annotated[int, msgspec.Meta(ge=0, le=1)]]
+    epsilon: Annotated[float, msgspec.Meta(gt=0, le=50)] = 1.0
+    delta: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-5
+    notions: list[Name] = []
+    metrics: list[Name] = []
+    confidence: Annotated[float, msgspec.Meta(ge=0.5, lt=1)] = 0.95
+    threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+    def check(self) -> None:
+        """Refuse names that nothing has."""
+        for name in self.notions:
+            if name not in NOTIONS:
+                raise wrong(f"expected notions among {', '.join(sorted(NOTIONS))}, got another one; check its name.")
+        for name in self.metrics:
+            if name not in METRICS:
+                raise wrong(f"expected metrics among {', '.join(sorted(METRICS))}, got another one; check its name.")
+
+    def digest(self, cohort: str) -> str:
+        """Of everything but the request id."""
+        return _digest(cohort, msgspec.json.encode(self).replace(self.request.encode(), b"", 1))
+
+
+class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ordered ids of people."""
+
+    ids: list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]]
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often a plan asks with which noise: pairs of noise multiplier and count."""
+
+    costs: list[tuple[Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)], Annotated[int, msgspec.Meta(ge=1, le=10**6)]]]
+
+
+def _digest(*facts: Any) -> str:
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def read_json(body: bytes, kind: Any) -> Any:
+    """One of the above from JSON.
+
+    Raises
+    ------
+    Refused
+        In one sentence that names the field, and no value.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise wrong(f"expected the fields of a {kind.__name__} as JSON, got others ({_reason(error)}).") from None
+
+
+def read_query(values: dict[str, str], kind: Any) -> Any:
+    """One of the above from the part of an address behind its question mark.
+
+    Raises
+    ------
+    Refused
+        As above.
+    """
+    try:
+        found = msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise wrong(f"expected the fields of {kind.__name__} in the address, got others ({_reason(error)}).") from None
+    if any(isinstance(one, float) and not math.isfinite(one) for one in msgspec.structs.astuple(found)):
+        raise wrong("expected finite numbers in the address, got others.")
+    return found
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]
+
+
+__all__ = ["Cohort", "Measure", "Plan", "Sums", "read_json", "read_query"]

@@ -1,0 +1,364 @@
+"""``sensitive_features`` that somebody else holds: the client of a custodian, and the vault that asks it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from justitia.custodian.connection import Connection, read_key
+from justitia.custodian.measurements import read_measurement
+from justitia.custodian.receipts import Receipts
+from justitia.custodian.wire import ARROW, from_stream, to_stream
+from justitia.evaluation.measurement import Measurement
+from justitia.notions import NOTIONS, get_notion
+from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
+from justitia.privacy.attribute import HeldElsewhere
+from justitia.privacy.bounding import check_bound, with_norm_rounding
+from justitia.privacy.certificate import Certificate
+from justitia.privacy.errors import BudgetExceeded
+from justitia.privacy.groups import Groups, group_names, public_groups
+from justitia.privacy.interface import Vault
+from justitia.privacy.keys import new_name
+from justitia.privacy.ledger import PrivacyLedger, Release
+from justitia.privacy.mechanisms import Gaussian, Noise
+from justitia.privacy.rows import DenseSource, TensorRows
+
+#: Bytes of rows that are sent at once, unless the custodian takes less.
+PART = 8 << 20
+
+
+class Custodian(HeldElsewhere):
+    """The attribute of people that a custodian holds, in the place of ``sensitive_features``.
+
+    Parameters
+    ----------
+    url : str
+        Address of the service; plain HTTP only on this machine.
+    population : str
+        Name under which these people are registered.
+    ids : sequence
+        Public id of each row, in the order of X; each once. Whoever is not registered is "not given".
+    key_file : path, optional
+        File with this client's key; otherwise the environment has it (``JUSTITIA_CUSTODIAN_KEY_FILE``, or
+        ``JUSTITIA_CUSTODIAN_KEY``).
+    ca_file, certificate, certificate_key : path, optional
+        For TLS: the authority of the custodian's certificate, and a certificate of one's own where it asks for one.
+    receipts : path, optional
+        A file in which receipts are kept: the next client that is given it notices a ledger that was put back.
+    progress : bool
+        Show a bar while rows are sent.
+
+    Guarantee
+    ---------
+    * It holds no attribute, no noise seed and no exact sum, because none is ever sent to it.
+    * A request that is sent again after a lost connection is debited once.
+
+    Examples
+    --------
+    >>> from justitia import LagrangianDualClassifier
+    >>> from justitia.custodian import Custodian
+    >>> holder = Custodian("https://hr.example:8787", population="staff", ids=X.index)  # doctest: +SKIP
+    >>> model = LagrangianDualClassifier(epsilon=1.0, groups=holder.groups)  # doctest: +SKIP
+    >>> model.fit(X, y, sensitive_features=holder)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        population: str,
+        ids: Iterable[Any],
+        key_file: Path | str | None = None,
+        ca_file: Path | str | None = None,
+        certificate: Path | str | None = None,
+        certificate_key: Path | str | None = None,
+        receipts: Path | str | None = None,
+        progress: bool = False,
+    ) -> None:
+        tls: dict[str, Any] = {"ca_file": ca_file, "certificate": certificate, "certificate_key": certificate_key}
+        self.population, self.progress = str(population), progress
+        self._ids = [_text(one) for one in ids]
+        self.connection = Connection(url, read_key(key_file), **tls)
+        self._receipts = Receipts(None if receipts is None else Path(receipts), self.population)
+        self._cohort = ""
+        self._known: dict[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Public facts about the population, as the custodian told them first."""
+        if self._known is None:
+            self._known = self._facts()
+        return self._known
+
+    def _facts(self, **query: Any) -> dict[str, Any]:
+        last = self._receipts.last
+        asked = query if last is None else query | {"receipt": last["number"]}
+        found: dict[str, Any] = self.connection.get(f"/v1/populations/{self.population}", **asked)
+        self._receipts.check_link(found.get("link"))
+        return found
+
+    @property
+    def groups(self) -> list[Any]:
+        """The public list of groups, fixed when the people were registered."""
+        return [tuple(one) if isinstance(one, list) else one for one in self.facts["groups"]]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Public names of the sensitive columns."""
+        return tuple(self.facts["columns"])
+
+    @property
+    def cohort(self) -> str:
+        """The custodian's name for these people in this order."""
+        if not self._cohort:
+            body = json.dumps({"ids": self._ids}).encode()
+            path = f"/v1/populations/{self.population}/cohorts"
+            answer, _ = self.connection.post(path, body, "application/json")
+            self._cohort = str(json.loads(answer)["cohort"])
+        return self._cohort
+
+    def open(
+        self,
+        *,
+        groups: Any,
+        epsilon: float,
+        ledger: PrivacyLedger,
+        n: int,
+        person: Any,
+        features: Iterable[str],
+        noise_seed: int | None,
+        missing_marker: Hashable,
+    ) -> RemoteVault:
+        """A vault that asks the custodian.
+
+        Raises
+        ------
+        ValueError
+            If something is asked for that a custodian does not give, or the groups are others than the registered ones.
+        """
+        self._check(groups, epsilon, n, person=person, noise_seed=noise_seed, missing_marker=missing_marker)
+        shared = sorted(set(self.columns) & {str(name) for name in features})
+        if shared:
+            raise ValueError(
+                f"the column {shared[0]!r} is both a feature and what the custodian holds; drop it from X."
+            )
+        return RemoteVault(self, ledger)
+
+    def _check(self, groups: Any, epsilon: float, n: int, **private: Any) -> None:
+        if n != len(self._ids):
+            raise ValueError(f"expected one id per row for the custodian, got {len(self._ids)} for {n} rows.")
+        if math.isinf(epsilon):
+            raise ValueError(
+                "expected a finite epsilon with a custodian, got none: it gives no exact answer; pass one."
+            )
+        refused = [name for name, value in private.items() if value is not None]
+        if refused:
+            raise ValueError(
+                f"{refused[0]} is not for those who ask a custodian: noise, labels and persons are its own; drop it."
+            )
+        if groups is not None and public_groups(groups, names=self.columns) != tuple(self.groups):
+            raise ValueError(
+                f"expected the groups that the custodian registered, {self.groups}, got others; pass holder.groups."
+            )
+
+    def measured(self, truth: NDArray[np.int64], decided: NDArray[np.int64], **asked: Any) -> Measurement:
+        """One measurement made by the custodian."""
+        names = ("person", "noise_seed", "missing_marker")
+        self._check(asked["groups"], asked["epsilon"], len(truth), **{name: asked[name] for name in names})
+        numbers = {name: asked[name] for name in ("epsilon", "delta", "confidence", "threshold")}
+        lists = {"notions": _notions(asked["notion"]), "metrics": _listed(asked["metrics"])}
+        body = {"request": new_name(), "y_true": truth.tolist(), "y_pred": decided.tolist()} | numbers | lists
+        if asked["ledger"] is not None:
+            cost = GaussianCost(1 / gaussian_mu(asked["epsilon"], asked["delta"]))
+            asked["ledger"].debit(Release("group rates", cost, math.sqrt(2)))
+        text = json.dumps(body).encode()
+        answer, headers = self.connection.post(f"/v1/cohorts/{self.cohort}/measure", text, "application/json")
+        found = read_measurement(answer)
+        return replace(found, certificate=self.signed(found.certificate, self.received(answer, headers)))
+
+    def received(self, answer: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
+        """The receipt of an answer, checked and kept."""
+        receipt = json.loads(headers.get("justitia-receipt", "{}"))
+        if receipt.get("answer") != hashlib.sha256(answer).hexdigest():
+            raise ValueError(
+                "expected the receipt of this answer from the custodian, got another; is this its address?"
+            )
+        self._receipts.keep(receipt)
+        return dict(receipt)
+
+    def signed(self, certificate: Certificate, receipt: Mapping[str, Any] | None) -> Certificate:
+        """A certificate of the custodian's ledger, with its address and the last receipt."""
+        named = f"{certificate.custodian} at {self.connection.url}, population {self.population!r}"
+        held = dict(certificate.receipt or {})
+        if receipt is not None:
+            held |= {name: receipt[name] for name in ("population", "number", "request", "link")}
+        return replace(certificate, custodian=named, receipt=held)
+
+    def check_afford(self, costs: Mapping[Cost, int]) -> None:
+        """Raise :class:`~justitia.BudgetExceeded` if the custodian's budgets do not allow a plan."""
+        pairs = [(cost.noise_multiplier, count) for cost, count in costs.items() if isinstance(cost, GaussianCost)]
+        if len(pairs) != len(costs):
+            raise ValueError("expected a plan whose releases are all Gaussian with a custodian, got others.")
+        facts = self._facts(plan=json.dumps({"costs": pairs}))
+        if facts["fits"] < 1:
+            raise BudgetExceeded(
+                f"the custodian's budget of {self.population!r} does not allow this plan: epsilon {facts['epsilon']:g} "
+                f"with {facts['spent']:.4g} spent, {facts['left']:.4g} left for one answer"
+                f"{_own_budget(facts['client_epsilon'])}. Use fewer or noisier releases."
+            )
+
+    def __repr__(self) -> str:
+        return f"Custodian({self.connection.url!r}, population={self.population!r}, ids of {len(self)} rows)"
+
+
+class RemoteVault(Vault):
+    """Asks a custodian, and keeps its own account of what that cost.
+
+    Parameters
+    ----------
+    holder : Custodian
+    ledger : PrivacyLedger
+        This run's own account, debited before the custodian is asked; what holds is the custodian's.
+    """
+
+    __slots__ = ("_holder", "_last", "_ledger")
+
+    def __init__(self, holder: Custodian, ledger: PrivacyLedger) -> None:
+        self._holder, self._ledger = holder, ledger
+        self._last: Mapping[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._holder)
+
+    @property
+    def groups(self) -> Groups:
+        """The public list of labels."""
+        return tuple(self._holder.groups)
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Their printable names."""
+        return group_names(self.groups, names=self._holder.columns)
+
+    @property
+    def rows_per_person(self) -> int:
+        """1: every id comes once."""
+        return 1
+
+    @property
+    def persons_digest(self) -> str:
+        """Nothing: a row is what is protected."""
+        return ""
+
+    def check(self, costs: Mapping[Cost, int]) -> None:
+        """Both accounts have to allow it."""
+        self._ledger.check(costs)
+        self._holder.check_afford(costs)
+
+    def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
+        """(G, d): noised sums, made by the custodian of the rows that are sent to it."""
+        if not isinstance(noise, Gaussian):
+            self._not_here("an answer without noise", "pass a finite epsilon")
+        source = _rows_of(values)
+        if len(source) != len(self):
+            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
+        sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width)
+        self._ledger.debit(Release(purpose, noise.cost(), sensitivity))
+        asked = {"request": new_name(), "purpose": purpose, "bound": repr(float(bound))}
+        asked |= {"noise_multiplier": repr(float(noise.noise_multiplier))}
+        answer, headers = self._sent(source, asked)
+        self._last = self._holder.received(answer, headers)
+        return torch.from_numpy(from_stream(answer, widest=2**31 - 1).copy())
+
+    def _sent(self, source: DenseSource, asked: dict[str, str]) -> tuple[bytes, Mapping[str, str]]:
+        """All parts, one after the other; the answer comes with the last."""
+        holder = self._holder
+        each = max(1, min(PART, int(holder.facts["rows_at_once"])) // (8 * source.width))
+        parts = max(1, math.ceil(len(self) / each))
+        path = f"/v1/cohorts/{holder.cohort}/sums"
+        bar = tqdm(total=len(self), disable=not holder.progress, unit="row", desc=asked["purpose"])
+        answer: tuple[bytes, Mapping[str, str]] = (b"", {})
+        with bar:
+            for part, rows in enumerate(_regrouped(source, each)):
+                number = {"part": part, "parts": parts}
+                answer = holder.connection.post(path, to_stream(rows), ARROW, **asked, **number)
+                bar.update(len(rows))
+        return answer
+
+    def certificate(
+        self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
+    ) -> Certificate:
+        """What the custodian's ledger can say about everything asked of these people so far."""
+        del claim
+        path = f"/v1/populations/{self._holder.population}/certificate"
+        told = self._holder.connection.get(path, planned=planned, subject=subject)
+        return self._holder.signed(Certificate.from_dict(told), self._last)
+
+    def __repr__(self) -> str:
+        return f"RemoteVault(n={len(self)}, groups={list(self.group_names)})"
+
+
+def _rows_of(values: Tensor | DenseSource) -> DenseSource:
+    if not isinstance(values, Tensor):
+        return values
+    rows = values.detach().double()
+    return TensorRows(rows[:, None] if rows.dim() == 1 else rows)
+
+
+def _regrouped(source: DenseSource, each: int) -> Iterator[NDArray[np.float64]]:
+    """The same rows, so many at a time."""
+    held: list[Tensor] = []
+    size = 0
+    for _, rows in source.dense():
+        held.append(rows.detach().double())
+        size += len(rows)
+        while size >= each:
+            joined = torch.cat(held)
+            yield joined[:each].numpy()
+            held, size = [joined[each:]], size - each
+    if size:
+        yield torch.cat(held).numpy()
+
+
+def _text(one: Any) -> str:
+    plain = one.item() if hasattr(one, "item") else one
+    if plain is None or plain != plain:  # noqa: PLR0124 - only NaN differs from itself
+        raise ValueError("expected an id for every row, got rows without one; give every row its id.")
+    return str(plain)
+
+
+def _notions(notion: Any) -> list[str]:
+    for one in _listed(notion):
+        name = one if isinstance(one, str) else one.name
+        if name not in NOTIONS or (name != one and type(one) is not type(get_notion(name))):
+            raise ValueError(
+                f"expected notions that the custodian knows by name, got {name!r}; pass one of {sorted(NOTIONS)}."
+            )
+    return [one if isinstance(one, str) else one.name for one in _listed(notion)]
+
+
+def _listed(values: Any) -> list[Any]:
+    if values is None:
+        return []
+    return list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
+
+
+def _own_budget(epsilon: float | None) -> str:
+    return "" if epsilon is None else f"; this client's own budget is {epsilon:g}"
+
+
+__all__ = ["Custodian", "RemoteVault"]

@@ -1,0 +1,326 @@
+"""The custodian without a network: what a client with a key may ask, in the order in which it is paid and answered.
+
+A question goes through these steps, each on the disk before the next begins: its id stands for it; it is debited; it is
+computed; its answer and receipt are kept; it is told. Killed after the debit, the debit stays, and nothing is ever
+computed again under it. Killed after the answer was kept, the same request gets the same answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from justitia.custodian import questions
+from justitia.custodian.journal import AuditLog
+from justitia.custodian.measurements import measurement_bytes
+from justitia.custodian.people import People, Populations, run_name
+from justitia.custodian.records import Client, Cohort, Records
+from justitia.custodian.refusals import LOST, OTHER_BODY, Refused, not_allowed, too_large, unknown, wrong
+from justitia.custodian.settings import Settings, private_file, private_folder
+from justitia.custodian.wire import SpooledRows, from_stream, to_stream
+from justitia.evaluation.measure import measure
+from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
+from justitia.privacy.attribute import HeldElsewhere
+from justitia.privacy.certificate import ADJACENCY, Certificate, json_ready
+from justitia.privacy.file_lock import LockedFile
+from justitia.privacy.interface import Vault
+from justitia.privacy.keys import key_hash, same_hash
+from justitia.privacy.mechanisms import Gaussian, NoiseSource, SystemNoise
+from justitia.privacy.register import digests_of
+
+#: Keeps two services from working in one folder.
+LOCK = "custodian.lock"
+_LOCK_FLAGS = os.O_CREAT | os.O_RDWR
+
+
+class Service:
+    """All answers of one custodian.
+
+    Parameters
+    ----------
+    folder : path
+        The custodian's folder; nobody else works in it.
+    settings : Settings
+    noise_source : NoiseSource, optional
+        The operating system's, but for tests.
+
+    Guarantee
+    ---------
+    * What a client is told, beyond noised answers, is a function of what clients sent, of the ledger and of public
+      facts: no attribute changes whether a request is answered, how, in how many bytes, or what it costs.
+    * A debit is answered at most once, and no answer has no debit, whenever the process is killed.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, noise_source: NoiseSource | None = None) -> None:
+        self.folder, self.settings = folder, settings
+        try:
+            self._lock_file = LockedFile(private_file(folder / LOCK), _LOCK_FLAGS, timeout=0.0)
+        except TimeoutError:
+            raise ValueError(f"another service works in {str(folder)!r}; stop it first.") from None
+        self.records, self.log = Records(folder), AuditLog(folder)
+        self._source = noise_source if noise_source is not None else SystemNoise()
+        self._populations = Populations(folder, self.records, self._source)
+        self._spool = private_folder(folder / "spool")
+        self._one = threading.Lock()
+        self._busy: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
+
+    def close(self) -> None:
+        """Leave the folder to others."""
+        self.records.close()
+        self._lock_file.close()
+
+    # -- who asks
+
+    def client(self, key: str | None) -> Client | None:
+        """Whose key this is; keys are read anew each time, so that they change without a restart."""
+        hashed = key_hash(key or "")
+        found = [client for client in self.records.clients() if same_hash(client.hash, hashed)]
+        return found[0] if found and key else None
+
+    # -- public facts
+
+    def facts(self, client: Client, name: str, plan: questions.Plan | None = None, receipt: int | None = None) -> Any:
+        """Public facts of a population; with a plan, how often it fits in; with a receipt's number, its link."""
+        people = self._populations.people(name)
+        facts, ledger = people.facts, people.ledger
+        number, head = self.records.head(name)
+        found = {
+            "custodian": self.settings.name,
+            "population": name,
+            "columns": facts.columns,
+            "groups": facts.groups,
+            "people": facts.people,
+            "neighbours": ADJACENCY["row"],
+            "epsilon": facts.epsilon,
+            "delta": facts.delta,
+            "spent": ledger.epsilon(),
+            "left": ledger.remaining(),
+            "client_epsilon": client.epsilon,
+            "roles": client.roles,
+            "debits": len(ledger.releases),
+            "receipts": number,
+            "head": head,
+            "rows_at_once": self.settings.largest_body // 2,
+        }
+        if plan is not None:
+            costs: dict[Cost, int] = {GaussianCost(multiplier): count for multiplier, count in plan.costs}
+            found["fits"] = people.times(client, costs)
+        if receipt is not None:
+            found["link"] = self.records.link(name, receipt)
+        return json_ready(found)
+
+    def ledger(self, client: Client, name: str) -> Any:
+        """What was asked, by whom, for what; with the chain of receipts."""
+        _need(client, "read")
+        people = self._populations.people(name)
+        entries = json.loads(people.ledger.to_json())
+        return entries | {"receipts": [receipt | {"link": link} for receipt, link in self.records.receipts(name)]}
+
+    def certificate(self, name: str, *, planned: int, subject: str) -> Any:
+        """What the population's ledger can say."""
+        return self._certificate(self._populations.people(name), planned=planned, subject=subject).to_dict()
+
+    def _certificate(self, people: People, *, planned: int, subject: str) -> Certificate:
+        names = tuple(one if isinstance(one, str) else " & ".join(map(str, one)) for one in people.facts.groups)
+        noise: dict[str, Any] = {"noise": self._source.description, "reproduction": self._source.seeded}
+        made = people.ledger.certificate(groups=names, planned=planned, subject=subject, **noise)
+        return Certificate.from_dict(made.to_dict() | {"custodian": self.settings.name})
+
+    # -- cohorts
+
+    def make_cohort(self, client: Client, name: str, ids: Sequence[str]) -> dict[str, Any]:
+        """Ordered people; whoever is not registered, or has not told, is "not given", and nobody hears of it."""
+        if not {"train", "measure"} & set(client.roles):
+            raise not_allowed("train")
+        people = self._populations.people(name)
+        if not 0 < len(ids) <= self.settings.largest_cohort:
+            raise too_large(f"between 1 and {self.settings.largest_cohort} ids")
+        try:
+            digests = digests_of(ids)
+        except ValueError as error:
+            raise wrong(str(error)) from None
+        held = digests.tobytes()
+        named = hashlib.sha256(people.ledger.identity.encode() + held).hexdigest()[:32]
+        self.records.put_cohort(Cohort(named, name, len(ids), held), client.name)
+        return {"cohort": named, "people": len(ids)}
+
+    def _cohort(self, name: str) -> tuple[Cohort, People]:
+        cohort = self.records.cohort(name)
+        if cohort is None:
+            raise unknown("cohort")
+        return cohort, self._populations.people(cohort.population)
+
+    # -- questions
+
+    def sums(self, client: Client, cohort_name: str, asked: questions.Sums, body: bytes) -> Answer | dict[str, Any]:
+        """One part of the rows; the answer once all parts are there, and how many have come until then."""
+        _need(client, "train")
+        cohort, people = self._cohort(cohort_name)
+        if asked.part >= asked.parts:
+            raise wrong("expected part to be below parts, got more; parts are counted from 0.")
+        rows = from_stream(body, widest=self.settings.largest_width)
+        del rows
+        own = (client.name, asked.request)
+        with self._at_once(own):
+            kept = self._known(own, asked.digest(cohort.id), asked.parts, people)
+            digest = hashlib.sha256(body).hexdigest()
+            parts = self.records.parts(*own)
+            if parts.get(asked.part, digest) != digest:
+                raise OTHER_BODY
+            if kept is not None:
+                if asked.part not in parts:
+                    raise OTHER_BODY
+                return kept
+            if asked.part not in parts:
+                self._keep_part(own, asked.part, digest, body)
+            come = len(parts | {asked.part: digest})
+            if come < asked.parts:
+                return {"received": come, "parts": asked.parts}
+            files = [self._place(own) / str(part) for part in range(asked.parts)]
+            source = self._checked(
+                own, lambda: SpooledRows.of(files, widest=self.settings.largest_width, rows=cohort.people)
+            )
+            noise = Gaussian(asked.noise_multiplier)
+            given: dict[str, Any] = {"bound": asked.bound, "noise": noise, "purpose": asked.purpose}
+
+            def answer() -> bytes:
+                return to_stream(people.vault(cohort).group_sums(source, **given).numpy())
+
+            return self._answered(own, client, people, asked.purpose, GaussianCost(asked.noise_multiplier), answer)
+
+    def measured(self, client: Client, cohort_name: str, asked: questions.Measure) -> Answer:
+        """A private measurement of labels and decisions, in the order of the cohort."""
+        if not {"train", "measure"} & set(client.roles):
+            raise not_allowed("measure")
+        asked.check()
+        cohort, people = self._cohort(cohort_name)
+        if not len(asked.y_true) == len(asked.y_pred) == cohort.people:
+            raise wrong(
+                f"expected {cohort.people} labels and decisions, in the order of the cohort, got other numbers."
+            )
+        if asked.delta * cohort.people >= 1:
+            raise wrong("expected delta to be below 1 over the number of people, got more; choose a smaller one.")
+        own = (client.name, asked.request)
+        with self._at_once(own):
+            kept = self._known(own, asked.digest(cohort.id), 1, people)
+            if kept is not None:
+                return kept
+
+            def answer() -> bytes:
+                found = measure(
+                    asked.y_true,
+                    asked.y_pred,
+                    sensitive_features=InVault(people.vault(cohort)),
+                    groups=list(people.facts.groups),
+                    notion=asked.notions or None,
+                    metrics=asked.metrics or None,
+                    epsilon=asked.epsilon,
+                    delta=asked.delta,
+                    confidence=asked.confidence,
+                    threshold=asked.threshold,
+                    pos_label=1,
+                    ledger=people.ledger,
+                )
+                return measurement_bytes(found, self._certificate(people, planned=1, subject="This measurement"))
+
+            cost = self._checked(own, lambda: GaussianCost(1 / gaussian_mu(asked.epsilon, asked.delta)))
+            return self._answered(own, client, people, "group rates", cost, answer)
+
+    def _known(self, own: tuple[str, str], question: str, parts: int, people: People) -> Answer | None:
+        """The stored answer of this request; from now on its id stands for this question.
+
+        Raises
+        ------
+        Refused
+            If it stood for another one, or was debited and never answered.
+        """
+        held = self.records.request(*own)
+        if held is None:
+            if people.was_debited(run_name(*own)):
+                raise LOST
+            self.records.put_request(*own, question, parts, people.facts.name)
+            return None
+        if held.question != question:
+            raise OTHER_BODY
+        if held.answer is not None and held.receipt is not None:
+            return Answer(held.answer, held.receipt)
+        if held.receipt is not None or people.was_debited(run_name(*own)):
+            raise LOST
+        return None
+
+    def _answered(
+        self, own: tuple[str, str], client: Client, people: People, purpose: str, cost: Any, answer: Callable[[], bytes]
+    ) -> Answer:
+        """Debit, compute, keep, tell."""
+        try:
+            with people.paying(client, own[1], cost, purpose):
+                body = answer()
+                facts = {"ledger": people.ledger.receipt(), "client": client.name, "custodian": self.settings.name}
+                receipt = self.records.keep_answer(*own, people.facts.name, body, facts)
+        except (Refused, ValueError) as error:
+            if not people.was_debited(run_name(*own)):
+                self._drop(own)
+            raise error if isinstance(error, Refused) else wrong(str(error)) from None
+        shutil.rmtree(self._place(own), ignore_errors=True)
+        return Answer(body, receipt)
+
+    def _checked(self, own: tuple[str, str], look: Callable[[], Any]) -> Any:
+        """What can still be wrong before anything is debited; the request id is then free again."""
+        try:
+            return look()
+        except (Refused, ValueError) as error:
+            self._drop(own)
+            raise error if isinstance(error, Refused) else wrong(str(error)) from None
+
+    def _drop(self, own: tuple[str, str]) -> None:
+        self.records.forget_request(*own)
+        shutil.rmtree(self._place(own), ignore_errors=True)
+
+    def _keep_part(self, own: tuple[str, str], part: int, digest: str, body: bytes) -> None:
+        if self.records.waiting(own[0]) + len(body) > self.settings.largest_spool:
+            raise too_large(f"at most {self.settings.largest_spool} bytes that wait for the rest of their request")
+        place = private_folder(self._place(own))
+        (place / str(part)).write_bytes(body)
+        self.records.put_part(*own, part, digest, len(body))
+
+    def _place(self, own: tuple[str, str]) -> Path:
+        return self._spool / hashlib.sha256("/".join(own).encode()).hexdigest()
+
+    def _at_once(self, own: tuple[str, str]) -> threading.Lock:
+        """Held while one request is looked at: the same one, sent twice at once, is answered once."""
+        with self._one:
+            return self._busy.setdefault(own, threading.Lock())
+
+
+class Answer(NamedTuple):
+    """Noised numbers, and the receipt of their debit as JSON."""
+
+    body: bytes
+    receipt: str
+
+
+class InVault(HeldElsewhere):
+    """Stands for people whose vault is open."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
+    def open(self, **given: Any) -> Vault:
+        """That vault."""
+        del given
+        return self._vault
+
+
+def _need(client: Client, role: str) -> None:
+    if role not in client.roles:
+        raise not_allowed(role)
+
+
+__all__ = ["Answer", "Service"]

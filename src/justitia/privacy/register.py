@@ -1,0 +1,138 @@
+"""Everybody's attribute by a key, for whoever holds it: read once, kept in a file of its own, closed.
+
+Keys are kept as 128 bits of a hash and in their order, so that neither the file nor a look-up tells who is registered
+by its shape: whoever is not there is "not given", found in the same steps as everybody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from justitia.privacy.attribute import Attribute
+from justitia.privacy.columns import Column
+from justitia.privacy.frames import forgets_locals
+from justitia.privacy.joining import Digests, key_digest, key_text
+
+_KEY = "key"
+
+
+def digests_of(keys: Iterable[Any]) -> Digests:
+    """Digests of public keys, in their order.
+
+    Raises
+    ------
+    ValueError
+        If one is missing, or one comes twice.
+    """
+    texts = [key_text(one) for one in keys]
+    if any(text is None for text in texts):
+        raise ValueError("expected an id for every row, got rows without one; give every row its id.")
+    found = np.array([key_digest(text) for text in texts if text is not None], dtype="S16")
+    if len(np.unique(found)) != len(found):
+        raise ValueError("expected every id once, got one twice; keep one row of a person.")
+    return found
+
+
+def _stored(label: Any) -> str | None:
+    """A label as text; None for one that no list of groups can hold. Never raises."""
+    text = label if isinstance(label, str) else key_text(label)
+    try:
+        return text if text is None or text.encode("utf-8") else None
+    except UnicodeEncodeError:
+        return None
+
+
+class Register:
+    """The attribute of a population by key; who passes it on can neither print, index, copy nor pickle it.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Public names of the columns.
+    keys : array of digests
+        Sorted, each once.
+    columns : sequence of object arrays
+        Labels in that order: text, or None for "not given".
+
+    Guarantee
+    ---------
+    * Only :meth:`cohort` gives out labels, closed, to be put into a vault.
+    """
+
+    __slots__ = ("__columns", "__keys", "_names")
+
+    def __init__(self, names: Iterable[str], keys: Digests, columns: Iterable[Column]) -> None:
+        self._names = tuple(names)
+        self.__keys = keys
+        self.__columns = list(columns)
+
+    @classmethod
+    @forgets_locals
+    def of(cls, keys: Iterable[Any], attribute: Attribute) -> Self:
+        """From rows of a file; of several with one key the first counts, and one without a key is nobody's."""
+        names, columns = attribute.unsealed()
+        texts = [key_text(one) for one in keys]
+        kept = np.array([at for at, text in enumerate(texts) if text is not None], dtype=np.int64)
+        digests = np.array([key_digest(text) for text in texts if text is not None], dtype="S16")
+        unique, first = np.unique(digests, return_index=True)
+        named = [f"column {k}" if name is None else name for k, name in enumerate(names)]
+        return cls(named, unique, [column[kept[first]] for column in columns])
+
+    def __len__(self) -> int:
+        return len(self.__keys)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Public names of the columns."""
+        return self._names
+
+    @forgets_locals
+    def cohort(self, digests: Digests) -> Attribute:
+        """The attribute of the people with these keys, in this order; None for whoever is not registered."""
+        place: NDArray[np.intp] = np.searchsorted(self.__keys, digests)
+        inside = np.minimum(place, len(self.__keys) - 1)
+        known = self.__keys[inside] == digests if len(self.__keys) else np.zeros(len(digests), dtype=np.bool_)
+        none = np.full(len(digests), None, dtype=object)
+        found = [np.where(known, column[inside], none) if len(column) else none for column in self.__columns]
+        return Attribute(self._names, found)
+
+    def write(self, path: Path) -> None:
+        """Into a file that is there already, empty, with its permissions."""
+        columns = {name: pa.array([_stored(one) for one in column], pa.string()) for name, column in self._pairs()}
+        padded = [bytes(one).ljust(16, b"\0") for one in self.__keys]
+        table = pa.table(
+            {_KEY: pa.array(padded, pa.binary(16)), **{f"label {name}": one for name, one in columns.items()}}
+        )
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+
+    def _pairs(self) -> Iterable[tuple[str, Column]]:
+        return zip(self._names, self.__columns, strict=True)
+
+    @classmethod
+    @forgets_locals
+    def read(cls, path: Path) -> Self:
+        """Inverse of :meth:`write`."""
+        with pa.memory_map(str(path)) as file:
+            table = pa.ipc.open_file(file).read_all()
+        keys = np.array(table.column(_KEY).to_pylist(), dtype="S16")
+        names = [name.removeprefix("label ") for name in table.column_names if name != _KEY]
+        columns = [np.array([*table.column(f"label {name}").to_pylist(), None], dtype=object)[:-1] for name in names]
+        return cls(names, keys, columns)
+
+    def __repr__(self) -> str:
+        return f"<sensitive attribute of {len(self)} registered people>"
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("a Register cannot be pickled or copied: it holds people's sensitive attributes.")
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
+
+
+__all__ = ["Register", "digests_of"]

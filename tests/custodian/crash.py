@@ -1,0 +1,90 @@
+"""Kill a custodian while it answers, and look at what is left: ``python crash.py FOLDER KILLS``.
+
+A child answers one request after the other and writes down what it told, to the disk, after it was told. It is killed
+at random moments; the next one sends the last request again, as a client whose connection was lost, and goes on.
+"""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from holding import IDS, KEYS, N, make_folder
+
+from justitia import DurableLedger
+from justitia.custodian.people import ledger_file
+from justitia.custodian.questions import Sums
+from justitia.custodian.records import Records
+from justitia.custodian.refusals import Refused
+from justitia.custodian.service import Answer, Service
+from justitia.custodian.settings import Settings
+from justitia.custodian.wire import to_stream
+
+BODY = to_stream(np.ones((N, 2)))
+
+
+def work(folder: Path, log: Path) -> None:
+    service = Service(folder, Settings(page_port=0))
+    client = service.client(KEYS["trainer"])
+    assert client is not None
+    cohort = service.make_cohort(client, "people", IDS)["cohort"]
+    done = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+    number = int(done[-1][0]) if done else 0
+    with log.open("a", encoding="utf-8") as file:
+        while True:
+            try:
+                told = service.sums(client, cohort, Sums(f"r{number}", "crash", 1.0, 200.0), BODY)
+                assert isinstance(told, Answer)
+                line = f"{number} {hashlib.sha256(told.body).hexdigest()}"
+            except Refused as refusal:
+                line = f"{number} refused-{refusal.kind}"
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+            number += 1
+
+
+def torture(folder: Path, kills: int) -> dict[str, int]:
+    make_folder(folder / "holder", epsilon=50.0)
+    log, chance = folder / "log", random.Random(kills)
+    for _ in range(kills):
+        child = os.fork()
+        if not child:
+            try:
+                work(folder / "holder", log)
+            finally:
+                os._exit(1)
+        time.sleep(chance.uniform(0.02, 0.15))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    lines = [line.split() for line in log.read_text().splitlines() if len(line.split()) == 2]
+    told: dict[str, set[str]] = {}
+    for number, what in lines:
+        told.setdefault(number, set()).add(what)
+    ledger = DurableLedger.open(ledger_file(folder / "holder", "people"))
+    runs = Counter(run for run, _ in ledger.releases_by_run())
+    receipts = Records(folder / "holder").receipts("people")
+    for receipt, _ in receipts:
+        ledger.verify(receipt["ledger"])
+    answers = {number: what for number, what in told.items() if not any(one.startswith("refused") for one in what)}
+    kinds = {one for what in told.values() for one in what if one.startswith("refused")}
+    return {
+        "answers": len(answers),
+        "refused_otherwise": len(kinds - {"refused-lost"}),
+        "lost": sum("refused-lost" in what for what in told.values()),
+        "told_twice_with_other_noise": sum(len(what) > 1 for what in answers.values()),
+        "answers_without_a_debit": sum(f"trainer/r{number}" not in runs for number in answers),
+        "debits_under_one_name": max(runs.values()),
+        "debits_without_answer_or_receipt": len(ledger.releases) - len(receipts),
+        "receipts": len(receipts),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(torture(Path(sys.argv[1]), int(sys.argv[2]))))

@@ -1,0 +1,206 @@
+"""A small custodian in a folder, served from a thread of this process, and requests to it without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pandas as pd
+import uvicorn
+
+from justitia.custodian.app import App
+from justitia.custodian.people import ledger_file, register
+from justitia.custodian.records import Client, Records
+from justitia.custodian.server import configs
+from justitia.custodian.service import Service
+from justitia.custodian.settings import Settings, private_folder
+from justitia.custodian.wire import to_stream
+from justitia.datasets import make_synthetic
+from justitia.privacy.attribute import Attribute
+from justitia.privacy.keys import key_hash
+from justitia.privacy.mechanisms import NoiseSource, SeededNoise
+from justitia.privacy.register import Register
+
+N, DELTA = 300, 1e-5
+DATA = make_synthetic(N, groups=("a", "b"), n_features=3, random_state=1)
+IDS = [f"p{row}" for row in range(N)]
+LABELS: list[Any] = [None if row % 11 == 0 else label for row, label in enumerate(DATA.sensitive)]
+KEYS = {"trainer": "key-of-the-trainer", "analyst": "key-of-the-analyst", "reader": "key-of-the-reader"}
+ROLES = {"trainer": ("train", "measure"), "analyst": ("measure",), "reader": ("read",)}
+
+
+def make_folder(
+    folder: Path, labels: list[Any] | None = None, *, epsilon: float = 5.0, own: float | None = None, ids: Any = None
+) -> Path:
+    """A population of everybody, and three clients."""
+    private_folder(folder)
+    records = Records(folder)
+    attribute = Attribute(("sex",), [np.array([*(labels or LABELS), None], dtype=object)[:-1]])
+    people = Register.of(IDS if ids is None else ids, attribute)
+    register(folder, records, "people", people, groups=["a", "b"], epsilon=epsilon, delta=DELTA)
+    for name, key in KEYS.items():
+        records.put_client(Client(name, ROLES[name], own, key_hash(key)))
+    records.close()
+    return folder
+
+
+def copied_ledger(folder: Path, place: Path) -> Path:
+    """A copy of the ledger, with its identity: seeded noise is then the same."""
+    return Path(shutil.copy(ledger_file(folder, "people"), place))
+
+
+@contextmanager
+def opened(folder: Path, noise: NoiseSource | None = None, **settings: Any) -> Iterator[Service]:
+    service = Service(folder, Settings(page_port=0, **{"requests_per_minute": 10**6} | settings), noise)
+    try:
+        yield service
+    finally:
+        service.close()
+
+
+@contextmanager
+def served(folder: Path, noise: NoiseSource | None = None, **settings: Any) -> Iterator[str]:
+    """The address of a service that runs in a thread."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with opened(folder, noise, port=port, **settings) as service:
+        server = uvicorn.Server(configs(service)[0])
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """All of a response."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def facts(self) -> Any:
+        return json.loads(self.body)
+
+
+class Caller:
+    """Requests to an application in this process."""
+
+    def __init__(self, service: Service) -> None:
+        self.app = App(service)
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: bytes | list[bytes] = b"",
+        *,
+        client: str | None = "trainer",
+        headers: dict[str, str] | None = None,
+        **query: Any,
+    ) -> Reply:
+        return asyncio.run(self._call(method, path, body, client, headers or {}, query))
+
+    async def _call(
+        self, method: str, path: str, body: bytes | list[bytes], client: str | None, headers: dict[str, str], query: Any
+    ) -> Reply:
+        key = {} if client is None else {"authorization": f"Bearer {KEYS.get(client, client)}"}
+        chunks = list(body) if isinstance(body, list) else [body]
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            if not chunks:
+                await asyncio.sleep(3600)
+            return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks) or isinstance(body, list)}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": urlencode(query).encode(),
+            "headers": [(k.encode(), v.encode("latin-1")) for k, v in (key | headers).items()],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80),
+        }
+        await self.app.asgi(scope, receive, send)  # type: ignore[arg-type]
+        start = sent[0]
+        head = {k.decode(): v.decode("latin-1") for k, v in start["headers"]}
+        return Reply(start["status"], head, b"".join(one.get("body", b"") for one in sent[1:]))
+
+    def cohort(self, ids: list[str] | None = None, **options: Any) -> str:
+        body = json.dumps({"ids": ids or IDS}).encode()
+        return str(self("POST", "/v1/populations/people/cohorts", body, **options).facts["cohort"])
+
+    def sums(self, cohort: str, rows: Any, **query: Any) -> Reply:
+        asked = {"request": "r1", "purpose": "test", "bound": 1.0, "noise_multiplier": 10.0} | query
+        body = rows if isinstance(rows, bytes | list) else to_stream(np.asarray(rows, dtype=float))
+        headers = asked.pop("headers", None)
+        client = asked.pop("client", "trainer")
+        return self("POST", f"/v1/cohorts/{cohort}/sums", body, client=client, headers=headers, **asked)
+
+
+def frame(labels: list[Any]) -> pd.DataFrame:
+    """The attribute as somebody has it in memory."""
+    return pd.DataFrame({"sex": pd.Series(labels, dtype=object)})
+
+
+class Exact(NoiseSource):
+    """The switch of these tests: a service that gives exact answers, as others do."""
+
+    description = "none"
+
+    def words(self, size: int, *, release: int, stream: str = "noise") -> Any:
+        raise AssertionError
+
+    def add_gaussian(self, exact: Any, std: float, *, release: int) -> Any:
+        return exact
+
+
+class Kept(SeededNoise):
+    """Keeps exact answers, and gives those that it is told to give, if any."""
+
+    seeded = False
+    description = "kept"
+
+    def __init__(self, answers: list[Any] | None = None) -> None:
+        super().__init__(5)
+        self.exact: list[Any] = []
+        self.noisy: list[Any] = []
+        self.answers = answers
+
+    def about(self, question: bytes) -> Any:
+        return self
+
+    def add_gaussian(self, exact: Any, std: float, *, release: int) -> Any:
+        place = len(self.exact)
+        self.exact.append(exact.clone())
+        drawn = super().add_gaussian(exact, std, release=release) if self.answers is None else self.answers[place]
+        self.noisy.append(drawn.clone())
+        return drawn

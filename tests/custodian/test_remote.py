@@ -1,0 +1,183 @@
+"""Training and measuring against a custodian: the numbers are those in memory, paid at its ledger, and certified."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from holding import DATA, DELTA, IDS, KEYS, LABELS, N, copied_ledger, frame, make_folder, served
+
+from justitia import (
+    BudgetExceeded,
+    DurableLedger,
+    LagrangianDualClassifier,
+    MomentsPlan,
+    PluginPlan,
+    PrivacyLedger,
+    measure,
+    private_search,
+    tradeoff,
+)
+from justitia.custodian import Custodian, connection, remote
+from justitia.privacy.errors import LedgerError
+from justitia.privacy.mechanisms import Gaussian, SeededNoise
+
+MOMENTS = MomentsPlan(warmup_steps=5, rounds=2, public_steps=2, checks=1, batch_size=64)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_folder(tmp_path / "holder")
+
+
+@pytest.fixture(autouse=True)
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "trainer.key"
+    file.write_text(KEYS["trainer"] + "\n")
+    monkeypatch.setenv("JUSTITIA_CUSTODIAN_KEY_FILE", str(file))
+
+
+def model(**options: Any) -> LagrangianDualClassifier:
+    settings = {"epsilon": 2.0, "delta": DELTA, "groups": ["a", "b"], "random_state": 0, "plan": PluginPlan(checks=2)}
+    return LagrangianDualClassifier(**(settings | options))
+
+
+def local_ledger(folder: Path, tmp_path: Path) -> DurableLedger:
+    return DurableLedger(copied_ledger(folder, tmp_path / "copy.ledger"), dataset="people", epsilon=5.0, delta=DELTA)
+
+
+@pytest.mark.parametrize("options", [{}, {"module": (4,), "plan": MOMENTS}], ids=["plugin", "moments"])
+@pytest.mark.filterwarnings("ignore:the noise in the rates")
+@pytest.mark.filterwarnings("ignore:even groups")
+def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
+    options: dict[str, Any], folder: Path, tmp_path: Path
+) -> None:
+    ledger = local_ledger(folder, tmp_path)
+    here = model(noise_seed=7, **options).fit(DATA.X, DATA.y, sensitive_features=frame(LABELS), ledger=ledger)
+    with served(folder, SeededNoise(7)) as url:
+        there = model(**options).fit(DATA.X, DATA.y, sensitive_features=Custodian(url, population="people", ids=IDS))
+    np.testing.assert_array_equal(there.decision_function(DATA.X), here.decision_function(DATA.X))
+    assert there.history_.equals(here.history_)
+    for name in ("epsilon", "delta", "spent_epsilon", "releases", "statement", "groups"):
+        assert getattr(there.certificate_, name) == getattr(here.certificate_, name)
+    assert url in there.certificate_.custodian
+    assert there.certificate_.receipt["number"] == len(ledger.releases) - 1
+    DurableLedger.open(folder / "populations" / "people.ledger").verify(there.certificate_.receipt)
+    assert "custodian" in str(there.certificate_)
+
+
+@pytest.mark.filterwarnings("ignore:the noise in the rates")
+def test_curve_and_search_on_tolerances_share_what_was_paid_at_the_custodian(folder: Path) -> None:
+    with served(folder) as url:
+        holder = Custodian(url, population="people", ids=IDS)
+        curve = tradeoff(model(epsilon=1.0), DATA.X, DATA.y, sensitive_features=holder, tolerances=(0.0, 0.2))
+        paid = len(DurableLedger.open(folder / "populations" / "people.ledger").releases)
+        found = private_search(
+            model(epsilon=1.0), [{"tolerance": 0.0}, {"tolerance": 0.2}], DATA.X, DATA.y, sensitive_features=holder
+        )
+        with pytest.raises(ValueError, match="differ in tolerance only"):
+            private_search(model(), [{"threshold": 0.4}], DATA.X, DATA.y, sensitive_features=holder)
+    assert len(curve.models) == 2
+    assert "custodian" in found.certificate.custodian
+    assert len(DurableLedger.open(folder / "populations" / "people.ledger").releases) == 2 * paid
+
+
+def test_measurement_by_a_custodian_equals_that_in_memory(folder: Path, tmp_path: Path) -> None:
+    decided = (DATA.X["x0"] > 0).astype(int)
+    asked: dict[str, Any] = {"notion": ["equalized_odds", "demographic_parity"], "threshold": 0.3, "delta": DELTA}
+    ledger = local_ledger(folder, tmp_path)
+    here = measure(
+        DATA.y, decided, sensitive_features=frame(LABELS), groups=["a", "b"], ledger=ledger, noise_seed=3, **asked
+    )
+    with served(folder, SeededNoise(3)) as url:
+        own = PrivacyLedger(epsilon=1.0, delta=DELTA)
+        holder = Custodian(url, population="people", ids=IDS)
+        there = measure(DATA.y, decided, sensitive_features=holder, ledger=own, **asked)
+    assert there.table.equals(here.table)
+    assert there.verdicts == here.verdicts
+    assert own.epsilon() == pytest.approx(1.0)
+    assert there.certificate.receipt is not None
+    assert there.certificate.receipt["number"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "sentence"),
+    [
+        ({"epsilon": np.inf}, {}, "finite epsilon"),
+        ({"noise_seed": 1}, {}, "noise_seed is not for those who ask"),
+        ({"missing_marker": "?"}, {}, "missing_marker is not for those"),
+        ({}, {"person": IDS}, "person is not for those"),
+        ({"groups": ["a", "c"]}, {}, "groups that the custodian registered"),
+        ({"engine": "gradients", "module": (4,), "plan": None}, {}, "expected engine 'plugin' or 'moments'"),
+        ({"engine": "printed", "module": (4,), "plan": None}, {}, "expected engine 'plugin' or 'moments'"),
+    ],
+)
+def test_what_a_custodian_does_not_give_is_refused_in_one_sentence_and_costs_nothing(
+    options: dict[str, Any], given: dict[str, Any], sentence: str, folder: Path
+) -> None:
+    with served(folder) as url, pytest.raises(ValueError, match=sentence):
+        model(**options).fit(DATA.X, DATA.y, sensitive_features=Custodian(url, population="people", ids=IDS), **given)
+    assert DurableLedger.open(folder / "populations" / "people.ledger").releases == ()
+
+
+def test_plan_that_the_custodian_cannot_pay_for_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    for place, options in (("poor", {"epsilon": 1.0}), ("own", {"own": 1.0})):
+        folder = make_folder(tmp_path / place, **options)  # type: ignore[arg-type]
+        with served(folder) as url, pytest.raises(BudgetExceeded, match="does not allow this plan"):
+            model().fit(DATA.X, DATA.y, sensitive_features=Custodian(url, population="people", ids=IDS))
+        assert DurableLedger.open(folder / "populations" / "people.ledger").releases == ()
+
+
+def test_client_notices_a_ledger_that_was_put_back(folder: Path, tmp_path: Path) -> None:
+    kept, old = tmp_path / "receipts.jsonl", tmp_path / "old"
+    asked: dict[str, Any] = {"epsilon": 0.5, "delta": DELTA}
+
+    def ask(url: str) -> None:
+        measure(DATA.y, DATA.y, sensitive_features=Custodian(url, population="people", ids=IDS, receipts=kept), **asked)
+
+    with served(folder) as url:
+        ask(url)
+    shutil.copytree(folder, old)
+    with served(folder) as url:
+        ask(url)
+    with served(old) as url, pytest.raises(LedgerError, match="put back"):
+        ask(url)
+    assert [json.loads(line)["number"] for line in kept.read_text().splitlines()[:2]] == [0, 1]
+
+
+def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PART", 8 * 3 * 64)
+    monkeypatch.setattr(connection, "PAUSES", (0.0,) * 5)
+    with served(folder) as url:
+        holder = Custodian(url, population="people", ids=IDS)
+        vault = holder.open(
+            groups=None,
+            epsilon=1.0,
+            ledger=PrivacyLedger(epsilon=5.0, delta=DELTA),
+            n=N,
+            person=None,
+            features=(),
+            noise_seed=None,
+            missing_marker=None,
+        )
+        pool, sent = holder.connection._pool, []
+
+        class Losing:
+            def request(self, *words: Any, **more: Any) -> Any:
+                found = pool.request(*words, **more)
+                sent.append(words)
+                if len(sent) % 2:
+                    raise connection.urllib3.exceptions.ProtocolError("lost")
+                return found
+
+        holder.connection._pool = Losing()  # type: ignore[assignment]
+        answer = vault.group_sums(torch.ones(N, 3), bound=2.0, noise=Gaussian(5.0), purpose="test")
+        assert answer.shape == (2, 3)
+    assert len(sent) >= 2 * (N // 64)
+    assert len(DurableLedger.open(folder / "populations" / "people.ledger").releases) == 1
+    assert "key" not in repr(holder) + repr(holder.connection)
