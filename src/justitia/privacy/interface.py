@@ -13,7 +13,7 @@ from torch import Tensor
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.costs import Cost
 from justitia.privacy.groups import Groups
-from justitia.privacy.mechanisms import Noise, NoiseSource, RandomizedResponse
+from justitia.privacy.mechanisms import Noise, NoiseSource, Response
 from justitia.privacy.rows import DenseSource, RowSource
 
 _NOT_HERE = "the attribute is with its holder, who gives noised sums only; {what} needs it in this process: {advice}."
@@ -84,7 +84,7 @@ class Vault(ABC):
         del source, bound, step, seeded
         self._not_here("training in several processes", "train in one")
 
-    def randomized_labels(self, mechanism: RandomizedResponse, *, purpose: str, not_given: bool = True) -> Tensor:
+    def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> Tensor:
         """Everybody's randomised group code; only where the attribute is."""
         del mechanism, purpose, not_given
         self._not_here("randomised response", "use a method that asks for sums")
