@@ -21,7 +21,7 @@ from justitia import (
     private_search,
     tradeoff,
 )
-from justitia.custodian import Custodian, connection, remote
+from justitia.custodian import Custodian, connection, remote_vault
 from justitia.evaluation.exact import rates_by_group
 from justitia.privacy.errors import LedgerError
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
@@ -152,7 +152,7 @@ def test_client_notices_a_ledger_that_was_put_back(folder: Path, tmp_path: Path)
 def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "PART", 8 * 3 * 64)
+    monkeypatch.setattr(remote_vault, "PART", 8 * 3 * 64)
     monkeypatch.setattr(connection, "PAUSES", (0.0,) * 5)
     with served(folder) as url:
         holder = Custodian(url, population="people", ids=IDS)
