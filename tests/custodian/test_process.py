@@ -15,16 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from holding import DATA, IDS, LABELS, make_folder
+from holding import DATA, IDS, KEYS, LABELS, Caller, make_folder, opened, served
 
 from justitia import DurableLedger, measure
 from justitia.cli import cli
 from justitia.custodian import Custodian, connection
+from justitia.custodian.records import Records
 
 KILLS = int(os.environ.get("JUSTITIA_KILLS", "8"))
 
@@ -55,8 +58,6 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def command(*words: Any) -> str:
-    from click.testing import CliRunner
-
     found = CliRunner().invoke(cli, [str(word) for word in words])
     assert found.exit_code == 0, found.output
     return found.stdout
@@ -154,11 +155,6 @@ def test_custodian_killed_at_any_moment_answers_no_debit_twice_and_nothing_witho
 
 
 def test_debit_without_an_answer_is_never_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import numpy as np
-    from holding import Caller, opened
-
-    from justitia.custodian.records import Records
-
     folder = make_folder(tmp_path / "holder")
     rows = np.ones((len(IDS), 2))
 
@@ -177,3 +173,21 @@ def test_debit_without_an_answer_is_never_answered(tmp_path: Path, monkeypatch: 
         assert [ask.sums(cohort, rows).status for _ in range(2)] == [410, 410]
         assert ask.sums(cohort, rows, request="anew").status == 200
     assert len(DurableLedger.open(folder / "populations" / "people.ledger").releases) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="memory is read as a file")
+def test_memory_of_a_trainer_and_what_it_is_sent_hold_no_entry_of_the_attribute(tmp_path: Path) -> None:
+    entry = "what somebody told about themselves"
+    folder = make_folder(tmp_path / "holder", [entry if k % 7 == 0 else label for k, label in enumerate(LABELS)])
+    assert entry.encode() in (folder / "populations" / "people.attribute").read_bytes()
+    data = tmp_path / "features.csv"
+    DATA.X.assign(y=DATA.y, id=IDS).to_csv(data, index=False)
+    with served(folder) as url:
+        run = subprocess.run(
+            [sys.executable, "-W", "ignore", Path(__file__).parent / "trainer.py", url, data, entry[::-1]],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"JUSTITIA_CUSTODIAN_KEY": KEYS["trainer"]},
+        )
+    assert run.stdout.splitlines() == ["2 False", f"True {len(entry)}"]

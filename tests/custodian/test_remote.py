@@ -21,7 +21,8 @@ from justitia import (
     private_search,
     tradeoff,
 )
-from justitia.custodian import Custodian, connection, remote
+from justitia.custodian import Custodian, connection, remote_vault
+from justitia.evaluation.exact import rates_by_group
 from justitia.privacy.errors import LedgerError
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 
@@ -151,7 +152,7 @@ def test_client_notices_a_ledger_that_was_put_back(folder: Path, tmp_path: Path)
 def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "PART", 8 * 3 * 64)
+    monkeypatch.setattr(remote_vault, "PART", 8 * 3 * 64)
     monkeypatch.setattr(connection, "PAUSES", (0.0,) * 5)
     with served(folder) as url:
         holder = Custodian(url, population="people", ids=IDS)
@@ -181,3 +182,11 @@ def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
     assert len(sent) >= 2 * (N // 64)
     assert len(DurableLedger.open(folder / "populations" / "people.ledger").releases) == 1
     assert "key" not in repr(holder) + repr(holder.connection)
+
+
+def test_who_needs_the_attribute_itself_is_told_so_in_one_sentence(folder: Path) -> None:
+    holder = Custodian("http://127.0.0.1:1", population="people", ids=IDS)  # nobody is asked
+    with pytest.raises(TypeError, match="got a custodian, who gives noised answers only"):
+        rates_by_group(DATA.y, DATA.y, sensitive_features=holder, groups=["a", "b"])
+    with pytest.raises(TypeError, match="name of a column where X is in files"):
+        model().fit(folder / "rows.parquet", "y", sensitive_features=holder)

@@ -214,3 +214,22 @@ def test_receipts_follow_one_another_and_name_what_the_ledger_holds(folder: Path
     assert [link for _, link in chain] == [one["link"] for one in told]
     assert [entry["run"] for entry in kept["entries"]] == ["trainer/r0", "trainer/r1", "trainer/r2"]
     assert kept["receipts"][-1]["link"] == told[-1]["link"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(OSError("a secret path"), 503), (RuntimeError("somebody is in b"), 500)]
+)
+def test_errors_that_nobody_expected_tell_nothing(
+    error: Exception, status: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise error
+
+    with opened(folder) as service:
+        ask = Caller(service)
+        cohort = ask.cohort()
+        monkeypatch.setattr("justitia.custodian.people.SensitiveVault.group_sums", fails)
+        reply = ask.sums(cohort, ROWS)
+        log = json.dumps(service.log.last())
+    assert reply.status == status
+    assert str(error) not in reply.body.decode() + log

@@ -18,9 +18,10 @@ from starlette.routing import Route
 from justitia.custodian import questions
 from justitia.custodian.limits import Rate, read_body
 from justitia.custodian.records import Client
-from justitia.custodian.refusals import NO_KEY, TOO_OFTEN, Refused, wrong
+from justitia.custodian.refusals import NO_KEY, NO_LEDGER, TOO_OFTEN, UNEXPECTED, Refused, wrong
 from justitia.custodian.service import Answer, Service
 from justitia.custodian.wire import ARROW
+from justitia.privacy.errors import LedgerError
 
 RECEIPT = "justitia-receipt"
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -66,7 +67,8 @@ class App:
                 told, more = await handler(client, request)
                 status, response = 200, _response(told)
                 facts |= more
-            except Refused as refusal:
+            except Exception as error:  # noqa: BLE001 - the one place where all of them end; no text of theirs is told
+                refusal = _as_refusal(error)
                 status, response = refusal.status, _refusal(refusal)
                 facts["refused"] = refusal.kind
             facts["client"] = "" if client is None else client.name
@@ -145,6 +147,13 @@ class App:
             lines.append(f'justitia_answers_total{{population="{population.name}"}} {receipts}')
             lines.append(f'justitia_budget_epsilon{{population="{population.name}"}} {population.epsilon:g}')
         return "\n".join(lines) + "\n"
+
+
+def _as_refusal(error: Exception) -> Refused:
+    """What is told instead: the text of an error that nobody expected may hold anything."""
+    if isinstance(error, Refused):
+        return error
+    return NO_LEDGER if isinstance(error, LedgerError | OSError) else UNEXPECTED
 
 
 def _whole(text: str | None, name: str) -> int | None:

@@ -76,7 +76,8 @@ class Connection:
                 f"expected https where the custodian is another machine, got {url!r}; your key would be read."
             )
         self.url = url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {key}"}
+        # No connection stays open between questions, so a service that stops has none to wait for.
+        self._headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         options: dict[str, Any] = {
             "timeout": urllib3.Timeout(connect=10.0, read=timeout),
             "retries": False,

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -210,6 +210,12 @@ class Records:
             " WHERE client = ? AND answer IS NULL AND receipt IS NULL"
         )
         return int(self._rows(query, client)[0][0])
+
+    def abandoned(self) -> list[tuple[str, str]]:
+        """Requests of more than a day ago that have no answer; if one was debited, the ledger knows."""
+        before = (datetime.now(UTC) - timedelta(days=1)).isoformat(timespec="milliseconds")
+        query = "SELECT client, request FROM requests WHERE receipt IS NULL AND created < ?"
+        return [(client, request) for client, request in self._rows(query, before)]
 
     def forget_request(self, client: str, request: str) -> None:
         """A request that was refused before any debit."""

@@ -49,6 +49,10 @@ def too_large(what: str) -> Refused:
 NO_KEY = Refused(401, "key", "expected a key of this custodian, got none that is valid; ask the custodian for one.")
 TOO_OFTEN = Refused(429, "rate", "expected fewer requests per minute, got more; wait and send it again.")
 TOO_SLOW = Refused(408, "time", "expected the whole request within the time that is allowed, got less; send it again.")
+NO_LEDGER = Refused(
+    503, "ledger", "the custodian's ledger or disk cannot be used now, so nothing is answered; try later."
+)
+UNEXPECTED = Refused(500, "unexpected", "the service met an error that it did not expect; tell the custodian the time.")
 OTHER_BODY = Refused(
     409, "replay", "this request id was used for another question; ask under a new one, which is debited."
 )
@@ -62,9 +66,11 @@ LOST = Refused(
 __all__ = [
     "LOST",
     "NO_KEY",
+    "NO_LEDGER",
     "OTHER_BODY",
     "TOO_OFTEN",
     "TOO_SLOW",
+    "UNEXPECTED",
     "Refused",
     "not_allowed",
     "too_large",

@@ -30,6 +30,7 @@ from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import ADJACENCY, Certificate, json_ready
 from justitia.privacy.file_lock import LockedFile
+from justitia.privacy.groups import group_names
 from justitia.privacy.interface import Vault
 from justitia.privacy.keys import key_hash, same_hash
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SystemNoise
@@ -68,6 +69,8 @@ class Service:
         self._source = noise_source if noise_source is not None else SystemNoise()
         self._populations = Populations(folder, self.records, self._source)
         self._spool = private_folder(folder / "spool")
+        for own in self.records.abandoned():
+            self._drop(own)
         self._one = threading.Lock()
         self._busy: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 
@@ -128,7 +131,7 @@ class Service:
         return self._certificate(self._populations.people(name), planned=planned, subject=subject).to_dict()
 
     def _certificate(self, people: People, *, planned: int, subject: str) -> Certificate:
-        names = tuple(one if isinstance(one, str) else " & ".join(map(str, one)) for one in people.facts.groups)
+        names = group_names(people.facts.groups, names=people.facts.columns)
         noise: dict[str, Any] = {"noise": self._source.description, "reproduction": self._source.seeded}
         made = people.ledger.certificate(groups=names, planned=planned, subject=subject, **noise)
         return Certificate.from_dict(made.to_dict() | {"custodian": self.settings.name})

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.privacy.attribute import Attribute, AttributeStream
+from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.columns import INTERRUPTS, Column, Names, read_each
 
 Groups: TypeAlias = tuple[Hashable, ...]
@@ -49,6 +49,11 @@ def read_columns(sensitive_features: Any) -> tuple[Names, list[Column]]:
     ValueError
         If it has no column, more than two dimensions, or columns of different lengths.
     """
+    if isinstance(sensitive_features, HeldElsewhere):
+        raise TypeError(
+            "expected the attribute itself, got a custodian, who gives noised answers only; use fit, tradeoff, "
+            "private_search or measure with it."
+        )
     return Attribute.of(sensitive_features).unsealed()
 
 
