@@ -52,7 +52,7 @@ def cells(*, quick: bool) -> list[Cell]:
         for fold in range(folds)
     ]
     wide = [
-        Cell("holds", SIMULATED, notion, METHOD, draw, settings={"tolerance": tolerance})
+        Cell("holds", SIMULATED, notion, METHOD, draw, settings={"tolerance": tolerance}, recipe="first edition")
         for notion in NOTIONS
         for tolerance in TOLERANCES
         for draw in range(0 if quick else DRAWS)

@@ -266,7 +266,7 @@ def test_problems_of_an_engine_that_knows_one_persons_group_are_found(monkeypatc
 
     def use(engine: MomentsEngine, q: Tensor) -> None:
         q = q.clone()
-        q[person] = nn.functional.one_hot(codes_of(engine)[person], q.shape[1]).to(q.dtype)
+        q[person] = nn.functional.one_hot(codes_of(engine)[person].long(), q.shape[1]).to(q.dtype)
         sound(engine, q)
 
     monkeypatch.setattr(MomentsEngine, "_use", use)

@@ -131,7 +131,8 @@ def test_file_that_may_not_be_read_is_told_in_a_sentence(run: Run, here: Path, m
 
 def test_folder_in_the_place_of_a_file_is_told_in_a_sentence(run: Run, here: Path) -> None:
     Path("folder").mkdir()
-    refused(run, here, ("train", "folder", *TRAIN, "--out", "m"), "cannot use 'folder': is a directory")
+    refused(run, here, ("train", "folder", *TRAIN, "--out", "m"), "expected Parquet files in 'folder', got none")
+    refused(run, here, ("split", "folder", "--test", "0.5"), "cannot use 'folder': is a directory")
 
 
 # --- the second file

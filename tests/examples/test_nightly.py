@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import threading
-from multiprocessing.connection import Listener
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
 
 import pytest
@@ -50,6 +50,9 @@ def test_nightly_job_ends_with_code_3_when_its_budget_does_and_keeps_the_last_mo
         done = subprocess.run(
             [str(JOB), str(folder), "500"], env=os.environ | path, capture_output=True, text=True, check=False
         )
+        with Client(place) as line:
+            line.send(None)  # that was all
+        service.join()
     assert done.returncode == 3, done.stdout + done.stderr
     nights = done.stdout.splitlines()
     assert 2 < len(nights) <= 10

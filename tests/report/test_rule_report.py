@@ -42,7 +42,7 @@ def test_page_and_card_say_what_the_rule_is_made_of(model: LagrangianDualClassif
         ("Engine", "plugin: a handful of noised sums, and the dual in closed form on top of a model of the label"),
         ("Base", "LGBMClassifier, mean of 5 fits that leave out a part of the rows each"),
         ("Calibration of the base", model.rule_.calibration.describe()),
-        ("Correction", "150 trees on features and base"),
+        ("Correction", "a network with 12 hidden units on features and base"),
         ("Decides above", "0.5"),
     ]
     for name, value in told:

@@ -50,6 +50,7 @@ def report(
     --about stays visibly empty.
     """
     fitted, facts = load_model(model)
+    stated = read_about(about, title=title, positive_means=positive_means)
     page = page_path(out)
     for file in (page, page.with_suffix(".md"), page.with_suffix(".json")):
         check_file(file, overwrite=overwrite, inputs=(about,))
@@ -59,7 +60,7 @@ def report(
         measurement=newest_measurement(model),
         curve=folder_curve(model, fitted.tolerance),
         facts=public | {"model_digest": model_digest(model), "data_digest": digest_of(facts)},
-        about=read_about(about, title=title, positive_means=positive_means),
+        about=stated,
         looks=folder_looks(model, facts, fitted.certificate_),
     )
     page = made.write(out, overwrite=overwrite)
