@@ -287,7 +287,7 @@ def test_report_with_what_people_state_is_not_written_over_another_file(run: Run
     (here / "about.toml").write_text("owner = Ann", encoding="utf-8")
     assert_refused(run(*words), 2, "is no TOML")
     (here / "about.toml").write_text('ownr = "Ann"', encoding="utf-8")
-    assert_refused(run(*words), 2, "did you mean 'owner'")
+    assert_refused(run(*words, "--overwrite"), 2, "did you mean 'owner'")
 
 
 def test_second_look_at_the_same_people_is_on_the_page(run: Run) -> None:

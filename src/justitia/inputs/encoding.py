@@ -224,7 +224,7 @@ def _representable(values: Values, name: str) -> Values:
 class TabularEncoder(TransformerMixin, BaseEstimator):
     """Encode a mixed table as a float32 matrix, with everything learned from the training rows.
 
-    * numbers and booleans: cells far out of range are cut (:func:`justitia.inputs.ranges.usual_range`), missing
+    * numbers and booleans: cells far out of range are cut (``justitia.inputs.ranges``), missing
       values become the median, then mean 0 and deviation 1 (a constant column becomes 0); one more 0/1 column where the
       training rows had missing values;
     * text, categories and other objects: one 0/1 column per level, most frequent first; when there are more than

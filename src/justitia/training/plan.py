@@ -165,7 +165,7 @@ class TrainingPlan(Plan):
         Rate of the running average of the weights that ``fit`` returns; 1 returns the last weights.
     held_out : float
         Share of the rows, a public sample, that primal steps leave out: accuracy, AUC and loss in history and curve are
-        theirs. Fewer than :data:`FEWEST_HELD` rows are not held out; then those numbers are of rows learned from.
+        theirs. Fewer than ``FEWEST_HELD`` rows are not held out; then those numbers are of rows learned from.
     micro_batch : int
         Rows whose gradients are held in memory at once; bounds memory and never changes the answer.
     """

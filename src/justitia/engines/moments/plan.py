@@ -58,7 +58,7 @@ class MomentsPlan(TrainingPlan):
         Tolerance where none is given, in standard deviations of the known noise of a gap.
     penalty : float
         L2 penalty of the weights, times the square root of the number of rows; larger for more than
-        :data:`USUAL_INPUTS` inputs; ``optimizer_options`` may name another.
+        ``USUAL_INPUTS`` inputs; ``optimizer_options`` may name another.
     damping : float
         How much of the last gaps beyond the tolerance is added to the multipliers in primal steps.
     candidates : int
