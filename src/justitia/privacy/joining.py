@@ -176,10 +176,11 @@ class Labels:
 
     def _code(self, entry: Any) -> int:
         try:
-            code = self._place.setdefault((type(entry), entry), len(self.known))
+            # by its text: entries that are equal and read differently (0.0 and -0.0) are one person's each
+            code = self._place.setdefault((type(entry), repr(entry)), len(self.known))
         except INTERRUPTS:
             raise
-        except BaseException:  # noqa: BLE001 - what cannot be hashed or compared is kept by itself
+        except BaseException:  # noqa: BLE001 - what cannot be written down is kept by itself
             code = len(self.known)
         if code == len(self.known):
             self.known.append(entry)
