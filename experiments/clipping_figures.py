@@ -183,7 +183,8 @@ def _intermediate(ordered: pd.DataFrame, name: str, where: str) -> list[Claim]:
         for bound, row in zip(bounds, ordered.itertuples(), strict=True)
     )
     sentence = f"An intermediate {name} has the best trade-off ({where})."
-    return [Claim(sentence, between, f"best at {bounds[best]:g}; accuracy / violation at {numbers}")]
+    clearly = "" if between or best in (0, len(bounds) - 1) else ", not beyond a standard error"
+    return [Claim(sentence, between, f"best at {bounds[best]:g}{clearly}; accuracy / violation at {numbers}")]
 
 
 # ------------------------------------------------------------------ C_d
