@@ -206,8 +206,13 @@ class PluginEngine(Engine):
         return self._used().correction(lam.numpy())
 
     def multiplied(self) -> Array:
-        """(n, G K): the c that multipliers multiply, of the training rows."""
-        return self._used().c.reshape(len(self.problem), -1)
+        """(n, G K): the c that multipliers multiply, of the training rows, less its mean over the groups.
+
+        Multipliers of an event add up to 0 over the groups, so lambda . c is the same, and what groups have in common
+        is not there to be learned.
+        """
+        c = self._used().c
+        return (c - c.mean(1, keepdims=True)).reshape(len(c), -1)
 
     def scores(self, lam: Tensor) -> Tensor:
         """(n,): positive is a positive decision."""
