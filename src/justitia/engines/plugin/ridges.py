@@ -47,5 +47,6 @@ def ridges(sums: Tensor, total: Tensor, rows: Tensor, constant: Tensor, n: int, 
     chance = part * (1 - part) * squares + spread**2 * (1 + mean.square())
     told = ((sums - sums[:, constant] * mean).square() / chance.clamp_min(1e-12)).amax(0)
     tells = (told > 2 * math.log(len(total))) | (constant == torch.arange(len(total)))
-    ridge: Tensor = torch.where(tells, share, IDLE).double() * spread**2
+    ridge = torch.full_like(total, share * spread**2)
+    ridge[~tells] = IDLE * spread**2
     return ridge.clamp_min(LEAST_RIDGE)
