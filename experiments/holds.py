@@ -53,7 +53,7 @@ def cells(*, quick: bool) -> list[Cell]:
     ]
     scores = [Cell("holds", name, NOTIONS[0], METHOD, settings={"at": "scores"}) for name in ("bank", "income")]
     wide = [
-        Cell("holds", SIMULATED, notion, METHOD, draw, settings={"tolerance": tolerance}, recipe="second edition")
+        Cell("holds", SIMULATED, notion, METHOD, draw, settings={"tolerance": tolerance}, recipe="third edition")
         for notion in NOTIONS
         for tolerance in TOLERANCES
         for draw in range(DRAWS)

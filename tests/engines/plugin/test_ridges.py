@@ -35,16 +35,22 @@ def test_column_that_tells_is_held_less_than_idle_ones() -> None:
     rows, member = people(5)
     ridge = found(rows, noised(rows, member))
     assert ridge[:2].tolist() == pytest.approx([SHARE * SPREAD**2] * 2)  # the constant, and the column that differs
-    assert ridge[2:].tolist() == pytest.approx([IDLE * SPREAD**2] * 4)
+    assert ridge[2:].tolist() == pytest.approx([4 * IDLE * SPREAD**2] * 4)
 
 
 def test_threshold_is_that_of_the_largest_of_so_many_sums_of_noise() -> None:
     rows = torch.cat([torch.ones(N, 1), torch.zeros(N, 7)], dim=1)  # columns without a variance of their own
     line = math.sqrt(2 * math.log(8)) * SPREAD
-    for beyond, ridge in ((0.99, IDLE), (1.01, SHARE)):
+    for beyond, ridge in ((0.99, 7 * IDLE), (1.01, SHARE)):
         sums = torch.zeros(2, 8, dtype=torch.float64)
         sums[:, 0], sums[0, 3] = N / 2, beyond * line
         assert found(rows, sums)[3] == pytest.approx(ridge * SPREAD**2)
+
+
+def test_few_idle_columns_are_held_no_less_than_others() -> None:
+    rows, member = people(2)
+    ridge = found(rows, noised(rows, member))
+    assert ridge.tolist() == pytest.approx([SHARE * SPREAD**2] * 3)
 
 
 def test_without_noise_every_column_is_held_alike() -> None:
@@ -57,7 +63,7 @@ def test_a_block_is_held_against_its_own_constant() -> None:
     label = (torch.arange(N) // 2 % 2)[:, None]
     blocks = torch.cat([rows * (1 - label), rows * label], dim=1)
     ridge = found(blocks, noised(blocks, member), torch.tensor([0] * 4 + [4] * 4))
-    assert (ridge < SPREAD**2).tolist() == [True, True, False, False] * 2
+    assert (ridge < 3 * IDLE * SPREAD**2).tolist() == [True, True, False, False] * 2
 
 
 def test_a_sample_stands_for_everybody() -> None:

@@ -1,8 +1,8 @@
 r"""How firmly each weight of the memberships is held at 0: columns whose noised sums say nothing are held harder.
 
 With d columns and noise alone the largest of d standardised sums is about :math:`\sqrt{2 \log d}` (the universal
-threshold of Donoho and Johnstone, 1994). A column below it may matter, and its weight is drawn towards 0 by as much as
-the noise is worth; without this the noise of a hundred idle columns adds up, and decides about people near the line.
+threshold of Donoho and Johnstone, 1994). A column below it may matter; its weight is drawn towards 0 the more firmly the
+more of them there are. Without this the noise of a hundred idle columns adds up, and decides about people near the line.
 Everything here is computed from public rows and noised sums.
 """
 
@@ -15,9 +15,9 @@ from torch import Tensor
 
 #: Ridge without noise: without one memberships are too sure, and their correction is hard to learn.
 LEAST_RIDGE = 1.0
-#: Ridge of a column that tells nothing, as a multiple of the variance of the noise; inner splits of four data sets are
-#: indifferent between 1 and 5 (held-out likelihood of the attribute within 0.001), decisions on wide data change less.
-IDLE = 2.0
+#: Ridge of a column that tells nothing, for each of them, as a share of the variance of the noise: the more there are,
+#: the less each can matter. Inner splits of four data sets, and wide data: ``docs/plugin.md``.
+IDLE = 0.02
 
 
 def ridges(sums: Tensor, total: Tensor, rows: Tensor, constant: Tensor, n: int, spread: float, share: float) -> Tensor:
@@ -48,5 +48,5 @@ def ridges(sums: Tensor, total: Tensor, rows: Tensor, constant: Tensor, n: int, 
     told = ((sums - sums[:, constant] * mean).square() / chance.clamp_min(1e-12)).amax(0)
     tells = (told > 2 * math.log(len(total))) | (constant == torch.arange(len(total)))
     ridge = torch.full_like(total, share * spread**2)
-    ridge[~tells] = IDLE * spread**2
+    ridge[~tells] = max(share, IDLE * int((~tells).sum())) * spread**2
     return ridge.clamp_min(LEAST_RIDGE)
