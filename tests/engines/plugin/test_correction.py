@@ -129,5 +129,5 @@ def test_deployed_decisions_with_equalized_odds_are_those_of_the_exact_correctio
     lam, gain, numbers = np.array([-0.4, 0.5, 0.4, -0.5]), 2 * eta - 1, X.astype(np.float32)
     found = Distillation(numbers[:2000], eta[:2000], c[:2000], lam, gain[:2000]).correction(lam)
     exact, deployed = gain > c @ lam, gain > found(numbers, eta)
-    assert 0.05 < (exact != (gain > 0)).mean()  # it corrects something
+    assert (exact != (gain > 0)).mean() > 0.05  # it corrects something
     assert (exact != deployed).mean() < 0.01

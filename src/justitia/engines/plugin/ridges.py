@@ -1,9 +1,9 @@
 r"""How firmly each weight of the memberships is held at 0: columns whose noised sums say nothing are held harder.
 
 With d columns and noise alone the largest of d standardised sums is about :math:`\sqrt{2 \log d}` (the universal
-threshold of Donoho and Johnstone, 1994). A column below it may matter; its weight is drawn towards 0 the more firmly the
-more of them there are. Without this the noise of a hundred idle columns adds up, and decides about people near the line.
-Everything here is computed from public rows and noised sums.
+threshold of Donoho and Johnstone, 1994). A column below it may matter; its weight is drawn towards 0 the more firmly
+the more of them there are. Without this the noise of a hundred idle columns adds up, and decides about people near the
+line. Everything here is computed from public rows and noised sums.
 """
 
 from __future__ import annotations
