@@ -116,3 +116,18 @@ def test_correction_that_differs_little_from_a_constant_is_learned() -> None:
     c, lam = np.column_stack([1 + small, 1 - small]), np.array([-20.0, 20.0])
     found = Distillation(numbers, eta, c, lam, 2 * eta - 1).correction(lam)(numbers, eta)
     assert np.corrcoef(found, c @ lam)[0, 1] > 0.99
+
+
+def test_deployed_decisions_with_equalized_odds_are_those_of_the_exact_correction() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(4000, 20))
+    eta = 1 / (1 + np.exp(-1.5 * X[:, 0] - X[:, 1]))
+    q = [1 / (1 + np.exp(-1.5 * X[:, 2] - X[:, 0] - shift)) for shift in (-1.5, -0.5)]  # p(a | x, y) by label
+    c = np.column_stack([q[0] * (1 - eta), q[1] * eta, (1 - q[0]) * (1 - eta), (1 - q[1]) * eta]).reshape(-1, 2, 2)
+    c = c / c.mean(0)
+    c = (c - c.mean(1, keepdims=True)).reshape(-1, 4)
+    lam, gain, numbers = np.array([-0.4, 0.5, 0.4, -0.5]), 2 * eta - 1, X.astype(np.float32)
+    found = Distillation(numbers[:2000], eta[:2000], c[:2000], lam, gain[:2000]).correction(lam)
+    exact, deployed = gain > c @ lam, gain > found(numbers, eta)
+    assert (exact != (gain > 0)).mean() > 0.05  # it corrects something
+    assert (exact != deployed).mean() < 0.01

@@ -119,6 +119,11 @@ class PublicRows:
         each = self._base(torch.zeros(1, dtype=torch.long)).shape[1]
         return 2 * each if self._blocks else each + 1
 
+    def constants(self) -> Tensor:
+        """(width,): for each column, the position of the constant of its block."""
+        block = self.width // 2 if self._blocks else self.width
+        return torch.arange(self.width) // block * block
+
     def take(self, index: Tensor, label: float | None = None) -> Tensor:
         """(m, width): these rows, by their own labels or as if all had one label."""
         base = torch.nan_to_num(self._base(index), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge

@@ -26,6 +26,7 @@ from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
+from justitia.engines.plugin.ridges import ridges
 from justitia.engines.plugin.sizes import refusal
 from justitia.engines.plugin.tolerance import default_tolerance, spread_of_rates, weight_of_checks
 from justitia.privacy.interface import Vault
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from justitia.engines.plugin.plan import PluginPlan
 
 Array = NDArray[np.float64]
-#: Ridge of the memberships without noise: without one they are too sure, and their correction is hard to learn.
-LEAST_RIDGE = 1.0
 #: Variance of the noise times the number of features, per row, up to which memberships have weights of their own for
 #: each label.
 FEW = 0.005
@@ -126,9 +125,9 @@ class PluginEngine(Engine):
         self._counted = self._rows.sizes(answer, total, self.problem.rows).sum(1)
         spread = noise_spread(noise, self._each, self.vault.n_groups)
         self._silence = self._rows.silence(answer, total, spread, self.problem.rows)
-        ridge = max(self.plan.ridge * spread**2, LEAST_RIDGE)
-        ridges = torch.full((self._rows.width,), ridge, dtype=torch.float64)
-        self._use(self._everybody.fit(sums, ridge=ridges))
+        rows, constant = self._everybody.sample(), self._rows.constants()
+        ridge = ridges(answer, total, rows, constant, self.problem.rows, spread, self.plan.ridge)
+        self._use(self._everybody.fit(sums, ridge=ridge))
 
     def _ask_sizes(self) -> None:
         """Stop by noised sizes alone, before more is spent.
@@ -206,8 +205,13 @@ class PluginEngine(Engine):
         return self._used().correction(lam.numpy())
 
     def multiplied(self) -> Array:
-        """(n, G K): the c that multipliers multiply, of the training rows."""
-        return self._used().c.reshape(len(self.problem), -1)
+        """(n, G K): the c that multipliers multiply, of the training rows, less its mean over the groups.
+
+        Multipliers of an event add up to 0 over the groups, so lambda . c is the same, and what groups have in common
+        is not there to be learned.
+        """
+        c = self._used().c
+        return (c - c.mean(1, keepdims=True)).reshape(len(c), -1)
 
     def scores(self, lam: Tensor) -> Tensor:
         """(n,): positive is a positive decision."""
