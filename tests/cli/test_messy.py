@@ -103,6 +103,7 @@ def test_messy_file_is_read_as_its_table_says_in_training_and_after_it(
     write(here)
     planned = run("plan", "data.csv", *WORDS[:6], *words, "--json")
     assert planned.exit_code == 0, planned.output
+    assert json.loads(planned.stdout)["positive"] == "yes"
     made = run("train", "data.csv", *WORDS, *words, "--out", "m")
     assert made.exit_code == 0, made.output
     facts = read(here / "m" / "training.json")

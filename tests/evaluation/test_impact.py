@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.coverage import RATES, SIZES, Population, answers, coverage
+from experiments.coverage import CONFIDENCE, RATES, SIZES, Population, answers, coverage
 from numpy.testing import assert_allclose
 from scipy.stats import ks_2samp, norm
 from sklearn.metrics import roc_auc_score
 
 from justitia import Measurement, PrivacyLedger, measure
-from justitia.evaluation.impact import ratios
+from justitia.evaluation.impact import careful, ratios
+from justitia.evaluation.intervals import several_quantile
+from justitia.evaluation.scores import _sup_quantile
 from justitia.evaluation.told import NOT_ENOUGH
 
 N = 4000
@@ -200,3 +202,9 @@ def test_simulated_answers_have_the_law_of_the_release() -> None:
     assert_allclose(found.noisy.var_count[0, 0], simulated.var_count[0, 0], rtol=0.15)
     assert_allclose(found.noisy.var_sum[0, 0], simulated.var_sum[0, 0], rtol=0.15)
     assert norm.sf(3) < 0.01
+
+
+def test_band_of_a_distance_is_that_of_independent_errors_where_they_are() -> None:
+    each = careful(CONFIDENCE) ** (1 / 4)  # of four comparisons
+    found = float(_sup_quantile(np.eye(9), np.ones(9), each))
+    assert found == pytest.approx(several_quantile(each, 9), abs=0.03)

@@ -53,6 +53,8 @@ def test_column_is_read_as_its_kind(values: Any, name: str, kind: str) -> None:
         (lambda row: f"1.{row + 100},5", "--decimal ',' --thousands '.'"),
         (lambda row: f"20'{row + 100}", '--thousands "\'"'),
         (lambda row: f"{row % 7} %", "with signs, such as '0 %'"),
+        (lambda row: f"({row}.5)" if row % 4 else f"{row}.0", "with signs, such as '(1.5)'"),
+        (lambda row: np.inf if row == 3 else float(row), "holds infinity; write a number"),
         (lambda row: f"{1 + row % 12}/{1 + row % 28}/2024", "--date 'c="),
         (lambda row: "many" if row == 3 else str(row % 7), "but also 'many'"),
     ],

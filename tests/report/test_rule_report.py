@@ -52,6 +52,18 @@ def test_page_and_card_say_what_the_rule_is_made_of(model: LagrangianDualClassif
     assert "987654321" not in report.html() + card
 
 
+def test_columns_of_the_file_are_told_once_in_the_annex(model: LagrangianDualClassifier) -> None:
+    seen = [
+        {"name": "x0", "kind": "date", "says": "2024-01-31 to 2024-03-01, in days"},
+        {"name": "id", "kind": "identifier", "says": "300 different entries: no feature"},
+    ]
+    page = page_of(build_report(model, facts={"read_as": seen, "written": {"decimal": ","}}))
+    assert page.says("x0 date, 2024-01-31 to 2024-03-01, in days x1 number")
+    assert page.says("id identifier, 300 different entries: no feature")
+    assert not page.says("Read as")
+    assert not page.says("Written decimal")
+
+
 def test_accuracy_and_auc_are_those_of_the_last_round_by_models_that_have_not_seen_the_row(
     model: LagrangianDualClassifier,
 ) -> None:

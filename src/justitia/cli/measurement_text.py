@@ -29,6 +29,10 @@ def measurement_text(found: Measurement, accuracy: float | None, name: str) -> s
     if found.before is not None:
         before = found.before.violations.items()
         lines += [filled(f"decisions before, {name}: {one}", indent=2) for name, one in before]
+    for column, one in found.margins.items():
+        for metric in one.rate_names:
+            lines += ["", f"{metric} by {column} alone", _rates(one, metric)]
+        lines += [f"violation by {column} alone, {name}: {bounds}" for name, bounds in one.violations.items()]
     if found.scores is not None:
         lines += ["", f"scores, compared with {found.scores.compared_with}", _scores(found.scores)]
     return "\n".join([*lines, "", *(filled(one) for one in (found.certificate.statement, *found.certificate.remarks))])

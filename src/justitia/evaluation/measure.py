@@ -13,6 +13,7 @@ from justitia._validate import check_choice, check_fraction, check_nonnegative
 from justitia.evaluation.exact import as_binary
 from justitia.evaluation.from_files import read_people
 from justitia.evaluation.joint import joint
+from justitia.evaluation.margins import margins
 from justitia.evaluation.measurement import Measurement
 from justitia.evaluation.question import Question, asked_for
 from justitia.evaluation.score_bins import ScoreBins
@@ -179,6 +180,7 @@ def measure(
         reference=named,
         noisy_before=noisy_before,
         noisy_scores=noisy_scores,
+        crossed=margins(vault.groups, vault.column_names),
     )
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from justitia._validate import check_choice, check_nonnegative
 from justitia.evaluation.impact_told import Impact
 from justitia.evaluation.intervals import Array, NoisyRates, several_quantile
+from justitia.evaluation.margins import Margin
 from justitia.evaluation.scores import NoisyScores
 from justitia.evaluation.scores_told import Scores
 from justitia.evaluation.told import NOT_ENOUGH, Interval, Verdict, records
@@ -57,6 +58,8 @@ class Measurement:
         The same rates of the decisions of another model about the same people.
     noisy_scores : NoisyScores or None
         If scores were given.
+    crossed : tuple of Margin
+        The columns that the groups are crossed of.
     """
 
     people: int
@@ -70,6 +73,7 @@ class Measurement:
     reference: str | None = None
     noisy_before: NoisyRates | None = None
     noisy_scores: NoisyScores | None = None
+    crossed: tuple[Margin, ...] = ()
 
     @property
     def overall(self) -> pd.Series:
@@ -220,6 +224,25 @@ class Measurement:
             return None
         return replace(self, noisy=self.noisy_before, noisy_before=None, noisy_scores=None)
 
+    @cached_property
+    def margins(self) -> dict[str, Measurement]:
+        """Of groups that cross several columns: the same for each column alone, from the same noisy answer.
+
+        It speaks of people who gave all columns. Confidence is for each column by itself.
+        """
+        return {
+            one.column: replace(
+                self,
+                groups=one.groups,
+                noisy=one.rates(self.noisy),
+                reference=None,
+                noisy_before=None if self.noisy_before is None else one.rates(self.noisy_before),
+                noisy_scores=None if self.noisy_scores is None else one.scores(self.noisy_scores),
+                crossed=(),
+            )
+            for one in self.crossed
+        }
+
     @property
     def scores(self) -> Scores | None:
         """Score metrics by group, if scores were given."""
@@ -245,6 +268,7 @@ class Measurement:
             "impact": self.impact().to_dict() if "selection_rate" in self.rate_names else None,
             "scores": None if self.scores is None else self.scores.to_dict(),
             "before": None if self.before is None else self.before._rates_dict(),
+            "margins": {column: one._rates_dict() for column, one in self.margins.items()},
             "certificate": self.certificate.to_dict(),
         }
 

@@ -26,11 +26,12 @@ RIGHT = 0.8
 
 @dataclass(frozen=True)
 class Counts:
-    """Public numbers: rows, positive answers, groups."""
+    """Public numbers: rows, positive answers, groups; and what the positive answer is called, where a file says it."""
 
     rows: int
     positives: int
     groups: int
+    positive: str | None = None
 
     @property
     def by_label(self) -> torch.Tensor:

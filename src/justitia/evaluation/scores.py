@@ -17,6 +17,7 @@ Leading axes are kept; letters as in :mod:`justitia.evaluation.intervals`, and B
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,6 +32,9 @@ from justitia.evaluation.score_bins import ScoreFacts
 from justitia.evaluation.upper_bound import even_normals
 
 Bounds = tuple[Array, Array, Array]
+
+#: Errors that are drawn for the band of a distance, as a power of two. With 2 ** 11 the band of five groups held 94.5%.
+BAND_DRAWS = 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +111,7 @@ class NoisyScores:
         compared = Compared.of(self.curve, reference)
         each = careful(confidence) ** (1 / compared.times)
         apart = compared.first.rates - compared.second.rates
-        covariance = self._band(compared)
+        covariance = np.where(compared.itself[:, None, None], np.nan, self._band(compared))
         spread = np.sqrt(np.maximum(np.einsum("...kk->...k", covariance), 1e-18))
         together = _sup_quantile(covariance, spread, each)[..., None]
         known = compared.known.all(axis=-1)
@@ -143,13 +147,14 @@ def _sup_quantile(covariance: Array, spread: Array, confidence: float) -> Array:
     size = covariance.shape[-1]
     shape = covariance.shape[:-2]
     correlation = (covariance / spread[..., :, None] / spread[..., None, :]).reshape(-1, size, size)
-    draws = even_normals(size)
+    half = even_normals(size, BAND_DRAWS)[: 2 ** (BAND_DRAWS - 1)]  # mirror images are as large
+    draws, kept = np.ascontiguousarray(half.T, dtype=np.float32), math.ceil(confidence * (len(half) - 1))
     found = np.full(len(correlation), np.nan)
     for place, one in enumerate(correlation):
         if np.isfinite(one).all():
             values, vectors = np.linalg.eigh(one)
-            root = vectors * np.sqrt(np.maximum(values, 0))
-            found[place] = np.quantile(np.abs(draws @ root.T).max(axis=1), confidence, method="higher")
+            root = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
+            found[place] = np.partition(np.abs(root @ draws).max(axis=0), kept)[kept]
     return found.reshape(shape)
 
 

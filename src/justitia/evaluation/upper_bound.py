@@ -69,9 +69,9 @@ def upper_quantile(largest: Array, covariance: Array, *, wrong: float, most: flo
 
 
 @cache
-def even_normals(width: int) -> Array:
-    """(draws, width) standard normal numbers, evenly spread, each with its mirror image."""
-    half = norm.ppf(qmc.Sobol(width, seed=0).random_base2(DRAWS - 1))
+def even_normals(width: int, power: int = DRAWS) -> Array:
+    """(2 ** power, width) standard normal numbers, evenly spread, each with its mirror image."""
+    half = norm.ppf(qmc.Sobol(width, seed=0).random_base2(power - 1))
     return np.concatenate([half, -half])
 
 

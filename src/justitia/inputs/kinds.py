@@ -41,7 +41,7 @@ LONG_TEXT = 40
 OTHER_NUMBERS = ((".", ""), (",", ""), (",", "."), (".", ","), (".", "'"), (",", "'"), (".", " "), (",", " "))
 _IDENTIFIER = re.compile(r"(^|_)(id|ids|uuid|guid|ssn|iban|e?mail|phone|tel)(_|$)|(^|_)(number|nr|no|key)$")
 _CODE = re.compile(r"(^|_)(zip|zipcode|postcode|postal|plz|code|zip_code)(_|$)")
-_SIGNS = re.compile(r"^[€$£\s]+|[€$£%\s]+$")
+_SIGNS = re.compile(r"^[€$£(\s]+|[€$£%)\s]+$")
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,8 @@ def _shown(entry: Any) -> str:
 def _numeric(column: _Column, numbers: NDArray[np.float64], *, wanted: bool, doubt: str = "") -> Reading:
     if set(map(type, column.entries)) <= {bool, np.bool_}:
         return Reading(column.name, NUMBER, says=f"True or False, as 1 and 0{column.missing()}")
+    if not np.isfinite(numbers).all():
+        return _refused(column, "holds infinity; write a number, or nothing if it is not known, or pass --drop NAME.")
     whole = bool((numbers == np.floor(numbers)).all())
     if whole and not wanted and _numbers_rows(column, numbers):
         return _identifier(column)
@@ -250,7 +252,8 @@ def _as_numbers(column: _Column, written: Written, doubt: str, *, wanted: bool) 
             return _refused(column, f"holds numbers written as {seen}; pass{marks}, or --categorical NAME.")
     bare = [_SIGNS.sub("", one) if isinstance(one, str) else one for one in column.entries]
     if column.share(~np.isnan(written.numbers(bare))) >= MOSTLY:
-        return _refused(column, f"holds numbers with signs, such as {_shown(column.entries[0])}; write numbers alone.")
+        odd = _shown(column.entries[np.isnan(numbers)][0])
+        return _refused(column, f"holds numbers with signs, such as {odd}; write numbers alone.")
     return None
 
 

@@ -44,6 +44,11 @@ class Vault(ABC):
         """The public list of labels, in the order of every answer; of crossed columns, tuples."""
 
     @property
+    def column_names(self) -> tuple[str, ...]:
+        """Public names of the sensitive columns, where they are known."""
+        return ()
+
+    @property
     def n_groups(self) -> int:
         """G, the number of named groups."""
         return len(self.groups)

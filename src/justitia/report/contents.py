@@ -35,6 +35,8 @@ KNOWN = {
     "created": ("created",),
     "model_digest": ("model_digest",),
     "data_digest": ("data_digest",),
+    "read_as": ("read_as",),
+    "written": ("written",),
     "version": ("version", "justitia_version", "justitia version", "justitia"),
 }
 
@@ -149,7 +151,7 @@ def read_contents(
         stated=stated,
         looks=looks,
         looks_say=looks_sentences(looks, None if measured is None else measured.confidence),
-        features=features(model),
+        features=features(model, own.get("read_as") or ()),
         digests=(
             ("Model", own.get("model_digest")),
             ("Public rows of the training", own.get("data_digest")),

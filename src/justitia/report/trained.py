@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -38,11 +38,21 @@ def about(
     return (*rows.items(), *((_fact_name(name), _fact(name, value)) for name, value in others.items()))
 
 
-def features(model: LagrangianDualClassifier) -> tuple[tuple[str, str], ...]:
-    """Every public feature, and how it was read."""
+def features(
+    model: LagrangianDualClassifier, looked_at: Sequence[Mapping[str, Any]] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Every public feature, and how it was read; then the columns of its file that are no features.
+
+    Parameters
+    ----------
+    looked_at : sequence of mappings
+        Name and kind of each column of the file, and what is in it.
+    """
     if not hasattr(model, "encoder_"):
         return tuple((name, "a number, as it was given") for name in _names(model))
-    return tuple((str(one.name), _how_read(one)) for one in model.encoder_.columns_)
+    seen = {str(one["name"]): ", ".join(filter(None, (one["kind"], one.get("says")))) for one in looked_at}
+    used = {str(one.name): _how_read(one, seen.get(str(one.name), "number")) for one in model.encoder_.columns_}
+    return tuple((used | {name: how for name, how in seen.items() if name not in used}).items())
 
 
 def _names(model: LagrangianDualClassifier) -> list[str]:
@@ -50,11 +60,11 @@ def _names(model: LagrangianDualClassifier) -> list[str]:
     return [f"column {place + 1}" for place in range(model.n_features_in_)] if given is None else [*map(str, given)]
 
 
-def _how_read(column: NumberColumn | CategoryColumn) -> str:
+def _how_read(column: NumberColumn | CategoryColumn, number: str) -> str:
     missing = "; one more column says where it is missing" if column.missing else ""
     if isinstance(column, NumberColumn):
         filled = f", gaps filled with the median {column.median:.4g}" if column.missing else ""
-        return f"number{filled}{missing}"
+        return f"{number}{filled}{missing}"
     rest = ", rarer ones together" if column.other else ""
     few = f" ({', '.join(column.levels)})" if len(column.levels) <= 8 else ""
     return f"category of {len(column.levels)} levels{few}{rest}{missing}"

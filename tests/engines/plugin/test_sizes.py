@@ -21,6 +21,8 @@ def said(sizes: list[float], *, spread: float = 20.0, n: int = 3000) -> str | No
 def test_sizes_of_nobody_stop_and_sizes_of_a_few_who_told_do_not() -> None:
     assert "all 3 groups (asked for 5% of the budget and nothing else) add up to about 30 of" in str(said([10, 25, -5]))
     assert said([60, 70, 80]) is None  # seven percent told their group: fewer than usual, and enough
+    assert "of 300 rows" in str(said([-3, 13], n=300))  # fewer rows, and as clear: the noise of a total is that of one
+    assert said([20, 25], n=300) is None
 
 
 def test_sizes_of_one_empty_group_stop_where_noise_lets_that_be_seen() -> None:

@@ -75,6 +75,7 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
     facts: dict[str, Any] = {
         "rows": counts.rows,
         "positives": counts.positives,
+        "positive": counts.positive,
         "groups": counts.groups,
         "notion": notion.name,
         "engine": engine,
@@ -105,13 +106,14 @@ def _looked_at(
         return _counted(data, settings["target"], settings["positive"], _number(where, None)), ()
     table = open_table(data, where.separator, where.encoding)
     table.check_columns([settings["target"]])
-    y, _ = read_target(table, settings["target"], settings["positive"])
+    y, (_, positive) = read_target(table, settings["target"], settings["positive"])
     if not where.sensitive and where.sensitive_file is None:
-        return Counts(len(y), int(y.sum()), _number(where, None)), ()
+        return Counts(len(y), int(y.sum()), _number(where, None), str(positive)), ()
     counted = len(where.groups) == 1 and where.groups[0].strip().isdecimal()
     attribute = find_attribute(replace(where, groups=()) if counted else where, table)
     names = feature_names(table, attribute.hidden() | {settings["target"]}, columns)
-    return Counts(len(y), int(y.sum()), _number(where, attribute.groups)), columns.look(table, names)[1]
+    counts = Counts(len(y), int(y.sum()), _number(where, attribute.groups), str(positive))
+    return counts, columns.look(table, names)[1]
 
 
 def _number(where: Where, groups: Groups | None) -> int:
@@ -150,7 +152,7 @@ def _counted(data: Path, target: str, positive: str | None, groups: int) -> Coun
     chosen = [label for label in labels if str(label).strip() == positive] if positive else labels[1:]
     if not chosen:
         raise no_such("value", str(positive), [str(one) for one in labels], place=f"the target {target!r}")
-    return Counts(found.total(), found[chosen[0]], groups)
+    return Counts(found.total(), found[chosen[0]], groups, str(chosen[0]))
 
 
 def _forecast(
@@ -235,8 +237,9 @@ def _text(facts: dict[str, Any]) -> str:
         )
         for one in facts["precision"]
     ]
+    answer = "the positive answer" + ("" if facts["positive"] is None else f", {facts['positive']!r}")
     head = {
-        "rows": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have the positive answer",
+        "rows": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have {answer}",
         "asked for": f"{facts['notion']}, engine {facts['engine']}",
         "tolerance": _tolerance(facts["tolerance"], facts["expected_tolerance"]),
         "time": _time(facts["forecast"]),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-#: Sizes are judged where the mean of a group is so many standard deviations of their noise; otherwise they say nothing.
+#: Sizes are judged where all rows, or the mean of a group, are so many standard deviations of their noise.
 TELLING = 8.0
 #: All groups together are not there if their noised sizes add up to less than so many standard deviations.
 NOBODY = 3.0
@@ -36,7 +36,7 @@ def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[s
     """
     asked = f"asked for {share:.0%} of the budget and nothing else"
     total = float(sizes.sum())
-    if n >= 2 * TELLING * spread and total <= min(NOBODY * spread, n / TELLING):
+    if n >= TELLING * spread and total <= min(NOBODY * spread, n / TELLING):
         return (
             f"the noised sizes of all {len(sizes)} groups ({asked}) add up to about {max(total, 0):.0f} of {n:,} rows; "
             f"check the names of the groups, where capital letters count, {GO_ON}."
