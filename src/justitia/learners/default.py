@@ -44,11 +44,8 @@ class BoostedBase(CrossFitted):
         """Out-of-fold probabilities, by as many trees of each clone."""
         left_out, models = [], []
         for seen, unseen in parts_of(y, seed):
-            model = self.seeded_clone(seed)
-            others = self._read(inputs.take(unseen)), y[unseen], weight[unseen]
-            with told_of(model):
-                _boost(model, (self._read(inputs.take(seen)), y[seen], weight[seen]), others)
-                left_out.append((unseen, _Path.of(model.booster_, others[0])))
+            model, path = self.learn_part(inputs, y, weight, seen, unseen, seed=seed)
+            left_out.append((unseen, path))
             models.append(model)
             progress(1)
         length = min(len(path) for _, path in left_out)
@@ -60,6 +57,16 @@ class BoostedBase(CrossFitted):
         for unseen, path in left_out:
             chosen[unseen] = expit(path.after(best + 1))
         return chosen
+
+    def learn_part(
+        self, inputs: Inputs, y: Array, weight: Array, seen: Any, unseen: Any, *, seed: int
+    ) -> tuple[Any, _Path]:
+        """A clone that learns from some rows, and what it says of the others after each number of trees."""
+        model = self.seeded_clone(seed)
+        others = self._read(inputs.take(unseen)), y[unseen], weight[unseen]
+        with told_of(model):
+            _boost(model, (self._read(inputs.take(seen)), y[seen], weight[seen]), others)
+            return model, _Path.of(model.booster_, others[0])
 
 
 def _boost(model: Any, seen: tuple[Any, Array, Array], left_out: tuple[Any, Array, Array]) -> None:
@@ -119,7 +126,7 @@ class _Path:
         return next(islice(self._each(), trees - 1, None))
 
 
-def default_base(n: int) -> CrossFitted:
+def default_base(n: int) -> BoostedBase:
     """Boosted trees of LightGBM for n rows, on numbers after the estimator's preprocessing."""
     return BoostedBase(n)
 

@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.inputs.files import BLOCK
-from justitia.inputs.public_sample import Block, OwnRows, sampled, weights
+from justitia.inputs.public_sample import Block, OwnRows, sampled, stride, weights
 from justitia.inputs.spilled import Spilled
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
 from justitia.training.ranks import Message
@@ -101,7 +101,7 @@ class Shard:
         for block in self.rows.blocks():
             table = block.frame(self.rows.columns.features)
             numbers = self._encode(table)
-            eta = score(table, numbers)
+            eta = np.zeros(len(block)) if stride(self.rows.n) == 1 else score(table, numbers)
             drawn = sampled(block.first, block.first + len(block), self.rows.n)
             eta[drawn - block.first] = sample_eta[place : place + len(drawn)]  # by models that have not seen them
             place += len(drawn)
