@@ -13,19 +13,17 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
+from benchmarks.people import FEATURES, made_up
 from benchmarks.ratios import Ratio, compare, report, table
 from benchmarks.speed import adam, fill_up_to_peak, peak_bytes
 from justitia import LagrangianDualClassifier, MomentsPlan, datasets, tradeoff
 from justitia.inputs.encoding import TabularEncoder
 from justitia.networks.multilayer import default_widths, multilayer
 
-FEATURES = 50
 FEW_ROWS, MANY_ROWS = 1_000_000, 5_000_000
 TOLERANCES = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3)
 
@@ -61,16 +59,6 @@ def income_ratios(*, turns: int) -> list[Ratio]:
         Ratio("fit on Income / plain loop of the same steps", one, "<=", 2.0, turns),
         Ratio("curve of ten tolerances / one fit", many, "<=", 6.0, turns),
     ]
-
-
-def made_up(rows: int) -> tuple[Any, Any, Any]:
-    """Features, labels and three groups that the features tell something about."""
-    generator = np.random.default_rng(0)
-    X = generator.standard_normal((rows, FEATURES), dtype=np.float32)
-    groups = (X[:, 0] + generator.standard_normal(rows, dtype=np.float32) > 1).astype(np.int8)
-    groups[generator.random(rows) < 0.1] = 2
-    y = (X[:, 0] + X[:, 1] + generator.standard_normal(rows, dtype=np.float32) > 0).astype(np.int8)
-    return X, y, groups
 
 
 def one_fit(rows: int) -> dict[str, float]:

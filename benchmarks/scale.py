@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from benchmarks.moments import made_up
+from benchmarks.people import made_up
 from benchmarks.ratios import Ratio, report, table
 from justitia import LagrangianDualClassifier, PluginPlan
 
