@@ -42,6 +42,8 @@ def write(folder: Path, rows: int) -> None:
     parquet.write_table(people, folder / "000.parquet", row_group_size=GROUP_ROWS)
     for k in range(1, rows // MILLION):
         (folder / f"{k:03}.parquet").hardlink_to(folder / "000.parquet")
+    if rows > MILLION and rows % MILLION:
+        parquet.write_table(people.slice(0, rows % MILLION), folder / "rest.parquet", row_group_size=GROUP_ROWS)
 
 
 def one_forecast(folder: Path) -> dict[str, float]:
