@@ -1,4 +1,4 @@
-"""Fits in memory, now and at an earlier commit: ``python -m benchmarks.before [--commit 65ebe9e]``.
+"""Fits in memory, now and at an earlier commit: ``python -m benchmarks.before [--commit 65ebe9e] [--until d628ab9]``.
 
 Seconds of processors of one fit, in processes of their own that take turns; the ratio is that of the least of all
 turns, which a busy machine moves least. The commit is the one before sums of a vault became whole numbers of steps.
@@ -51,10 +51,20 @@ def seconds(source: Path, engine: str) -> float:
     return float(done.stdout)
 
 
+def extracted(commit: str, place: Path) -> Path:
+    """The package as it was."""
+    archive = subprocess.run(["git", "archive", commit, "src"], check=True, capture_output=True)  # noqa: S603, S607
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(place / commit, filter="data")
+    return place / commit / "src"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.before", description=__doc__)
     parser.add_argument("--commit", default=COMMIT)
+    parser.add_argument("--until", help="another commit instead of what is here")
+    parser.add_argument("--engines", nargs="+", default=ENGINES)
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--output", type=Path, default=Path("results/before.json"))
     parser.add_argument("--engine", help=argparse.SUPPRESS)
@@ -62,19 +72,17 @@ def main(arguments: list[str] | None = None) -> int:
     if options.engine is not None:
         print(one_fit(options.engine))
         return 0
-    found: dict[str, dict[str, list[float]]] = {engine: {"before": [], "now": []} for engine in ENGINES}
+    found: dict[str, dict[str, list[float]]] = {engine: {"before": [], "now": []} for engine in options.engines}
     with tempfile.TemporaryDirectory() as place:
-        archive = subprocess.run(["git", "archive", options.commit, "src"], check=True, capture_output=True)  # noqa: S603, S607
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(place, filter="data")
-        sources = {"before": Path(place) / "src", "now": Path("src").resolve()}
+        later = Path("src").resolve() if options.until is None else extracted(options.until, Path(place))
+        sources = {"before": extracted(options.commit, Path(place)), "now": later}
         for _ in range(options.turns):
             for engine, taken in found.items():
                 for name, source in sources.items():
                     taken[name].append(round(seconds(source, engine), 3))
     ratios = [
         Ratio(
-            f"fit in memory, {engine}, now / {options.commit}",
+            f"fit in memory, {engine}, {options.until or 'now'} / {options.commit}",
             min(t["now"]) / min(t["before"]),
             "<=",
             1.05,
