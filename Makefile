@@ -57,10 +57,12 @@ stress: setup          ## people on whom a fit may go wrong: results/stress.csv,
 reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
 	$(BIN)/python -m experiments $* --jobs 2
 
-bench: setup           ## speed, memory and start as ratios: results/bench.json, results/scale.json, results/files.json, results/start.json
+MILLIONS ?= 1 4 16
+
+bench: setup           ## speed, memory and start as ratios: results/{bench,moments,scale,start}.json; MILLIONS="0.25 1" is quicker
 	$(BIN)/python -m benchmarks.speed
-	$(BIN)/python -m benchmarks.scale
-	$(BIN)/python -m benchmarks.files
+	$(BIN)/python -m benchmarks.moments
+	$(BIN)/python -m benchmarks.scale --rows $(MILLIONS)
 	$(BIN)/python -m benchmarks.start
 
 SAMPLE ?= 30

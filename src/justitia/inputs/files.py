@@ -20,6 +20,8 @@ from urllib.parse import unquote
 
 #: Rows that are held at once; a row group is read as it is needed.
 BLOCK = 32_768
+#: Bytes of a column that are read at once.
+BUFFER = 2**16
 ENDINGS = (".parquet", ".pq")
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -41,7 +43,7 @@ class Part:
             If it cannot be read.
         """
         with told(self.shown):
-            return _parquet().ParquetFile(self.open())
+            return _parquet().ParquetFile(self.open(), pre_buffer=False, buffer_size=BUFFER)
 
     @cached_property
     def schema(self) -> Any:
@@ -202,23 +204,24 @@ def is_files(where: Any) -> bool:
 
 
 def _rows_of(part: Part, names: Sequence[str], low: int, high: int) -> Iterator[Any]:
-    arrow, file = _arrow(), part.file()
-    groups: list[int] = []
-    begins = first = 0
+    """One row group after the other: a reader of several fetches the bytes of all of them first."""
+    file, first = part.file(), 0
     for group in range(file.metadata.num_row_groups):
         count = file.metadata.row_group(group).num_rows
         if first < high and first + count > low and count:
-            begins = begins if groups else first
-            groups.append(group)
+            yield from _rows_of_group(file, group, part, names, max(low - first, 0), min(high - first, count))
         first += count
+
+
+def _rows_of_group(file: Any, group: int, part: Part, names: Sequence[str], low: int, high: int) -> Iterator[Any]:
+    arrow, at = _arrow(), 0
     stored = [name for name in names if name not in part.keys]
-    at = begins
     with told(part.shown):
-        batches = file.iter_batches(batch_size=BLOCK, row_groups=groups, columns=stored, use_threads=False)
-        for batch in batches:
-            kept = batch.slice(max(low - at, 0), max(min(high - at, len(batch)) - max(low - at, 0), 0))
+        for batch in file.iter_batches(batch_size=BLOCK, row_groups=[group], columns=stored, use_threads=False):
+            begin, end = max(low - at, 0), min(high - at, len(batch))
             at += len(batch)
-            if len(kept):
+            if begin < end:
+                kept = batch.slice(begin, end - begin)
                 columns = {name: kept.column(name) for name in stored}
                 columns |= {
                     name: arrow.repeat(arrow.scalar(part.keys[name], type=_kind(part.keys[name])), len(kept))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ TREES, COLUMNS, PULL = 300, 0.5, 5.0
 #: Boosting ends when so many trees in a row have not helped with the rows that were left out.
 PATIENCE = 40
 LEARNING_RATE = 0.06
+#: Rows whose leaves are looked up at once.
+CHUNK = 8_192
 
 
 class BoostedBase(CrossFitted):
@@ -38,25 +42,31 @@ class BoostedBase(CrossFitted):
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
         """Out-of-fold probabilities, by as many trees of each clone."""
-        parts, paths, models = list(parts_of(y, seed)), [], []
-        for seen, unseen in parts:
-            model = self.seeded_clone(seed)
-            left_out = self._read(inputs.take(unseen)), y[unseen], weight[unseen]
-            with told_of(model):
-                _boost(model, (self._read(inputs.take(seen)), y[seen], weight[seen]), left_out)
-                paths.append(_path(model.booster_, left_out[0]))
+        left_out, models = [], []
+        for seen, unseen in parts_of(y, seed):
+            model, path = self.learn_part(inputs, y, weight, seen, unseen, seed=seed)
+            left_out.append((unseen, path))
             models.append(model)
             progress(1)
-        length = min(len(path) for path in paths)
-        found = np.zeros((length, len(y)))
-        for path, (_, unseen) in zip(paths, parts, strict=True):
-            found[:, unseen] = path[:length]
-        best = int(np.argmin(_losses(found, y, weight)))
+        length = min(len(path) for _, path in left_out)
+        best = int(np.argmin(sum(path.losses(length, y[unseen], weight[unseen]) for unseen, path in left_out)))
         for model in models:
             model.booster_.best_iteration = best + 1  # what is predicted with, and written
         self.models = tuple(models)
-        chosen: Array = expit(found[best])
+        chosen = np.zeros(len(y))
+        for unseen, path in left_out:
+            chosen[unseen] = expit(path.after(best + 1))
         return chosen
+
+    def learn_part(
+        self, inputs: Inputs, y: Array, weight: Array, seen: Any, unseen: Any, *, seed: int
+    ) -> tuple[Any, _Path]:
+        """A clone that learns from some rows, and what it says of the others after each number of trees."""
+        model = self.seeded_clone(seed)
+        others = self._read(inputs.take(unseen)), y[unseen], weight[unseen]
+        with told_of(model):
+            _boost(model, (self._read(inputs.take(seen)), y[seen], weight[seen]), others)
+            return model, _Path.of(model.booster_, others[0])
 
 
 def _boost(model: Any, seen: tuple[Any, Array, Array], left_out: tuple[Any, Array, Array]) -> None:
@@ -76,24 +86,47 @@ def _boost(model: Any, seen: tuple[Any, Array, Array], left_out: tuple[Any, Arra
     )
 
 
-def _path(booster: Any, rows: Any) -> Array:
-    """(T, m): log-odds of rows after each number of trees."""
-    leaves = np.asarray(booster.predict(rows, pred_leaf=True, num_iteration=-1), dtype=np.intp).reshape(len(rows), -1)
-    values = [
-        np.array([booster.get_leaf_output(j, leaf) for leaf in range(leaves[:, j].max(initial=0) + 1)])[leaves[:, j]]
-        for j in range(leaves.shape[1])
-    ]
-    path: Array = np.cumsum(values, axis=0)
-    return path
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """Log-odds of rows after each number of trees, as the leaves that they are in: a byte per row and tree."""
+
+    leaves: NDArray[np.uint8]
+    values: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, booster: Any, rows: Any) -> _Path:
+        """What a model says of rows."""
+        leaves = np.empty((booster.num_trees(), len(rows)), dtype=np.uint8)
+        for start in range(0, len(rows), CHUNK):
+            some = rows[start : start + CHUNK]
+            found = booster.predict(some, pred_leaf=True, num_iteration=-1)
+            leaves[:, start : start + CHUNK] = np.asarray(found).reshape(len(some), -1).T
+        values = [
+            np.array([booster.get_leaf_output(j, leaf) for leaf in range(tree.max(initial=0) + 1)])
+            for j, tree in enumerate(leaves)
+        ]
+        return cls(leaves, tuple(values))
+
+    def __len__(self) -> int:
+        return len(self.leaves)
+
+    def _each(self) -> Iterator[Array]:
+        logits = np.zeros(self.leaves.shape[1])
+        for tree, values in zip(self.leaves, self.values, strict=True):
+            logits += values[tree]
+            yield logits
+
+    def losses(self, length: int, y: Array, weight: Array) -> Array:
+        """(length,): sums of losses after each number of trees."""
+        each = ((np.logaddexp(0.0, logits) - y * logits) @ weight for logits in islice(self._each(), length))
+        return np.fromiter(each, dtype=np.float64, count=length)
+
+    def after(self, trees: int) -> Array:
+        """(m,): log-odds after so many trees."""
+        return next(islice(self._each(), trees - 1, None))
 
 
-def _losses(logits: Array, y: Array, weight: Array) -> Array:
-    """(T,): mean loss after each number of trees."""
-    losses: Array = (np.logaddexp(0.0, logits) - y * logits) @ (weight / weight.sum())
-    return losses
-
-
-def default_base(n: int) -> CrossFitted:
+def default_base(n: int) -> BoostedBase:
     """Boosted trees of LightGBM for n rows, on numbers after the estimator's preprocessing."""
     return BoostedBase(n)
 

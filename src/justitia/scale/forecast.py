@@ -1,4 +1,4 @@
-"""How long a fit on files will take: a trial on its first rows, with the same code. Nothing private is read."""
+"""How long a fit on files will take: a trial on their first rows, with the same code. Nothing private is read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.correction import ROWS, Distillation
@@ -19,11 +19,9 @@ from justitia.engines.plugin.shard import Facts, Shard, represented
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import BLOCK, RowFiles
 from justitia.inputs.public_sample import Block, Columns, OwnRows, stride
-from justitia.learners.base import PARTS
+from justitia.learners.base import PARTS, parts_of
 from justitia.learners.default import default_base
-
-#: Trees of the trial, twice: what is left is the time of one tree, and what does not depend on their number.
-FEW, MORE = 4, 12
+from justitia.learners.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Forecast:
 
 
 def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: PluginPlan) -> Forecast:
-    """Try a pass over the first block, and a few trees on it.
+    """Try passes over the first block, and learn one of the models of the label from as many rows as the fit will.
 
     Raises
     ------
@@ -73,23 +71,35 @@ def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: Plug
     n = len(files)
     if not n:
         raise ValueError(f"expected rows in {files.shown}, got none; pass files with rows.")
-    few = min(n, BLOCK)
-    sample = -(-n // stride(n))
-    (_, table), *_ = files.blocks(columns.all, 0, few)
-    frame = Block(0, table).frame(features)
-    encoder = TabularEncoder().fit(frame)
-    numbers = encoder.transform(frame)
-    y = np.arange(few) % 2  # any labels will do
-    estimator = default_base(sample).estimator
-    trees = estimator.get_params()["n_estimators"]  # at most
-    model, tree, fixed = _trees(estimator, numbers, y)
-    learning = PARTS * 0.8 * sample * (fixed + tree * trees) / few + _correcting(numbers, y) * min(sample, ROWS) / few
-    predicting = _seconds(lambda: model.predict_proba(numbers)) / (few * MORE)
-    scoring = predicting * trees * PARTS * n
-    passes = 5 + 2 * plan.checks
-    own = OwnRows(files, columns, 0, few, 0, few)
-    one = _pass(Shard(own, Facts(None), encoder.transform), numbers, y)
-    return Forecast(n, sample, passes, learning, scoring, passes * one * n / few)
+    few, sample = min(n, BLOCK), -(-n // stride(n))
+    encoder, numbers, y = _first_rows(files, columns, sample)
+    model, learning = _learning(numbers, y)
+    learning += _correcting(numbers, y) * min(sample, ROWS) / len(numbers)
+    block = numbers[:few]
+    scoring = 0.0 if sample == n else PARTS * _seconds(lambda: model.predict_proba(block)) * n / few
+    shard = Shard(OwnRows(files, columns, 0, few, 0, few), Facts(None), encoder.transform)
+    whole, short = _passes(shard, block, y[:few])
+    passing = ((4 + plan.checks) * whole + (1 + plan.checks) * short) * n / few
+    return Forecast(n, sample, 5 + 2 * plan.checks, learning, scoring, passing)
+
+
+def _first_rows(files: RowFiles, columns: Columns, rows: int) -> tuple[TabularEncoder, NDArray[np.float32], Any]:
+    """An encoder, and so many rows with their labels as 0 and 1."""
+    blocks = [Block(at, table) for at, table in files.blocks(columns.all, 0, rows)]
+    encoder = TabularEncoder().fit(blocks[0].frame(columns.features))
+    numbers = np.concatenate([encoder.transform(block.frame(columns.features)) for block in blocks])
+    labels = np.concatenate([block.column(str(columns.target)) for block in blocks])
+    y, _ = pd.factorize(labels)
+    return encoder, numbers, (y == 1) if 0 < (y == 1).sum() < len(y) else np.arange(len(y)) % 2 == 1
+
+
+def _learning(numbers: NDArray[np.float32], y: Any) -> tuple[Any, float]:
+    """One of the models of the label, and seconds for all of them."""
+    seen, unseen = next(iter(parts_of(y.astype(np.float64), 0)))
+    weight, base, models = np.ones(len(y)), default_base(len(y)), []
+    inputs = Inputs(numbers, numbers)
+    took = _seconds(lambda: models.append(base.learn_part(inputs, y, weight, seen, unseen, seed=0)[0]))
+    return models[0], PARTS * took
 
 
 def _correcting(numbers: NDArray[np.float32], y: Any) -> float:
@@ -100,24 +110,17 @@ def _correcting(numbers: NDArray[np.float32], y: Any) -> float:
     return _seconds(lambda: Distillation(some, eta, c, np.array([1.0, -1.0]), 2 * eta - 1)) * len(numbers) / len(some)
 
 
-def _trees(estimator: Any, numbers: NDArray[np.float32], y: Any) -> tuple[Any, float, float]:
-    """A model, and seconds of one tree and of everything else."""
-    times, model = [], None
-    for trees in (FEW, MORE):
-        model = clone(estimator).set_params(n_estimators=trees)
-        times.append(_seconds(lambda model=model: model.fit(numbers, y)))  # type: ignore[misc]
-    tree = max(times[1] - times[0], 0.0) / (MORE - FEW)
-    return model, tree, max(times[0] - FEW * tree, 0.0)
-
-
-def _pass(shard: Shard, numbers: NDArray[np.float32], y: Any) -> float:
-    """Seconds of one pass over the rows of a shard: memberships of both labels, and sums."""
+def _passes(shard: Shard, numbers: NDArray[np.float32], y: Any) -> tuple[float, float]:
+    """Seconds of a pass that computes memberships of the rows of a shard, and of one that reads their labels."""
     eta = np.full(len(y), 0.5)
-    learned = PublicRows(represented(eta), torch.from_numpy(numbers), torch.from_numpy(y).float(), chunk_rows=BLOCK)
+    labels = torch.from_numpy(y).float()
+    learned = PublicRows(represented(eta), torch.from_numpy(numbers), labels, chunk_rows=BLOCK)
     width = learned.width
     shard.score(learned, width, lambda *_: eta.copy(), eta)
     membership, multiplied = torch.zeros(3, width, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
-    return _seconds(lambda: shard.judge(membership, multiplied, 0.5))
+    by = {"membership": membership, "multiplied": multiplied, "threshold": 0.5, "table": torch.zeros(2, 2, 2)}
+    whole = _seconds(lambda: shard.judge(membership, multiplied, 0.5))
+    return whole, _seconds(lambda: list(shard.decision_rows(by).dense()))
 
 
 def _seconds(work: Callable[[], object]) -> float:

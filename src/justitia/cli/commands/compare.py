@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from justitia.cli import options
 from justitia.cli.command import Command, OneOf
@@ -17,6 +19,8 @@ from justitia.cli.errors import Refusal
 from justitia.cli.files.columns import Columns, written_by
 from justitia.cli.files.public_rows import public_rows
 from justitia.cli.files.rows import read_rows
+from justitia.cli.files.seen import Said, SeenRows, read_seen
+from justitia.cli.files.streamed import AT_ONCE, is_streamed
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.methods import METHODS, Recipe
 from justitia.cli.output import filled, shortened, table_text, tell, told_warnings
@@ -45,6 +49,7 @@ $ justitia compare model --method plain --train income.csv --data test.csv
 @options.target
 @options.attribute
 @options.formats
+@options.stream
 @options.as_json
 def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: bool, **settings: Any) -> None:
     """Measure several saved MODELS, and methods trained now, on the same people.
@@ -93,20 +98,35 @@ def _trained(
     if target is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
     where = settings["where"] if first is None else first.completed(settings["where"])
+    if is_streamed(settings["train_file"], asked=False):
+        raise Refusal(f"expected --train with {AT_ONCE}")
     fresh = Columns(written=written_by(dict(settings)))
     rows = read_rows(settings["train_file"], where, target=target, positive=settings["positive"], columns=fresh)
     if rows.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
     same = replace(fresh, features=tuple(str(name) for name in rows.X), known=rows.readings)
-    others = read_rows(data, where, target=target, classes=rows.classes, columns=same)
+    people: dict[str, Any] = {"target": target, "classes": rows.classes, "columns": same}
+    streamed = is_streamed(data, asked=settings["stream"])
+    others = None if streamed else read_rows(data, where, **people)
     recipe = Recipe(notion, settings["method_epsilon"], settings["delta"], settings["seed"])
     found = {}
     trained_on = public_rows(rows, target).sketch
     for name in methods:
         model = recipe.fit(name, rows, total)
-        decided = np.asarray(model.predict(others.X), dtype=np.int64)
-        found[f"({name})"] = Judged(model, others, decided, rows.attribute.groups, (notion,), target, trained_on)
+        seen = others or read_seen(data, where, partial(_said, model), **people)
+        decided = seen.decided if isinstance(seen, SeenRows) else _decided(model, seen.X)
+        found[f"({name})"] = Judged(model, seen, decided, rows.attribute.groups, (notion,), target, trained_on)
     return found
+
+
+def _said(model: Any, X: Any) -> Said:
+    """Of a method, decisions stand for scores, too: a table of models has none."""
+    decided = _decided(model, X)
+    return decided, decided.astype(np.float64), None
+
+
+def _decided(model: Any, X: Any) -> NDArray[np.int64]:
+    return np.asarray(model.predict(X), dtype=np.int64)
 
 
 def part_of(epsilon: float, delta: float, parts: int) -> float:

@@ -29,9 +29,19 @@ from justitia.cli.files.looks import (
     training_sketch,
     warn_trained_on,
 )
-from justitia.cli.files.metadata import decisions, features_of, groups_from, groups_of, load_model, measurement_metadata
-from justitia.cli.files.public_rows import Sketch, public_rows
+from justitia.cli.files.metadata import (
+    decisions,
+    features_of,
+    groups_from,
+    groups_of,
+    load_model,
+    measurement_metadata,
+    said_of,
+)
+from justitia.cli.files.public_rows import PublicRows, Sketch, public_rows
 from justitia.cli.files.rows import Rows, read_rows
+from justitia.cli.files.seen import SeenRows, read_seen
+from justitia.cli.files.streamed import AT_ONCE, is_streamed
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.measurement_text import exact_text, measurement_text
 from justitia.cli.output import json_text, staged_file, tell, told_warnings, warn
@@ -56,7 +66,7 @@ class Judged:
     """A model, other people, its decisions about them, the public groups to compare, and whom it was trained on."""
 
     model: Any
-    rows: Rows
+    rows: Rows | SeenRows
     decided: NDArray[np.int64]
     groups: Groups
     notions: tuple[str, ...]
@@ -75,8 +85,13 @@ class Judged:
 
     def warn_of_training_rows(self, data: str, name: str) -> None:
         """Say so if these people are those of the training, as far as public rows tell."""
-        if public_rows(self.rows, self.target).overlap(self.trained_on) == "shared":
+        if self.public.overlap(self.trained_on) == "shared":
             warn_trained_on(data, name)
+
+    @cached_property
+    def public(self) -> PublicRows:
+        """Hashes of features and target."""
+        return self.rows.public if isinstance(self.rows, SeenRows) else public_rows(self.rows, self.target)
 
     @property
     def accuracy(self) -> float:
@@ -86,12 +101,16 @@ class Judged:
     @cached_property
     def scores(self) -> NDArray[np.float64]:
         """What decisions are made from: public."""
+        if isinstance(self.rows, SeenRows):
+            return self.rows.scores
         scores: NDArray[np.float64] = self.model.predict_proba(self.rows.X)[:, 1]
         return scores
 
     @cached_property
     def base_scores(self) -> NDArray[np.float64] | None:
         """The same of the base, before the correction; None of a network."""
+        if isinstance(self.rows, SeenRows):
+            return self.rows.base_scores
         found: NDArray[np.float64] | None = self.model.base_proba(self.rows.X)
         return found
 
@@ -112,6 +131,7 @@ class Judged:
 
     def measure(self, **settings: Any) -> Measurement:
         """One noised answer about these people."""
+        settings |= {"data": self.rows.files} if isinstance(self.rows, SeenRows) else {}
         return measure(
             self.rows.y,
             self.decided,
@@ -125,6 +145,8 @@ class Judged:
 
     def exact(self) -> dict[str, Any]:
         """Exact rates by group: not private."""
+        if isinstance(self.rows, SeenRows):
+            raise Refusal(f"expected --exact with {AT_ONCE}")
         given: dict[str, Any] = {"sensitive_features": self.rows.sensitive, "groups": self.groups, "pos_label": 1}
         found = {}
         for notion in self.notions:
@@ -149,6 +171,7 @@ class Judged:
 @options.target
 @options.attribute
 @options.formats
+@options.stream
 @options.custodian
 @click.option("--out", type=options.FILE, help="JSON file to write besides the one that the model's folder keeps.")
 @options.overwrite
@@ -201,7 +224,7 @@ def _looked(
     judged: Judged, model: Path, ledger: DurableLedger | None, settings: dict[str, Any], *, name: str
 ) -> tuple[Measurement, dict[str, Any]]:
     """One more look at people through a model, with what all looks cost together, and what to keep of it."""
-    rows = public_rows(judged.rows, judged.target)
+    rows = judged.public
     looks = earlier_looks(model, judged.model.certificate_)
     shared = shared_with(rows, looks, name)
     asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "threshold", "reference")}
@@ -232,17 +255,21 @@ def judge(model: Path, data: Path, settings: dict[str, Any]) -> Judged:
     if target is None:
         raise Refusal("the model's folder does not say what it predicts; pass --target NAME.")
     where = _completed(settings["where"], facts)
-    rows = read_rows(
-        data,
-        where,
-        target=target,
-        positive=settings.get("positive"),
-        classes=None if settings.get("positive") else fitted.classes_.tolist(),
-        columns=Columns.of_model(facts, features_of(fitted), settings),
-    )
+    public: dict[str, Any] = {
+        "target": target,
+        "positive": settings.get("positive"),
+        "classes": None if settings.get("positive") else fitted.classes_.tolist(),
+        "columns": Columns.of_model(facts, features_of(fitted), settings),
+    }
+    rows: Rows | SeenRows
+    if is_streamed(data, asked=settings["stream"]):
+        rows = read_seen(data, where, lambda X: said_of(fitted, X), **public)
+    else:
+        rows = read_rows(data, where, **public)
+    decided = rows.decided if isinstance(rows, SeenRows) else decisions(fitted, rows.X)
     groups = _groups(rows, fitted, facts)
     notions = tuple(settings.get("notions") or ()) or (_notion(fitted),)
-    return Judged(fitted, rows, decisions(fitted, rows.X), groups, notions, target, training_sketch(facts))
+    return Judged(fitted, rows, decided, groups, notions, target, training_sketch(facts))
 
 
 def _notion(model: LagrangianDualClassifier) -> str:
@@ -267,6 +294,6 @@ def _completed(where: Where, facts: dict[str, Any]) -> Where:
     return replace(where, sensitive=tuple(listed), bins=bins, missing=missing, groups=tuple(where.groups or named))
 
 
-def _groups(rows: Rows, model: LagrangianDualClassifier, facts: dict[str, Any]) -> Groups:
+def _groups(rows: Rows | SeenRows, model: LagrangianDualClassifier, facts: dict[str, Any]) -> Groups:
     columns = rows.attribute.columns
     return rows.attribute.groups or groups_from(facts, columns) or groups_of(model, columns)

@@ -37,6 +37,7 @@ $ justitia measure hired.csv --decision hired --target qualified \\
 @click.option("--score", metavar="COLUMN", help="Column with scores, larger for the positive decision.")
 @click.option("--before", metavar="COLUMN", help="Decisions of another model about the same people, to compare with.")
 @options.attribute
+@options.stream
 @options.reference
 @options.notions
 @options.epsilon(1.0, "Privacy budget of this measurement.")
@@ -57,7 +58,7 @@ def measure(data: Path, as_json: bool, **settings: Any) -> int:
     """
     ledger = LedgerOptions.taken(settings)
     columns = Columns(**{name: settings.pop(name) for name in Columns.__dataclass_fields__})
-    public = read_decisions(data, settings["where"], columns)
+    public = read_decisions(data, settings["where"], columns, stream=settings["stream"])
     check_budget(settings["epsilon"], settings["delta"])
     notions = _notions(settings["notions"], columns)
     asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "reference")}
@@ -75,6 +76,7 @@ def measure(data: Path, as_json: bool, **settings: Any) -> int:
             sensitive_features=public.sensitive,
             groups=public.groups,
             person=public.person,
+            data=public.files,
             notion=notions,
             scores=public.scores,
             before=public.before,

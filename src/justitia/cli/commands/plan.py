@@ -141,7 +141,7 @@ def _counts(groups: int, settings: dict[str, Any]) -> Counts:
 
 def _counted(data: Path, target: str, positive: str | None, groups: int) -> Counts:
     """Rows and positive answers of files."""
-    table = Table(data, RowFiles.of(data).names)
+    table = Table.streamed(data)
     table.check_columns([target])
     found: Counter[Any] = Counter()
     for frame in frames(data, [target]):

@@ -18,7 +18,6 @@ from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.streamed import is_streamed
 from justitia.cli.output import check_file, staged_file, tell
 from justitia.estimator import LagrangianDualClassifier
-from justitia.inputs.files import RowFiles
 from justitia.inputs.public_sample import frames
 
 EXAMPLE = """
@@ -58,14 +57,14 @@ def predict(
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=read)
     streamed = is_streamed(data, asked=stream)
-    table = Table(data, RowFiles.of(data).names) if streamed else open_table(data, separator, encoding)
+    table = Table.streamed(data) if streamed else open_table(data, separator, encoding)
     if key is not None:
         table.check_columns([key])
         check_apart(facts.get("sensitive") or (), key=key)
-    if streamed:
-        _write_streamed(fitted, table, key, out, overwrite=overwrite, as_json=as_json)
-        return
     columns = Columns.of_model(facts, features_of(fitted), formats)
+    if streamed:
+        _write_streamed(fitted, table, columns, key, out, overwrite=overwrite, as_json=as_json)
+        return
     found = decided(fitted, table, columns, key)
     if out is not None:
         with staged_file(out, overwrite=overwrite, inputs=read, like=[data]) as stage:
@@ -81,18 +80,25 @@ def predict(
 
 
 def _write_streamed(
-    model: LagrangianDualClassifier, table: Table, key: str | None, out: Path | None, *, overwrite: bool, as_json: bool
+    model: LagrangianDualClassifier,
+    table: Table,
+    columns: Columns,
+    key: str | None,
+    out: Path | None,
+    *,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Decisions of files, written as they are made."""
     if out is None:
         raise Refusal("expected --out where DATA is read a few rows at a time, got none; name a CSV file to write.")
-    features = [str(name) for name in model.feature_names_in_]
+    features = list(table.columns if columns.features is None else columns.features)
     table.check_columns(features)
     rows = positives = 0
     with staged_file(out, overwrite=overwrite) as stage, stage.open("w", encoding="utf-8", newline="") as lines:
         for frame in frames(table.path, dict.fromkeys([*features, *([] if key is None else [key])])):
             ids = pd.Series(range(rows + 1, rows + len(frame) + 1), name="row") if key is None else frame[key]
-            part = _decided(model, frame[features], ids)
+            part = _decided(model, columns.as_read(frame[features]), ids)
             part.to_csv(lines, index=False, header=rows == 0)
             rows, positives = rows + len(part), positives + int((part["decision"] == model.classes_[1]).sum())
     share = positives / max(rows, 1)

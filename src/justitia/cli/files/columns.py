@@ -82,16 +82,21 @@ class Columns:
         for one in readings:
             if one.refusal:
                 raise Refusal(f"{shown_path(table.path)}: {one.refusal}")
-        by_name = {one.name: one for one in readings}
-        kept = [name for name in names if name not in by_name or by_name[name].is_feature]
-        if not kept:
+        read = self.as_read(frame, readings)
+        if not len(read.columns):
             raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
+        dropped = tuple(Reading(name, IGNORED, says="left out") for name in self.drop)
+        return read, (*readings, *dropped)
+
+    def as_read(self, frame: pd.DataFrame, readings: Sequence[Reading] | None = None) -> pd.DataFrame:
+        """Features of some rows as models read them; as a model's columns were read unless said otherwise."""
+        by_name = {one.name: one for one in (self.known or () if readings is None else readings)}
+        kept = [name for name in frame.columns if name not in by_name or by_name[name].is_feature]
         read = {
             name: converted(frame[name], by_name[name], self.written) if name in by_name else frame[name]
             for name in kept
         }
-        dropped = tuple(Reading(name, IGNORED, says="left out") for name in self.drop)
-        return pd.DataFrame(read, index=frame.index), (*readings, *dropped)
+        return pd.DataFrame(read, index=frame.index)
 
     def to_keep(self, readings: Sequence[Reading]) -> dict[str, Any]:
         """What later commands need to read other files alike."""

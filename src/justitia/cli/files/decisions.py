@@ -20,7 +20,9 @@ from justitia.cli.files.attribute import (
 )
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.rows import Label, read_target
-from justitia.privacy.attribute import Attribute
+from justitia.cli.files.streamed import is_streamed, sensitive_columns
+from justitia.inputs.files import RowFiles
+from justitia.privacy.attribute import Attribute, SensitiveColumns
 
 NO_GROUPS = "expected the public list of groups, got none; pass --groups A,B: a list read off the data tells about it."
 
@@ -54,9 +56,11 @@ class Decisions:
     scores : array or None
     groups : dict
         The public list.
-    sensitive : Attribute
-        The attribute itself, closed, on its way to the vault.
-    person : list of str, optional
+    sensitive : Attribute or SensitiveColumns
+        The attribute itself, closed, on its way to the vault; or where it is in ``files``.
+    person : list of str, or the name of a column of ``files``, optional
+    files : RowFiles, optional
+        Where rows are read a few at a time.
     """
 
     y: NDArray[np.int64] = field(repr=False)
@@ -64,11 +68,12 @@ class Decisions:
     before: NDArray[np.int64] | None = field(repr=False)
     scores: NDArray[np.float64] | None = field(repr=False)
     groups: Groups
-    sensitive: Attribute = field(repr=False)
-    person: list[str | None] | None = field(repr=False)
+    sensitive: Attribute | SensitiveColumns = field(repr=False)
+    person: list[str | None] | str | None = field(repr=False)
+    files: RowFiles | None = field(repr=False, default=None)
 
 
-def read_decisions(data: Path, where: Where, columns: Columns) -> Decisions:
+def read_decisions(data: Path, where: Where, columns: Columns, *, stream: bool = False) -> Decisions:
     """Read and check everything public, then the attribute.
 
     Raises
@@ -76,12 +81,16 @@ def read_decisions(data: Path, where: Where, columns: Columns) -> Decisions:
     Refusal
         If a column is missing, sensitive and public at once, or not what it has to be.
     """
-    table = open_table(data, where.separator, where.encoding)
+    streamed = is_streamed(data, asked=stream)
+    table = Table.streamed(data) if streamed else open_table(data, where.separator, where.encoding)
     attribute, groups = _attribute(table, where, columns)
     decided, words = _two_valued(table, columns)
     y = decided if columns.target is None else read_target(table, columns.target, columns.positive)[0]
     before = None if columns.before is None else read_target(table, columns.before, classes=words)[0]
     scores = None if columns.score is None else _numbers(table, columns.score)
+    if streamed:
+        place = sensitive_columns(attribute)
+        return Decisions(y, decided, before, scores, groups, place, attribute.person, table.files)
     person = read_person(attribute, table)
     return Decisions(y, decided, before, scores, groups, read_attribute(attribute, table), person)
 
@@ -107,7 +116,9 @@ def _two_valued(table: Table, columns: Columns) -> tuple[NDArray[np.int64], tupl
 
 
 def _numbers(table: Table, name: str) -> NDArray[np.float64]:
-    values = table.public([name])[name]
-    if not pd.api.types.is_numeric_dtype(values) or values.isna().any():
-        raise Refusal(f"expected a number in every row of {name!r}, got text or gaps; write a column of scores.")
-    return values.to_numpy(dtype=float)
+    found = [np.empty(0)]
+    for values in table.parts(name):
+        if not pd.api.types.is_numeric_dtype(values) or values.isna().any():
+            raise Refusal(f"expected a number in every row of {name!r}, got text or gaps; write a column of scores.")
+        found.append(values.to_numpy(dtype=float))
+    return np.concatenate(found)

@@ -19,6 +19,7 @@ import torch
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Groups, groups_text, read_groups
 from justitia.cli.files.rows import Rows
+from justitia.cli.files.seen import Said
 from justitia.cli.files.streamed import StreamedRows
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
@@ -162,3 +163,10 @@ def groups_from(facts: dict[str, Any], columns: Sequence[str]) -> Groups | None:
 def decisions(model: LagrangianDualClassifier, X: pd.DataFrame) -> Any:
     """0 or 1 for each row."""
     return (model.decision_function(X) > 0).astype(np.int64)
+
+
+def said_of(model: LagrangianDualClassifier, X: pd.DataFrame) -> Said:
+    """Decisions, scores, and scores of the base where there is one."""
+    margin = model.decision_function(X)
+    scores = model.rule_.probability(margin) if hasattr(model, "rule_") else model.predict_proba(X)[:, 1]
+    return (margin > 0).astype(np.int64), scores, model.base_proba(X)

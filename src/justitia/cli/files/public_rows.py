@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from justitia.cli.files.rows import Rows
+from justitia.cli.files.rows import Label, Rows
 
 #: So many hashes of a file are kept, the smallest ones: a fair sample, and of small files all.
 KEPT = 4096
@@ -121,14 +121,21 @@ class PublicRows:
 
 def public_rows(rows: Rows, target: str) -> PublicRows:
     """Hash features and target of every row."""
-    classes = np.array([_hash(_canonical(one)) for one in rows.classes], dtype=np.uint64)
-    names = sorted(str(name) for name in rows.X.columns)
-    columns = [_column(rows.X[name]) for name in names]
-    table = np.ascontiguousarray(np.stack([*columns, classes[rows.y]], axis=1).astype("<u8"))
+    return PublicRows((*_sorted_names(rows.X), target), row_hashes(rows.X, rows.y, rows.classes))
+
+
+def row_hashes(X: pd.DataFrame, y: NDArray[np.int64], classes: Sequence[Label]) -> NDArray[np.uint64]:
+    """Of features and target of some rows."""
+    labels = np.array([_hash(_canonical(one)) for one in classes], dtype=np.uint64)
+    columns = [_column(X[name]) for name in _sorted_names(X)]
+    table = np.ascontiguousarray(np.stack([*columns, labels[y]], axis=1).astype("<u8"))
     width = table.shape[1] * 8
     raw = table.tobytes()
-    hashes = [_hash(raw[place : place + width]) for place in range(0, len(raw), width)]
-    return PublicRows((*names, target), np.array(hashes, dtype=np.uint64))
+    return np.array([_hash(raw[place : place + width]) for place in range(0, len(raw), width)], dtype=np.uint64)
+
+
+def _sorted_names(X: pd.DataFrame) -> list[str]:
+    return sorted(str(name) for name in X.columns)
 
 
 def _column(values: pd.Series) -> NDArray[np.uint64]:

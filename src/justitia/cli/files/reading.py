@@ -23,13 +23,15 @@ import io
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from justitia.cli.errors import Refusal, no_such, shown_path
+from justitia.inputs.files import RowFiles
+from justitia.inputs.public_sample import frames
 from justitia.inputs.written import Written
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
 
@@ -46,13 +48,23 @@ _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "space"
 
 @dataclass(frozen=True)
 class Table:
-    """A file, how to read it, the names of its columns, and which of these the file has more than once."""
+    """A file, how to read it, the names of its columns, and which of these the file has more than once.
+
+    Of several files, or one that is read a few rows at a time, only :meth:`parts` is read.
+    """
 
     path: Path
     columns: tuple[str, ...]
     separator: str = ","
     encoding: str = "utf-8-sig"
     repeated: frozenset[str] = frozenset()
+    files: RowFiles | None = field(default=None, repr=False)
+
+    @classmethod
+    def streamed(cls, data: Path) -> Table:
+        """Parquet files that are read a few rows at a time."""
+        files = RowFiles.of(data)
+        return cls(data, files.names, repeated=_repeated(files.names), files=files)
 
     @property
     def is_parquet(self) -> bool:
@@ -74,6 +86,11 @@ class Table:
         plain = written is None or written.is_plain
         frame = _public_parquet(self.path, unique) if self.is_parquet else _typed(self, unique, plain=plain)
         return frame[list(names)]
+
+    def parts(self, name: str) -> Iterator[pd.Series]:
+        """One public column, typed, a few rows at a time where the file is read so."""
+        parts = iter([self.public([name])]) if self.files is None else frames(self.files, [name])
+        return (part[name] for part in parts)
 
     def raw(self, names: Sequence[str]) -> pd.DataFrame:
         """These columns of a CSV as they are written; bytes that are no text are kept (:data:`KEPT_BYTES`)."""

@@ -124,16 +124,26 @@ def read_target(
     Refusal
         If rows have no target, or there are not two values.
     """
-    values = table.public([target])[target]
-    absent = int(values.isna().sum())
+    places: dict[Label, int] = {}
+    parts = [np.empty(0, dtype=np.int32)]
+    for values in table.parts(target):
+        codes, entries = pd.factorize(values, use_na_sentinel=True)
+        found = [places.setdefault(_plain(one), len(places)) for one in entries]
+        parts.append(np.array([*found, -1], dtype=np.int32)[codes])
+    coded = np.concatenate(parts)
+    absent = int((coded < 0).sum())
     if absent:
         raise Refusal(f"{absent} rows of {shown_path(table.path)} have no {target!r}; remove or complete them.")
-    if not len(values):
+    if not len(coded):
         raise Refusal(f"{shown_path(table.path)} has no rows below its first line; expected people.")
-    found = [_plain(value) for value in _sorted(values.unique())]
-    known = _known(found, target, positive) if classes is None else _of_model(found, target, classes)
-    texts = values.map(lambda value: _text(_plain(value)))
-    return np.asarray(texts == _text(known[1]), dtype=np.int64), known
+    known = _classes(_sorted(places), target, positive, classes)
+    return np.array([_text(one) == _text(known[1]) for one in places], dtype=np.int64)[coded], known
+
+
+def _classes(
+    found: list[Label], target: str, positive: str | None, classes: Sequence[Label] | None
+) -> tuple[Label, Label]:
+    return _known(found, target, positive) if classes is None else _of_model(found, target, classes)
 
 
 def _sorted(values: Any) -> list[Any]:

@@ -14,6 +14,8 @@ from justitia.inputs.files import RowFiles
 from justitia.inputs.kinds import Reading
 from justitia.privacy.attribute import SensitiveColumns
 
+AT_ONCE = "a file that is read at once, got one that is read a few rows at a time."
+
 
 @dataclass(frozen=True, eq=False)
 class StreamedRows:
@@ -64,21 +66,27 @@ def read_streamed(
 ) -> StreamedRows:
     """Check names of columns; no row is read, and columns are taken as the files type them."""
     columns = Columns() if columns is None else columns
-    table = Table(data, RowFiles.of(data).names)
+    if where.custodian is not None:
+        raise Refusal(f"expected --custodian with {AT_ONCE}")
+    table = Table.streamed(data)
     table.check_columns([target])
     attribute = find_attribute(where, table)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
+    names = feature_names(table, attribute.hidden() | {target}, columns, base_column)
+    files = RowFiles.of(data, features=names, positive=positive)
+    return StreamedRows(table, files, target, attribute, sensitive_columns(attribute), attribute.person)
+
+
+def sensitive_columns(attribute: PublicAttribute) -> SensitiveColumns:
+    """Where the attribute of rows in files is; none of it is read."""
     if attribute.file is not None and not attribute.file.is_parquet:
         raise Refusal(
             f"expected a second Parquet file beside files that are read a few rows at a time, got "
             f"{shown_path(attribute.file.path)}; write it as Parquet."
         )
-    names = feature_names(table, attribute.hidden() | {target}, columns, base_column)
     second = None if attribute.file is None else attribute.file.path
-    sensitive = SensitiveColumns(*attribute.columns, file=second, key=attribute.key, read=label_reader(attribute))
-    files = RowFiles.of(data, features=names, positive=positive)
-    return StreamedRows(table, files, target, attribute, sensitive, attribute.person)
+    return SensitiveColumns(*attribute.columns, file=second, key=attribute.key, read=label_reader(attribute))
 
 
-__all__ = ["StreamedRows", "is_streamed", "read_streamed"]
+__all__ = ["AT_ONCE", "StreamedRows", "is_streamed", "read_streamed", "sensitive_columns"]

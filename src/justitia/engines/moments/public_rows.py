@@ -126,9 +126,20 @@ class PublicRows:
 
     def take(self, index: Tensor, label: float | None = None) -> Tensor:
         """(m, width): these rows, by their own labels or as if all had one label."""
-        base = torch.nan_to_num(self._base(index), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
+        base = self._finite(index)
         positive = self._y[index, None].to(base.dtype)
-        positive = positive if label is None else torch.full_like(positive, label)
+        return self._labelled(base, positive if label is None else torch.full_like(positive, label))
+
+    def as_if(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Twice (m, width): these rows as if all had label 0, and as if all had label 1."""
+        base = self._finite(index)
+        none = torch.zeros(len(base), 1)
+        return self._labelled(base, none), self._labelled(base, none + 1)
+
+    def _finite(self, index: Tensor) -> Tensor:
+        return torch.nan_to_num(self._base(index), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
+
+    def _labelled(self, base: Tensor, positive: Tensor) -> Tensor:
         if not self._blocks:
             base = torch.cat([base, (2 * positive - 1) * base[:, :1]], dim=1)
         base = base / base.norm(dim=1, keepdim=True).clamp_min(1.0)

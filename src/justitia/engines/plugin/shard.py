@@ -7,11 +7,9 @@ a grid first: so sums do not depend on how rows were split.
 
 from __future__ import annotations
 
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +20,8 @@ from torch.nn.functional import pad
 
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.inputs.files import BLOCK
-from justitia.inputs.public_sample import Block, OwnRows, sampled, weights
+from justitia.inputs.public_sample import Block, OwnRows, sampled, stride, weights
+from justitia.inputs.spilled import Spilled
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
 from justitia.training.ranks import Message
 
@@ -78,8 +77,8 @@ class Shard:
 
     def __init__(self, rows: OwnRows, facts: Facts, encode: Encode) -> None:
         self.rows, self.facts, self._encode = rows, facts, encode
-        self._eta: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this lives; public numbers
-        weakref.finalize(self, self._eta.close)
+        self._eta, self._decided = Spilled(np.dtype(np.float64)), Spilled(np.dtype(np.bool_))
+        self._decided_by: Message = {}
         self._learned: PublicRows | None = None
         self._width = 0
 
@@ -96,35 +95,25 @@ class Shard:
     def score(self, learned: PublicRows, width: int, score: Score, sample_eta: Array) -> Tensor:
         """Score all rows and keep what was said; (width,) sums of public rows."""
         self._learned, self._width = learned, width
-        self._eta.seek(0)
+        self._eta.rewind()
         place = len(sampled(0, self.rows.first, self.rows.n))
         total = torch.zeros(width, dtype=torch.int64)
         for block in self.rows.blocks():
             table = block.frame(self.rows.columns.features)
             numbers = self._encode(table)
-            eta = score(table, numbers)
+            eta = np.zeros(len(block)) if stride(self.rows.n) == 1 else score(table, numbers)
             drawn = sampled(block.first, block.first + len(block), self.rows.n)
             eta[drawn - block.first] = sample_eta[place : place + len(drawn)]  # by models that have not seen them
             place += len(drawn)
-            self._keep(eta)
+            self._eta.write(eta)
             total += _whole(self._phi(block, numbers, eta)[: len(block)].double(), self.row_step)
         return total
 
-    def _keep(self, eta: Array) -> None:
-        try:
-            self._eta.write(eta.tobytes())
-            self._eta.flush()
-        except OSError:
-            raise ValueError(
-                f"expected room for 8 bytes per row in {tempfile.gettempdir()!r}, got none; make room, or set TMPDIR."
-            ) from None
-
     def _scored(self) -> Iterator[tuple[Block, NDArray[np.float32], Array]]:
         """Blocks with their features and what was said of them."""
-        self._eta.seek(0)
+        self._eta.rewind()
         for block in self.rows.blocks():
-            eta = np.frombuffer(self._eta.read(8 * len(block)), dtype=np.float64).copy()
-            yield block, self._encode(block.frame(self.rows.columns.features)), eta
+            yield block, self._encode(block.frame(self.rows.columns.features)), self._eta.read(len(block))
 
     def _phi(self, block: Block, numbers: NDArray[np.float32], eta: Array) -> Tensor:
         """Public rows of a block, filled up."""
@@ -173,19 +162,23 @@ class Shard:
         """Blocks with eta and p(a | x, y) of both labels, without those for "not given"."""
         everybody = torch.arange(BLOCK)
         for block, numbers, eta in self._scored():
-            rows = self._rows_of(block, numbers, eta)
-            q0, q1 = (_memberships(membership, rows.take(everybody, label)) for label in (0.0, 1.0))
-            yield block, eta, q0[: len(block), :-1], q1[: len(block), :-1]
+            both = self._rows_of(block, numbers, eta).as_if(everybody)
+            q0, q1 = (_memberships(membership, phi)[: len(block), :-1] for phi in both)
+            yield block, eta, q0, q1
 
     def judge(self, membership: Tensor, multiplied: Tensor, threshold: float) -> Tensor:
         """Weights by label, decision and group that the memberships say, and by label and decision: (2, 2, 2 G + 1).
 
         The last axis: sum of w p(a, y | x) over everybody, sum of w p(a | x, y) over those of label y, and of w.
+        The decisions are kept: the vault is asked about the same ones next.
         """
         groups = multiplied.shape[1]
+        self._decided_by = {}
+        self._decided.rewind()
         total = torch.zeros(2, 2, 2 * groups + 1, dtype=torch.int64)
         for block, eta, q0, q1 in self._posteriors(membership):
             decided = decisions(torch.from_numpy(eta), q0, q1, multiplied, threshold)
+            self._decided.write(decided.numpy())
             weight = torch.from_numpy(self._weights(block))[:, None]
             y, e = torch.from_numpy(self._labels(block)).long(), torch.from_numpy(eta)[:, None]
             for label, q, p in ((0, q0, 1 - e), (1, q1, e)):
@@ -193,7 +186,19 @@ class Shard:
                 columns = to_nearest(torch.cat([q * p, q * own, own], dim=1) * weight, self.weight_step)
                 for d in (0, 1):
                     total[label, d] += columns[decided == bool(d)].sum(0).long()
+        self._decided_by = {"membership": membership, "multiplied": multiplied, "threshold": threshold}
         return total.flatten()
+
+    def _decisions(self, by: Message) -> Iterator[tuple[Block, Tensor]]:
+        """Blocks, of which labels and weights are read, with their decisions: those that are kept, or made anew."""
+        if _same(by, self._decided_by):
+            self._decided.rewind()
+            columns = self.rows.columns
+            for block in self.rows.blocks([name for name in (columns.target, columns.weight) if name is not None]):
+                yield block, torch.from_numpy(self._decided.read(len(block)))
+        else:
+            for block, eta, q0, q1 in self._posteriors(by["membership"]):
+                yield block, decisions(torch.from_numpy(eta), q0, q1, by["multiplied"], by["threshold"])
 
     def size_rows(self, message: Message) -> ShardRows:
         """A one for everybody."""
@@ -215,13 +220,12 @@ class Shard:
 
     def decision_rows(self, message: Message) -> ShardRows:
         """What the decisions of the moment add to a group's sums: weight times an entry of a table."""
-        membership, multiplied, table = (message[name] for name in ("membership", "multiplied", "table"))
+        table = message["table"].float()
 
         def parts() -> Iterator[Tensor]:
-            for block, eta, q0, q1 in self._posteriors(membership):
-                decided = decisions(torch.from_numpy(eta), q0, q1, multiplied, message["threshold"])
+            for block, decided in self._decisions(message):
                 weight = torch.from_numpy(self._weights(block))[:, None].float()
-                yield weight * table[torch.from_numpy(self._labels(block)).long(), decided.long()].float()
+                yield weight * table[torch.from_numpy(self._labels(block)).long(), decided.long()]
 
         return ShardRows(parts, len(self.rows), table.shape[-1], message)
 
@@ -244,6 +248,11 @@ class ShardRows:
         for rows in self.parts():
             yield torch.arange(at, at + len(rows)), rows
             at += len(rows)
+
+
+def _same(one: Message, other: Message) -> bool:
+    """Whether both were decided by the same numbers."""
+    return bool(other) and all(torch.equal(torch.as_tensor(one[name]), torch.as_tensor(other[name])) for name in other)
 
 
 def represented(eta: Array) -> Callable[[Tensor], tuple[Tensor, Tensor]]:

@@ -1,0 +1,93 @@
+"""People in Parquet files after one pass over them: labels, what a model says, hashes of rows, and no feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from justitia.cli.files.attribute import PublicAttribute, Where
+from justitia.cli.files.columns import Columns
+from justitia.cli.files.public_rows import PublicRows, row_hashes
+from justitia.cli.files.rows import Label, read_target
+from justitia.cli.files.streamed import read_streamed
+from justitia.inputs.files import RowFiles
+from justitia.inputs.public_sample import frames
+from justitia.privacy.attribute import SensitiveColumns
+
+Array = NDArray[np.float64]
+#: Decisions (0 or 1), scores, and those of a base where there is one.
+Said = tuple[NDArray[np.int64], Array, Array | None]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenRows:
+    """Rows of files that were read once.
+
+    Attributes
+    ----------
+    files : RowFiles
+    y : array of 0 and 1
+    classes : tuple
+        What 0 and 1 are called in the files.
+    attribute : PublicAttribute
+        Public facts about the attribute.
+    sensitive : SensitiveColumns
+        Where it is.
+    person : str, optional
+    public : PublicRows
+    decided, scores, base_scores : array
+        What a model says of the rows.
+    """
+
+    files: RowFiles = field(repr=False)
+    y: NDArray[np.int64] = field(repr=False)
+    classes: tuple[Label, Label]
+    attribute: PublicAttribute
+    sensitive: SensitiveColumns
+    person: str | None
+    public: PublicRows = field(repr=False)
+    decided: NDArray[np.int64] = field(repr=False)
+    scores: Array = field(repr=False)
+    base_scores: Array | None = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def read_seen(
+    data: Path,
+    where: Where,
+    say: Callable[[pd.DataFrame], Said],
+    *,
+    target: str,
+    columns: Columns,
+    positive: str | None = None,
+    classes: Sequence[Label] | None = None,
+) -> SeenRows:
+    """Check names of columns, read labels, and let a model decide, a few rows at a time. The attribute is not read."""
+    rows = read_streamed(data, where, target=target, columns=columns)
+    y, known = read_target(rows.table, target, positive, classes)
+    said: list[Said] = []
+    hashes: list[NDArray[np.uint64]] = []
+    names, at = list(rows.X.features or ()), 0
+    for frame in frames(rows.X, names):
+        X = columns.as_read(frame)
+        said.append(say(X))
+        hashes.append(row_hashes(X, y[at : at + len(X)], known))
+        names, at = sorted(str(name) for name in X.columns), at + len(X)
+    public = PublicRows((*names, target), np.concatenate(hashes))
+    decided, scores, base = (_joined(parts) for parts in zip(*said, strict=True))
+    return SeenRows(rows.X, y, known, rows.attribute, rows.sensitive, rows.person, public, decided, scores, base)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return None if parts[0] is None else np.concatenate(parts)
+
+
+__all__ = ["Said", "SeenRows", "read_seen"]

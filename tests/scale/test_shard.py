@@ -1,0 +1,89 @@
+"""One process's rows in engine plugin: what is kept between passes is what would be computed again."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from justitia.engines.moments.public_rows import PublicRows
+from justitia.engines.plugin import shard as shards
+from justitia.engines.plugin.shard import Facts, Shard, represented
+from justitia.inputs import files as row_files
+from justitia.inputs.encoding import TabularEncoder
+from justitia.inputs.files import RowFiles
+from justitia.inputs.public_sample import Columns, OwnRows
+from justitia.inputs.spilled import Spilled
+
+ROWS, BLOCK = 90, 32
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Shard, int]:
+    """A shard of three blocks that was scored, and the width of its public rows."""
+    for module in (row_files, shards):
+        monkeypatch.setattr(module, "BLOCK", BLOCK)
+    X = np.random.default_rng(0).normal(size=(ROWS, 3))
+    table = pd.DataFrame(X, columns=list("abc")).assign(y=(X[:, 0] > 0).astype(int), w=np.arange(ROWS) % 4 + 1.0)
+    table.to_parquet(tmp_path / "people.parquet", index=False, row_group_size=40)
+    encoder = TabularEncoder().fit(table[list("abc")])
+    numbers, eta = encoder.transform(table[list("abc")]), np.linspace(0.1, 0.9, ROWS)
+    labels = torch.tensor(table["y"].tolist(), dtype=torch.float32)
+    learned = PublicRows(represented(eta), torch.from_numpy(numbers), labels, chunk_rows=BLOCK)
+    files = RowFiles.of(tmp_path / "people.parquet")
+    own = OwnRows(files, Columns(tuple("abc"), "y", "w"), 0, ROWS, 0, ROWS)
+    shard = Shard(own, Facts(1, largest=4.0, cap=1.0, mean=0.6), encoder.transform)
+    shard.score(learned, learned.width, lambda *_: pytest.fail("rows of the sample are scored already"), eta)
+    return shard, learned.width
+
+
+def asked(shard: Shard, width: int, seed: int) -> tuple[dict[str, Tensor | float], Tensor]:
+    """Rules by a seed, and the rows that their decisions give."""
+    generator = torch.Generator().manual_seed(seed)
+    by: dict[str, Tensor | float] = {
+        "membership": torch.randn(3, width, generator=generator, dtype=torch.float64),
+        "multiplied": torch.randn(2, 2, generator=generator, dtype=torch.float64),
+        "threshold": 0.5,
+    }
+    table = torch.arange(8, dtype=torch.float64).view(2, 2, 2)
+    return by, torch.cat([rows for _, rows in shard.decision_rows(by | {"table": table}).dense()])
+
+
+def test_decisions_that_are_kept_are_those_that_would_be_made_again(made: tuple[Shard, int]) -> None:
+    shard, width = made
+    by, again = asked(shard, width, seed=0)
+    shard.judge(**by)
+    assert torch.equal(asked(shard, width, seed=0)[1], again)
+    other = asked(shard, width, seed=1)[1]
+    assert not torch.equal(other, again)
+    shard.judge(**asked(shard, width, seed=1)[0])
+    assert torch.equal(asked(shard, width, seed=0)[1], again)
+
+
+def test_decisions_that_are_kept_need_no_feature(made: tuple[Shard, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    shard, width = made
+    by, again = asked(shard, width, seed=0)
+    shard.judge(**by)
+    monkeypatch.setattr(shard, "_encode", lambda _: pytest.fail("features were read"))
+    assert torch.equal(asked(shard, width, seed=0)[1], again)
+
+
+def test_rows_as_if_they_had_a_label_are_those_of_one_label(made: tuple[Shard, int]) -> None:
+    learned = made[0]._learned
+    assert learned is not None
+    index = torch.arange(20)
+    for label, rows in enumerate(learned.as_if(index)):
+        assert torch.equal(rows, learned.take(index, float(label)))
+
+
+def test_spilled_numbers_come_back_in_order() -> None:
+    spilled = Spilled(np.dtype(np.float64))
+    for _ in range(2):
+        spilled.rewind()
+        spilled.write(np.array([0.1, 0.2]))
+        spilled.write(np.array([0.3]))
+        spilled.rewind()
+        assert spilled.read(1).tolist() == [0.1]
+        assert spilled.read(2).tolist() == [0.2, 0.3]
