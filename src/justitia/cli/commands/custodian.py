@@ -12,6 +12,8 @@ from justitia.cli import options
 from justitia.cli.command import Commands, Names
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Where, read_registered
+from justitia.cli.files.databases import DUCKDB, open_database
+from justitia.cli.files.reading import Table, open_table
 from justitia.cli.output import fields_text, tell
 
 INIT = """
@@ -72,8 +74,10 @@ def init(folder: Path, name: str, as_json: bool, **client: Any) -> None:
 @custodian.command("register", example=REGISTER)
 @click.argument("folder", type=options.FILE)
 @click.argument("file", type=options.FILE, required=False)
-@click.option("--population", metavar="NAME", help="Public name of the people in FILE.")
-@click.option("--id", "key", metavar="COLUMN", help="Column of FILE with their ids; clients send the same.")
+@click.option("--table", metavar="NAME", help="Table of FILE, if that is DuckDB; without FILE, of Postgres.")
+@click.option("--database-file", type=options.FILE, help="Has its connection string; or JUSTITIA_CUSTODIAN_DATABASE.")
+@click.option("--population", metavar="NAME", help="Public name of these people.")
+@click.option("--id", "key", metavar="COLUMN", help="Column with their ids; clients send the same.")
 @click.option("--sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed.")
 @click.option("--groups", multiple=True, metavar="A,B", help="Public names of the groups, fixed from now on.")
 @click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column.")
@@ -86,6 +90,8 @@ def init(folder: Path, name: str, as_json: bool, **client: Any) -> None:
 def register(
     folder: Path,
     file: Path | None,
+    table: str | None,
+    database_file: Path | None,
     population: str | None,
     key: str | None,
     epsilon: float | None,
@@ -93,7 +99,7 @@ def register(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Take people in (FILE, CSV or Parquet), or give a client a key, or both.
+    """Take people in (FILE: CSV, Parquet or DuckDB), or give a client a key, or both.
 
     The attribute is copied into FOLDER, which only you can open. Groups and budget are fixed from then on; a service
     that runs knows the people and the keys at once.
@@ -103,13 +109,14 @@ def register(
     from justitia.privacy.register import Register  # noqa: PLC0415 - needs pyarrow
 
     client = {name: given.pop(name) for name in ("client", "key_file", "roles", "client_epsilon")}
-    if file is None and client["client"] is None:
+    if file is None and table is None and client["client"] is None:
         raise Refusal("expected people or a client, got neither; pass FILE with --population, or --client.")
     facts: dict[str, Any] = {}
-    if file is not None:
+    if file is not None or table is not None:
         if population is None or key is None or epsilon is None:
-            raise Refusal("expected --population, --id and --epsilon beside FILE, got fewer; name them.")
-        groups, ids, attribute = read_registered(file, Where(**given), key)
+            raise Refusal("expected --population, --id and --epsilon beside FILE or --table, got fewer; name them.")
+        where = Where(**given)
+        groups, ids, attribute = read_registered(_people(file, table, database_file, where), where, key)
         records = _records(folder)
         made = take_in(
             folder, records, population, Register.of(ids, attribute), groups=groups, epsilon=epsilon, delta=delta
@@ -197,6 +204,13 @@ def audit(folder: Path, as_json: bool) -> None:
         )
     lines += [f"  client {one['client']}: {', '.join(one['roles'])}" for one in clients]
     tell({"populations": found, "clients": clients}, "\n".join(lines), as_json=as_json)
+
+
+def _people(file: Path | None, table: str | None, database_file: Path | None, where: Where) -> Table:
+    """The table that holds their attribute."""
+    if file is None or table is not None or file.suffix.lower() in DUCKDB:
+        return open_database(file, table, database_file)
+    return open_table(file, where.separator, where.encoding)
 
 
 def _texts(facts: dict[str, Any]) -> dict[str, str]:

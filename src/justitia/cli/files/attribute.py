@@ -231,7 +231,7 @@ def read_attribute(facts: PublicAttribute, data: Table) -> Attribute:
 
 
 @forgets_locals
-def read_registered(path: Path, where: Where, key: str) -> tuple[Groups, list[str | None], Attribute]:
+def read_registered(table: Table, where: Where, key: str) -> tuple[Groups, list[str | None], Attribute]:
     """Groups, ids and attribute of people whom a custodian takes in; whoever has no id is nobody.
 
     Raises
@@ -239,17 +239,13 @@ def read_registered(path: Path, where: Where, key: str) -> tuple[Groups, list[st
     Refusal
         For names of columns and groups; never for a row.
     """
-    table = open_table(path, where.separator, where.encoding)
     table.check_columns([key])
     facts = find_attribute(where, table)
     check_apart(facts.columns, id=key)
     if facts.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups A,B.")
-    return (
-        facts.groups,
-        person_keys(table.private([key])[key]),
-        Attribute.of(_labels(facts, table.private(facts.columns))),
-    )
+    found = table.private([key, *facts.columns])  # at once: rows of a database come in no order of their own
+    return facts.groups, person_keys(found.pop(key)), Attribute.of(_labels(facts, found))
 
 
 def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:
