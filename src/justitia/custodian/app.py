@@ -113,7 +113,9 @@ class App:
     async def _cohort(self, client: Client, request: Request) -> Told:
         asked = questions.read_json(await self._body(request), questions.Cohort)
         name = request.path_params["name"]
-        made = await run_in_threadpool(self.service.make_cohort, client, name, asked.ids)
+        made = await run_in_threadpool(
+            lambda: self.service.make_cohort(client, name, asked.ids, asked.cohorts, person=asked.person)
+        )
         return made, {"cohort": made["cohort"], "people": made["people"]}
 
     async def _sums(self, client: Client, request: Request) -> Told:

@@ -23,9 +23,10 @@ from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.errors import BudgetExceeded
 from justitia.privacy.groups import public_groups
+from justitia.privacy.joining import Digests
 from justitia.privacy.ledger import PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
-from justitia.privacy.register import Register
+from justitia.privacy.register import Register, persons_of
 from justitia.privacy.vault import SensitiveVault
 
 #: Vaults of cohorts that are kept, newest first; others are made again.
@@ -98,7 +99,11 @@ class People:
             self._vaults.move_to_end(cohort.id)
             return self._vaults[cohort.id]
         vault = SensitiveVault(
-            self.attribute(cohort), groups=self.facts.groups, ledger=self.ledger, noise_source=self._source
+            self.attribute(cohort),
+            groups=self.facts.groups,
+            ledger=self.ledger,
+            people=persons_of(digests(cohort)) if cohort.person else None,
+            noise_source=self._source,
         )
         self._vaults[cohort.id] = vault
         while len(self._vaults) > KEPT_VAULTS:
@@ -107,7 +112,7 @@ class People:
 
     def attribute(self, cohort: Cohort) -> Attribute:
         """The attribute of a cohort, closed."""
-        return self._register.cohort(np.frombuffer(cohort.digests, dtype="S16"))
+        return self._register.cohort(digests(cohort))
 
     def was_debited(self, run: str) -> bool:
         """Whether anything was debited under the name of this request."""
@@ -162,6 +167,11 @@ class People:
         return self._own[key]
 
 
+def digests(cohort: Cohort) -> Digests:
+    """Of the ids of a cohort, in its order."""
+    return np.frombuffer(cohort.digests, dtype="S16")
+
+
 def _fits(ledger: PrivacyLedger, costs: dict[Cost, int], times: int) -> bool:
     try:
         ledger.check({cost: times * count for cost, count in costs.items()})
@@ -201,4 +211,4 @@ class Populations:
             return self._open[name]
 
 
-__all__ = ["People", "Populations", "folder_of", "ledger_file", "register", "register_file", "run_name"]
+__all__ = ["People", "Populations", "digests", "folder_of", "ledger_file", "register", "register_file", "run_name"]

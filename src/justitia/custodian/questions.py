@@ -59,9 +59,11 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ordered ids of people."""
+    """Ordered ids of people, or cohorts that follow each other; with ``person``, an id may have several rows."""
 
-    ids: list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]]
+    ids: list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]] = []
+    cohorts: list[Name] = []
+    person: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,7 +25,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS populations (name TEXT PRIMARY KEY, columns TEXT NOT NULL, groups TEXT NOT NULL,"
     " epsilon REAL NOT NULL, delta REAL NOT NULL, people INTEGER NOT NULL, registered TEXT NOT NULL, retired TEXT)",
     "CREATE TABLE IF NOT EXISTS cohorts (id TEXT PRIMARY KEY, population TEXT NOT NULL, people INTEGER NOT NULL,"
-    " digests BLOB NOT NULL, client TEXT NOT NULL, created TEXT NOT NULL)",
+    " digests BLOB NOT NULL, person INTEGER NOT NULL, client TEXT NOT NULL, created TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS requests (client TEXT NOT NULL, request TEXT NOT NULL, question TEXT NOT NULL,"
     " parts INTEGER NOT NULL, population TEXT NOT NULL, created TEXT NOT NULL, answer BLOB, receipt TEXT,"
     " PRIMARY KEY (client, request))",
@@ -65,12 +65,13 @@ class Population:
 
 
 class Cohort(NamedTuple):
-    """Ordered people of one population."""
+    """Rows of one population's people, in order; with ``person``, all rows of one are protected together."""
 
     id: str
     population: str
     people: int
     digests: bytes
+    person: bool = False
 
 
 class Asked(NamedTuple):
@@ -172,11 +173,11 @@ class Records:
         """Remember it; the same people in the same order are the same cohort."""
         with self._connection() as connection:
             values = (*cohort, client, now())
-            connection.execute("INSERT OR IGNORE INTO cohorts VALUES (?, ?, ?, ?, ?, ?)", values)
+            connection.execute("INSERT OR IGNORE INTO cohorts VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     def cohort(self, name: str) -> Cohort | None:
         """One of them."""
-        rows = self._rows("SELECT id, population, people, digests FROM cohorts WHERE id = ?", name)
+        rows = self._rows("SELECT id, population, people, digests, person FROM cohorts WHERE id = ?", name)
         return Cohort(*rows[0]) if rows else None
 
     # -- requests

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from justitia.custodian import questions
+from justitia.custodian.cohorts import joined
 from justitia.custodian.journal import AuditLog
 from justitia.custodian.measurements import measurement_bytes
 from justitia.custodian.people import People, Populations, run_name
@@ -34,7 +35,6 @@ from justitia.privacy.groups import group_names
 from justitia.privacy.interface import Vault
 from justitia.privacy.keys import key_hash, same_hash
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SystemNoise
-from justitia.privacy.register import digests_of
 
 #: Keeps two services from working in one folder.
 LOCK = "custodian.lock"
@@ -138,21 +138,20 @@ class Service:
 
     # -- cohorts
 
-    def make_cohort(self, client: Client, name: str, ids: Sequence[str]) -> dict[str, Any]:
-        """Ordered people; whoever is not registered, or has not told, is "not given", and nobody hears of it."""
+    def make_cohort(
+        self, client: Client, name: str, ids: Sequence[str], cohorts: Sequence[str] = (), *, person: bool = False
+    ) -> dict[str, Any]:
+        """Ordered people; whoever is not registered, or has not told, is "not given", and nobody hears of it.
+
+        Instead of ids, cohorts of the same population: their people, one cohort after the other.
+        """
         if not {"train", "measure"} & set(client.roles):
             raise not_allowed("train")
         people = self._populations.people(name)
-        if not 0 < len(ids) <= self.settings.largest_cohort:
-            raise too_large(f"between 1 and {self.settings.largest_cohort} ids")
-        try:
-            digests = digests_of(ids)
-        except ValueError as error:
-            raise wrong(str(error)) from None
-        held = digests.tobytes()
-        named = hashlib.sha256(people.ledger.identity.encode() + held).hexdigest()[:32]
-        self.records.put_cohort(Cohort(named, name, len(ids), held), client.name)
-        return {"cohort": named, "people": len(ids)}
+        parts = [self._cohort(one)[0] for one in cohorts]
+        made, grouped = joined(people, ids, parts, most=self.settings.largest_cohort, person=person)
+        self.records.put_cohort(made, client.name)
+        return {"cohort": made.id, "people": made.people} | grouped
 
     def _cohort(self, name: str) -> tuple[Cohort, People]:
         cohort = self.records.cohort(name)

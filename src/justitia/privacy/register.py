@@ -18,6 +18,7 @@ from justitia.privacy.attribute import Attribute
 from justitia.privacy.columns import Column
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.joining import Digests, key_digest, key_text
+from justitia.privacy.persons import Persons
 
 _KEY = "key"
 
@@ -28,15 +29,29 @@ def digests_of(keys: Iterable[Any]) -> Digests:
     Raises
     ------
     ValueError
-        If one is missing, or one comes twice.
+        If one is missing.
     """
     texts = [key_text(one) for one in keys]
     if any(text is None for text in texts):
         raise ValueError("expected an id for every row, got rows without one; give every row its id.")
-    found = np.array([key_digest(text) for text in texts if text is not None], dtype="S16")
-    if len(np.unique(found)) != len(found):
-        raise ValueError("expected every id once, got one twice; keep one row of a person.")
-    return found
+    return np.array([key_digest(text) for text in texts if text is not None], dtype="S16")
+
+
+def check_once(digests: Digests) -> None:
+    """Refuse a key that comes twice."""
+    if len(np.unique(digests)) != len(digests):
+        raise ValueError(
+            "expected every id once, got one twice; keep one row of a person, or name persons, so that a person's rows "
+            "are protected together."
+        )
+
+
+def persons_of(digests: Digests) -> Persons:
+    """Rows grouped by key: each key is a person."""
+    _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
+    number = np.empty(len(first), dtype=np.int64)
+    number[np.argsort(first)] = np.arange(len(first))  # in order of appearance, as rows in memory are numbered
+    return Persons.of_codes(number[inverse])
 
 
 def _stored(label: Any) -> str | None:
@@ -135,4 +150,4 @@ class Register:
     __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
 
 
-__all__ = ["Register", "digests_of"]
+__all__ = ["Register", "check_once", "digests_of", "persons_of"]

@@ -12,7 +12,7 @@ from justitia.cli.files.reading import PARQUET, Table
 from justitia.cli.files.rows import feature_names
 from justitia.inputs.files import RowFiles
 from justitia.inputs.kinds import Reading
-from justitia.privacy.attribute import SensitiveColumns
+from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class StreamedRows:
     y : str
     attribute : PublicAttribute
         Public facts about the attribute.
-    sensitive : SensitiveColumns
+    sensitive : SensitiveColumns or HeldElsewhere
         Where it is.
     person : str, optional
     readings : tuple of Reading
@@ -37,7 +37,7 @@ class StreamedRows:
     X: RowFiles = field(repr=False)
     y: str
     attribute: PublicAttribute
-    sensitive: SensitiveColumns
+    sensitive: SensitiveColumns | HeldElsewhere
     person: str | None = None
     readings: tuple[Reading, ...] = ()
 
@@ -66,7 +66,7 @@ def read_streamed(
     columns = Columns() if columns is None else columns
     table = Table(data, RowFiles.of(data).names)
     table.check_columns([target])
-    attribute = find_attribute(where, table)
+    attribute = find_attribute(where, table, streamed=True)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     if attribute.file is not None and not attribute.file.is_parquet:
@@ -76,8 +76,10 @@ def read_streamed(
         )
     names = feature_names(table, attribute.hidden() | {target}, columns, base_column)
     second = None if attribute.file is None else attribute.file.path
-    sensitive = SensitiveColumns(*attribute.columns, file=second, key=attribute.key, read=label_reader(attribute))
     files = RowFiles.of(data, features=names, positive=positive)
+    if attribute.held is not None:
+        return StreamedRows(table, files, target, attribute, attribute.held, attribute.person)
+    sensitive = SensitiveColumns(*attribute.columns, file=second, key=attribute.key, read=label_reader(attribute))
     return StreamedRows(table, files, target, attribute, sensitive, attribute.person)
 
 
