@@ -31,7 +31,9 @@ class Source:
         (run_duckdb if self.kind == "duckdb" else run_postgres)(self.place, *lines)
 
     def table(self, columns: str, rows: str, name: str = "staff") -> None:
-        self.run(f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({columns})", f"INSERT INTO {name} VALUES {rows}")
+        self.run(
+            f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({columns})", f"INSERT INTO {name} VALUES {rows}"
+        )
 
     def register(self, folder: Path, *more: str, table: str = "staff", options: Any = OPTIONS) -> Result:
         self._made += 1
@@ -77,7 +79,15 @@ def told(result: Result) -> str:
     return "\n".join(line for line in result.output.splitlines() if "holder" not in line)
 
 
-ENTRIES = ["NULL", "''", "'no such group'", "'A'", "'é\u202e\U0001f600'", "'it''s; DROP TABLE staff'", f"'{'x' * 100_000}'"]
+ENTRIES = [
+    "NULL",
+    "''",
+    "'no such group'",
+    "'A'",
+    "'é\u202e\U0001f600'",
+    "'it''s; DROP TABLE staff'",
+    f"'{'x' * 100_000}'",
+]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[one[:12] for one in ENTRIES])
@@ -201,7 +211,8 @@ def test_postgres_is_read_in_a_transaction_that_cannot_write(server: str, tmp_pa
     source.run(
         "DROP TABLE IF EXISTS seen CASCADE",
         "CREATE TABLE seen (query TEXT)",
-        "CREATE OR REPLACE FUNCTION keep() RETURNS BOOLEAN AS $$ INSERT INTO seen VALUES ('x') RETURNING true $$ LANGUAGE sql",
+        "CREATE OR REPLACE FUNCTION keep() RETURNS BOOLEAN LANGUAGE sql"
+        " AS $$ INSERT INTO seen VALUES ('x') RETURNING true $$",
         "ALTER TABLE staff ENABLE ROW LEVEL SECURITY",
         "ALTER TABLE staff FORCE ROW LEVEL SECURITY",
         "CREATE POLICY watched ON staff USING (keep())",

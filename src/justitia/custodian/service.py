@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from msgspec import UNSET, UnsetType
+
 from justitia.custodian import questions
 from justitia.custodian.cohorts import joined
 from justitia.custodian.journal import AuditLog
@@ -24,12 +26,13 @@ from justitia.custodian.measurements import measurement_bytes
 from justitia.custodian.people import People, Populations, run_name
 from justitia.custodian.records import Client, Cohort, Records
 from justitia.custodian.refusals import LOST, OTHER_BODY, Refused, not_allowed, too_large, unknown, wrong
+from justitia.custodian.replies import Facts, Made, Received
 from justitia.custodian.settings import Settings, private_file, private_folder
 from justitia.custodian.wire import SpooledRows, from_stream, to_stream
 from justitia.evaluation.measure import measure
-from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
+from justitia.privacy.accounting import GaussianCost, gaussian_mu
 from justitia.privacy.attribute import HeldElsewhere
-from justitia.privacy.certificate import ADJACENCY, Certificate, json_ready
+from justitia.privacy.certificate import ADJACENCY, Certificate
 from justitia.privacy.file_lock import LockedFile
 from justitia.privacy.groups import group_names
 from justitia.privacy.interface import Vault
@@ -89,35 +92,34 @@ class Service:
 
     # -- public facts
 
-    def facts(self, client: Client, name: str, plan: questions.Plan | None = None, receipt: int | None = None) -> Any:
+    def facts(self, client: Client, name: str, plan: questions.Plan | None = None, receipt: int | None = None) -> Facts:
         """Public facts of a population; with a plan, how often it fits in; with a receipt's number, its link."""
         people = self._populations.people(name)
         facts, ledger = people.facts, people.ledger
         number, head = self.records.head(name)
-        found = {
-            "custodian": self.settings.name,
-            "population": name,
-            "columns": facts.columns,
-            "groups": facts.groups,
-            "people": facts.people,
-            "neighbours": ADJACENCY["row"],
-            "epsilon": facts.epsilon,
-            "delta": facts.delta,
-            "spent": ledger.epsilon(),
-            "left": ledger.remaining(),
-            "client_epsilon": client.epsilon,
-            "roles": client.roles,
-            "debits": len(ledger.releases),
-            "receipts": number,
-            "head": head,
-            "rows_at_once": self.settings.largest_body // 2,
-        }
+        fits: int | UnsetType = UNSET
         if plan is not None:
-            costs: dict[Cost, int] = {GaussianCost(multiplier): count for multiplier, count in plan.costs}
-            found["fits"] = people.times(client, costs)
-        if receipt is not None:
-            found["link"] = self.records.link(name, receipt)
-        return json_ready(found)
+            fits = people.times(client, {GaussianCost(multiplier): count for multiplier, count in plan.costs})
+        return Facts(
+            custodian=self.settings.name,
+            population=name,
+            columns=facts.columns,
+            groups=facts.groups,
+            people=facts.people,
+            neighbours=ADJACENCY["row"],
+            epsilon=facts.epsilon,
+            delta=facts.delta,
+            spent=ledger.epsilon(),
+            left=ledger.remaining(),
+            client_epsilon=client.epsilon,
+            roles=client.roles,
+            debits=len(ledger.releases),
+            receipts=number,
+            head=head,
+            rows_at_once=self.settings.largest_body // 2,
+            fits=fits,
+            link=UNSET if receipt is None else self.records.link(name, receipt),
+        )
 
     def ledger(self, client: Client, name: str) -> Any:
         """What was asked, by whom, for what; with the chain of receipts."""
@@ -140,7 +142,7 @@ class Service:
 
     def make_cohort(
         self, client: Client, name: str, ids: Sequence[str], cohorts: Sequence[str] = (), *, person: bool = False
-    ) -> dict[str, Any]:
+    ) -> Made:
         """Ordered people; whoever is not registered, or has not told, is "not given", and nobody hears of it.
 
         Instead of ids, cohorts of the same population: their people, one cohort after the other.
@@ -151,7 +153,7 @@ class Service:
         parts = [self._cohort(one)[0] for one in cohorts]
         made, grouped = joined(people, ids, parts, most=self.settings.largest_cohort, person=person)
         self.records.put_cohort(made, client.name)
-        return {"cohort": made.id, "people": made.people} | grouped
+        return Made(cohort=made.id, people=made.people, **grouped)
 
     def _cohort(self, name: str) -> tuple[Cohort, People]:
         cohort = self.records.cohort(name)
@@ -161,7 +163,7 @@ class Service:
 
     # -- questions
 
-    def sums(self, client: Client, cohort_name: str, asked: questions.Sums, body: bytes) -> Answer | dict[str, Any]:
+    def sums(self, client: Client, cohort_name: str, asked: questions.Sums, body: bytes) -> Answer | Received:
         """One part of the rows; the answer once all parts are there, and how many have come until then."""
         _need(client, "train")
         cohort, people = self._cohort(cohort_name)
@@ -184,7 +186,7 @@ class Service:
                 self._keep_part(own, asked.part, digest, body)
             come = len(parts | {asked.part: digest})
             if come < asked.parts:
-                return {"received": come, "parts": asked.parts}
+                return Received(come, asked.parts)
             files = [self._place(own) / str(part) for part in range(asked.parts)]
             source = self._checked(
                 own, lambda: SpooledRows.of(files, widest=self.settings.largest_width, rows=cohort.people)

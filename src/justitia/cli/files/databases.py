@@ -1,7 +1,7 @@
 """The attribute in a table of Postgres or DuckDB: read once, by one query that writes nothing.
 
-The connection string of Postgres is a secret: it comes from a file or from the environment, and is in no argument, log or
-error. What libraries say about a connection or a query is not shown, because it may quote either.
+The connection string of Postgres is a secret: it comes from a file or from the environment, and is in no argument, log
+or error. What libraries say about a connection or a query is not shown, because it may quote either.
 
 Guarantee
 ---------
@@ -182,7 +182,8 @@ def _connection_string(file: Path | None) -> str:
     text = Path(named).read_text(encoding="utf-8") if named is not None else os.environ.get(DATABASE, "")
     if not text.strip():
         raise Refusal(
-            f"expected the connection string of a database, got none; name its file with --database-file, or set {DATABASE}."
+            "expected the connection string of a database, got none; name its file with --database-file, or set "
+            f"{DATABASE}."
         )
     return text.strip()
 
