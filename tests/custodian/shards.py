@@ -1,4 +1,4 @@
-"""Fits on files against a custodian, in one process and in several: ``python shards.py SCENARIO FOLDER``.
+"""Fits on files against a custodian, in one process and in several: ``python shards.py FOLDER``.
 
 Processes are forked here, where nothing else runs. The service runs in one of them, with noise that hears rows as
 those of a fit on files do, so that its numbers are those of the same fit with the attribute in a file.
@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import shutil
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scale"))
 from grouped import die_at, in_group
 from people_files import FEW, GROUPS, digest, files, model, people, write, write_parts
 
-from justitia import DurableLedger, measure
+from justitia import DurableLedger, PluginPlan, measure
 from justitia.custodian import Custodian, connection, remote, remote_vault
 from justitia.custodian.people import ledger_file
 from justitia.inputs import public_sample
@@ -32,7 +31,10 @@ from justitia.privacy.questions import RowDigest
 from justitia.privacy.shards import Alone
 
 EPSILON = 8.0
-TABLE = people()
+#: Numbers of processes, and where rows are cut; one of four has no row.
+SPLITS: dict[str, Any] = {"id": ((1, []), (4, [7, 7, 500])), "who": ((2, [300]),)}
+TABLE = people(700)
+PLAN = PluginPlan(checks=1)
 PERSONS = TABLE.assign(sex=TABLE.groupby("who")["sex"].transform("first"))
 
 
@@ -80,15 +82,15 @@ def bits(folder: Path) -> Any:
         ledger = shutil.copy(ledger_file(first, "people"), place / "ledger")
         local = DurableLedger(ledger, dataset="people", epsilon=EPSILON, delta=1e-5)
         person = key if key == "who" else None
-        made = model().fit(files(whole), "label", sensitive_features="sex", person=person, ledger=local)
+        made = model(plan=PLAN).fit(files(whole), "label", sensitive_features="sex", person=person, ledger=local)
         digests, paid = [digest(made, table)], [len(local.releases)]
-        for size, cuts in ((1, []), (2, [600]), (4, [7, 7, 900])):
+        for size, cuts in SPLITS[key]:
             paths = write_parts(public, place / f"public{size}", cuts)
             copied = Path(shutil.copytree(first, place / f"holder{size}"))
             with service(copied) as url:
 
                 def fit(rank: int, paths: Any = paths, url: str = url) -> str:
-                    made = model(noise_seed=None)
+                    made = model(plan=PLAN, noise_seed=None)
                     alone = {"own": True} if len(paths) > 1 else {}
                     made.fit(files(paths[rank], **alone), "label", sensitive_features=asked(url, key), person=person)
                     return f"{digest(made, table)} {made.certificate_.unit}"
@@ -101,7 +103,7 @@ def bits(folder: Path) -> Any:
 
 def lost(folder: Path) -> Any:
     """Every other answer is lost, a rank dies in the middle of sending, ids repeat: debits of each."""
-    paths = write_parts(TABLE.drop(columns="sex"), folder / "parts", [500])
+    paths = write_parts(TABLE.drop(columns="sex"), folder / "parts", [300])
     found: dict[str, Any] = {}
     with service(holder(folder / "holder", TABLE, "id")) as url:
 
@@ -109,7 +111,7 @@ def lost(folder: Path) -> Any:
             held = asked(url, key)
             if losing:
                 held.connection._pool = Losing(held.connection._pool)  # type: ignore[assignment]
-            made = model(noise_seed=None, epsilon=1.0)
+            made = model(plan=PLAN, noise_seed=None, epsilon=1.0)
             made.fit(files(paths[rank], own=True), "label", sensitive_features=held, checkpoint=place)
             return made.certificate_.receipt["number"]
 
@@ -122,7 +124,7 @@ def lost(folder: Path) -> Any:
 
         found["dead"] = in_group(2, dying), debits(folder / "holder")
         found["twice"] = in_group(2, lambda rank: fit(rank, key="who")), debits(folder / "holder")
-        public = files([folder / "parts"][0])
+        public = files(folder / "parts")
         seen = measure(
             "label", "label", data=public, sensitive_features=asked(url), epsilon=0.5, pos_label="yes", threshold=0.5
         )
@@ -152,5 +154,5 @@ if __name__ == "__main__":
     remote.PART = 3000
     connection.PAUSES = (0.0,) * 5  # type: ignore[assignment]
     os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "JUSTITIA_CUSTODIAN_KEY": KEYS["trainer"]}
-    begun = time.monotonic()
-    print(json.dumps({"bits": bits, "lost": lost}[sys.argv[1]](Path(sys.argv[2]))))
+    place = Path(sys.argv[1])
+    print(json.dumps({"bits": bits(place / "bits"), "lost": lost(place / "lost")}))

@@ -55,9 +55,9 @@ class Data:
                 raise TypeError(
                     f"expected {name} to be the name of a column where X is in files, got {type(given).__name__!r}."
                 )
+        key = where.key if where is not None else None if held is None else check_held(held, person)
         files = RowFiles.of(X)
         second = None if where is None or where.file is None else RowFiles.of(where.file)
-        key = where.key if where is not None else None if held is None else check_held(held, person)
         private = () if where is None else where.columns
         beside = private if second is None else ()
         hidden = {y, weight, person, key, *beside} - {None}
