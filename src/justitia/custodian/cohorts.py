@@ -1,7 +1,7 @@
 """Cohorts: rows of a population's people in the order in which questions about them come.
 
-The name of a cohort is a hash of its people in their order, so that whoever sends them again, or sends them in parts
-and joins those, gets the same cohort.
+The name of a cohort is a hash of its client and of its people in their order: a client that sends them again, or sends
+them in parts and joins those, gets the same cohort, and none learns from a name whether another one sent them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from justitia.privacy.register import check_once, digests_of, persons_of
 
 
 def joined(
-    people: People, ids: Sequence[str], parts: Sequence[Cohort], *, most: int, person: bool
+    people: People, client: str, ids: Sequence[str], parts: Sequence[Cohort], *, most: int, person: bool
 ) -> tuple[Cohort, dict[str, Any]]:
     """The cohort of these ids, or of cohorts that follow each other; and what is public about its persons.
 
     Parameters
     ----------
+    client : str
+        Whose cohort it is.
     most : int
         Rows that a cohort may have.
     person : bool
@@ -48,7 +50,7 @@ def joined(
     except ValueError as error:
         raise wrong(str(error)) from None
     held = found.tobytes()
-    facts = people.ledger.identity.encode() + held + (b"person" if person else b"")
+    facts = f"{people.ledger.identity}/{client}/{person}/".encode() + held
     made = Cohort(hashlib.sha256(facts).hexdigest()[:32], name, rows, held, person)
     if not person:
         return made, {}

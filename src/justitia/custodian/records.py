@@ -170,15 +170,23 @@ class Records:
         return _population(rows[0]) if rows else None
 
     def put_cohort(self, cohort: Cohort, client: str) -> None:
-        """Remember it; the same people in the same order are the same cohort."""
+        """Remember it; the same people in the same order are the same cohort. None is made of retired people."""
+        insert = (
+            "INSERT OR IGNORE INTO cohorts SELECT ?, ?, ?, ?, ?, ?, ?"
+            " WHERE EXISTS (SELECT 1 FROM populations WHERE name = ? AND retired IS NULL)"
+        )
         with self._connection() as connection:
-            values = (*cohort, client, now())
-            connection.execute("INSERT OR IGNORE INTO cohorts VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            connection.execute(insert, (*cohort, client, now(), cohort.population))
 
-    def cohort(self, name: str) -> Cohort | None:
-        """One of them."""
-        rows = self._rows("SELECT id, population, people, digests, person FROM cohorts WHERE id = ?", name)
+    def cohort(self, name: str, client: str) -> Cohort | None:
+        """One of this client's."""
+        query = "SELECT id, population, people, digests, person FROM cohorts WHERE id = ? AND client = ?"
+        rows = self._rows(query, name, client)
         return Cohort(*rows[0]) if rows else None
+
+    def size_of_cohorts(self, client: str) -> int:
+        """Bytes of all cohorts of this client."""
+        return int(self._rows("SELECT COALESCE(SUM(LENGTH(digests)), 0) FROM cohorts WHERE client = ?", client)[0][0])
 
     # -- requests
 
@@ -213,9 +221,12 @@ class Records:
         return int(self._rows(query, client)[0][0])
 
     def abandoned(self) -> list[tuple[str, str]]:
-        """Requests of more than a day ago that have no answer; if one was debited, the ledger knows."""
+        """Requests without an answer of more than a day ago, or about retired people; the ledger knows the debits."""
         before = (datetime.now(UTC) - timedelta(days=1)).isoformat(timespec="milliseconds")
-        query = "SELECT client, request FROM requests WHERE receipt IS NULL AND created < ?"
+        query = (
+            "SELECT client, request FROM requests WHERE receipt IS NULL AND (created < ? OR population IN"
+            " (SELECT name FROM populations WHERE retired IS NOT NULL))"
+        )
         return [(client, request) for client, request in self._rows(query, before)]
 
     def forget_request(self, client: str, request: str) -> None:
@@ -235,8 +246,11 @@ class Records:
             link, text = chained(previous, receipt), json.dumps(receipt, sort_keys=True)
             connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?)", (population, number + 1, text, link))
             told = json.dumps(receipt | {"link": link}, sort_keys=True)
-            update = "UPDATE requests SET answer = ?, receipt = ? WHERE client = ? AND request = ?"
-            connection.execute(update, (answer, told, client, request))
+            update = (  # an answer about people who were retired meanwhile is told, and not kept
+                "UPDATE requests SET answer = (SELECT ? FROM populations WHERE name = ? AND retired IS NULL),"
+                " receipt = ? WHERE client = ? AND request = ?"
+            )
+            connection.execute(update, (answer, population, told, client, request))
         return told
 
     # -- receipts

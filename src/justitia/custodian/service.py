@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from justitia.custodian.replies import Facts, Made, Received
 from justitia.custodian.settings import Settings, private_file, private_folder
 from justitia.custodian.wire import SpooledRows, from_stream, to_stream
 from justitia.evaluation.measure import measure
-from justitia.privacy.accounting import GaussianCost, gaussian_mu
+from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import ADJACENCY, Certificate
 from justitia.privacy.file_lock import LockedFile
@@ -41,6 +42,8 @@ from justitia.privacy.mechanisms import Gaussian, NoiseSource, SystemNoise
 
 #: Keeps two services from working in one folder.
 LOCK = "custodian.lock"
+#: What the smallest part counts as: every file takes a block.
+_LEAST = 4096
 _LOCK_FLAGS = os.O_CREAT | os.O_RDWR
 
 
@@ -99,7 +102,10 @@ class Service:
         number, head = self.records.head(name)
         fits: int | UnsetType = UNSET
         if plan is not None:
-            fits = people.times(client, {GaussianCost(multiplier): count for multiplier, count in plan.costs})
+            costs: Counter[Cost] = Counter()
+            for multiplier, count in plan.costs:
+                costs[GaussianCost(multiplier)] += count
+            fits = people.times(client, costs)
         return Facts(
             custodian=self.settings.name,
             population=name,
@@ -150,13 +156,16 @@ class Service:
         if not {"train", "measure"} & set(client.roles):
             raise not_allowed("train")
         people = self._populations.people(name)
-        parts = [self._cohort(one)[0] for one in cohorts]
-        made, grouped = joined(people, ids, parts, most=self.settings.largest_cohort, person=person)
+        parts = [self._cohort(client, one)[0] for one in cohorts]
+        made, grouped = joined(people, client.name, ids, parts, most=self.settings.largest_cohort, person=person)
+        held, most = self.records.size_of_cohorts(client.name), self.settings.largest_spool
+        if held + len(made.digests) > most and self.records.cohort(made.id, client.name) is None:
+            raise too_large(f"cohorts of at most {most} bytes together, 16 for each id")
         self.records.put_cohort(made, client.name)
         return Made(cohort=made.id, people=made.people, **grouped)
 
-    def _cohort(self, name: str) -> tuple[Cohort, People]:
-        cohort = self.records.cohort(name)
+    def _cohort(self, client: Client, name: str) -> tuple[Cohort, People]:
+        cohort = self.records.cohort(name, client.name)
         if cohort is None:
             raise unknown("cohort")
         return cohort, self._populations.people(cohort.population)
@@ -166,7 +175,7 @@ class Service:
     def sums(self, client: Client, cohort_name: str, asked: questions.Sums, body: bytes) -> Answer | Received:
         """One part of the rows; the answer once all parts are there, and how many have come until then."""
         _need(client, "train")
-        cohort, people = self._cohort(cohort_name)
+        cohort, people = self._cohort(client, cohort_name)
         if asked.part >= asked.parts:
             raise wrong("expected part to be below parts, got more; parts are counted from 0.")
         rows = from_stream(body, widest=self.settings.largest_width)
@@ -204,7 +213,7 @@ class Service:
         if not {"train", "measure"} & set(client.roles):
             raise not_allowed("measure")
         asked.check()
-        cohort, people = self._cohort(cohort_name)
+        cohort, people = self._cohort(client, cohort_name)
         if not len(asked.y_true) == len(asked.y_pred) == cohort.people:
             raise wrong(
                 f"expected {cohort.people} labels and decisions, in the order of the cohort, got other numbers."
@@ -288,11 +297,12 @@ class Service:
         shutil.rmtree(self._place(own), ignore_errors=True)
 
     def _keep_part(self, own: tuple[str, str], part: int, digest: str, body: bytes) -> None:
-        if self.records.waiting(own[0]) + len(body) > self.settings.largest_spool:
+        size = max(len(body), _LEAST)
+        if self.records.waiting(own[0]) + size > self.settings.largest_spool:
             raise too_large(f"at most {self.settings.largest_spool} bytes that wait for the rest of their request")
         place = private_folder(self._place(own))
         (place / str(part)).write_bytes(body)
-        self.records.put_part(*own, part, digest, len(body))
+        self.records.put_part(*own, part, digest, size)
 
     def _place(self, own: tuple[str, str]) -> Path:
         return self._spool / hashlib.sha256("/".join(own).encode()).hexdigest()

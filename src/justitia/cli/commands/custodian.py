@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,8 @@ def _put_client(
     strange = [role for role in roles if role not in ROLES]
     if strange or not roles:
         raise Refusal(f"expected roles among {', '.join(ROLES)}, got {', '.join(strange) or 'none'}.")
+    if client_epsilon is not None and not 0 < client_epsilon < math.inf:
+        raise Refusal(f"expected --client-epsilon to be a positive number, got {client_epsilon!r}.")
     key = new_key()
     try:
         handle = os.open(key_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
