@@ -3,8 +3,8 @@
 The custodian's user registers people and serves over TLS, with noise that can be drawn again. The trainer's user fits
 against it, with the same settings as a fit in memory before. Then root looks into the trainer's files and memory for
 entries of the attribute and for everybody's codes in whatever form, and into the custodian's memory, where they are.
-Printed, and kept in ``results/custodian.json`` with ``--income``: whether results are the same to the last bit, the time
-of both fits, and what was found.
+Printed, and kept in ``results/custodian.json`` with ``--income``: whether results are the same to the last bit, the
+time of both fits, and what was found.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.ndimage import maximum_filter1d
 
 HOLDER, TRAINER = 61001, 61002  # numbers of users that need no account
 SEED, EPSILON = 7, 50.0
@@ -41,8 +42,9 @@ SENSITIVE, GROUPS = "attribute", ["a", "b"]
 
 
 def as_user(user: int, words: Sequence[str]) -> list[str]:
-    """A command of another user, who can enter the folder of this interpreter whoever owns it."""
-    changed = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *words]
+    """A command of another user without privileges, who can enter the folder of this interpreter whoever owns it."""
+    nothing = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+    changed = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *nothing, *words]
     base = Path(sys.base_prefix)
     shut = [one for one in (*reversed(base.parents), base) if not one.stat().st_mode & stat.S_IXOTH]
     if not shut:
@@ -56,7 +58,7 @@ def as_user(user: int, words: Sequence[str]) -> list[str]:
 
 
 def run_as(user: int, place: Path, *words: str) -> subprocess.Popen[str]:
-    """This module as another user."""
+    """Run this module as another user."""
     paths = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {"PYTHONPATH": paths, "HOME": str(place), "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
     command = as_user(user, [sys.executable, "-W", "ignore", "-m", "benchmarks.two_users", *words])
@@ -66,7 +68,7 @@ def run_as(user: int, place: Path, *words: str) -> subprocess.Popen[str]:
 
 def said(process: subprocess.Popen[str]) -> Any:
     """The next line that a process prints."""
-    assert process.stdout is not None  # noqa: S101 - piped
+    assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
         raise RuntimeError("another user's process has ended without an answer; its error is above.")
@@ -155,10 +157,9 @@ def secret_files(holder: Path) -> list[Path]:
 def patterns(table: pd.DataFrame, told: pd.Series, mark: str) -> dict[str, list[bytes]]:
     """What must not be in the trainer's memory: entries, ids beside groups, and stretches of everybody's codes."""
     codes = told.map({name: k for k, name in enumerate(GROUPS)}).fillna(len(GROUPS)).astype(int).to_numpy()
-    arrays = [codes, *(codes == k for k in range(len(GROUPS)))]
     kinds = ("i1", "<i2", "<i4", "<i8", "<f4", "<f8")
-    starts = [len(codes) // 7, len(codes) // 2]
-    stretches = [one[at : at + 200].astype(kind).tobytes() for one in arrays for kind in kinds for at in starts]
+    middle = slice(len(codes) // 2, len(codes) // 2 + 200)
+    stretches = [one[middle].astype(kind).tobytes() for one in (codes, codes == 0) for kind in kinds]
     beside = [f"{one},{label}\n".encode() for one, label in list(zip(table["id"], told, strict=True))[:50]]
     return {"entries": [mark.encode(), mark.encode("utf-16-le")], "codes": stretches, "ids with groups": beside}
 
@@ -172,7 +173,7 @@ def found_in(content: Iterator[bytes], wanted: dict[str, list[bytes]]) -> list[s
 
 
 def memory_of(process: int) -> Iterator[bytes]:
-    """Everything that a process has written to, a piece at a time; pages of zeros are left out."""
+    """Everything that a process has written to, a piece at a time; long runs of zeros are left out."""
     maps = Path(f"/proc/{process}/maps").read_text(encoding="utf-8").splitlines()
     with Path(f"/proc/{process}/mem").open("rb", buffering=0) as memory:
         for line in maps:
@@ -184,10 +185,11 @@ def memory_of(process: int) -> Iterator[bytes]:
             for start in range(low, high, PIECE):
                 memory.seek(start)
                 try:
-                    pages = np.frombuffer(memory.read(min(PIECE, high - start)), dtype=np.uint8).reshape(-1, 4096)
+                    blocks = np.frombuffer(memory.read(min(PIECE, high - start)), dtype=np.uint8).reshape(-1, 64)
                 except OSError:
                     break
-                piece = before + pages[pages.any(1)].tobytes()
+                near = maximum_filter1d(blocks.any(1).astype(np.uint8), 33) > 0
+                piece = before + blocks[near].tobytes()
                 before = piece[-4096:]  # what is looked for may cross the border
                 yield piece
 

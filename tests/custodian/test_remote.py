@@ -80,9 +80,7 @@ def test_rows_of_one_person_are_protected_together_as_in_memory(tmp_path: Path) 
     asked: dict[str, Any] = {"threshold": 0.3, "delta": DELTA, "person": who}
     decided = (DATA.X["x0"] > 0).astype(int)
     here = model(noise_seed=7).fit(DATA.X, DATA.y, sensitive_features=labels, person=who, ledger=ledger)
-    seen = measure(
-        DATA.y, decided, sensitive_features=labels, groups=["a", "b"], ledger=ledger, noise_seed=7, **asked
-    )
+    seen = measure(DATA.y, decided, sensitive_features=labels, groups=["a", "b"], ledger=ledger, noise_seed=7, **asked)
     with served(folder, SeededNoise(7)) as url:
         holder = Custodian(url, population="people", ids=who)
         with pytest.raises(ValueError, match="expected every id once, got one twice"):
