@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,13 @@ def asked(url: str, key: str = "id") -> Custodian:
     return Custodian(url, population="people", ids=key)
 
 
+def fit(paths: list[Path], table: Any, held: Custodian, person: str | None, rank: int) -> str:
+    made = model(plan=PLAN, noise_seed=None)
+    where = files(paths[rank], own=True) if len(paths) > 1 else files(paths[0])
+    made.fit(where, "label", sensitive_features=held, person=person)
+    return f"{digest(made, table)} {made.certificate_.unit}"
+
+
 def bits(folder: Path) -> Any:
     """Digests of the same fit with the attribute in the files, and with a custodian in one, two and four processes."""
     found: dict[str, Any] = {}
@@ -88,14 +96,8 @@ def bits(folder: Path) -> Any:
             paths = write_parts(public, place / f"public{size}", cuts)
             copied = Path(shutil.copytree(first, place / f"holder{size}"))
             with service(copied) as url:
-
-                def fit(rank: int, paths: Any = paths, url: str = url) -> str:
-                    made = model(plan=PLAN, noise_seed=None)
-                    alone = {"own": True} if len(paths) > 1 else {}
-                    made.fit(files(paths[rank], **alone), "label", sensitive_features=asked(url, key), person=person)
-                    return f"{digest(made, table)} {made.certificate_.unit}"
-
-                digests += [fit(0)] if size == 1 else in_group(size, fit)
+                work = partial(fit, paths, table, asked(url, key), person)
+                digests += [work(0)] if size == 1 else in_group(size, work)
             paid.append(debits(copied))
         found[key] = {"digests": digests, "debits": paid}
     return found
@@ -107,7 +109,7 @@ def lost(folder: Path) -> Any:
     found: dict[str, Any] = {}
     with service(holder(folder / "holder", TABLE, "id")) as url:
 
-        def fit(rank: int, *, losing: bool = False, key: str = "id", place: Path | None = None) -> Any:
+        def lossy(rank: int, *, losing: bool = False, key: str = "id", place: Path | None = None) -> Any:
             held = asked(url, key)
             if losing:
                 held.connection._pool = Losing(held.connection._pool)  # type: ignore[assignment]
@@ -115,15 +117,15 @@ def lost(folder: Path) -> Any:
             made.fit(files(paths[rank], own=True), "label", sensitive_features=held, checkpoint=place)
             return made.certificate_.receipt["number"]
 
-        found["losing"] = in_group(2, lambda rank: fit(rank, losing=True)), debits(folder / "holder")
+        found["losing"] = in_group(2, lambda rank: lossy(rank, losing=True)), debits(folder / "holder")
 
         def dying(rank: int) -> Any:
             if rank == 1:
                 die_at("moment_rows", 1)
-            return fit(rank, place=None if rank else folder / "run")
+            return lossy(rank, place=None if rank else folder / "run")
 
         found["dead"] = in_group(2, dying), debits(folder / "holder")
-        found["twice"] = in_group(2, lambda rank: fit(rank, key="who")), debits(folder / "holder")
+        found["twice"] = in_group(2, lambda rank: lossy(rank, key="who")), debits(folder / "holder")
         public = files(folder / "parts")
         seen = measure(
             "label", "label", data=public, sensitive_features=asked(url), epsilon=0.5, pos_label="yes", threshold=0.5

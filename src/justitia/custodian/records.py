@@ -29,6 +29,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS requests (client TEXT NOT NULL, request TEXT NOT NULL, question TEXT NOT NULL,"
     " parts INTEGER NOT NULL, population TEXT NOT NULL, created TEXT NOT NULL, answer BLOB, receipt TEXT,"
     " PRIMARY KEY (client, request))",
+    "CREATE INDEX IF NOT EXISTS requests_open ON requests (client) WHERE receipt IS NULL",
     "CREATE TABLE IF NOT EXISTS parts (client TEXT NOT NULL, request TEXT NOT NULL, part INTEGER NOT NULL,"
     " digest TEXT NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (client, request, part))",
     "CREATE TABLE IF NOT EXISTS receipts (population TEXT NOT NULL, number INTEGER NOT NULL, receipt TEXT NOT NULL,"
@@ -215,8 +216,8 @@ class Records:
     def waiting(self, client: str) -> int:
         """Bytes of this client's parts whose request has no answer yet."""
         query = (
-            "SELECT COALESCE(SUM(size), 0) FROM parts JOIN requests USING (client, request)"
-            " WHERE client = ? AND answer IS NULL AND receipt IS NULL"
+            "SELECT COALESCE(SUM(size), 0) FROM requests CROSS JOIN parts USING (client, request)"
+            " WHERE client = ? AND receipt IS NULL"
         )
         return int(self._rows(query, client)[0][0])
 
