@@ -56,19 +56,32 @@ def custodian() -> None:
 @custodian.command("init", example=INIT)
 @click.argument("folder", type=options.FILE)
 @click.option("--name", default="custodian", show_default=True, help="Certificates name it.")
+@click.option("--tls-for", metavar="HOST", help="Make a TLS certificate for this name or address, signed by itself.")
 @_client
 @options.as_json
-def init(folder: Path, name: str, as_json: bool, **client: Any) -> None:
+def init(folder: Path, name: str, tls_for: str | None, as_json: bool, **client: Any) -> None:
     """Make FOLDER: settings, records, and a first client if one is named."""
     _check_extra()
-    from justitia.custodian.settings import CONFIG, TEMPLATE, private_file, private_folder  # noqa: PLC0415 - an extra
+    from justitia.custodian.settings import (  # noqa: PLC0415 - an extra
+        CERTIFICATE,
+        CONFIG,
+        KEY,
+        TEMPLATE,
+        private_file,
+        private_folder,
+    )
 
     if (folder / CONFIG).exists():
         raise Refusal(f"{shown_path(folder)} is a custodian's folder already; choose another one.")
+    tls = [] if tls_for is None else _tls(tls_for)
     private_folder(folder)
-    private_file(folder / CONFIG).write_text(TEMPLATE.format(name=name), encoding="utf-8")
+    private_file(folder / CONFIG).write_text(TEMPLATE.format(name=name, tls="" if tls else "# "), encoding="utf-8")
+    for place, content in zip((CERTIFICATE, KEY), tls, strict=False):
+        private_file(folder / place).write_bytes(content)
     made = _put_client(folder, **client)
     text = {"settings": folder / CONFIG, "client": made or "none yet; see 'justitia custodian register --help'"}
+    if tls:
+        text["certificate"] = folder / CERTIFICATE
     tell({"folder": folder, "client": made}, f"Made: {folder}\n{fields_text(_texts(text))}", as_json=as_json)
 
 
@@ -205,6 +218,15 @@ def audit(folder: Path, as_json: bool) -> None:
         )
     lines += [f"  client {one['client']}: {', '.join(one['roles'])}" for one in clients]
     tell({"populations": found, "clients": clients}, "\n".join(lines), as_json=as_json)
+
+
+def _tls(host: str) -> tuple[bytes, bytes]:
+    from justitia.custodian.self_signed import self_signed  # noqa: PLC0415 - an extra
+
+    try:
+        return self_signed(host)
+    except ValueError:
+        raise Refusal(f"expected --tls-for to be the name or the address of a host, got {host!r}.") from None
 
 
 def _people(file: Path | None, table: str | None, database_file: Path | None, where: Where) -> Table:
