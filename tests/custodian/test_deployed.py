@@ -34,7 +34,8 @@ needs_root = pytest.mark.skipif(
 )
 READ_ONLY = (
     "mount --make-rprivate / && for place in $(findmnt -rno TARGET); do "
-    'mount -o remount,bind,ro "$place" 2> /dev/null; done; mount --bind "$1" "$1" && mount -o remount,bind,rw "$1" && cd "$1" && shift && exec "$@"'
+    'mount -o remount,bind,ro "$place" 2> /dev/null; done; '
+    'mount --bind "$1" "$1" && mount -o remount,bind,rw "$1" && cd "$1" && shift && exec "$@"'
 )
 
 
