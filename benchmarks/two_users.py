@@ -108,8 +108,13 @@ def fitted(X: pd.DataFrame, y: pd.Series, repeats: int, **given: Any) -> dict[st
 
 def command(*words: str) -> None:
     """One of the custodian's."""
-    asked = [sys.executable, "-m", "justitia", "custodian", *words]
-    subprocess.run(asked, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - this package's own
+    from click.testing import CliRunner  # noqa: PLC0415
+
+    from justitia.cli import cli  # noqa: PLC0415
+
+    found = CliRunner().invoke(cli, ["custodian", *words])
+    if found.exit_code:
+        raise RuntimeError(found.output)
 
 
 def hold(holder: str, repeats: str) -> None:
@@ -206,7 +211,7 @@ def people_of(*, income: bool) -> tuple[pd.DataFrame, pd.Series]:
     """Features with id and label, and groups."""
     from justitia.datasets import load, make_synthetic  # noqa: PLC0415
 
-    data = load("income") if income else make_synthetic(2000, groups=GROUPS, n_features=3, random_state=1)
+    data = load("income") if income else make_synthetic(600, groups=GROUPS, n_features=3, random_state=1)
     ids = [f"p{k}" for k in range(len(data.y))]
     table = pd.DataFrame(data.X).reset_index(drop=True).assign(id=ids, y=np.asarray(data.y))
     names = dict(zip(sorted(set(data.sensitive)), GROUPS, strict=True))
