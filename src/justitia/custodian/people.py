@@ -98,11 +98,14 @@ class People:
         if cohort.id in self._vaults:
             self._vaults.move_to_end(cohort.id)
             return self._vaults[cohort.id]
+        whole = self._records.cohort(cohort.id, whole=True)
+        if whole is None:  # retired meanwhile
+            raise unknown("cohort")
         vault = SensitiveVault(
-            self.attribute(cohort),
+            self.attribute(whole),
             groups=self.facts.groups,
             ledger=self.ledger,
-            people=persons_of(digests(cohort)) if cohort.person else None,
+            people=persons_of(digests(whole)) if whole.person else None,
             noise_source=self._source,
         )
         self._vaults[cohort.id] = vault

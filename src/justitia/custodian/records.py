@@ -176,9 +176,11 @@ class Records:
             values = (*cohort, client, now())
             connection.execute("INSERT OR IGNORE INTO cohorts VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
-    def cohort(self, name: str) -> Cohort | None:
-        """One of them."""
-        rows = self._rows("SELECT id, population, people, digests, person FROM cohorts WHERE id = ?", name)
+    def cohort(self, name: str, *, whole: bool = False) -> Cohort | None:
+        """One of them; only if it is wanted whole, with its people."""
+        digests = "digests" if whole else "x''"
+        query = f"SELECT id, population, people, {digests}, person FROM cohorts WHERE id = ?"  # noqa: S608 - words of ours
+        rows = self._rows(query, name)
         return Cohort(*rows[0]) if rows else None
 
     # -- requests

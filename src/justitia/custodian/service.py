@@ -148,13 +148,13 @@ class Service:
         if not {"train", "measure"} & set(client.roles):
             raise not_allowed("train")
         people = self._populations.people(name)
-        parts = [self._cohort(one)[0] for one in cohorts]
+        parts = [self._cohort(one, whole=True)[0] for one in cohorts]
         made, grouped = joined(people, ids, parts, most=self.settings.largest_cohort, person=person)
         self.records.put_cohort(made, client.name)
         return {"cohort": made.id, "people": made.people} | grouped
 
-    def _cohort(self, name: str) -> tuple[Cohort, People]:
-        cohort = self.records.cohort(name)
+    def _cohort(self, name: str, *, whole: bool = False) -> tuple[Cohort, People]:
+        cohort = self.records.cohort(name, whole=whole)
         if cohort is None:
             raise unknown("cohort")
         return cohort, self._populations.people(cohort.population)
