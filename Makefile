@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit docs pictures help crash-test audit stress bench mutants lock clean
+.PHONY: setup browser demo test check unit docs pictures help crash-test audit stress bench bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -63,6 +63,10 @@ bench: setup           ## speed, memory and start as ratios: results/bench.json,
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.files
 	$(BIN)/python -m benchmarks.start
+
+bench-custodian: setup ## 50 clients for five minutes; as root, two users on Income: results/custodian.json
+	$(BIN)/python -m benchmarks.custodian
+	$(BIN)/python -m benchmarks.two_users --income
 
 SAMPLE ?= 30
 SEED ?= 0

@@ -148,9 +148,9 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = load(Path(folder) / "holder", seconds=chosen.seconds, clients=chosen.clients)
-    text = json.dumps({"load": found}, indent=2)
-    RESULTS.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps(kept | {"load": found}, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

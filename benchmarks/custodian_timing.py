@@ -61,7 +61,7 @@ def times(service: Service, stored: Register, ids: list[str], body: bytes, reque
     clock.append(time.perf_counter())
     service.sums(CLIENT, cohort, Sums(request, "timing", 1.0, 1e6), body)
     clock.append(time.perf_counter())
-    people, found = service._populations.people("people"), service.records.cohort(cohort, CLIENT.name)
+    people, found = service._populations.people("people"), service.records.cohort(cohort, CLIENT.name, whole=True)
     assert found is not None
     given: dict[str, Any] = {"groups": people.facts.groups, "ledger": people.ledger}
     steps = list(np.diff(clock))

@@ -111,11 +111,14 @@ class People:
         if cohort.id in self._vaults:
             self._vaults.move_to_end(cohort.id)
             return self._vaults[cohort.id]
+        whole = self._records.cohort(cohort.id, whole=True)
+        if whole is None:  # retired meanwhile
+            raise unknown("cohort")
         vault = SensitiveVault(
-            self.attribute(cohort),
+            self.attribute(whole),
             groups=self.facts.groups,
             ledger=self.ledger,
-            people=persons_of(digests(cohort)) if cohort.person else None,
+            people=persons_of(digests(whole)) if whole.person else None,
             noise_source=self._source,
         )
         self._vaults[cohort.id] = vault
@@ -155,7 +158,7 @@ class People:
             self._runs.add(run)  # first: whatever happens from here on, this name is used up
             try:
                 yield
-            except (ValueError, BudgetExceeded, LedgerError, OSError) as error:
+            except (Refused, ValueError, BudgetExceeded, LedgerError, OSError) as error:
                 if self._nothing_debited():
                     self._runs.discard(run)  # the name is free again
                     own = None

@@ -179,10 +179,13 @@ class Records:
         with self._connection() as connection:
             connection.execute(insert, (*cohort, client, now(), cohort.population))
 
-    def cohort(self, name: str, client: str) -> Cohort | None:
-        """One of this client's."""
-        query = "SELECT id, population, people, digests, person FROM cohorts WHERE id = ? AND client = ?"
-        rows = self._rows(query, name, client)
+    def cohort(self, name: str, client: str | None = None, *, whole: bool = False) -> Cohort | None:
+        """One of them, or of this client's; only if it is wanted whole, with its people."""
+        query = (
+            "SELECT id, population, people, CASE WHEN ? THEN digests ELSE x'' END, person FROM cohorts"
+            " WHERE id = ? AND client = COALESCE(?, client)"
+        )
+        rows = self._rows(query, whole, name, client)
         return Cohort(*rows[0]) if rows else None
 
     def size_of_cohorts(self, client: str) -> int:

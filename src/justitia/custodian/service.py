@@ -156,7 +156,7 @@ class Service:
         if not {"train", "measure"} & set(client.roles):
             raise not_allowed("train")
         people = self._populations.people(name)
-        parts = [self._cohort(client, one)[0] for one in cohorts]
+        parts = [self._cohort(client, one, whole=True)[0] for one in cohorts]
         made, grouped = joined(people, client.name, ids, parts, most=self.settings.largest_cohort, person=person)
         held, most = self.records.size_of_cohorts(client.name), self.settings.largest_spool
         if held + len(made.digests) > most and self.records.cohort(made.id, client.name) is None:
@@ -164,8 +164,8 @@ class Service:
         self.records.put_cohort(made, client.name)
         return Made(cohort=made.id, people=made.people, **grouped)
 
-    def _cohort(self, client: Client, name: str) -> tuple[Cohort, People]:
-        cohort = self.records.cohort(name, client.name)
+    def _cohort(self, client: Client, name: str, *, whole: bool = False) -> tuple[Cohort, People]:
+        cohort = self.records.cohort(name, client.name, whole=whole)
         if cohort is None:
             raise unknown("cohort")
         return cohort, self._populations.people(cohort.population)
