@@ -1,8 +1,8 @@
 """Many clients at once on one custodian: ``python -m benchmarks.custodian [--seconds 300] [--clients 50]``.
 
 A service in a process of its own, on this machine only; clients are threads here that ask small questions as fast as
-they are answered. Printed: answers per second, p50 and p99, memory, and whether every answer has its debit. A busy
-machine moves all of it.
+they are answered. Printed, and kept in ``results/custodian.json``: answers per second in each half, p50 and p99, memory
+over time, whether every answer has its debit, and how busy the machine was, which moves all of it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.keys import key_hash, new_key, new_name
 from justitia.privacy.register import Register
 
+RESULTS = Path("results") / "custodian.json"
 PEOPLE, WIDTH, NOISE = 2000, 8, 2000.0
 
 
@@ -75,12 +76,27 @@ def memory(process: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+class Watch(threading.Thread):
+    """Memory of a process, looked at so many times in equal steps."""
+
+    def __init__(self, process: int, seconds: float, looks: int = 60) -> None:
+        super().__init__(daemon=True)
+        self._process, self._each, self._looks = process, seconds / looks, looks
+        self.megabytes = [memory(process)]
+
+    def run(self) -> None:
+        """Look."""
+        for _ in range(self._looks):
+            time.sleep(self._each)
+            self.megabytes.append(memory(self._process))
+
+
 def load(folder: Path, *, seconds: float, clients: int) -> dict[str, Any]:
     """What was seen."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    keys = make(folder, port, clients)
+    keys, busy = make(folder, port, clients), os.getloadavg()[0]
     words = [sys.executable, "-m", "justitia", "custodian", "serve", str(folder)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as service:  # noqa: S603 - this package's own command
         try:
@@ -90,16 +106,19 @@ def load(folder: Path, *, seconds: float, clients: int) -> dict[str, Any]:
                     if one.connect_ex(("127.0.0.1", port)) == 0:
                         break
                 time.sleep(0.1)
-            before = memory(service.pid)
+            watch = Watch(service.pid, seconds)
+            watch.start()
             times: list[float] = []
             refused: list[str] = []
             until = time.monotonic() + seconds
             threads = [threading.Thread(target=ask, args=(url, key, until, times, refused)) for key in keys]
             for thread in threads:
                 thread.start()
+            time.sleep(seconds / 2)
+            half = len(times)
             for thread in threads:
                 thread.join()
-            after = memory(service.pid)
+            watch.join()
         finally:
             service.send_signal(signal.SIGTERM)
     ledger = DurableLedger.open(ledger_file(folder, "people"))
@@ -112,10 +131,13 @@ def load(folder: Path, *, seconds: float, clients: int) -> dict[str, Any]:
         "refused": len(refused),
         "spent_epsilon": round(ledger.epsilon(), 4),
         "budget_epsilon": ledger.budget_epsilon,
-        "per_second": round(len(times) / seconds, 1),
+        "per_second_in_each_half": (round(2 * half / seconds, 1), round(2 * (len(times) - half) / seconds, 1)),
         "p50_seconds": round(float(np.quantile(times, 0.5)), 3),
         "p99_seconds": round(float(np.quantile(times, 0.99)), 3),
-        "memory_mb_before_and_after": (round(before), round(after)),
+        "memory_mb_at_start_quarter_half_end": [round(watch.megabytes[k]) for k in (0, 15, 30, 60)],
+        "memory_mb_largest": round(max(watch.megabytes)),
+        "load_average_before_and_after": (round(busy, 1), round(os.getloadavg()[0], 1)),
+        "cores": os.cpu_count(),
     }
 
 
@@ -125,7 +147,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=50)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(load(Path(folder) / "holder", seconds=chosen.seconds, clients=chosen.clients), indent=2))
+        found = load(Path(folder) / "holder", seconds=chosen.seconds, clients=chosen.clients)
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps(kept | {"load": found}, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def work(folder: Path, log: Path) -> None:
     service = Service(folder, Settings(page_port=0))
     client = service.client(KEYS["trainer"])
     assert client is not None
-    cohort = service.make_cohort(client, "people", IDS)["cohort"]
+    cohort = service.make_cohort(client, "people", IDS).cohort
     done = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
     number = int(done[-1][0]) if done else 0
     with log.open("a", encoding="utf-8") as file:

@@ -41,14 +41,20 @@ ROLES = {"trainer": ("train", "measure"), "analyst": ("measure",), "reader": ("r
 
 
 def make_folder(
-    folder: Path, labels: list[Any] | None = None, *, epsilon: float = 5.0, own: float | None = None, ids: Any = None
+    folder: Path,
+    labels: list[Any] | None = None,
+    *,
+    epsilon: float = 5.0,
+    own: float | None = None,
+    ids: Any = None,
+    groups: Any = ("a", "b"),
 ) -> Path:
     """A population of everybody, and three clients."""
     private_folder(folder)
     records = Records(folder)
     attribute = Attribute(("sex",), [np.array([*(labels or LABELS), None], dtype=object)[:-1]])
     people = Register.of(IDS if ids is None else ids, attribute)
-    register(folder, records, "people", people, groups=["a", "b"], epsilon=epsilon, delta=DELTA)
+    register(folder, records, "people", people, groups=list(groups), epsilon=epsilon, delta=DELTA)
     for name, key in KEYS.items():
         records.put_client(Client(name, ROLES[name], own, key_hash(key)))
     records.close()

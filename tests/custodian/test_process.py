@@ -1,9 +1,8 @@
 """The custodian as a process of its own: TLS and certificates, a trainer that holds nothing, kill -9 at any moment."""
 
-import datetime as dt
-import ipaddress
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -19,42 +18,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from holding import DATA, IDS, KEYS, LABELS, Caller, make_folder, opened, served
 
 from justitia import DurableLedger, measure
 from justitia.cli import cli
+from justitia.cli.custodian_options import CustodianOptions
 from justitia.custodian import Custodian, connection
 from justitia.custodian.records import Records
+from justitia.custodian.self_signed import self_signed
 
 KILLS = int(os.environ.get("JUSTITIA_KILLS", "8"))
-
-
-def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """One that signs itself, for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(address, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, private = folder / f"{name}.pem", folder / f"{name}.key"
-    pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    kind = serialization.PrivateFormat.PKCS8
-    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption()))
-    return pem, private
 
 
 def command(*words: Any) -> str:
@@ -88,56 +61,64 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_four_commands_lead_from_two_files_to_a_model_over_tls_with_client_certificates(
+def commands_of_the_page() -> list[list[str]]:
+    """The words of the first block of the section."""
+    page = (Path(__file__).parents[2] / "docs" / "custodian.md").read_text(encoding="utf-8")
+    block = page.partition("## Four commands")[2].partition("```text\n")[2].partition("```")[0]
+    return [shlex.split(line.removeprefix("$ justitia ")) for line in block.splitlines()]
+
+
+def test_four_commands_of_the_page_lead_from_two_files_to_a_model_over_tls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    table = DATA.X.assign(y=DATA.y, id=IDS)
-    table.to_csv("features.csv", index=False)
-    pd.DataFrame({"id": IDS[::-1], "sex": LABELS[::-1]}).to_csv("attribute.csv", index=False)
-    command("custodian", "init", "holder", "--client", "trainer", "--key-file", "trainer.key")
-    people = ("--population", "people", "--id", "id", "--sensitive", "sex", "--groups", "a,b", "--epsilon", 3)
-    command("custodian", "register", "holder", "attribute.csv", *people)
-    (pem, key), (own, own_key) = certificate(tmp_path, "server"), certificate(tmp_path, "client")
-    port = free_port()
-    lines = [
-        f"port = {port}",
-        "page_port = 0",
-        f'tls_certificate = "{pem}"',
-        f'tls_key = "{key}"',
-        f'client_ca = "{own}"',
-    ]
-    Path("holder/custodian.toml").write_text("\n".join(lines))
-    url, tls = f"https://127.0.0.1:{port}", {"ca_file": pem, "key_file": "trainer.key"}
-    both = tmp_path / "client-both.pem"
-    both.write_bytes(own.read_bytes() + own_key.read_bytes())
-    monkeypatch.setattr(connection, "PAUSES", (0.0,))
-    with process(Path("holder")):
+    DATA.X.assign(y=DATA.y, id=IDS).to_csv("features.csv", index=False)
+    pd.DataFrame({"id": IDS[::-1], "group": LABELS[::-1]}).to_csv("attribute.csv", index=False)
+    init, register, serve, train = commands_of_the_page()
+    assert serve == ["custodian", "serve", "holder"]
+    command(*init)
+    port, settings = free_port(), Path("holder/custodian.toml")  # the page's may be taken on this machine
+    settings.write_text(settings.read_text().replace("8787", str(port)).replace("page_port = 8788", "page_port = 0"))
+    command(*register)
+    with process(Path(serve[2])):
         reachable(port)
-        with pytest.raises(ConnectionError):
-            _ = Custodian(url, population="people", ids=IDS, **tls).facts  # no certificate, no handshake
-        holder = Custodian(url, population="people", ids=IDS, certificate=own, certificate_key=own_key, **tls)
-        measure(DATA.y, DATA.y, sensitive_features=holder, epsilon=0.5)
-        asked = ("--custodian", url, "--population", "people", "--key", "id", "--custodian-ca", pem)
-        asked = (
-            *asked,
-            "--custodian-key",
-            "trainer.key",
-            "--custodian-certificate",
-            both,
-            "--receipts",
-            "receipts.jsonl",
-        )
-        told = command("train", "features.csv", "--target", "y", *asked, "--seed", 0, "--epsilon", 1, "--out", "model")
-        found = command("evaluate", "model", "features.csv", *asked, "--epsilon", 0.5, "--json")
+        told = command(*(word.replace("8787", str(port)) for word in train))
     assert "differentially private" in told
-    assert json.loads(found)["certificate"]["custodian"].startswith("custodian at https://")
+    held = json.loads(Path("model/model.json").read_text())
+    assert f"custodian at https://127.0.0.1:{port}" in json.dumps(held)
     assert "asked by trainer" in command("custodian", "audit", "holder")
     kept = b"".join(path.read_bytes() for path in Path("model").rglob("*") if path.is_file())
     assert Path("trainer.key").read_bytes().strip() not in kept
     command("custodian", "retire", "holder", "--population", "people")
     assert not Path("holder/populations/people.attribute").exists()
     assert "retired" in command("custodian", "audit", "holder")
+
+
+def test_client_without_the_certificate_that_is_asked_for_does_not_get_past_the_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("server", "client"):
+        pem, private = self_signed("127.0.0.1")
+        (tmp_path / f"{name}.pem").write_bytes(pem)
+        (tmp_path / f"{name}.key").write_bytes(private)
+        (tmp_path / f"{name}-both.pem").write_bytes(pem + private)
+    monkeypatch.setattr(connection, "PAUSES", (0.0,))
+    monkeypatch.setenv("JUSTITIA_CUSTODIAN_KEY", KEYS["trainer"])
+    own = {"tls_certificate": str(tmp_path / "server.pem"), "tls_key": str(tmp_path / "server.key")}
+    with served(make_folder(tmp_path / "holder"), client_ca=str(tmp_path / "client.pem"), **own) as plain:
+        url, ca = plain.replace("http:", "https:"), tmp_path / "server.pem"
+        with pytest.raises(ConnectionError):
+            _ = Custodian(url, population="people", ids=IDS, ca_file=ca).facts
+        certificate: dict[str, Any] = {
+            "certificate": tmp_path / "client.pem",
+            "certificate_key": tmp_path / "client.key",
+        }
+        with pytest.raises(ConnectionError):  # an authority that did not sign the custodian's
+            _ = Custodian(url, population="people", ids=IDS, ca_file=tmp_path / "client.pem", **certificate).facts
+        holder = Custodian(url, population="people", ids=IDS, ca_file=ca, **certificate)
+        assert measure(DATA.y, DATA.y, sensitive_features=holder, epsilon=0.5).certificate.custodian
+        both = CustodianOptions(url, "people", ca_file=ca, certificate=tmp_path / "client-both.pem")
+        assert both.open(IDS).facts["population"] == "people"  # as the command line has it, in one file
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")

@@ -12,7 +12,7 @@ from justitia.custodian.settings import CONFIG, TEMPLATE, Settings
 
 
 def test_settings_that_init_writes_are_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / CONFIG).write_text(TEMPLATE.format(name="custodian"))
+    (tmp_path / CONFIG).write_text(TEMPLATE.format(name="custodian", tls="# "))
     assert Settings.read(tmp_path) == Settings()
 
 

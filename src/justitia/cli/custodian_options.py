@@ -39,8 +39,8 @@ class CustodianOptions:
             raise Refusal("expected the name of the custodian's population, got none; pass --population NAME.")
         return cls(url, population, *files)
 
-    def open(self, ids: Sequence[str | None]) -> Custodian:
-        """The client for these people."""
+    def open(self, ids: Sequence[str | None] | str) -> Custodian:
+        """The client for these people; where rows are in files, the name of the column with their ids."""
         try:
             from justitia.custodian import Custodian  # noqa: PLC0415 - an extra
         except ImportError:

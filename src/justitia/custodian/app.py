@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Awaitable, Callable
+from importlib import metadata
 from typing import Any
 
 import msgspec
@@ -16,14 +16,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from justitia.custodian import questions
+from justitia.custodian.description import OPERATIONS, RECEIPT, Operation, description
 from justitia.custodian.limits import Rate, read_body
 from justitia.custodian.records import Client
-from justitia.custodian.refusals import NO_KEY, NO_LEDGER, TOO_OFTEN, UNEXPECTED, Refused, wrong
+from justitia.custodian.refusals import NO_KEY, NO_LEDGER, TOO_OFTEN, UNEXPECTED, Refused
+from justitia.custodian.replies import Health, Refusal
 from justitia.custodian.service import Answer, Service
 from justitia.custodian.wire import ARROW
 from justitia.privacy.errors import LedgerError
 
-RECEIPT = "justitia-receipt"
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 #: Wrong keys per minute from one address.
 _WRONG_KEYS = 30
@@ -38,22 +39,15 @@ class App:
         self._rate = Rate(service.settings.requests_per_minute)
         self._strangers = Rate(_WRONG_KEYS)
         self.started = time.time()
-        routes = [
-            Route("/healthz", self.health, methods=["GET"]),
-            Route("/metrics", self.metrics, methods=["GET"]),
-            Route("/v1/populations/{name}", self._checked("facts", self._facts), methods=["GET"]),
-            Route("/v1/populations/{name}/cohorts", self._checked("cohort", self._cohort), methods=["POST"]),
-            Route("/v1/populations/{name}/ledger", self._checked("ledger", self._ledger), methods=["GET"]),
-            Route(
-                "/v1/populations/{name}/certificate", self._checked("certificate", self._certificate), methods=["GET"]
-            ),
-            Route("/v1/cohorts/{name}/sums", self._checked("sums", self._sums), methods=["POST"]),
-            Route("/v1/cohorts/{name}/measure", self._checked("measure", self._measure), methods=["POST"]),
-        ]
+        routes = [Route(one.path, self._route(one), methods=[one.method]) for one in OPERATIONS]
         handlers: Any = {HTTPException: _not_there}
         self.asgi = Starlette(routes=routes, exception_handlers=handlers)
 
     # -- one way in, one way out
+
+    def _route(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+        handler = getattr(self, f"_{operation.name}")
+        return self._checked(operation.name, handler) if operation.refusals else handler
 
     def _checked(
         self, what: str, handler: Callable[[Client, Request], Awaitable[Told]]
@@ -94,27 +88,27 @@ class App:
     # -- routes
 
     async def _facts(self, client: Client, request: Request) -> Told:
-        name, query = request.path_params["name"], request.query_params
-        plan = questions.read_json(query["plan"].encode(), questions.Plan) if "plan" in query else None
-        receipt = _whole(query.get("receipt"), "receipt")
-        return await run_in_threadpool(self.service.facts, client, name, plan, receipt), {}
+        asked = questions.read_query(dict(request.query_params), questions.Facts)
+        plan = None if asked.plan is None else questions.read_json(asked.plan.encode(), questions.Plan)
+        return await run_in_threadpool(self.service.facts, client, request.path_params["name"], plan, asked.receipt), {}
 
     async def _ledger(self, client: Client, request: Request) -> Told:
         return await run_in_threadpool(self.service.ledger, client, request.path_params["name"]), {}
 
     async def _certificate(self, client: Client, request: Request) -> Told:
         del client
-        planned = _whole(request.query_params.get("planned"), "planned")
-        subject = request.query_params.get("subject", "Every output of training")[:100]
-        given: dict[str, Any] = {"planned": 1 if planned is None else planned, "subject": subject}
+        asked = questions.read_query(dict(request.query_params), questions.Certificate)
+        given: dict[str, Any] = {"planned": asked.planned, "subject": asked.subject}
         name = request.path_params["name"]
         return await run_in_threadpool(lambda: self.service.certificate(name, **given)), {}
 
     async def _cohort(self, client: Client, request: Request) -> Told:
         asked = questions.read_json(await self._body(request), questions.Cohort)
         name = request.path_params["name"]
-        made = await run_in_threadpool(self.service.make_cohort, client, name, asked.ids)
-        return made, {"cohort": made["cohort"], "people": made["people"]}
+        made = await run_in_threadpool(
+            lambda: self.service.make_cohort(client, name, asked.ids, asked.cohorts, person=asked.person)
+        )
+        return made, {"cohort": made.cohort, "people": made.people}
 
     async def _sums(self, client: Client, request: Request) -> Told:
         asked = questions.read_query(dict(request.query_params), questions.Sums)
@@ -128,17 +122,22 @@ class App:
         told = await run_in_threadpool(self.service.measured, client, request.path_params["name"], asked)
         return told, {"request": asked.request, "purpose": "group rates", "epsilon": asked.epsilon, "answered": True}
 
-    async def health(self, request: Request) -> Response:
+    async def _health(self, request: Request) -> Response:
         """Whether the service answers."""
         del request
-        return _response({"ok": True})
+        return _response(Health())
 
-    async def metrics(self, request: Request) -> Response:
+    async def _openapi(self, request: Request) -> Response:
+        """The description of the interface."""
+        del request
+        return _response(description(metadata.version("justitia")))
+
+    async def _metrics(self, request: Request) -> Response:
         """Counts since the start and budgets, for monitoring; nothing by group."""
         del request
-        return PlainTextResponse(await run_in_threadpool(self._metrics), headers=_HEADERS)
+        return PlainTextResponse(await run_in_threadpool(self._counts), headers=_HEADERS)
 
-    def _metrics(self) -> str:
+    def _counts(self) -> str:
         lines = [f"justitia_uptime_seconds {time.time() - self.started:.0f}"]
         for (what, status), count in sorted(self.service.log.counts.items()):
             lines.append(f'justitia_requests_total{{what="{what}",status="{status}"}} {count}')
@@ -156,14 +155,6 @@ def _as_refusal(error: Exception) -> Refused:
     return NO_LEDGER if isinstance(error, LedgerError | OSError) else UNEXPECTED
 
 
-def _whole(text: str | None, name: str) -> int | None:
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise wrong(f"expected {name} to be a whole number, got something else.")
-    return int(text)
-
-
 def _response(told: Any) -> Response:
     if isinstance(told, Answer):
         kind = "application/json" if told.body[:1] == b"{" else ARROW
@@ -172,7 +163,7 @@ def _response(told: Any) -> Response:
 
 
 def _refusal(refusal: Refused) -> Response:
-    body = json.dumps({"error": refusal.sentence, "kind": refusal.kind}).encode()
+    body = msgspec.json.encode(Refusal(refusal.sentence, refusal.kind))
     more = {"www-authenticate": "Bearer"} if refusal.status == 401 else {}
     more |= {"retry-after": "60"} if refusal.status == 429 else {}
     return Response(body, refusal.status, _HEADERS | more, "application/json")
@@ -183,4 +174,4 @@ async def _not_there(request: Request, error: HTTPException) -> Response:
     return _refusal(Refused(error.status_code, "route", "expected an address of this service, got another one."))
 
 
-__all__ = ["RECEIPT", "App"]
+__all__ = ["App"]

@@ -5,7 +5,9 @@ It has no script, loads nothing, and shows no number by group: there is none out
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -20,6 +22,7 @@ from justitia.custodian.records import Population
 from justitia.custodian.service import Service
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.release import Release
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {"content-security-policy": _POLICY, "cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -30,32 +33,49 @@ _TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ name }}: who asked what</title>
 <style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c1c; }
-table { border-collapse: collapse; width: 100%; margin: 1rem 0; } caption { text-align: left; font-weight: 600; }
-th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #ddd; vertical-align: top; }
-.scroll { overflow-x: auto; } code { font-size: .85em; overflow-wrap: anywhere; } h2 { margin-top: 2.5rem; }
-svg { max-width: 100%; height: auto; }
-@media (prefers-color-scheme: dark) { body { background: #16181d; color: #e6e6e6; } th, td { border-color: #3a3d45; } }
+:root { color-scheme: light dark; --ink: #1c1c1c; --back: #fff; --rule: #ddd; --quiet: #595959; --spent: #2f6fb0; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e6e6; --back: #16181d; --rule: #3a3d45; --quiet: #a9adb5; --spent: #6cb0f5; } }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: var(--ink);
+  background: var(--back); }
+table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
+caption { text-align: left; font-weight: 600; white-space: nowrap; }
+th, td { text-align: left; padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--rule); white-space: nowrap; }
+th { color: var(--quiet); font-weight: 500; } .number { text-align: right; font-variant-numeric: tabular-nums; }
+.long { white-space: normal; min-width: 11rem; overflow-wrap: anywhere; }
+.scroll { overflow-x: auto; } code { font-size: .85em; } h2 { margin-top: 2.5rem; }
+dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: 1rem; margin: 1rem 0 1.5rem; }
+dt { color: var(--quiet); font-size: .9rem; } dd { margin: 0; font-size: 1.4rem; font-variant-numeric: tabular-nums; }
+figure { margin: 1rem 0; max-width: 44rem; } figcaption { color: var(--quiet); font-size: .9rem; }
+svg { width: 100%; height: auto; }
 </style></head><body><main>
 <h1>{{ name }}</h1>
-<p>Budgets, debits and refusals. Nothing here is by group: exact numbers do not leave the vault.</p>
+<p>Budgets, debits and refusals; times are UTC. Nothing here is by group: exact numbers do not leave the vault.</p>
 {% for one in populations %}
 <section><h2>{{ one.name }}{% if one.retired %} (retired {{ one.retired }}){% endif %}</h2>
-<p>{{ one.people }} registered people; epsilon {{ one.spent }} of {{ one.epsilon }} spent at delta {{ one.delta }},
-{{ one.left }} left for one more answer; {{ one.debits }} debits, {{ one.receipts }} receipts.</p>
+<dl>{% for name, value in one.facts %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>{% endfor %}</dl>
 {{ one.line }}
+<div class="scroll" tabindex="0" role="region" aria-label="Clients of {{ one.name }}"><table>
+<caption>Who asked</caption><thead><tr><th scope="col">client</th><th scope="col" class="number">debits</th>
+<th scope="col" class="number">epsilon of these alone</th><th scope="col">last</th></tr></thead><tbody>
+{% for who in one.clients %}<tr><td>{{ who.client }}</td><td class="number">{{ who.debits }}</td>
+<td class="number">{{ who.epsilon }}</td><td>{{ who.last }}</td></tr>
+{% else %}<tr><td colspan="4">nobody yet</td></tr>{% endfor %}</tbody></table></div>
 <div class="scroll" tabindex="0" role="region" aria-label="Debits of {{ one.name }}"><table>
 <caption>Newest debits</caption>
-<thead><tr><th scope="col">time</th><th scope="col">client / request</th><th scope="col">for</th>
-<th scope="col">noise</th><th scope="col">receipt</th></tr></thead><tbody>
-{% for entry in one.entries %}<tr><td>{{ entry.time }}</td><td>{{ entry.run }}</td><td>{{ entry.purpose }}</td>
-<td>{{ entry.noise }}</td><td><code>{{ entry.link }}</code></td></tr>
-{% else %}<tr><td colspan="5">none yet</td></tr>{% endfor %}</tbody></table></div></section>
+<thead><tr><th scope="col">time</th><th scope="col">client</th><th scope="col">for</th>
+<th scope="col" class="number">noise multiplier</th><th scope="col">request</th>
+<th scope="col">receipt</th></tr></thead><tbody>
+{% for entry in one.entries %}<tr><td>{{ entry.time }}</td><td>{{ entry.client }}</td>
+<td class="long">{{ entry.purpose }}</td><td class="number">{{ entry.noise }}</td>
+<td><code title="{{ entry.request }}">{{ entry.request[:12] }}</code></td>
+<td><code title="{{ entry.link }}">{{ entry.link[:12] }}</code></td></tr>
+{% else %}<tr><td colspan="6">none yet</td></tr>{% endfor %}</tbody></table></div></section>
 {% else %}<p>No population is registered yet.</p>{% endfor %}
 <section><h2>Refusals</h2><div class="scroll" tabindex="0" role="region" aria-label="Refusals"><table>
 <caption>Newest refusals</caption><thead><tr><th scope="col">time</th><th scope="col">client</th>
 <th scope="col">asked for</th><th scope="col">refused because of</th></tr></thead><tbody>
-{% for entry in refusals %}<tr><td>{{ entry.time }}</td><td>{{ entry.client or "no valid key" }}</td>
+{% for entry in refusals %}<tr><td>{{ entry.time | clock }}</td><td>{{ entry.client or "no valid key" }}</td>
 <td>{{ entry.what }}</td><td>{{ entry.refused }} ({{ entry.status }})</td></tr>
 {% else %}<tr><td colspan="4">none yet</td></tr>{% endfor %}</tbody></table></div></section>
 </main></body></html>
@@ -75,6 +95,7 @@ def page_app(service: Service) -> Starlette:
 def page_text(service: Service) -> str:
     """The page as it is now."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["clock"] = _clock
     refusals = [entry for entry in service.log.last(1000) if "refused" in entry][:_SHOWN]
     populations = [_population(service, one) for one in service.records.populations()]
     return environment.from_string(_TEMPLATE).render(
@@ -82,56 +103,95 @@ def page_text(service: Service) -> str:
     )
 
 
+def _clock(time: str) -> str:
+    """A time of the records, for people."""
+    return time[:19].replace("T", " ")
+
+
+class Debit(NamedTuple):
+    """One debit, with the time and link of its receipt if it was answered."""
+
+    client: str
+    request: str
+    release: Release
+    time: str
+    link: str
+
+
+def _debits(service: Service, name: str, ledger: DurableLedger) -> list[Debit]:
+    receipts = {
+        receipt["ledger"]["debits"] - 1: (receipt["time"], link) for receipt, link in service.records.receipts(name)
+    }
+    found = []
+    for number, (run, release) in enumerate(ledger.releases_by_run()):
+        client, _, request = run.rpartition("/")
+        found.append(Debit(client, request, release, *receipts.get(number, ("", "not answered"))))
+    return found
+
+
 def _population(service: Service, one: Population) -> dict[str, Any]:
     ledger = DurableLedger.open(ledger_file(service.folder, one.name))
-    releases = ledger.releases_by_run()
-    receipts = service.records.receipts(one.name)
-    links = {receipt["ledger"]["debits"] - 1: link for receipt, link in receipts}
+    debits = _debits(service, one.name, ledger)
+    answered = sum(bool(debit.time) for debit in debits)
+    facts = {
+        "people": f"{one.people:,}",
+        "epsilon spent": f"{ledger.epsilon():.4g}",
+        "of a budget of": f"{one.epsilon:g}",
+        "left for one answer": f"{ledger.remaining():.4g}",
+        "delta": f"{one.delta:g}",
+        "debits": f"{len(debits):,}",
+        "receipts": f"{answered:,}",
+    }
     entries = [
         {
-            "time": next((receipt["time"] for receipt, link in receipts if links.get(number) == link), ""),
-            "run": run,
-            "purpose": release.purpose,
-            "noise": f"{getattr(release.cost, 'noise_multiplier', 0.0):.4g}",
-            "link": links.get(number, "not answered"),
+            "time": _clock(debit.time),
+            "client": debit.client,
+            "request": debit.request,
+            "purpose": debit.release.purpose,
+            "noise": f"{getattr(debit.release.cost, 'noise_multiplier', 0.0):.4g}",
+            "link": debit.link,
         }
-        for number, (run, release) in list(enumerate(releases))[-_SHOWN:]
+        for debit in reversed(debits[-_SHOWN:])
     ]
-    return {
-        "name": one.name,
-        "retired": one.retired,
-        "people": f"{one.people:,}",
-        "epsilon": f"{one.epsilon:g}",
-        "delta": f"{one.delta:g}",
-        "spent": f"{ledger.epsilon():.4g}",
-        "left": f"{ledger.remaining():.4g}",
-        "debits": len(releases),
-        "receipts": len(receipts),
-        "entries": entries[::-1],
-        "line": _line(ledger, one),
-    }
+    clients = [_client(name, debits, one.delta) for name in sorted({debit.client for debit in debits})]
+    shown = {"name": one.name, "retired": one.retired and _clock(one.retired), "facts": facts.items()}
+    return shown | {"entries": entries, "clients": clients, "line": _line(debits, one)}
 
 
-def _line(ledger: DurableLedger, one: Population) -> Markup:
-    """Epsilon spent after each debit, and the budget above it."""
-    releases = ledger.releases
-    places = sorted({round(k * len(releases) / _POINTS) for k in range(_POINTS + 1)})
-    counts: dict[Any, int] = {}
-    points, done = [], 0
-    for place in places:
-        for release in releases[done:place]:
-            counts[release.cost] = counts.get(release.cost, 0) + 1
-        done = place
-        spent = epsilon_spent(counts, one.delta) if counts else 0.0
-        x, y = 600 * place / max(len(releases), 1), 110 - 100 * min(spent / one.epsilon, 1.0)
+def _client(name: str, debits: list[Debit], delta: float) -> dict[str, Any]:
+    own = [debit for debit in debits if debit.client == name]
+    spent = epsilon_spent(Counter(debit.release.cost for debit in own), delta)
+    return {"client": name, "debits": len(own), "epsilon": f"{spent:.4g}", "last": _clock(own[-1].time)}
+
+
+def _line(debits: list[Debit], one: Population) -> Markup:
+    """Epsilon spent over time, and the budget above it; a debit without an answer has the time of the one before."""
+    begun = datetime.fromisoformat(one.registered)
+    times, now = [], begun
+    for debit in debits:
+        now = datetime.fromisoformat(debit.time) if debit.time else now
+        times.append(now)
+    long = max((now - begun).total_seconds(), 1e-3)
+    counts: Counter[Any] = Counter()
+    points, done, y = ["0.0,120.0"], 0, 120.0
+    for place in sorted({round(k * len(debits) / _POINTS) for k in range(1, _POINTS + 1)} - {0}):
+        counts.update(debit.release.cost for debit in debits[done:place])
+        x = 700 * (times[place - 1] - begun).total_seconds() / long
         points.append(f"{x:.1f},{y:.1f}")
-    label = Markup("epsilon spent after each of {} debits; the line above is the budget").format(len(releases))
+        y = 120 - 100 * min(epsilon_spent(counts, one.delta) / one.epsilon, 1.0)
+        points.append(f"{x:.1f},{y:.1f}")
+        done = place
+    label = (
+        f"Epsilon spent (line) of the budget of {one.epsilon:g} (dashed): {len(debits)} debits from "
+        f"{_clock(one.registered)} to {_clock(now.isoformat())}"
+    )
     return Markup(
-        '<svg viewBox="0 0 600 120" width="600" height="120" role="img" aria-label="{}">'
-        '<line x1="0" y1="10" x2="600" y2="10" stroke="currentColor" stroke-dasharray="4 4"/>'
-        '<line x1="0" y1="110" x2="600" y2="110" stroke="currentColor"/>'
-        '<polyline points="{}" fill="none" stroke="#2f6fb0" stroke-width="2"/></svg>'
-    ).format(label, " ".join(points))
+        '<figure><svg viewBox="0 14 700 110" role="img" aria-label="{}">'
+        '<line x1="0" y1="20" x2="700" y2="20" stroke="currentColor" stroke-dasharray="4 4"/>'
+        '<line x1="0" y1="120" x2="700" y2="120" stroke="currentColor"/>'
+        '<polyline points="{}" fill="none" stroke="var(--spent)" stroke-width="2.5"/></svg>'
+        "<figcaption>{}</figcaption></figure>"
+    ).format(label, " ".join(points), label)
 
 
 __all__ = ["page_app", "page_text"]

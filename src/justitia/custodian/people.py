@@ -6,6 +6,7 @@ cohort.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -21,11 +22,12 @@ from justitia.privacy.accounting import Cost
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.errors import BudgetExceeded
+from justitia.privacy.errors import BudgetExceeded, LedgerError
 from justitia.privacy.groups import public_groups
+from justitia.privacy.joining import Digests
 from justitia.privacy.ledger import PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
-from justitia.privacy.register import Register
+from justitia.privacy.register import Register, persons_of
 from justitia.privacy.vault import SensitiveVault
 
 #: Vaults of cohorts that are kept, newest first; others are made again.
@@ -62,6 +64,8 @@ def register(
     if records.population(name) is not None:
         raise ValueError(f"the population {name!r} is registered, or was; choose another name for other people.")
     check_budget(epsilon, delta)
+    if math.isinf(epsilon):
+        raise ValueError("expected a finite epsilon for people whom a custodian holds, got none; choose a budget.")
     listed = public_groups(groups, names=people.names)
     if not all(isinstance(part, str) for one in listed for part in (one if isinstance(one, tuple) else (one,))):
         raise ValueError("expected groups as text, which is how the attribute is kept, got others; write them as text.")
@@ -84,21 +88,38 @@ class People:
 
     def __init__(self, root: Path, facts: Population, records: Records, noise_source: NoiseSource) -> None:
         self.facts, self._records, self._source = facts, records, noise_source
-        self._register = Register.read(register_file(root, facts.name))
+        self._register = Register.read(register_file(root, facts.name)).listed(facts.groups)
         path = ledger_file(root, facts.name)
         self.ledger = DurableLedger(path, dataset=facts.name, epsilon=facts.epsilon, delta=facts.delta)
+        self._check_receipts()
         self.lock = threading.Lock()
         self._vaults: OrderedDict[str, SensitiveVault] = OrderedDict()
-        self._own: dict[str, PrivacyLedger] = {}
+        self._own: dict[str, tuple[float, PrivacyLedger]] = {}
         self._runs = {run for run, _ in self.ledger.releases_by_run()}
+
+    def _check_receipts(self) -> None:
+        """Refuse a ledger that is older than the receipts beside it: one of the two was put back."""
+        try:
+            receipts = self._records.receipts(self.facts.name)
+        except ValueError as error:
+            raise LedgerError(str(error)) from None
+        if receipts:
+            self.ledger.verify(receipts[-1][0]["ledger"])
 
     def vault(self, cohort: Cohort) -> SensitiveVault:
         """The vault of a cohort; it debits the population's ledger."""
         if cohort.id in self._vaults:
             self._vaults.move_to_end(cohort.id)
             return self._vaults[cohort.id]
+        whole = self._records.cohort(cohort.id, whole=True)
+        if whole is None:  # retired meanwhile
+            raise unknown("cohort")
         vault = SensitiveVault(
-            self.attribute(cohort), groups=self.facts.groups, ledger=self.ledger, noise_source=self._source
+            self.attribute(whole),
+            groups=self.facts.groups,
+            ledger=self.ledger,
+            people=persons_of(digests(whole)) if whole.person else None,
+            noise_source=self._source,
         )
         self._vaults[cohort.id] = vault
         while len(self._vaults) > KEPT_VAULTS:
@@ -107,7 +128,7 @@ class People:
 
     def attribute(self, cohort: Cohort) -> Attribute:
         """The attribute of a cohort, closed."""
-        return self._register.cohort(np.frombuffer(cohort.digests, dtype="S16"))
+        return self._register.cohort(digests(cohort))
 
     def was_debited(self, run: str) -> bool:
         """Whether anything was debited under the name of this request."""
@@ -128,14 +149,32 @@ class People:
                 raise LOST
             own = self._budget_of(client)
             try:
-                self.ledger.check({cost: 1}, purpose=purpose)
-                if own is not None:
-                    own.debit(Release(purpose, cost, 0.0))
+                for ledger in (self.ledger, own):
+                    if ledger is not None:
+                        ledger.check({cost: 1}, purpose=purpose)
             except BudgetExceeded as error:
                 raise Refused(402, "budget", str(error)) from None
             self.ledger.run = run
             self._runs.add(run)  # first: whatever happens from here on, this name is used up
-            yield
+            try:
+                yield
+            except (Refused, ValueError, BudgetExceeded, LedgerError, OSError) as error:
+                if self._nothing_debited():
+                    self._runs.discard(run)  # the name is free again
+                    own = None
+                if isinstance(error, BudgetExceeded):
+                    raise Refused(402, "budget", str(error)) from None
+                raise
+            finally:
+                if own is not None:
+                    own._append(Release(purpose, cost, 0.0))  # whatever may have been debited counts
+
+    def _nothing_debited(self) -> bool:
+        """Whether the ledger's file has nothing under the present name; what cannot be read may have."""
+        try:
+            return not self.ledger.own_releases()
+        except (LedgerError, OSError):
+            return False
 
     def times(self, client: Client, costs: dict[Cost, int]) -> int:
         """How many times these costs fit into what client and population have left, up to 1024."""
@@ -152,14 +191,19 @@ class People:
         """What the client has spent of its own budget; None if it has none."""
         if client.epsilon is None:
             return None
-        key = f"{client.name} {client.epsilon}"
-        if key not in self._own:
+        budget, own = self._own.get(client.name, (None, None))
+        if own is None or budget != client.epsilon:
             own = PrivacyLedger(epsilon=client.epsilon, delta=self.facts.delta)
             for run, release in self.ledger.releases_by_run():
                 if run.rpartition("/")[0] == client.name:
                     own._append(release)  # what was debited counts, whatever the budget is now
-            self._own[key] = own
-        return self._own[key]
+            self._own[client.name] = (client.epsilon, own)
+        return own
+
+
+def digests(cohort: Cohort) -> Digests:
+    """Of the ids of a cohort, in its order."""
+    return np.frombuffer(cohort.digests, dtype="S16")
 
 
 def _fits(ledger: PrivacyLedger, costs: dict[Cost, int], times: int) -> bool:
@@ -191,14 +235,16 @@ class Populations:
         Refused
             If there is none; a retired one is none.
         """
-        facts = self._records.population(name)
+        known = {one.name: one for one in self._records.populations() if one.retired is None}
         with self._lock:
-            if facts is None or facts.retired is not None:
-                self._open.pop(name, None)
+            for retired in self._open.keys() - known.keys():
+                del self._open[retired]  # their attribute leaves the memory, whoever is asked about
+            facts = known.get(name)
+            if facts is None:
                 raise unknown("population")
             if name not in self._open:
                 self._open[name] = People(self._root, facts, self._records, self._source)
             return self._open[name]
 
 
-__all__ = ["People", "Populations", "folder_of", "ledger_file", "register", "register_file", "run_name"]
+__all__ = ["People", "Populations", "digests", "folder_of", "ledger_file", "register", "register_file", "run_name"]

@@ -12,7 +12,10 @@ from justitia.custodian.refusals import wrong
 from justitia.evaluation.rates import METRICS
 from justitia.notions import NOTIONS
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[\w.:-]+$")]
+# The look ahead: in Python, though not in JSON Schema, $ is also before a newline at the end.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+(?!\n)$")]
+Names = Annotated[list[Name], msgspec.Meta(max_length=20)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=999_999_999)]
 Sentence = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -39,8 +42,8 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     y_pred: list[Annotated[int, msgspec.Meta(ge=0, le=1)]]
     epsilon: Annotated[float, msgspec.Meta(gt=0, le=50)] = 1.0
     delta: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-5
-    notions: list[Name] = []
-    metrics: list[Name] = []
+    notions: Names = []
+    metrics: Names = []
     confidence: Annotated[float, msgspec.Meta(ge=0.5, lt=1)] = 0.95
     threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
@@ -55,13 +58,29 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def digest(self, cohort: str) -> str:
         """Of everything but the request id."""
-        return _digest(cohort, msgspec.json.encode(self).replace(self.request.encode(), b"", 1))
+        return _digest(cohort, msgspec.json.encode(msgspec.structs.replace(self, request="")))
 
 
 class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ordered ids of people."""
+    """Ordered ids of people, or cohorts that follow each other; with ``person``, an id may have several rows."""
 
-    ids: list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]]
+    ids: list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]] = []
+    cohorts: list[Name] = []
+    person: bool = False
+
+
+class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What more to tell of a population: how often a plan (:class:`Plan`, as JSON) fits in, the link of a receipt."""
+
+    plan: Annotated[str, msgspec.Meta(description="a Plan, as JSON")] | None = None
+    receipt: Count | None = None
+
+
+class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many runs were planned, and what is certified."""
+
+    planned: Count = 1
+    subject: Annotated[str, msgspec.Meta(max_length=100)] = "Every output of training"
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,4 +128,4 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:120]
 
 
-__all__ = ["Cohort", "Measure", "Plan", "Sums", "read_json", "read_query"]
+__all__ = ["Certificate", "Cohort", "Facts", "Measure", "Plan", "Sums", "read_json", "read_query"]

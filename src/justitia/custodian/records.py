@@ -25,10 +25,11 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS populations (name TEXT PRIMARY KEY, columns TEXT NOT NULL, groups TEXT NOT NULL,"
     " epsilon REAL NOT NULL, delta REAL NOT NULL, people INTEGER NOT NULL, registered TEXT NOT NULL, retired TEXT)",
     "CREATE TABLE IF NOT EXISTS cohorts (id TEXT PRIMARY KEY, population TEXT NOT NULL, people INTEGER NOT NULL,"
-    " digests BLOB NOT NULL, client TEXT NOT NULL, created TEXT NOT NULL)",
+    " digests BLOB NOT NULL, person INTEGER NOT NULL, client TEXT NOT NULL, created TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS requests (client TEXT NOT NULL, request TEXT NOT NULL, question TEXT NOT NULL,"
     " parts INTEGER NOT NULL, population TEXT NOT NULL, created TEXT NOT NULL, answer BLOB, receipt TEXT,"
     " PRIMARY KEY (client, request))",
+    "CREATE INDEX IF NOT EXISTS requests_open ON requests (client) WHERE receipt IS NULL",
     "CREATE TABLE IF NOT EXISTS parts (client TEXT NOT NULL, request TEXT NOT NULL, part INTEGER NOT NULL,"
     " digest TEXT NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (client, request, part))",
     "CREATE TABLE IF NOT EXISTS receipts (population TEXT NOT NULL, number INTEGER NOT NULL, receipt TEXT NOT NULL,"
@@ -65,12 +66,13 @@ class Population:
 
 
 class Cohort(NamedTuple):
-    """Ordered people of one population."""
+    """Rows of one population's people, in order; with ``person``, all rows of one are protected together."""
 
     id: str
     population: str
     people: int
     digests: bytes
+    person: bool = False
 
 
 class Asked(NamedTuple):
@@ -169,15 +171,26 @@ class Records:
         return _population(rows[0]) if rows else None
 
     def put_cohort(self, cohort: Cohort, client: str) -> None:
-        """Remember it; the same people in the same order are the same cohort."""
+        """Remember it; the same people in the same order are the same cohort. None is made of retired people."""
+        insert = (
+            "INSERT OR IGNORE INTO cohorts SELECT ?, ?, ?, ?, ?, ?, ?"
+            " WHERE EXISTS (SELECT 1 FROM populations WHERE name = ? AND retired IS NULL)"
+        )
         with self._connection() as connection:
-            values = (*cohort, client, now())
-            connection.execute("INSERT OR IGNORE INTO cohorts VALUES (?, ?, ?, ?, ?, ?)", values)
+            connection.execute(insert, (*cohort, client, now(), cohort.population))
 
-    def cohort(self, name: str) -> Cohort | None:
-        """One of them."""
-        rows = self._rows("SELECT id, population, people, digests FROM cohorts WHERE id = ?", name)
+    def cohort(self, name: str, client: str | None = None, *, whole: bool = False) -> Cohort | None:
+        """One of them, or of this client's; only if it is wanted whole, with its people."""
+        query = (
+            "SELECT id, population, people, CASE WHEN ? THEN digests ELSE x'' END, person FROM cohorts"
+            " WHERE id = ? AND client = COALESCE(?, client)"
+        )
+        rows = self._rows(query, whole, name, client)
         return Cohort(*rows[0]) if rows else None
+
+    def size_of_cohorts(self, client: str) -> int:
+        """Bytes of all cohorts of this client."""
+        return int(self._rows("SELECT COALESCE(SUM(LENGTH(digests)), 0) FROM cohorts WHERE client = ?", client)[0][0])
 
     # -- requests
 
@@ -206,15 +219,18 @@ class Records:
     def waiting(self, client: str) -> int:
         """Bytes of this client's parts whose request has no answer yet."""
         query = (
-            "SELECT COALESCE(SUM(size), 0) FROM parts JOIN requests USING (client, request)"
-            " WHERE client = ? AND answer IS NULL AND receipt IS NULL"
+            "SELECT COALESCE(SUM(size), 0) FROM requests CROSS JOIN parts USING (client, request)"
+            " WHERE client = ? AND receipt IS NULL"
         )
         return int(self._rows(query, client)[0][0])
 
     def abandoned(self) -> list[tuple[str, str]]:
-        """Requests of more than a day ago that have no answer; if one was debited, the ledger knows."""
+        """Requests without an answer of more than a day ago, or about retired people; the ledger knows the debits."""
         before = (datetime.now(UTC) - timedelta(days=1)).isoformat(timespec="milliseconds")
-        query = "SELECT client, request FROM requests WHERE receipt IS NULL AND created < ?"
+        query = (
+            "SELECT client, request FROM requests WHERE receipt IS NULL AND (created < ? OR population IN"
+            " (SELECT name FROM populations WHERE retired IS NOT NULL))"
+        )
         return [(client, request) for client, request in self._rows(query, before)]
 
     def forget_request(self, client: str, request: str) -> None:
@@ -234,8 +250,11 @@ class Records:
             link, text = chained(previous, receipt), json.dumps(receipt, sort_keys=True)
             connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?)", (population, number + 1, text, link))
             told = json.dumps(receipt | {"link": link}, sort_keys=True)
-            update = "UPDATE requests SET answer = ?, receipt = ? WHERE client = ? AND request = ?"
-            connection.execute(update, (answer, told, client, request))
+            update = (  # an answer about people who were retired meanwhile is told, and not kept
+                "UPDATE requests SET answer = (SELECT ? FROM populations WHERE name = ? AND retired IS NULL),"
+                " receipt = ? WHERE client = ? AND request = ?"
+            )
+            connection.execute(update, (answer, population, told, client, request))
         return told
 
     # -- receipts

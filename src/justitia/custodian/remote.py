@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from justitia.custodian.connection import Connection, read_key
 from justitia.custodian.measurements import read_measurement
 from justitia.custodian.receipts import Receipts
-from justitia.custodian.remote_vault import RemoteVault
+from justitia.custodian.remote_vault import PART, Cohort, Places, RemoteVault
 from justitia.evaluation.measurement import Measurement
 from justitia.notions import NOTIONS, get_notion
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
@@ -26,6 +27,8 @@ from justitia.privacy.errors import BudgetExceeded
 from justitia.privacy.groups import public_groups
 from justitia.privacy.keys import new_name
 from justitia.privacy.ledger import PrivacyLedger, Release
+from justitia.privacy.persons import Persons
+from justitia.privacy.shards import Alone, Together
 
 
 class Custodian(HeldElsewhere):
@@ -37,8 +40,9 @@ class Custodian(HeldElsewhere):
         Address of the service; plain HTTP only on this machine.
     population : str
         Name under which these people are registered.
-    ids : sequence
-        Public id of each row, in the order of X; each once. Whoever is not registered is "not given".
+    ids : sequence, or str
+        Public id of each row, in the order of X; where X is in files, the name of their column. Whoever is not
+        registered is "not given". Each once, unless the same ids are passed as ``person``.
     key_file : path, optional
         File with this client's key; otherwise the environment has it (``JUSTITIA_CUSTODIAN_KEY_FILE``, or
         ``JUSTITIA_CUSTODIAN_KEY``).
@@ -68,7 +72,7 @@ class Custodian(HeldElsewhere):
         url: str,
         *,
         population: str,
-        ids: Iterable[Any],
+        ids: Iterable[Any] | str,
         key_file: Path | str | None = None,
         ca_file: Path | str | None = None,
         certificate: Path | str | None = None,
@@ -78,14 +82,16 @@ class Custodian(HeldElsewhere):
     ) -> None:
         tls: dict[str, Any] = {"ca_file": ca_file, "certificate": certificate, "certificate_key": certificate_key}
         self.population, self.progress = str(population), progress
-        self._ids = [_text(one) for one in ids]
+        self.column = ids if isinstance(ids, str) else None
+        self._ids = [] if isinstance(ids, str) else [_text(one) for one in ids]
+        self._places: Places | None = None
         self.connection = Connection(url, read_key(key_file), **tls)
         self._receipts = Receipts(None if receipts is None else Path(receipts), self.population)
-        self._cohort = ""
+        self._cohorts: dict[bool, Cohort] = {}
         self._known: dict[str, Any] | None = None
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._ids) if self._places is None else self._places.rows[self._places.rank]
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -111,15 +117,49 @@ class Custodian(HeldElsewhere):
         """Public names of the sensitive columns."""
         return tuple(self.facts["columns"])
 
-    @property
-    def cohort(self) -> str:
-        """The custodian's name for these people in this order."""
-        if not self._cohort:
-            body = json.dumps({"ids": self._ids}).encode()
-            path = f"/v1/populations/{self.population}/cohorts"
-            answer, _ = self.connection.post(path, body, "application/json")
-            self._cohort = str(json.loads(answer)["cohort"])
-        return self._cohort
+    def enrolled(self, ids: Iterable[Sequence[Any]], *, person: bool) -> str:
+        """Tell the custodian whose rows these are, a few ids at a time; the name that it gives them."""
+        found = self._sent(ids, person=person)
+        return "" if found is None else found.name
+
+    def _sent(self, ids: Iterable[Sequence[Any]], *, person: bool) -> Cohort | None:
+        parts = [self._made(person=person, ids=part) for part in self._parts(ids)]
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        return self._made(person=person, cohorts=[part.name for part in parts])
+
+    def placed(self, names: Sequence[str], rows: Sequence[int], *, rank: int, person: bool) -> Self:
+        """The same custodian, for rows of processes that it has named so."""
+        found = copy(self)
+        found._places, found._cohorts = Places(tuple(names), tuple(rows), rank, person), {}
+        return found
+
+    def cohort(self, *, person: bool) -> Cohort:
+        """The custodian's name for the people of all rows, in this order."""
+        if person not in self._cohorts:
+            names = () if self._places is None else self._places.names
+            found = None if names else self._sent([self._ids], person=person)
+            self._cohorts[person] = found or self._made(person=person, cohorts=[name for name in names if name])
+        return self._cohorts[person]
+
+    def _made(self, *, person: bool, **people: Sequence[Any]) -> Cohort:
+        body = json.dumps(people | {"person": person}).encode()
+        path = f"/v1/populations/{self.population}/cohorts"
+        answer = json.loads(self.connection.post(path, body, "application/json")[0])
+        return Cohort(str(answer["cohort"]), int(answer.get("rows_each", 1)), str(answer.get("persons", "")))
+
+    def _parts(self, ids: Iterable[Sequence[Any]]) -> Iterator[list[str]]:
+        """Ids as text, as many at a time as the custodian takes."""
+        most, size = min(PART, int(self.facts["rows_at_once"])), 0
+        held: list[str] = []
+        for one in (_text(one) for part in ids for one in part):
+            held.append(one)
+            size += len(json.dumps(one)) + 2
+            if size > most:
+                yield held
+                held, size = [], 0
+        if held:
+            yield held
 
     def open(
         self,
@@ -132,6 +172,7 @@ class Custodian(HeldElsewhere):
         features: Iterable[str],
         noise_seed: int | None,
         missing_marker: Hashable,
+        together: Together | None = None,
     ) -> RemoteVault:
         """A vault that asks the custodian.
 
@@ -146,11 +187,13 @@ class Custodian(HeldElsewhere):
             raise ValueError(
                 f"the column {shared[0]!r} is both a feature and what the custodian holds; drop it from X."
             )
-        return RemoteVault(self, ledger)
+        places = Places(("",), (n,), 0, person is not None) if self._places is None else self._places
+        return RemoteVault(self, ledger, places, Alone(n) if together is None else together)
 
-    def _check(self, groups: Any, epsilon: float, n: int, **private: Any) -> None:
-        if n != len(self._ids):
-            raise ValueError(f"expected one id per row for the custodian, got {len(self._ids)} for {n} rows.")
+    def _check(self, groups: Any, epsilon: float, n: int, *, person: Any, **private: Any) -> None:
+        if n != len(self):
+            named = "" if self.column is None else f"; ids={self.column!r} is the name of a column, which files have"
+            raise ValueError(f"expected one id per row for the custodian, got {len(self)} for {n} rows{named}.")
         if math.isinf(epsilon):
             raise ValueError(
                 "expected a finite epsilon with a custodian, got none: it gives no exact answer; pass one."
@@ -158,11 +201,15 @@ class Custodian(HeldElsewhere):
         refused = [name for name, value in private.items() if value is not None]
         if refused:
             raise ValueError(
-                f"{refused[0]} is not for those who ask a custodian: noise, labels and persons are its own; drop it."
+                f"{refused[0]} is not for those who ask a custodian: noise and labels are its own; drop it."
             )
         if groups is not None and public_groups(groups, names=self.columns) != tuple(self.groups):
             raise ValueError(
                 f"expected the groups that the custodian registered, {self.groups}, got others; pass holder.groups."
+            )
+        if person is not None and Persons.of(person).digest != self.cohort(person=True).persons:
+            raise ValueError(
+                "expected the custodian's ids in person, got ids that group rows otherwise; pass the same."
             )
 
     def measured(self, truth: NDArray[np.int64], decided: NDArray[np.int64], **asked: Any) -> Measurement:
@@ -176,7 +223,9 @@ class Custodian(HeldElsewhere):
             cost = GaussianCost(1 / gaussian_mu(asked["epsilon"], asked["delta"]))
             asked["ledger"].debit(Release("group rates", cost, math.sqrt(2)))
         text = json.dumps(body).encode()
-        answer, headers = self.connection.post(f"/v1/cohorts/{self.cohort}/measure", text, "application/json")
+        grouped = asked["person"] is not None if self._places is None else self._places.person
+        path = f"/v1/cohorts/{self.cohort(person=grouped).name}/measure"
+        answer, headers = self.connection.post(path, text, "application/json")
         found = read_measurement(answer)
         return replace(found, certificate=self.signed(found.certificate, self.received(answer, headers)))
 
@@ -212,7 +261,10 @@ class Custodian(HeldElsewhere):
             )
 
     def __repr__(self) -> str:
-        return f"Custodian({self.connection.url!r}, population={self.population!r}, ids of {len(self)} rows)"
+        return f"Custodian({self.connection.url!r}, population={self.population!r}, {self._ids_text()})"
+
+    def _ids_text(self) -> str:
+        return f"ids of {len(self)} rows" if self.column is None else f"ids={self.column!r}"
 
 
 def _text(one: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,32 +22,63 @@ from justitia.privacy.keys import new_name
 from justitia.privacy.ledger import PrivacyLedger, Release
 from justitia.privacy.mechanisms import Gaussian, Noise
 from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.shards import Together
 
 if TYPE_CHECKING:
     from justitia.custodian.remote import Custodian
 
 #: Bytes of rows that are sent at once, unless the custodian takes less.
 PART = 8 << 20
+#: The number of a part among those of all processes, and its rows.
+Part = tuple[int, NDArray[np.float64]]
+
+
+class Cohort(NamedTuple):
+    """The custodian's name for people in their order; rows of one person that it asks about, and who is who."""
+
+    name: str
+    rows_each: int
+    persons: str
+
+
+class Places(NamedTuple):
+    """Processes that have rows of one fit: the custodian's names for these, and how many each has."""
+
+    names: tuple[str, ...]
+    rows: tuple[int, ...]
+    rank: int
+    person: bool
+
+    def parts(self, each: int) -> tuple[int, int]:
+        """Number of the first part of this process, and of the parts of all, with so many rows in each."""
+        counts = [max(1, math.ceil(rows / each)) for rows in self.rows]
+        return sum(counts[: self.rank]), sum(counts)
 
 
 class RemoteVault(Vault):
     """Asks a custodian, and keeps its own account of what that cost.
+
+    In several processes each sends its own rows, under one request of the first: the custodian has all of them before
+    it debits once, adds up once and draws noise once, and the first process alone is given the answer.
 
     Parameters
     ----------
     holder : Custodian
     ledger : PrivacyLedger
         This run's own account, debited before the custodian is asked; what holds is the custodian's.
+    places : Places
+    together : Together
+        The other processes.
     """
 
-    __slots__ = ("_holder", "_last", "_ledger")
+    __slots__ = ("_holder", "_last", "_ledger", "_places", "_together")
 
-    def __init__(self, holder: Custodian, ledger: PrivacyLedger) -> None:
-        self._holder, self._ledger = holder, ledger
+    def __init__(self, holder: Custodian, ledger: PrivacyLedger, places: Places, together: Together) -> None:
+        self._holder, self._ledger, self._places, self._together = holder, ledger, places, together
         self._last: Mapping[str, Any] | None = None
 
     def __len__(self) -> int:
-        return len(self._holder)
+        return self._places.rows[self._places.rank]
 
     @property
     def groups(self) -> Groups:
@@ -61,13 +92,17 @@ class RemoteVault(Vault):
 
     @property
     def rows_per_person(self) -> int:
-        """1: every id comes once."""
-        return 1
+        """As many as the custodian asks about; 1 where every id comes once."""
+        return self._cohort.rows_each if self._places.person else 1
 
     @property
     def persons_digest(self) -> str:
-        """Nothing: a row is what is protected."""
-        return ""
+        """A public name of which rows are one person's; nothing where a row is what is protected."""
+        return self._cohort.persons if self._places.person else ""
+
+    @property
+    def _cohort(self) -> Cohort:
+        return self._holder.cohort(person=self._places.person)
 
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Both accounts have to allow it."""
@@ -79,30 +114,53 @@ class RemoteVault(Vault):
         if not isinstance(noise, Gaussian):
             self._not_here("an answer without noise", "pass a finite epsilon")
         source = _rows_of(values)
-        if len(source) != len(self):
-            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
-        sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width)
-        self._ledger.debit(Release(purpose, noise.cost(), sensitivity))
+        self._check_length(source)
+        unit = "person" if self._places.person else "row"
+        sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width) * self.rows_per_person
+        self._ledger.debit(Release(purpose, noise.cost(), sensitivity, unit))
         asked = {"request": new_name(), "purpose": purpose, "bound": repr(float(bound))}
         asked |= {"noise_multiplier": repr(float(noise.noise_multiplier))}
-        answer, headers = self._sent(source, asked)
+        most = min(PART, int(self._holder.facts["rows_at_once"]))
+        job = {"asked": asked, "cohort": self._cohort.name, "each": max(1, most // (8 * source.width))}
+        self._together.begin(_Told(source, job), bound=bound, step=0.0, seeded=False)
+        last = self._send(source, job, but_last=True)
+        self._together.add(_nothing(source))  # all other parts have come
+        answer, headers = self._post(last, job)
         self._last = self._holder.received(answer, headers)
         return torch.from_numpy(from_stream(answer, widest=2**31 - 1).copy())
 
-    def _sent(self, source: DenseSource, asked: dict[str, str]) -> tuple[bytes, Mapping[str, str]]:
-        """All parts, one after the other; the answer comes with the last."""
-        holder = self._holder
-        each = max(1, min(PART, int(holder.facts["rows_at_once"])) // (8 * source.width))
-        parts = max(1, math.ceil(len(self) / each))
-        path = f"/v1/cohorts/{holder.cohort}/sums"
-        bar = tqdm(total=len(self), disable=not holder.progress, unit="row", desc=asked["purpose"])
-        answer: tuple[bytes, Mapping[str, str]] = (b"", {})
+    def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+        """Send the rows of this process, under the request that the first one has told."""
+        del bound, step, seeded
+        self._check_length(source)
+        self._send(source, _message(source))
+        self._together.add(_nothing(source))
+
+    def _send(self, source: DenseSource, job: Mapping[str, Any], *, but_last: bool = False) -> Part:
+        """Send all parts of these rows, one after the other; the last is returned, and may be kept back."""
+        first, _ = self._places.parts(job["each"])
+        bar = tqdm(total=len(self), disable=not self._holder.progress, unit="row", desc=job["asked"]["purpose"])
+        last: Part | None = None
         with bar:
-            for part, rows in enumerate(_regrouped(source, each)):
-                number = {"part": part, "parts": parts}
-                answer = holder.connection.post(path, to_stream(rows), ARROW, **asked, **number)
+            for number, rows in enumerate(_regrouped(source, job["each"]), start=first):
+                if last is not None:
+                    self._post(last, job)
+                last = (number, rows)
                 bar.update(len(rows))
-        return answer
+        assert last is not None  # noqa: S101 - there is one part at least
+        if not but_last:
+            self._post(last, job)
+        return last
+
+    def _post(self, part: Part, job: Mapping[str, Any]) -> tuple[bytes, Mapping[str, str]]:
+        number, rows = part
+        _, parts = self._places.parts(job["each"])
+        path = f"/v1/cohorts/{job['cohort']}/sums"
+        return self._holder.connection.post(path, to_stream(rows), ARROW, **job["asked"], part=number, parts=parts)
+
+    def _check_length(self, source: DenseSource) -> None:
+        if len(source) != len(self):
+            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
 
     def certificate(
         self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
@@ -127,7 +185,7 @@ def _rows_of(values: Tensor | DenseSource) -> DenseSource:
 def _regrouped(source: DenseSource, each: int) -> Iterator[NDArray[np.float64]]:
     """The same rows, so many at a time."""
     held: list[Tensor] = []
-    size = 0
+    size, begun = 0, False
     for _, rows in source.dense():
         held.append(rows.detach().double())
         size += len(rows)
@@ -135,8 +193,38 @@ def _regrouped(source: DenseSource, each: int) -> Iterator[NDArray[np.float64]]:
             joined = torch.cat(held)
             yield joined[:each].numpy()
             held, size = [joined[each:]], size - each
-    if size:
-        yield torch.cat(held).numpy()
+            begun = True
+    if size or not begun:
+        yield torch.cat([torch.empty(0, source.width, dtype=torch.float64), *held]).numpy()
 
 
-__all__ = ["RemoteVault"]
+class _Told:
+    """Rows, and the message that lets other processes send theirs."""
+
+    def __init__(self, source: DenseSource, job: dict[str, Any]) -> None:
+        self._source = source
+        self.message = _message(source) | job
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self._source.width
+
+    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield ``(positions, rows)``."""
+        return self._source.dense()
+
+
+def _message(source: DenseSource) -> dict[str, Any]:
+    return dict(getattr(source, "message", {}))
+
+
+def _nothing(source: DenseSource) -> Tensor:
+    """What a process adds to a sum that the custodian makes; a fault of one is told with it."""
+    return torch.zeros(int(_message(source).get("numbers", 0)), dtype=torch.int64)
+
+
+__all__ = ["PART", "Cohort", "Places", "RemoteVault"]

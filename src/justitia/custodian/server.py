@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +61,11 @@ def serve(folder: Path, settings: Settings, noise_source: NoiseSource | None = N
 
 async def _serve(servers: list[uvicorn.Server]) -> None:
     first, *others = servers
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):  # on Windows
+            asyncio.get_running_loop().add_signal_handler(number, first.handle_exit, number, None)
     running = [asyncio.create_task(server._serve()) for server in others]
-    await first.serve()
+    await first._serve()  # without uvicorn's own handling of signals, which ends the process with one
     for server in others:
         server.should_exit = True
     await asyncio.gather(*running)

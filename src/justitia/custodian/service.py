@@ -12,32 +12,38 @@ import json
 import os
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from msgspec import UNSET, UnsetType
+
 from justitia.custodian import questions
+from justitia.custodian.cohorts import joined
 from justitia.custodian.journal import AuditLog
 from justitia.custodian.measurements import measurement_bytes
 from justitia.custodian.people import People, Populations, run_name
 from justitia.custodian.records import Client, Cohort, Records
 from justitia.custodian.refusals import LOST, OTHER_BODY, Refused, not_allowed, too_large, unknown, wrong
+from justitia.custodian.replies import Facts, Made, Received
 from justitia.custodian.settings import Settings, private_file, private_folder
 from justitia.custodian.wire import SpooledRows, from_stream, to_stream
 from justitia.evaluation.measure import measure
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.attribute import HeldElsewhere
-from justitia.privacy.certificate import ADJACENCY, Certificate, json_ready
+from justitia.privacy.certificate import ADJACENCY, Certificate
 from justitia.privacy.file_lock import LockedFile
 from justitia.privacy.groups import group_names
 from justitia.privacy.interface import Vault
 from justitia.privacy.keys import key_hash, same_hash
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SystemNoise
-from justitia.privacy.register import digests_of
 
 #: Keeps two services from working in one folder.
 LOCK = "custodian.lock"
+#: What the smallest part counts as: every file takes a block.
+_LEAST = 4096
 _LOCK_FLAGS = os.O_CREAT | os.O_RDWR
 
 
@@ -89,35 +95,37 @@ class Service:
 
     # -- public facts
 
-    def facts(self, client: Client, name: str, plan: questions.Plan | None = None, receipt: int | None = None) -> Any:
+    def facts(self, client: Client, name: str, plan: questions.Plan | None = None, receipt: int | None = None) -> Facts:
         """Public facts of a population; with a plan, how often it fits in; with a receipt's number, its link."""
         people = self._populations.people(name)
         facts, ledger = people.facts, people.ledger
         number, head = self.records.head(name)
-        found = {
-            "custodian": self.settings.name,
-            "population": name,
-            "columns": facts.columns,
-            "groups": facts.groups,
-            "people": facts.people,
-            "neighbours": ADJACENCY["row"],
-            "epsilon": facts.epsilon,
-            "delta": facts.delta,
-            "spent": ledger.epsilon(),
-            "left": ledger.remaining(),
-            "client_epsilon": client.epsilon,
-            "roles": client.roles,
-            "debits": len(ledger.releases),
-            "receipts": number,
-            "head": head,
-            "rows_at_once": self.settings.largest_body // 2,
-        }
+        fits: int | UnsetType = UNSET
         if plan is not None:
-            costs: dict[Cost, int] = {GaussianCost(multiplier): count for multiplier, count in plan.costs}
-            found["fits"] = people.times(client, costs)
-        if receipt is not None:
-            found["link"] = self.records.link(name, receipt)
-        return json_ready(found)
+            costs: Counter[Cost] = Counter()
+            for multiplier, count in plan.costs:
+                costs[GaussianCost(multiplier)] += count
+            fits = people.times(client, costs)
+        return Facts(
+            custodian=self.settings.name,
+            population=name,
+            columns=facts.columns,
+            groups=facts.groups,
+            people=facts.people,
+            neighbours=ADJACENCY["row"],
+            epsilon=facts.epsilon,
+            delta=facts.delta,
+            spent=ledger.epsilon(),
+            left=ledger.remaining(),
+            client_epsilon=client.epsilon,
+            roles=client.roles,
+            debits=len(ledger.releases),
+            receipts=number,
+            head=head,
+            rows_at_once=self.settings.largest_body // 2,
+            fits=fits,
+            link=UNSET if receipt is None else self.records.link(name, receipt),
+        )
 
     def ledger(self, client: Client, name: str) -> Any:
         """What was asked, by whom, for what; with the chain of receipts."""
@@ -138,34 +146,36 @@ class Service:
 
     # -- cohorts
 
-    def make_cohort(self, client: Client, name: str, ids: Sequence[str]) -> dict[str, Any]:
-        """Ordered people; whoever is not registered, or has not told, is "not given", and nobody hears of it."""
+    def make_cohort(
+        self, client: Client, name: str, ids: Sequence[str], cohorts: Sequence[str] = (), *, person: bool = False
+    ) -> Made:
+        """Ordered people; whoever is not registered, or has not told, is "not given", and nobody hears of it.
+
+        Instead of ids, cohorts of the same population: their people, one cohort after the other.
+        """
         if not {"train", "measure"} & set(client.roles):
             raise not_allowed("train")
         people = self._populations.people(name)
-        if not 0 < len(ids) <= self.settings.largest_cohort:
-            raise too_large(f"between 1 and {self.settings.largest_cohort} ids")
-        try:
-            digests = digests_of(ids)
-        except ValueError as error:
-            raise wrong(str(error)) from None
-        held = digests.tobytes()
-        named = hashlib.sha256(people.ledger.identity.encode() + held).hexdigest()[:32]
-        self.records.put_cohort(Cohort(named, name, len(ids), held), client.name)
-        return {"cohort": named, "people": len(ids)}
+        parts = [self._cohort(client, one, whole=True)[0] for one in cohorts]
+        made, grouped = joined(people, client.name, ids, parts, most=self.settings.largest_cohort, person=person)
+        held, most = self.records.size_of_cohorts(client.name), self.settings.largest_spool
+        if held + len(made.digests) > most and self.records.cohort(made.id, client.name) is None:
+            raise too_large(f"cohorts of at most {most} bytes together, 16 for each id")
+        self.records.put_cohort(made, client.name)
+        return Made(cohort=made.id, people=made.people, **grouped)
 
-    def _cohort(self, name: str) -> tuple[Cohort, People]:
-        cohort = self.records.cohort(name)
+    def _cohort(self, client: Client, name: str, *, whole: bool = False) -> tuple[Cohort, People]:
+        cohort = self.records.cohort(name, client.name, whole=whole)
         if cohort is None:
             raise unknown("cohort")
         return cohort, self._populations.people(cohort.population)
 
     # -- questions
 
-    def sums(self, client: Client, cohort_name: str, asked: questions.Sums, body: bytes) -> Answer | dict[str, Any]:
+    def sums(self, client: Client, cohort_name: str, asked: questions.Sums, body: bytes) -> Answer | Received:
         """One part of the rows; the answer once all parts are there, and how many have come until then."""
         _need(client, "train")
-        cohort, people = self._cohort(cohort_name)
+        cohort, people = self._cohort(client, cohort_name)
         if asked.part >= asked.parts:
             raise wrong("expected part to be below parts, got more; parts are counted from 0.")
         rows = from_stream(body, widest=self.settings.largest_width)
@@ -185,7 +195,7 @@ class Service:
                 self._keep_part(own, asked.part, digest, body)
             come = len(parts | {asked.part: digest})
             if come < asked.parts:
-                return {"received": come, "parts": asked.parts}
+                return Received(come, asked.parts)
             files = [self._place(own) / str(part) for part in range(asked.parts)]
             source = self._checked(
                 own, lambda: SpooledRows.of(files, widest=self.settings.largest_width, rows=cohort.people)
@@ -203,7 +213,7 @@ class Service:
         if not {"train", "measure"} & set(client.roles):
             raise not_allowed("measure")
         asked.check()
-        cohort, people = self._cohort(cohort_name)
+        cohort, people = self._cohort(client, cohort_name)
         if not len(asked.y_true) == len(asked.y_pred) == cohort.people:
             raise wrong(
                 f"expected {cohort.people} labels and decisions, in the order of the cohort, got other numbers."
@@ -287,11 +297,12 @@ class Service:
         shutil.rmtree(self._place(own), ignore_errors=True)
 
     def _keep_part(self, own: tuple[str, str], part: int, digest: str, body: bytes) -> None:
-        if self.records.waiting(own[0]) + len(body) > self.settings.largest_spool:
+        size = max(len(body), _LEAST)
+        if self.records.waiting(own[0]) + size > self.settings.largest_spool:
             raise too_large(f"at most {self.settings.largest_spool} bytes that wait for the rest of their request")
         place = private_folder(self._place(own))
         (place / str(part)).write_bytes(body)
-        self.records.put_part(*own, part, digest, len(body))
+        self.records.put_part(*own, part, digest, size)
 
     def _place(self, own: tuple[str, str]) -> Path:
         return self._spool / hashlib.sha256("/".join(own).encode()).hexdigest()

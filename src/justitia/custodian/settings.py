@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 CONFIG = "custodian.toml"
+CERTIFICATE, KEY = "server.pem", "server.key"
 TEMPLATE = """\
 # Configuration of this custodian; every line may be left out. Changes count after a restart.
 name = {name!r}                  # certificates name it
 host = "127.0.0.1"               # another address needs a certificate
 port = 8787
 page_port = 8788                 # for the custodian's own people, on this machine only; 0 for none
-# tls_certificate = "server.pem"
-# tls_key = "server.key"
+{tls}tls_certificate = "server.pem"
+{tls}tls_key = "server.key"
 # client_ca = "clients.pem"      # then every client needs a certificate of this authority, checked at the handshake
 requests_per_minute = 600        # of one client
 largest_body = 67108864          # bytes of one request
@@ -112,4 +113,4 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-__all__ = ["CONFIG", "TEMPLATE", "Settings", "is_loopback", "private_file", "private_folder"]
+__all__ = ["CERTIFICATE", "CONFIG", "KEY", "TEMPLATE", "Settings", "is_loopback", "private_file", "private_folder"]

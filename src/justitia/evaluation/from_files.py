@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.inputs.files import RowFiles
-from justitia.privacy.attribute import AttributeStream, SensitiveColumns
-from justitia.privacy.joining import stream_of
+from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
+from justitia.privacy.joining import check_held, enrolled, stream_of
 
 Labels = NDArray[np.object_]
 
 
 def read_people(
     data: Any, y_true: Any, y_pred: Any, where: Any, person: Any
-) -> tuple[Any, Any, AttributeStream, list[Any] | None]:
+) -> tuple[Any, Any, AttributeStream | HeldElsewhere, list[Any] | None]:
     """Labels, decisions, the attribute closed, and public ids.
 
     Parameters
@@ -24,7 +24,7 @@ def read_people(
     data : path, pattern, dataset or RowFiles
     y_true, y_pred : str or array-like
         Names of columns; decisions may be an array, as ``model.predict(data)`` gives one.
-    where : str or SensitiveColumns
+    where : str, SensitiveColumns or HeldElsewhere
     person : str, optional
 
     Raises
@@ -32,7 +32,14 @@ def read_people(
     ValueError, TypeError
         For what is wrong with names and files.
     """
-    files, sensitive = RowFiles.of(data), SensitiveColumns.of(where)
+    files = RowFiles.of(data)
+    if isinstance(where, HeldElsewhere):
+        files.check([name for name in (y_true, y_pred, check_held(where, person)) if isinstance(name, str)])
+        named = enrolled(where, files, 0, len(files), person)
+        held = where.placed([named], [len(files)], rank=0, person=person is not None)
+        truth, decided = (_column(files, one) if isinstance(one, str) else one for one in (y_true, y_pred))
+        return truth, decided, held, None
+    sensitive = SensitiveColumns.of(where)
     public = [name for name in (y_true, y_pred, person, sensitive.key) if isinstance(name, str)]
     clash = [name for name in sensitive.columns if name in public]
     if clash:

@@ -136,6 +136,7 @@ def measure(
     _check_certificates(disjoint_from, after)
     if data is not None:
         y_true, y_pred, sensitive_features, person = read_people(data, y_true, y_pred, sensitive_features, person)
+        held = None if held is None else sensitive_features
     truth, decided = as_binary(y_true, y_pred, pos_label)
     n = len(truth)
     earlier = None if before is None else as_binary(y_true, before, pos_label)[1].numpy()

@@ -16,6 +16,7 @@ from justitia.privacy.columns import Column, Names, columns_of
 if TYPE_CHECKING:
     from justitia.privacy.interface import Vault
     from justitia.privacy.ledger import PrivacyLedger
+    from justitia.privacy.shards import Together
 
 #: From the name of a column and its entries to labels.
 Read = Callable[[str, Column], Column]
@@ -135,6 +136,9 @@ class HeldElsewhere(ABC):
     A class of another room that knows how to ask (:class:`justitia.custodian.Custodian`).
     """
 
+    #: Name of the column with the ids that the holder knows, where rows are in files.
+    column: str | None = None
+
     @abstractmethod
     def open(
         self,
@@ -147,8 +151,17 @@ class HeldElsewhere(ABC):
         features: Iterable[str],
         noise_seed: int | None,
         missing_marker: Hashable,
+        together: Together | None = None,
     ) -> Vault:
         """A vault that asks the holder; everything here is public."""
+
+    def enrolled(self, ids: Iterable[Sequence[Any]], *, person: bool) -> str:
+        """Tell the holder whose rows one process has, a few ids at a time; the name that it gives them."""
+        raise NotImplementedError
+
+    def placed(self, names: Sequence[str], rows: Sequence[int], *, rank: int, person: bool) -> Self:
+        """The same holder, for rows of processes that were named so and have so many rows each."""
+        raise NotImplementedError
 
     def measured(self, truth: NDArray[np.int64], decided: NDArray[np.int64], **asked: Any) -> Any:
         """A private measurement made by the holder; None leaves it to a question of the vault."""

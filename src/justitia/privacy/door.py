@@ -80,6 +80,7 @@ def open_vault(
             features=features,
             noise_seed=noise_seed,
             missing_marker=missing_marker,
+            together=together,
         )
     streamed = isinstance(sensitive_features, AttributeStream)
     attribute = sensitive_features if streamed else Attribute.of(sensitive_features)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.privacy.attribute import AttributeStream, SensitiveColumns
+from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
 from justitia.privacy.columns import INTERRUPTS, Column, columns_of
 from justitia.privacy.frames import forgets_locals
 
@@ -64,6 +64,30 @@ def stream_of(
     own = tables(files, [where.key], start, stop)
     labels = join(names, where.key, rows, own, tables(second, [where.key, *names], 0, len(second)))
     return AttributeStream(names, rows, lambda: (_read(where, part) for part in _parts(labels, rows)))
+
+
+def enrolled(held: HeldElsewhere, files: Files, start: int, stop: int, person: str | None) -> str:
+    """Tell a custodian whose rows these are, by the public ids in their column; the name that it gives them."""
+    assert held.column is not None  # noqa: S101 - checked before
+    tables = (table for _, table in files.blocks([held.column], start, stop))
+    return held.enrolled((table.column(0).to_pylist() for table in tables), person=person is not None)
+
+
+def check_held(held: HeldElsewhere, person: Any) -> str:
+    """The column of a custodian's ids, where rows are in files.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If none was named, or persons are in another column.
+    """
+    if held.column is None:
+        raise TypeError(
+            "expected ids to be the name of a column where X is in files, got a list of them; pass ids='id', say."
+        )
+    if person not in (None, held.column):
+        raise ValueError(f"expected the custodian's ids, {held.column!r}, in person, got another column; pass those.")
+    return held.column
 
 
 def _read(where: SensitiveColumns, columns: list[Column]) -> list[Column]:
@@ -197,4 +221,4 @@ def _parts(labels: Sequence[Labels], rows: int) -> Iterator[list[Column]]:
         yield [one.take(slice(start, min(start + 65_536, rows))) for one in labels]
 
 
-__all__ = ["join", "key_digest", "key_text", "stream_of"]
+__all__ = ["check_held", "enrolled", "join", "key_digest", "key_text", "stream_of"]

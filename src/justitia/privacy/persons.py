@@ -58,7 +58,11 @@ class Persons:
         TypeError, ValueError
             If ``ids`` is not one column, or an id is missing.
         """
-        codes = _codes(ids)
+        return cls.of_codes(_codes(ids))
+
+    @classmethod
+    def of_codes(cls, codes: NDArray[np.int64]) -> Persons:
+        """The same from numbers of persons, in order of appearance."""
         sizes = np.bincount(codes)
         each = rows_each(sizes)
         order = np.random.default_rng(0).permutation(len(codes))  # public: which rows of a person count

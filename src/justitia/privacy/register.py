@@ -17,9 +17,13 @@ from numpy.typing import NDArray
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.columns import Column
 from justitia.privacy.frames import forgets_locals
+from justitia.privacy.groups import Groups
 from justitia.privacy.joining import Digests, key_digest, key_text
+from justitia.privacy.persons import Persons
 
 _KEY = "key"
+#: No label: labels are text that was read, and this is none that can be written.
+NOBODY = "\ud800"
 
 
 def digests_of(keys: Iterable[Any]) -> Digests:
@@ -28,15 +32,29 @@ def digests_of(keys: Iterable[Any]) -> Digests:
     Raises
     ------
     ValueError
-        If one is missing, or one comes twice.
+        If one is missing.
     """
     texts = [key_text(one) for one in keys]
     if any(text is None for text in texts):
         raise ValueError("expected an id for every row, got rows without one; give every row its id.")
-    found = np.array([key_digest(text) for text in texts if text is not None], dtype="S16")
-    if len(np.unique(found)) != len(found):
-        raise ValueError("expected every id once, got one twice; keep one row of a person.")
-    return found
+    return np.array([key_digest(text) for text in texts if text is not None], dtype="S16")
+
+
+def check_once(digests: Digests) -> None:
+    """Refuse a key that comes twice."""
+    if len(np.unique(digests)) != len(digests):
+        raise ValueError(
+            "expected every id once, got one twice; keep one row of a person, or name persons, so that a person's rows "
+            "are protected together."
+        )
+
+
+def persons_of(digests: Digests) -> Persons:
+    """Rows grouped by key: each key is a person."""
+    _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
+    number = np.empty(len(first), dtype=np.int64)
+    number[np.argsort(first)] = np.arange(len(first))  # in order of appearance, as rows in memory are numbered
+    return Persons.of_codes(number[inverse])
 
 
 def _stored(label: Any) -> str | None:
@@ -59,18 +77,23 @@ class Register:
         Sorted, each once.
     columns : sequence of object arrays
         Labels in that order: text, or None for "not given".
+    nobody : str, optional
+        What stands for the label of whoever is not registered; None unless said otherwise.
 
     Guarantee
     ---------
     * Only :meth:`cohort` gives out labels, closed, to be put into a vault.
     """
 
-    __slots__ = ("__columns", "__keys", "_names")
+    __slots__ = ("__columns", "__keys", "_names", "_nobody")
 
-    def __init__(self, names: Iterable[str], keys: Digests, columns: Iterable[Column]) -> None:
+    def __init__(
+        self, names: Iterable[str], keys: Digests, columns: Iterable[Column], nobody: str | None = None
+    ) -> None:
         self._names = tuple(names)
         self.__keys = keys
         self.__columns = list(columns)
+        self._nobody = nobody
 
     @classmethod
     @forgets_locals
@@ -93,12 +116,26 @@ class Register:
         return self._names
 
     @forgets_locals
+    def listed(self, groups: Groups) -> Self:
+        """The same people, with one and the same text in the place of every label that no group has, and of none.
+
+        A cohort of it is then read by the same steps whoever is registered, has told, and told what.
+        """
+        found = []
+        for place, column in enumerate(self.__columns):
+            own = {one[place] if isinstance(one, tuple) else one for one in groups}
+            same = {one: one for one in own if isinstance(one, str)}  # one object for each label
+            found.append(np.fromiter((same.get(one, NOBODY) for one in column), dtype=object, count=len(column)))
+        return type(self)(self._names, self.__keys, found, NOBODY)
+
+    @forgets_locals
     def cohort(self, digests: Digests) -> Attribute:
-        """The attribute of the people with these keys, in this order; None for whoever is not registered."""
+        """The attribute of the people with these keys, in this order; that of nobody for whoever is not registered."""
         place: NDArray[np.intp] = np.searchsorted(self.__keys, digests)
         inside = np.minimum(place, len(self.__keys) - 1)
         known = self.__keys[inside] == digests if len(self.__keys) else np.zeros(len(digests), dtype=np.bool_)
-        none = np.full(len(digests), None, dtype=object)
+        none = np.empty(len(digests), dtype=object)
+        none.fill(self._nobody)  # the same object each time, which numpy.full would copy
         found = [np.where(known, column[inside], none) if len(column) else none for column in self.__columns]
         return Attribute(self._names, found)
 
@@ -135,4 +172,4 @@ class Register:
     __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
 
 
-__all__ = ["Register", "digests_of"]
+__all__ = ["Register", "check_once", "digests_of", "persons_of"]

@@ -16,8 +16,8 @@ from justitia.inputs.files import BLOCK, RowFiles
 from justitia.inputs.public_sample import Columns, Look, OwnRows, look
 from justitia.learners.base import CrossFitted, base_of
 from justitia.parameters import check_parameters
-from justitia.privacy.attribute import AttributeStream, SensitiveColumns
-from justitia.privacy.joining import stream_of
+from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
+from justitia.privacy.joining import check_held, enrolled, stream_of
 from justitia.privacy.persons import Persons
 from justitia.training.ranks import Message, Ranks
 
@@ -35,7 +35,7 @@ class Data:
 
     files: RowFiles
     columns: Columns
-    sensitive: SensitiveColumns
+    sensitive: SensitiveColumns | HeldElsewhere
     second: RowFiles | None
     person: str | None
 
@@ -48,36 +48,42 @@ class Data:
         ValueError, TypeError
             In one sentence, before any row is read.
         """
-        where = SensitiveColumns.of(sensitive)
+        held = sensitive if isinstance(sensitive, HeldElsewhere) else None
+        where = None if held is not None else SensitiveColumns.of(sensitive)
         for name, given in (("y", y), ("sample_weight", weight), ("person", person)):
             if not (isinstance(given, str) or (given is None and name != "y")):
                 raise TypeError(
                     f"expected {name} to be the name of a column where X is in files, got {type(given).__name__!r}."
                 )
+        key = where.key if where is not None else None if held is None else check_held(held, person)
         files = RowFiles.of(X)
-        second = None if where.file is None else RowFiles.of(where.file)
-        hidden = {y, weight, person, where.key, *(where.columns if second is None else ())} - {None}
+        second = None if where is None or where.file is None else RowFiles.of(where.file)
+        private = () if where is None else where.columns
+        beside = private if second is None else ()
+        hidden = {y, weight, person, key, *beside} - {None}
         chosen = tuple(name for name in (files.features or files.names) if name not in hidden)
         if not chosen:
             raise ValueError(f"{files.shown} has no column left to learn from; leave fewer out.")
         columns = Columns(chosen, y, weight)
-        public = [name for name in (*columns.all, person, where.key) if name is not None]
-        clash = [name for name in where.columns if name in public]
+        public = [name for name in (*columns.all, person, key) if name is not None]
+        clash = [name for name in private if name in public]
         if clash:
             raise ValueError(f"the column {clash[0]!r} is sensitive and cannot be used as a public one; name another.")
-        files.check(public, where.columns if second is None else ())
-        if second is not None and where.key is not None:
-            second.check([], [where.key, *where.columns])
-        return cls(files, columns, where, second, person)
+        files.check(public, beside)
+        if second is not None and key is not None:
+            second.check([], [key, *private])
+        return cls(files, columns, sensitive if where is None else where, second, person)
 
-    def attribute(self, own: OwnRows) -> AttributeStream:
-        """The attribute of the rows of one process, closed."""
+    def attribute(self, own: OwnRows) -> AttributeStream | HeldElsewhere:
+        """The attribute of the rows of one process, closed, or who holds it."""
+        if isinstance(self.sensitive, HeldElsewhere):
+            return self.sensitive
         return stream_of(self.sensitive, self.files, own.start, own.stop, self.second)
 
     def people(self, own: OwnRows) -> Persons | None:
         """Who is who, by the public ids of everybody; of the rows of one process."""
-        if self.person is None:
-            return None
+        if self.person is None or isinstance(self.sensitive, HeldElsewhere):
+            return None  # a custodian counts them by its ids
         if self.files.own and own.n != len(own):
             raise ValueError("expected files that every process sees where persons are named, got others; share them.")
         tables = self.files.blocks([self.person])
@@ -117,16 +123,22 @@ def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks) -
     if not sum(one["rows"] for one in met):
         raise ValueError(f"expected rows in {data.files.shown}, got none; pass files with rows.")
     own, seen = _own_rows(data, [one["rows"] for one in met], ranks), Look()
+    held, named = data.sensitive if isinstance(data.sensitive, HeldElsewhere) else None, ""
     try:
         look(own, seen)
+        named = "" if held is None else enrolled(held, own.files, own.start, own.stop, data.person)
     except Exception as error:
         if ranks.size == 1:
             raise
         why = str(error) or type(error).__name__
-    looked = ranks.gather({"why": why, "labels": list(seen.labels), "heaviest": seen.heaviest})
+    told = {"why": why, "labels": list(seen.labels), "heaviest": seen.heaviest}
+    looked = ranks.gather(told | {"named": named, "rows": len(own)})
     _raise_first(looked)
     seen.labels = {label for one in looked for label in one["labels"]}
     seen.heaviest = max(one["heaviest"] for one in looked)
+    if held is not None:
+        places = [one["named"] for one in looked], [one["rows"] for one in looked]
+        data = replace(data, sensitive=held.placed(*places, rank=ranks.rank, person=data.person is not None))
     return data, own, seen
 
 
@@ -166,7 +178,8 @@ def _digest(model: LagrangianDualClassifier, data: Data) -> str:
     """Of everything that has to be the same in every process; the attribute is not among it, nor is the noise seed."""
     settings = {name: value for name, value in model.get_params().items() if name not in {"noise_seed", "base"}}
     plan = repr(check_parameters(model)[1])
-    told = (version("justitia"), data.files.schema(data.columns.all), data.columns, data.sensitive.columns)
+    where = data.sensitive.columns if isinstance(data.sensitive, SensitiveColumns) else repr(data.sensitive)
+    told = (version("justitia"), data.files.schema(data.columns.all), data.columns, where)
     seeds = repr(model.noise_seed is None)
     return hashlib.sha256(repr((told, data.person, sorted(settings.items()), plan, seeds)).encode()).hexdigest()
 

@@ -159,7 +159,7 @@ def open_session(
     settings: Settings,
     problem: Problem,
     learner: Learner[Any],
-    attribute: Attribute | AttributeStream,
+    attribute: Attribute | AttributeStream | HeldElsewhere,
     *,
     person: Any = None,
     ledger: PrivacyLedger | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from justitia.cli import options
 from justitia.cli.command import Commands, Names
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Where, read_registered
+from justitia.cli.files.databases import DUCKDB, open_database
+from justitia.cli.files.reading import Table, open_table
 from justitia.cli.output import fields_text, tell
 
 INIT = """
@@ -53,27 +56,42 @@ def custodian() -> None:
 @custodian.command("init", example=INIT)
 @click.argument("folder", type=options.FILE)
 @click.option("--name", default="custodian", show_default=True, help="Certificates name it.")
+@click.option("--tls-for", metavar="HOST", help="Make a TLS certificate for this name or address, signed by itself.")
 @_client
 @options.as_json
-def init(folder: Path, name: str, as_json: bool, **client: Any) -> None:
+def init(folder: Path, name: str, tls_for: str | None, as_json: bool, **client: Any) -> None:
     """Make FOLDER: settings, records, and a first client if one is named."""
     _check_extra()
-    from justitia.custodian.settings import CONFIG, TEMPLATE, private_file, private_folder  # noqa: PLC0415 - an extra
+    from justitia.custodian.settings import (  # noqa: PLC0415 - an extra
+        CERTIFICATE,
+        CONFIG,
+        KEY,
+        TEMPLATE,
+        private_file,
+        private_folder,
+    )
 
     if (folder / CONFIG).exists():
         raise Refusal(f"{shown_path(folder)} is a custodian's folder already; choose another one.")
+    tls = [] if tls_for is None else _tls(tls_for)
     private_folder(folder)
-    private_file(folder / CONFIG).write_text(TEMPLATE.format(name=name), encoding="utf-8")
+    private_file(folder / CONFIG).write_text(TEMPLATE.format(name=name, tls="" if tls else "# "), encoding="utf-8")
+    for place, content in zip((CERTIFICATE, KEY), tls, strict=False):
+        private_file(folder / place).write_bytes(content)
     made = _put_client(folder, **client)
     text = {"settings": folder / CONFIG, "client": made or "none yet; see 'justitia custodian register --help'"}
+    if tls:
+        text["certificate"] = folder / CERTIFICATE
     tell({"folder": folder, "client": made}, f"Made: {folder}\n{fields_text(_texts(text))}", as_json=as_json)
 
 
 @custodian.command("register", example=REGISTER)
 @click.argument("folder", type=options.FILE)
 @click.argument("file", type=options.FILE, required=False)
-@click.option("--population", metavar="NAME", help="Public name of the people in FILE.")
-@click.option("--id", "key", metavar="COLUMN", help="Column of FILE with their ids; clients send the same.")
+@click.option("--table", metavar="NAME", help="Table of FILE, if that is DuckDB; without FILE, of Postgres.")
+@click.option("--database-file", type=options.FILE, help="Has its connection string; or JUSTITIA_CUSTODIAN_DATABASE.")
+@click.option("--population", metavar="NAME", help="Public name of these people.")
+@click.option("--id", "key", metavar="COLUMN", help="Column with their ids; clients send the same.")
 @click.option("--sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed.")
 @click.option("--groups", multiple=True, metavar="A,B", help="Public names of the groups, fixed from now on.")
 @click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column.")
@@ -86,6 +104,8 @@ def init(folder: Path, name: str, as_json: bool, **client: Any) -> None:
 def register(
     folder: Path,
     file: Path | None,
+    table: str | None,
+    database_file: Path | None,
     population: str | None,
     key: str | None,
     epsilon: float | None,
@@ -93,7 +113,7 @@ def register(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Take people in (FILE, CSV or Parquet), or give a client a key, or both.
+    """Take people in (FILE: CSV, Parquet or DuckDB), or give a client a key, or both.
 
     The attribute is copied into FOLDER, which only you can open. Groups and budget are fixed from then on; a service
     that runs knows the people and the keys at once.
@@ -103,13 +123,14 @@ def register(
     from justitia.privacy.register import Register  # noqa: PLC0415 - needs pyarrow
 
     client = {name: given.pop(name) for name in ("client", "key_file", "roles", "client_epsilon")}
-    if file is None and client["client"] is None:
+    if file is None and table is None and client["client"] is None:
         raise Refusal("expected people or a client, got neither; pass FILE with --population, or --client.")
     facts: dict[str, Any] = {}
-    if file is not None:
+    if file is not None or table is not None:
         if population is None or key is None or epsilon is None:
-            raise Refusal("expected --population, --id and --epsilon beside FILE, got fewer; name them.")
-        groups, ids, attribute = read_registered(file, Where(**given), key)
+            raise Refusal("expected --population, --id and --epsilon beside FILE or --table, got fewer; name them.")
+        where = Where(**given)
+        groups, ids, attribute = read_registered(_people(file, table, database_file, where), where, key)
         records = _records(folder)
         made = take_in(
             folder, records, population, Register.of(ids, attribute), groups=groups, epsilon=epsilon, delta=delta
@@ -199,6 +220,22 @@ def audit(folder: Path, as_json: bool) -> None:
     tell({"populations": found, "clients": clients}, "\n".join(lines), as_json=as_json)
 
 
+def _tls(host: str) -> tuple[bytes, bytes]:
+    from justitia.custodian.self_signed import self_signed  # noqa: PLC0415 - an extra
+
+    try:
+        return self_signed(host)
+    except ValueError:
+        raise Refusal(f"expected --tls-for to be the name or the address of a host, got {host!r}.") from None
+
+
+def _people(file: Path | None, table: str | None, database_file: Path | None, where: Where) -> Table:
+    """The table that holds their attribute."""
+    if file is None or table is not None or file.suffix.lower() in DUCKDB:
+        return open_database(file, table, database_file)
+    return open_table(file, where.separator, where.encoding)
+
+
 def _texts(facts: dict[str, Any]) -> dict[str, str]:
     return {
         name: ", ".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in facts.items()
@@ -244,6 +281,8 @@ def _put_client(
     strange = [role for role in roles if role not in ROLES]
     if strange or not roles:
         raise Refusal(f"expected roles among {', '.join(ROLES)}, got {', '.join(strange) or 'none'}.")
+    if client_epsilon is not None and not 0 < client_epsilon < math.inf:
+        raise Refusal(f"expected --client-epsilon to be a positive number, got {client_epsilon!r}.")
     key = new_key()
     try:
         handle = os.open(key_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

@@ -282,7 +282,7 @@ def _completed(where: Where, facts: dict[str, Any]) -> Where:
     if (where.sensitive_file is not None or where.custodian is not None) and where.key is None:
         where = replace(where, key=facts.get("key"))
     if where.custodian is not None:
-        return replace(where, person=None)
+        return replace(where, person=where.person if where.person == where.key else None)
     if where.sensitive:
         return where
     listed: Sequence[str] = facts.get("sensitive") or ()

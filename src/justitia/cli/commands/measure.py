@@ -38,6 +38,7 @@ $ justitia measure hired.csv --decision hired --target qualified \\
 @click.option("--before", metavar="COLUMN", help="Decisions of another model about the same people, to compare with.")
 @options.attribute
 @options.stream
+@options.custodian
 @options.reference
 @options.notions
 @options.epsilon(1.0, "Privacy budget of this measurement.")

@@ -97,8 +97,13 @@ class Where:
     custodian: CustodianOptions | None = None
 
 
-def find_attribute(where: Where, data: Table) -> PublicAttribute:
+def find_attribute(where: Where, data: Table, *, streamed: bool = False) -> PublicAttribute:
     """Check the names of columns, cut points and groups against the first lines of the files.
+
+    Parameters
+    ----------
+    streamed : bool
+        Whether no row is to be read yet, not even the ids that a custodian is told.
 
     Raises
     ------
@@ -106,7 +111,7 @@ def find_attribute(where: Where, data: Table) -> PublicAttribute:
         If a column is missing, a key is needed, or groups and bins do not fit the columns.
     """
     if where.custodian is not None:
-        return _held(where, where.custodian, data)
+        return _held(where, where.custodian, data, streamed=streamed)
     if (where.sensitive_file is None) != (where.key is None):
         lacking = "--key" if where.key is None else "--sensitive-file"
         raise Refusal(f"expected --sensitive-file and --key together, got no {lacking}; name the column that joins.")
@@ -133,21 +138,19 @@ def find_attribute(where: Where, data: Table) -> PublicAttribute:
     return PublicAttribute(columns, file, where.key, bins, groups, infer, where.missing, person)
 
 
-def _held(where: Where, options: CustodianOptions, data: Table) -> PublicAttribute:
+def _held(where: Where, options: CustodianOptions, data: Table, *, streamed: bool) -> PublicAttribute:
     """The facts that a custodian tells, about the people whose ids are in a column of the data."""
-    given = [
-        name for name in ("sensitive", "sensitive_file", "groups", "bins", "missing", "person") if getattr(where, name)
-    ]
+    given = [name for name in ("sensitive", "sensitive_file", "groups", "bins", "missing") if getattr(where, name)]
     if given:
         raise Refusal(
             f"expected --custodian without --{given[0].replace('_', '-')}: the custodian has it; leave it out."
         )
     if where.key is None:
         raise Refusal("expected the column of ids that the custodian knows, got none; pass --key COLUMN.")
+    if where.person not in (None, where.key):
+        raise Refusal(f"expected --person {where.key}, the ids that the custodian knows, got another column; name it.")
     data.check_columns([where.key])
-    ids = person_keys(data.text([where.key])[where.key])
-    check_keys(ids, where.key, data)
-    held = options.open(ids)
+    held = options.open(where.key if streamed else _ids(where, where.key, data))
     both = [name for name in held.columns if name in data.columns]
     if both:
         raise Refusal(
@@ -155,7 +158,14 @@ def _held(where: Where, options: CustodianOptions, data: Table) -> PublicAttribu
         )
     parts = zip(*(one if isinstance(one, tuple) else (one,) for one in held.groups), strict=True)
     groups = {name: list(dict.fromkeys(one)) for name, one in zip(held.columns, parts, strict=True)}
-    return PublicAttribute(held.columns, key=where.key, groups=groups, held=held)
+    return PublicAttribute(held.columns, key=where.key, groups=groups, person=where.person or None, held=held)
+
+
+def _ids(where: Where, key: str, data: Table) -> list[str | None]:
+    """Public ids of all rows."""
+    ids = person_keys(data.text([key])[key])
+    check_keys(ids, key, data, repeated=bool(where.person))
+    return ids
 
 
 def check_apart(columns: Sequence[str], **public: str | None) -> None:
@@ -231,7 +241,7 @@ def read_attribute(facts: PublicAttribute, data: Table) -> Attribute:
 
 
 @forgets_locals
-def read_registered(path: Path, where: Where, key: str) -> tuple[Groups, list[str | None], Attribute]:
+def read_registered(table: Table, where: Where, key: str) -> tuple[Groups, list[str | None], Attribute]:
     """Groups, ids and attribute of people whom a custodian takes in; whoever has no id is nobody.
 
     Raises
@@ -239,17 +249,13 @@ def read_registered(path: Path, where: Where, key: str) -> tuple[Groups, list[st
     Refusal
         For names of columns and groups; never for a row.
     """
-    table = open_table(path, where.separator, where.encoding)
     table.check_columns([key])
     facts = find_attribute(where, table)
     check_apart(facts.columns, id=key)
     if facts.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups A,B.")
-    return (
-        facts.groups,
-        person_keys(table.private([key])[key]),
-        Attribute.of(_labels(facts, table.private(facts.columns))),
-    )
+    found = table.private([key, *facts.columns])  # at once: rows of a database come in no order of their own
+    return facts.groups, person_keys(found.pop(key)), Attribute.of(_labels(facts, found))
 
 
 def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:

@@ -20,7 +20,7 @@ from justitia.cli.files.attribute import (
 )
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.rows import Label, read_target
-from justitia.cli.files.streamed import is_streamed, sensitive_columns
+from justitia.cli.files.streamed import is_streamed, place_of
 from justitia.inputs.files import RowFiles
 from justitia.privacy.attribute import Attribute, SensitiveColumns
 
@@ -68,7 +68,7 @@ class Decisions:
     before: NDArray[np.int64] | None = field(repr=False)
     scores: NDArray[np.float64] | None = field(repr=False)
     groups: Groups
-    sensitive: Attribute | SensitiveColumns = field(repr=False)
+    sensitive: Attribute | SensitiveColumns | HeldElsewhere = field(repr=False)
     person: list[str | None] | str | None = field(repr=False)
     files: RowFiles | None = field(repr=False, default=None)
 
@@ -83,22 +83,21 @@ def read_decisions(data: Path, where: Where, columns: Columns, *, stream: bool =
     """
     streamed = is_streamed(data, asked=stream)
     table = Table.streamed(data) if streamed else open_table(data, where.separator, where.encoding)
-    attribute, groups = _attribute(table, where, columns)
+    attribute, groups = _attribute(table, where, columns, streamed=streamed)
     decided, words = _two_valued(table, columns)
     y = decided if columns.target is None else read_target(table, columns.target, columns.positive)[0]
     before = None if columns.before is None else read_target(table, columns.before, classes=words)[0]
     scores = None if columns.score is None else _numbers(table, columns.score)
     if streamed:
-        place = sensitive_columns(attribute)
-        return Decisions(y, decided, before, scores, groups, place, attribute.person, table.files)
+        return Decisions(y, decided, before, scores, groups, place_of(attribute), attribute.person, table.files)
     person = read_person(attribute, table)
     return Decisions(y, decided, before, scores, groups, read_attribute(attribute, table), person)
 
 
-def _attribute(table: Table, where: Where, columns: Columns) -> tuple[PublicAttribute, Groups]:
+def _attribute(table: Table, where: Where, columns: Columns, *, streamed: bool) -> tuple[PublicAttribute, Groups]:
     """Public facts about the attribute, which must not be one of the public columns."""
     table.check_columns(columns.all())
-    attribute = find_attribute(where, table)
+    attribute = find_attribute(where, table, streamed=streamed)
     shared = [name for name in columns.all() if name in attribute.hidden()]
     if shared:
         raise Refusal(f"the column {shared[0]!r} is sensitive, key or id and cannot be public, too; name another one.")

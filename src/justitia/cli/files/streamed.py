@@ -12,7 +12,7 @@ from justitia.cli.files.reading import PARQUET, Table
 from justitia.cli.files.rows import feature_names
 from justitia.inputs.files import RowFiles
 from justitia.inputs.kinds import Reading
-from justitia.privacy.attribute import SensitiveColumns
+from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 
 AT_ONCE = "a file that is read at once, got one that is read a few rows at a time."
 
@@ -28,7 +28,7 @@ class StreamedRows:
     y : str
     attribute : PublicAttribute
         Public facts about the attribute.
-    sensitive : SensitiveColumns
+    sensitive : SensitiveColumns or HeldElsewhere
         Where it is.
     person : str, optional
     readings : tuple of Reading
@@ -39,7 +39,7 @@ class StreamedRows:
     X: RowFiles = field(repr=False)
     y: str
     attribute: PublicAttribute
-    sensitive: SensitiveColumns
+    sensitive: SensitiveColumns | HeldElsewhere
     person: str | None = None
     readings: tuple[Reading, ...] = ()
 
@@ -66,20 +66,20 @@ def read_streamed(
 ) -> StreamedRows:
     """Check names of columns; no row is read, and columns are taken as the files type them."""
     columns = Columns() if columns is None else columns
-    if where.custodian is not None:
-        raise Refusal(f"expected --custodian with {AT_ONCE}")
     table = Table.streamed(data)
     table.check_columns([target])
-    attribute = find_attribute(where, table)
+    attribute = find_attribute(where, table, streamed=True)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     names = feature_names(table, attribute.hidden() | {target}, columns, base_column)
     files = RowFiles.of(data, features=names, positive=positive)
-    return StreamedRows(table, files, target, attribute, sensitive_columns(attribute), attribute.person)
+    return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person)
 
 
-def sensitive_columns(attribute: PublicAttribute) -> SensitiveColumns:
+def place_of(attribute: PublicAttribute) -> SensitiveColumns | HeldElsewhere:
     """Where the attribute of rows in files is; none of it is read."""
+    if attribute.held is not None:
+        return attribute.held
     if attribute.file is not None and not attribute.file.is_parquet:
         raise Refusal(
             f"expected a second Parquet file beside files that are read a few rows at a time, got "
@@ -89,4 +89,4 @@ def sensitive_columns(attribute: PublicAttribute) -> SensitiveColumns:
     return SensitiveColumns(*attribute.columns, file=second, key=attribute.key, read=label_reader(attribute))
 
 
-__all__ = ["AT_ONCE", "StreamedRows", "is_streamed", "read_streamed", "sensitive_columns"]
+__all__ = ["AT_ONCE", "StreamedRows", "is_streamed", "place_of", "read_streamed"]

@@ -1,0 +1,69 @@
+"""The OpenAPI description: valid, about every route, and true of what is answered."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from holding import IDS, Caller, N, make_folder, opened
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from starlette.routing import Route
+
+from justitia.custodian import refusals
+from justitia.custodian.app import App
+from justitia.custodian.description import description
+from justitia.custodian.refusals import Refused
+
+FOUND = description("0")
+
+
+def replies(path: str, method: str) -> dict[str, Any]:
+    return dict(FOUND["paths"][path][method]["responses"])
+
+
+def conforms(body: Any, content: dict[str, Any]) -> None:
+    Draft202012Validator(content["schema"] | {"components": FOUND["components"]}).validate(body)
+
+
+def test_description_is_valid_openapi_and_has_every_route(tmp_path: Path) -> None:
+    OpenAPIV31SpecValidator(FOUND).validate()
+    with opened(make_folder(tmp_path / "holder")) as service:
+        app = App(service)
+        served = json.loads(Caller(service)("GET", "/openapi.json", client=None).body)
+    routes = {(one.path, method) for one in app.asgi.routes if isinstance(one, Route) for method in one.methods or ()}
+    described = {(path, method.upper()) for path, ways in FOUND["paths"].items() for method in ways}
+    assert routes - {(path, "HEAD") for path, _ in routes} == described
+    assert served["paths"] == FOUND["paths"]
+
+
+def test_every_refusal_of_the_service_has_a_described_status() -> None:
+    told = {one.status for one in vars(refusals).values() if isinstance(one, Refused)}
+    told |= {refusals.wrong("").status, refusals.unknown("").status, refusals.not_allowed("").status}
+    told |= {refusals.too_large("").status, 402, 415}
+    assert told == {int(s) for ways in FOUND["paths"].values() for way in ways.values() for s in way["responses"]} - {
+        200
+    }
+
+
+def test_answers_are_as_described(tmp_path: Path) -> None:
+    with opened(make_folder(tmp_path / "holder")) as service:
+        ask = Caller(service)
+        plan = json.dumps({"costs": [[10.0, 2]]})
+        rows = np.ones((N, 2))
+        cohort = ask.cohort()
+        told = {
+            "/v1/populations/{name}": ask("GET", "/v1/populations/people", plan=plan, receipt=0),
+            "/v1/populations/{name}/ledger": ask("GET", "/v1/populations/people/ledger", client="reader"),
+            "/healthz": ask("GET", "/healthz"),
+        }
+        sent = {
+            "/v1/cohorts/{name}/sums": ask.sums(cohort, rows[:9], parts=2),
+            "/v1/populations/{name}/cohorts": ask(
+                "POST", "/v1/populations/people/cohorts", json.dumps({"ids": IDS, "person": True}).encode()
+            ),
+        }
+    assert told["/v1/populations/{name}"].facts["fits"] > 0
+    for method, found in (("get", told), ("post", sent)):
+        for path, reply in found.items():
+            conforms(reply.facts, replies(path, method)[str(reply.status)]["content"]["application/json"])
