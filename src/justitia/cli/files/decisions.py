@@ -22,7 +22,7 @@ from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.rows import Label, read_target
 from justitia.cli.files.streamed import is_streamed, place_of
 from justitia.inputs.files import RowFiles
-from justitia.privacy.attribute import Attribute, SensitiveColumns
+from justitia.privacy.attribute import Attribute, HeldElsewhere, SensitiveColumns
 
 NO_GROUPS = "expected the public list of groups, got none; pass --groups A,B: a list read off the data tells about it."
 
@@ -56,7 +56,7 @@ class Decisions:
     scores : array or None
     groups : dict
         The public list.
-    sensitive : Attribute or SensitiveColumns
+    sensitive : Attribute, SensitiveColumns or HeldElsewhere
         The attribute itself, closed, on its way to the vault; or where it is in ``files``.
     person : list of str, or the name of a column of ``files``, optional
     files : RowFiles, optional
