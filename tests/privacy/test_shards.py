@@ -41,7 +41,7 @@ class Place(Together):
     def rows(self) -> int:
         return N
 
-    def listener(self, question: Question) -> Listener:
+    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
         return RowDigest(question, first=self._first)
 
     def begin(self, source: DenseSource, **question: Any) -> None:

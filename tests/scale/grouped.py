@@ -19,7 +19,7 @@ from people_files import FEW, digest, files, model, people, write, write_parts
 from torch import distributed as dist
 
 from justitia import PluginPlan
-from justitia.engines.plugin.shard import Shard
+from justitia.engines.plugin.shard import ScoredShard as Shard
 from justitia.inputs import public_sample
 from justitia.scale import data as scale_data
 

@@ -24,7 +24,7 @@ class Together(ABC):
         """How many rows there are in all places."""
 
     @abstractmethod
-    def listener(self, question: Question) -> Listener:
+    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
         """What hears the public rows of this place, for noise that can be drawn again."""
 
     @abstractmethod
@@ -52,8 +52,9 @@ class Alone(Together):
         """How many rows there are."""
         return self._rows
 
-    def listener(self, question: Question) -> Listener:
+    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
         """The question itself, which hears rows in order."""
+        del source, bound
         return question
 
     def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:

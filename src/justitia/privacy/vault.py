@@ -187,7 +187,7 @@ class SensitiveVault(Vault):
         question = self._question(purpose, source.width, bound, noise)
         step = max(noise.step(sensitivity), exact_sum_step(2.0 * self._together.rows * min(bound, LONGEST)))
         self._together.begin(source, bound=bound, step=step, seeded=self._source.seeded)
-        exact = self._add_up(source, bound, step, self._together.listener(question))
+        exact = self._add_up(source, bound, step, self._together.listener(question, source, bound))
         drawn = self._source.about(question.digest())
         noisy = noise.add_noise(exact, sensitivity=sensitivity, source=drawn, release=release)
         total = exact.sum(0)  # public: everybody is in one block, and nothing is rounded
@@ -198,7 +198,7 @@ class SensitiveVault(Vault):
     def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
         """Add the rows of this place to an answer that another place has debited; nothing is returned here."""
         self._check_length(source)
-        self._add_up(source, bound, step, self._together.listener(Question((), idle=not seeded)))
+        self._add_up(source, bound, step, self._together.listener(Question((), idle=not seeded), source, bound))
 
     def _add_up(self, source: DenseSource, bound: float, step: float, listener: Listener) -> Tensor:
         """(G + 1, d): sums over all places, exact on the grid."""

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from justitia.engines.plugin.plan import PluginPlan
+from justitia.engines import MomentsPlan, PluginPlan, name_of
+from justitia.engines.plugin.dual import label_table
 from justitia.inputs.files import BLOCK, RowFiles
 from justitia.inputs.public_sample import Columns, Look, OwnRows, look
 from justitia.learners.base import CrossFitted, base_of
+from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
 from justitia.privacy.attribute import AttributeStream, SensitiveColumns
 from justitia.privacy.joining import stream_of
@@ -138,18 +140,30 @@ def _raise_first(messages: Sequence[Message]) -> None:
 
 def check_engine(model: LagrangianDualClassifier, ranks: Ranks) -> None:
     """Refuse what rows in files, or several processes, do not have."""
-    _, plan = check_parameters(model)
-    if not isinstance(plan, PluginPlan):
+    notion, plan = check_parameters(model)
+    if not isinstance(plan, PluginPlan | MomentsPlan):
         raise ValueError(
-            "expected engine 'plugin' where X is in files, got one that trains a network; leave engine and module out, "
-            "or read the rows into memory."
+            f"expected engine 'plugin' or 'moments' where X is in files, got {name_of(plan)!r}; leave engine out, or "
+            "read the rows into memory."
         )
+    if isinstance(plan, MomentsPlan):
+        _check_notion(notion)
     base = base_of(model.base, 1)
     if ranks.size > 1 and isinstance(base, CrossFitted) and not base.encoded:
         raise ValueError(
             "expected the default base, a fitted one or a column of scores where several processes train, got one to "
             "be fitted; fit it first, on a sample."
         )
+
+
+def _check_notion(notion: FairnessNotion) -> None:
+    try:
+        label_table(notion)
+    except ValueError:
+        raise ValueError(
+            "expected a notion whose h_exact depends on a score through its sign where X is in files, got "
+            f"{type(notion).__name__}; read the rows into memory."
+        ) from None
 
 
 def _own_rows(data: Data, rows: Sequence[int], ranks: Ranks) -> OwnRows:
@@ -162,9 +176,14 @@ def _own_rows(data: Data, rows: Sequence[int], ranks: Ranks) -> OwnRows:
     return OwnRows(data.files, data.columns, ends[rank], ends[rank + 1], ends[rank], n)
 
 
+#: What every process has as it was passed: a text form may differ where they are the same. A network of another shape
+#: is refused when its weights arrive.
+_PASSED = {"noise_seed", "base", "module"}
+
+
 def _digest(model: LagrangianDualClassifier, data: Data) -> str:
     """Of everything that has to be the same in every process; the attribute is not among it, nor is the noise seed."""
-    settings = {name: value for name, value in model.get_params().items() if name not in {"noise_seed", "base"}}
+    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in _PASSED}
     plan = repr(check_parameters(model)[1])
     told = (version("justitia"), data.files.schema(data.columns.all), data.columns, data.sensitive.columns)
     seeds = repr(model.noise_seed is None)

@@ -11,20 +11,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from justitia.engines import PluginPlan
+from justitia.engines.crowds import serve
+from justitia.engines.moments.shard import NetworkShard
 from justitia.engines.plugin.correction import Correction
-from justitia.engines.plugin.crowd import score_of, serve
+from justitia.engines.plugin.crowd import score_of
 from justitia.engines.plugin.learner import Rule, RuleLearner
-from justitia.engines.plugin.shard import Facts, Score, Shard
+from justitia.engines.plugin.shard import Score, ScoredShard
+from justitia.engines.shards import Facts
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.public_sample import OwnRows
 from justitia.learners.base import Base, base_of
 from justitia.learners.calibration import Calibration
+from justitia.networks.default import make_module
+from justitia.networks.multilayer import widths_of
+from justitia.networks.piecewise import SmallSampleNetwork
 from justitia.parameters import check_parameters
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.saving.rule import read_rule, written_rule
 from justitia.scale.data import Met, sample_bytes
+from justitia.training.plan import Plan
 from justitia.training.ranks import ManyRanks, Message, Place, Ranks
 from justitia.training.session import Settings
 
@@ -35,6 +44,11 @@ if TYPE_CHECKING:
 def encoder_of(model: LagrangianDualClassifier) -> Callable[[Any], NDArray[np.float32]]:
     """From a table to features as numbers, by what the model has learned."""
     return lambda table: model._features(table, reset=False).flatten(1).numpy()
+
+
+def shard_of(plan: Plan) -> type[ScoredShard] | type[NetworkShard]:
+    """What the engine of this plan has rows in."""
+    return ScoredShard if isinstance(plan, PluginPlan) else NetworkShard
 
 
 def door_of(model: LagrangianDualClassifier, ranks: Ranks, own: OwnRows) -> Callable[..., Any]:
@@ -51,14 +65,25 @@ def door_of(model: LagrangianDualClassifier, ranks: Ranks, own: OwnRows) -> Call
 def written(model: LagrangianDualClassifier, learner: RuleLearner, facts: Facts) -> Message:
     """What other processes need to score their rows: encoder, base and calibration as data."""
     words, files = written_rule(Rule(learner.base, learner.calibration, Correction(), 0.5))
-    encoder = None if model.preprocess is None else json.dumps(model.encoder_.to_state())
-    return {
-        "encoder": encoder,
+    return _written_facts(model, facts) | {
         "rule": json.dumps(words),
         "files": {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in files.items()},
         "numbers_width": int(learner.inputs.numbers.shape[1]),
-        "facts": {"positive": _plain(facts.positive), "largest": facts.largest, "cap": facts.cap, "mean": facts.mean},
     }
+
+
+def written_network(model: LagrangianDualClassifier, module: nn.Module, X: Tensor, facts: Facts) -> Message:
+    """What other processes need to make a network of the same shape: encoder, widths, and rows for a small sample."""
+    small, widths = isinstance(module, SmallSampleNetwork), widths_of(module)
+    inputs = X if small else X[:1]
+    chosen = {"small": small, "X": inputs, "widths": None if widths is None else widths[1:-1]}
+    return _written_facts(model, facts) | {"shape": chosen}
+
+
+def _written_facts(model: LagrangianDualClassifier, facts: Facts) -> Message:
+    encoder = None if model.preprocess is None else json.dumps(model.encoder_.to_state())
+    told = {"positive": _plain(facts.positive), "largest": facts.largest, "cap": facts.cap, "mean": facts.mean}
+    return {"encoder": encoder, "facts": told}
 
 
 def _plain(label: Any) -> Any:
@@ -71,8 +96,9 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
     ranks.collect(sample_bytes(seen))
     names = data.columns.features
     model.n_features_in_, model.feature_names_in_ = len(names), np.array(names, dtype=object)
-    shard = Shard(own, Facts(None, largest=seen.heaviest or 1.0), encoder_of(model))
-    settings = Settings.of(model, check_parameters(model)[1], door_of(model, ranks, own))
+    notion, plan = check_parameters(model)
+    settings = Settings.of(model, plan, door_of(model, ranks, own))
+    made: list[nn.Module] = []
 
     def opened() -> Vault:
         return settings.open_vault(
@@ -87,20 +113,35 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
             missing_marker=settings.missing_marker,
         )
 
-    def read(job: Message) -> Score:
-        facts = job["facts"]
-        shard.facts = Facts(**facts)
+    def read_facts(job: Message) -> None:
+        shard.facts = Facts(**job["facts"])
         if job["encoder"] is not None:
             model.encoder_ = TabularEncoder.from_state(json.loads(job["encoder"]))
+
+    def read_score(job: Message) -> Score:
+        read_facts(job)
         files = {name: content.numpy().tobytes() for name, content in job["files"].items()}
-        base = base_of(model.base, facts["positive"])
+        base = base_of(model.base, job["facts"]["positive"])
         rule = read_rule(
             json.loads(job["rule"]), files, _unless_written(job, base), columns=len(names), numbers=job["numbers_width"]
         )
         return score_of(_Scorer(rule.base, rule.calibration))
 
-    done = serve(shard, opened, ranks, read)
-    _take_over(model, done)
+    def read_network(job: Message) -> nn.Module:
+        read_facts(job)
+        shape = job["shape"]
+        chosen = model.module, shape["X"], notion
+        made[:] = [make_module(*chosen, seed=settings.seed, small_samples=shape["small"], widths=shape["widths"])]
+        return made[0]
+
+    facts, encode = Facts(None, largest=seen.heaviest or 1.0), encoder_of(model)
+    shard: ScoredShard | NetworkShard
+    if isinstance(plan, PluginPlan):
+        shard = ScoredShard(own, facts, encode, read_score)
+    else:
+        shard = NetworkShard(own, facts, encode, read_network)
+    done = serve(shard, opened, ranks)
+    _take_over(model, done, made[0] if made else None)
 
 
 class _Scorer(RuleLearner):
@@ -122,10 +163,10 @@ def written_model(model: LagrangianDualClassifier) -> Message:
     return {"model": {name: torch.frombuffer(content, dtype=torch.uint8) for name, content in contents.items()}}
 
 
-def _take_over(model: LagrangianDualClassifier, done: Message) -> None:
+def _take_over(model: LagrangianDualClassifier, done: Message, module: nn.Module | None) -> None:
     with tempfile.TemporaryDirectory() as place:
         for name, content in done["model"].items():
             (Path(place) / name).write_bytes(content.numpy().tobytes())
-        loaded = type(model).load(place)
+        loaded = type(model).load(place, module=module)
     fitted = {name: value for name, value in vars(loaded).items() if name.endswith("_")}
     model.__dict__.update(fitted)

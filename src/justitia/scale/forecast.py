@@ -15,7 +15,8 @@ from sklearn.base import clone
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.correction import ROWS, Distillation
 from justitia.engines.plugin.plan import PluginPlan
-from justitia.engines.plugin.shard import Facts, Shard, represented
+from justitia.engines.plugin.shard import ScoredShard, represented
+from justitia.engines.shards import Facts
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import BLOCK, RowFiles
 from justitia.inputs.public_sample import Block, Columns, OwnRows, stride
@@ -88,7 +89,7 @@ def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: Plug
     scoring = predicting * trees * PARTS * n
     passes = 5 + 2 * plan.checks
     own = OwnRows(files, columns, 0, few, 0, few)
-    one = _pass(Shard(own, Facts(None), encoder.transform), numbers, y)
+    one = _pass(ScoredShard(own, Facts(None), encoder.transform), numbers, y)
     return Forecast(n, sample, passes, learning, scoring, passes * one * n / few)
 
 
@@ -110,7 +111,7 @@ def _trees(estimator: Any, numbers: NDArray[np.float32], y: Any) -> tuple[Any, f
     return model, tree, max(times[0] - FEW * tree, 0.0)
 
 
-def _pass(shard: Shard, numbers: NDArray[np.float32], y: Any) -> float:
+def _pass(shard: ScoredShard, numbers: NDArray[np.float32], y: Any) -> float:
     """Seconds of one pass over the rows of a shard: memberships of both labels, and sums."""
     eta = np.full(len(y), 0.5)
     learned = PublicRows(represented(eta), torch.from_numpy(numbers), torch.from_numpy(y).float(), chunk_rows=BLOCK)

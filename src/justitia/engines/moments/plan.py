@@ -175,5 +175,9 @@ class MomentsPlan(TrainingPlan):
         return replace(self, noise_moments=moments, noise_checks=checks)
 
     def engine(self, problem: Problem, vault: Vault, **public: Any) -> MomentsEngine:
-        """The engine that carries this plan out."""
+        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
+        if problem.crowd is not None:
+            from justitia.engines.moments.crowd import CrowdMomentsEngine  # noqa: PLC0415 - which needs the engine
+
+            return CrowdMomentsEngine(self, problem, vault, **public)
         return MomentsEngine(self, problem, vault, **public)
