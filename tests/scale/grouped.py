@@ -3,6 +3,7 @@
 Processes are forked here, where nothing else runs, and meet through a file.
 """
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from people_files import FEW, digest, files, model, people, write, write_parts
+from people_files import FEATURES, FEW, digest, files, integers, model, people, write, write_parts
 from torch import distributed as dist
 
 from justitia import PluginPlan
@@ -51,23 +52,46 @@ def in_group(size: int, rank_work: Rank, *, wait: float = 60.0) -> list[Any]:
 
 
 def bits(folder: Path) -> Any:
-    """Digests of the same fit in one process and in several, with shards of all kinds."""
+    """Digests of the same fit, and of its exact sums: in one process and in several, with shards of all kinds.
+
+    By engine and notion; with a sample that has everybody, in memory as well.
+    """
     table = people()
     whole = write(table, folder / "whole.parquet")
     splits = {2: write_parts(table, folder / "even", [600]), 4: write_parts(table, folder / "odd", [7, 7, 900])}
     found: dict[str, list[Any]] = {}
-    for notion, weight in (("equalized_odds", "weight"), ("demographic_parity", None), ("accuracy_parity", None)):
+    for engine, notion, weight, sample, sizes in CASES:
+        public_sample.SAMPLE = sample
 
-        def fit(where: Any, notion: str = notion, weight: str | None = weight) -> str:
-            made = model(notion).fit(where, "label", sensitive_features="sex", sample_weight=weight)
-            return digest(made, table)
+        def fit(where: Any, rank: int = 0, case: Any = (engine, notion, weight)) -> list[str]:
+            engine, notion, weight = case
+            given: dict[str, Any] = {"sensitive_features": "sex", "sample_weight": weight}
+            X, y = where, "label"
+            if where is None:
+                X, y = table[list(FEATURES)], table["label"]
+                given = {name: None if column is None else table[column] for name, column in given.items()}
+            with integers() as sums:
+                made = model(notion, engine).fit(X, y, **given)
+            return [digest(made, table), "" if rank else hashlib.sha256(b"".join(sums)).hexdigest()]
 
-        alone = [fit(files(whole)), fit(files(folder / "odd"))]
-        parts = splits if notion == "equalized_odds" else {2: splits[2]}
-        for size, paths in parts.items():
-            alone += in_group(size, lambda rank, paths=paths: fit(files(paths[rank], own=True)))
-        found[notion] = alone
+        alone = [fit(files(whole)), fit(files(folder / "odd")), *([fit(None)] if sample > len(table) else [])]
+        for size in sizes:
+            alone += in_group(size, lambda rank, paths=splits[size], fit=fit: fit(files(paths[rank], own=True), rank))
+        found[f"{engine}, {notion}, {sample}"] = alone
     return found
+
+
+#: Engine, notion, weights, rows of the sample, processes.
+CASES = (
+    ("plugin", "equalized_odds", "weight", FEW, (2, 4)),
+    ("plugin", "demographic_parity", None, FEW, (2,)),
+    ("plugin", "accuracy_parity", None, 2000, (2,)),
+    ("moments", "demographic_parity", "weight", FEW, (2, 4)),
+    ("moments", "equalized_odds", None, FEW, (2,)),
+    ("moments", "accuracy_parity", None, FEW, (2,)),
+    ("moments", "equalized_odds", "weight", 2000, (4,)),
+    ("moments", "accuracy_parity", None, 2000, (2,)),
+)
 
 
 def shared(folder: Path) -> Any:

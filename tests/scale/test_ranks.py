@@ -28,9 +28,13 @@ def grouped(scenario: str, folder: Path) -> Any:
 
 def test_fit_in_one_two_and_four_processes_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     found = grouped("bits", tmp_path)
-    assert len(found["equalized_odds"]) == 2 + 2 + 4
-    assert {notion: len(set(digests)) for notion, digests in found.items()} == dict.fromkeys(found, 1)
-    assert len({digests[0] for digests in found.values()}) == 3
+    assert len(found["moments, demographic_parity, 300"]) == 2 + 2 + 4
+    assert len(found["moments, equalized_odds, 2000"]) == 3 + 4  # in memory as well
+    fits = {case: {made for made, _ in several} for case, several in found.items()}
+    assert {case: len(made) for case, made in fits.items()} == dict.fromkeys(found, 1)
+    assert len(set().union(*fits.values())) == len(found)
+    sums = {case: {exact for _, exact in several} - {""} for case, several in found.items()}
+    assert {case: len(exact) for case, exact in sums.items()} == dict.fromkeys(found, 1)
 
 
 def test_processes_that_see_the_same_files_divide_their_rows_and_know_everybodys_persons(tmp_path: Path) -> None:
