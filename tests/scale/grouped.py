@@ -18,9 +18,11 @@ from typing import Any
 import torch
 from people_files import FEATURES, FEW, digest, files, integers, model, people, write, write_parts
 from torch import distributed as dist
+from torch import nn
 
 from justitia import PluginPlan
-from justitia.engines.plugin.shard import ScoredShard as Shard
+from justitia.engines.moments.shard import NetworkShard
+from justitia.engines.plugin.shard import ScoredShard
 from justitia.inputs import public_sample
 from justitia.scale import data as scale_data
 
@@ -110,19 +112,20 @@ def killed(folder: Path) -> Any:
     """A rank dies at a pass; the run is started again in its folder. Debits, and what each attempt came to."""
     paths = write_parts(people(), folder / "parts", [500])
     found = []
-    for attempt, (name, count) in enumerate((("moment_rows", 1), ("decision_rows", 2))):
+    deaths = (("plugin", "moment_rows", 1), ("plugin", "decision_rows", 2), ("moments", "decision_rows", 2))
+    for attempt, (engine, name, count) in enumerate(deaths):
         place = folder / f"run{attempt}"
 
-        def fit(rank: int, place: Path = place) -> Any:
-            made = model(noise_seed=None)
+        def fit(rank: int, place: Path = place, engine: str = engine) -> Any:
+            made = model(engine=engine, noise_seed=None)
             made.fit(
                 files(paths[rank], own=True), "label", sensitive_features="sex", checkpoint=place if rank == 0 else None
             )
             return made.certificate_.epsilon
 
-        def dying(rank: int, fit: Rank = fit, name: str = name, count: int = count) -> Any:
+        def dying(rank: int, fit: Rank = fit, kind: Any = SHARDS[engine], name: str = name, count: int = count) -> Any:
             if rank == 1:
-                die_at(name, count)
+                die_at(kind, name, count)
             return fit(rank)
 
         first = in_group(2, dying)
@@ -133,17 +136,48 @@ def killed(folder: Path) -> Any:
     return found
 
 
-def die_at(name: str, count: int) -> None:
-    """Kill this process, hard, at the so-manieth call of a pass."""
-    method, calls = getattr(Shard, name), [0]
+SHARDS: dict[str, Any] = {"plugin": ScoredShard, "moments": NetworkShard}
 
-    def counted(self: Shard, *args: Any) -> Any:
+
+def modules(folder: Path) -> Any:
+    """Networks of one's own, a network where no privacy is asked for, and one that differs between processes."""
+    table = people()
+    paths = write_parts(table, folder / "parts", [500])
+    own = nn.Sequential(nn.Linear(7, 7), nn.Tanh(), nn.Linear(7, 1))
+
+    def fit(where: Any, **changes: Any) -> str:
+        made = model(engine="moments", **changes)
+        return digest(made.fit(where, "label", sensitive_features="sex"), table)
+
+    chosen: dict[str, Any] = {
+        "a module": {"module": own},
+        "a function": {"module": lambda inputs: nn.Sequential(nn.Linear(inputs, 1))},
+        "widths": {"module": [5]},
+        "no privacy": {"epsilon": float("inf")},
+    }
+    found: dict[str, Any] = {}
+    for name, changes in chosen.items():
+        alone = fit(files(folder / "parts"), **changes)
+        found[name] = [
+            alone,
+            *in_group(2, lambda rank, changes=changes: fit(files(paths[rank], own=True), **changes)),
+        ]
+    wider = [own, nn.Sequential(nn.Linear(7, 8), nn.Tanh(), nn.Linear(8, 1))]
+    found["differs"] = in_group(2, lambda rank: fit(files(paths[rank], own=True), module=wider[rank]))
+    return found
+
+
+def die_at(kind: Any, name: str, count: int) -> None:
+    """Kill this process, hard, at the so-manieth call of a pass."""
+    method, calls = getattr(kind, name), [0]
+
+    def counted(self: Any, *args: Any) -> Any:
         calls[0] += 1
         if calls[0] == count:
             os.kill(os.getpid(), signal.SIGKILL)
         return method(self, *args)
 
-    setattr(Shard, name, counted)
+    setattr(kind, name, counted)
 
 
 def faults(folder: Path) -> Any:
@@ -186,5 +220,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     public_sample.SAMPLE = FEW
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults}
+    scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "modules": modules}
     print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))

@@ -60,7 +60,7 @@ def files(path: Any, **how: Any) -> RowFiles:
 SHORT: dict[str, Any] = {"warmup_steps": 60, "batch_size": 64, "warmup_learning_rate": 0.02, "learning_rate": 0.01}
 PLANS = {
     "plugin": PluginPlan(checks=2),
-    "moments": MomentsPlan(**SHORT, rounds=6, public_steps=5, checks=2, candidates=3),
+    "moments": MomentsPlan(**SHORT, rounds=6, public_steps=5, checks=2, candidates=3, penalty=0.02),
 }
 
 

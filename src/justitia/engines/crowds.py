@@ -22,7 +22,7 @@ from justitia.notions import FairnessNotion
 from justitia.privacy.interface import Vault
 from justitia.privacy.questions import LANES
 from justitia.privacy.rows import index_chunks
-from justitia.training.ranks import DONE, STOP, WHY, LostRank, ManyRanks, Message, Ranks
+from justitia.training.ranks import DONE, REVEAL, STOP, WHY, LostRank, ManyRanks, Message, Ranks
 
 Array = NDArray[np.float64]
 #: The name of a message that asks for the vaults to be opened.
@@ -144,12 +144,18 @@ class Worker:
             "moments": self.shard.moment_rows,
             "decisions": self.shard.decision_rows,
         }
-        if job["name"] in asked:
+        if job["name"] == REVEAL:
+            self._opened_vault.hand_over(self.shard.drawn())
+        elif job["name"] in asked:
             rows = asked[job["name"]](job)
-            assert self._vault is not None  # noqa: S101 - opened before
-            self._vault.contribute(rows, **{name: job[name] for name in ("bound", "step", "seeded")})
+            self._opened_vault.contribute(rows, **{name: job[name] for name in ("bound", "step", "seeded")})
         else:
             self.ranks.add(self._public(job))
+
+    @property
+    def _opened_vault(self) -> Vault:
+        assert self._vault is not None  # noqa: S101 - rank 0 asks for it first
+        return self._vault
 
     def _public(self, job: Message) -> Tensor:
         match job["name"]:

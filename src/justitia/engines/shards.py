@@ -24,6 +24,7 @@ from justitia.inputs.files import BLOCK
 from justitia.inputs.public_sample import Block, OwnRows, sampled, weights
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
 from justitia.privacy.rows import DenseSource
+from justitia.privacy.shards import Drawn
 from justitia.training.ranks import Message
 
 Array = NDArray[np.float64]
@@ -108,6 +109,12 @@ class Shard(ABC):
             numbers = self.encode(block.frame(self.rows.columns.features))
             yield Piece(block, numbers, drawn, slice(place, place + len(drawn)))
             place += len(drawn)
+
+    def drawn(self) -> Drawn:
+        """Which rows are in the sample."""
+        first, n = self.rows.first, self.rows.n
+        before, here = len(sampled(0, first, n)), sampled(first, first + len(self.rows), n)
+        return Drawn(here - first, slice(before, before + len(here)), len(sampled(0, n, n)))
 
     @abstractmethod
     def moments(self) -> Iterator[Tensor]:

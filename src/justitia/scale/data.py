@@ -176,14 +176,10 @@ def _own_rows(data: Data, rows: Sequence[int], ranks: Ranks) -> OwnRows:
     return OwnRows(data.files, data.columns, ends[rank], ends[rank + 1], ends[rank], n)
 
 
-#: What every process has as it was passed: a text form may differ where they are the same. A network of another shape
-#: is refused when its weights arrive.
-_PASSED = {"noise_seed", "base", "module"}
-
-
 def _digest(model: LagrangianDualClassifier, data: Data) -> str:
     """Of everything that has to be the same in every process; the attribute is not among it, nor is the noise seed."""
-    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in _PASSED}
+    passed = {"noise_seed", "base"} | ({"module"} if callable(model.module) else set())  # whose text form may differ
+    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in passed}
     plan = repr(check_parameters(model)[1])
     told = (version("justitia"), data.files.schema(data.columns.all), data.columns, data.sensitive.columns)
     seeds = repr(model.noise_seed is None)

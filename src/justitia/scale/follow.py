@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,7 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
     model.n_features_in_, model.feature_names_in_ = len(names), np.array(names, dtype=object)
     notion, plan = check_parameters(model)
     settings = Settings.of(model, plan, door_of(model, ranks, own))
+    private = math.isfinite(settings.epsilon)
     made: list[nn.Module] = []
 
     def opened() -> Vault:
@@ -106,7 +108,8 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
             n=len(own),
             groups=settings.groups,
             epsilon=settings.epsilon,
-            ledger=PrivacyLedger(epsilon=1e-9, delta=settings.delta),  # pays for nothing: rank 0 debits
+            # pays for nothing, since rank 0 debits; what has no privacy is refused unless none was asked for
+            ledger=PrivacyLedger(epsilon=1e-9 if private else math.inf, delta=settings.delta),
             person=data.people(own),
             features=names,
             noise_seed=settings.noise_seed,

@@ -25,6 +25,8 @@ from justitia.privacy.shards import Together
 Message = dict[str, Any]
 #: Names of messages: a fault ends the fit, the fit is done, and what went wrong.
 STOP, DONE, WHY = "stop", "done", "why"
+#: The name of a message that asks for the attribute of the sample, where no privacy was asked for.
+REVEAL = "reveal"
 
 
 class LostRank(RuntimeError):
@@ -214,5 +216,10 @@ class Place(Together):
         """Sum over all ranks, for rank 0."""
         return self._ranks.add(steps)
 
+    def gather(self, codes: Tensor) -> Tensor:
+        """Tell the others that no privacy was asked for, and gather the codes of all ranks."""
+        self._ranks.tell({"name": REVEAL, "numbers": len(codes)})
+        return self._ranks.add(codes)
 
-__all__ = ["DONE", "STOP", "WHY", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "ranks_of"]
+
+__all__ = ["DONE", "REVEAL", "STOP", "WHY", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "ranks_of"]

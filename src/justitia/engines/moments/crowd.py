@@ -24,6 +24,7 @@ from justitia.engines.moments.shard import Check, NetworkShard
 from justitia.engines.shards import ShardRows
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.shards import Drawn
 from justitia.training.engine import EVERYBODY
 from justitia.training.lagrangian import Problem, population_means, row_bound
 from justitia.training.ranks import Message, Ranks
@@ -94,6 +95,9 @@ class CrowdMomentsEngine(MomentsEngine):
         """As in memory; the network decides about everybody at the next check."""
         self._module = module
         super().ask_before(module, lam, k)
+
+    def _drawn(self) -> Drawn | None:
+        return self._crowd.shard.drawn()
 
     def _public_rows(self, module: nn.Module) -> PublicRows:
         rows = super()._public_rows(module)

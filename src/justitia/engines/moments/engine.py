@@ -18,9 +18,7 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from justitia.engines.moments.everybody import Everybody
@@ -30,6 +28,7 @@ from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.shards import Drawn
 from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
 from justitia.training.remarks import silence_remark
@@ -41,6 +40,10 @@ if TYPE_CHECKING:
 WATCHED = 50_000
 #: The largest first gap for which the dual step and the damping are made; where it is smaller, both grow with it.
 USUAL_GAP, FASTEST = 0.05, 5.0
+
+
+#: The purpose of asking for the attribute itself.
+REVEALED = "exact attribute, no privacy asked for"
 
 
 class MomentsEngine(PrimalDualEngine):
@@ -86,7 +89,7 @@ class MomentsEngine(PrimalDualEngine):
         if k == 0 or self._q is not None:
             return
         if not self.private:
-            codes = torch.from_numpy(self._attribute())
+            codes = torch.from_numpy(self.vault.reveal(purpose=REVEALED, drawn=self._drawn()))
             self._use(nn.functional.one_hot(codes, self.vault.n_groups + 1).to(torch.float32))
         elif self._saved:
             self._rows = self._public_rows(_with_state(module, self._saved))
@@ -101,9 +104,9 @@ class MomentsEngine(PrimalDualEngine):
             self._rows = self._public_rows(module)
             self._learn(self._moment_rows(self._rows), 1.0, self.plan.noise_moments, "moments")
 
-    def _attribute(self) -> NDArray[np.int64]:
-        """Of these rows, exactly; no privacy was asked for."""
-        return self.vault.reveal(purpose="exact attribute, no privacy asked for")
+    def _drawn(self) -> Drawn | None:
+        """Which of everybody's rows these are; None for all."""
+        return None
 
     def _public_rows(self, module: nn.Module) -> PublicRows:
         self._network = FrozenNetwork(module, self.problem.X)

@@ -67,8 +67,7 @@ class NetworkShard(Shard):
         match job["name"]:
             case "learn":
                 assert self._read is not None  # noqa: S101 - of a process that is sent messages
-                module = self._read(job)
-                module.load_state_dict(job["network"])
+                module = _loaded(self._read(job), job["network"])
                 return self.learn(PublicRows.from_numbers(job["learned"]), job["width"], module, job["beside"])
             case "judge":
                 return self.judge(job["network"], job["decided"], job["membership"])
@@ -181,6 +180,16 @@ class NetworkShard(Shard):
                 yield self.of_table(piece.block, decided, check.table)
 
         return ShardRows(parts, len(self.rows), check.table.shape[-1], message)
+
+
+def _loaded(module: nn.Module, weights: Weights) -> nn.Module:
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError:
+        raise ValueError(
+            "expected the same module in every process, got another shape; pass one of that shape."
+        ) from None
+    return module
 
 
 __all__ = ["Check", "NetworkShard"]
