@@ -15,8 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from people_files import FEATURES, FEW, digest, files, integers, model, people, write, write_parts
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
 from torch import distributed as dist
 from torch import nn
 
@@ -139,6 +144,33 @@ def killed(folder: Path) -> Any:
 SHARDS: dict[str, Any] = {"plugin": ScoredShard, "moments": NetworkShard}
 
 
+def bases(folder: Path) -> Any:
+    """A user's base that every process fits for itself, a function, and a base that learns something else each time."""
+    table = people()
+    paths = write_parts(table, folder / "parts", [500])
+
+    def fit(where: Any, base: Any) -> str:
+        return digest(model(base=base).fit(where, "label", sensitive_features="sex"), table)
+
+    numbers = make_column_transformer(("passthrough", ["a", "b"]))
+    chosen: dict[str, Any] = {
+        "tree": make_pipeline(numbers, DecisionTreeClassifier(max_depth=3)),
+        "regression": make_pipeline(numbers, LogisticRegression()),
+        "function": lambda rows: 1 / (1 + np.exp(-rows["a"].to_numpy())),
+    }
+    found: dict[str, Any] = {}
+    for name, base in chosen.items():
+        both = in_group(2, lambda rank, base=base: fit(files(paths[rank], own=True), base))
+        found[name] = [fit(files(folder / "parts"), base), *both]
+    found["differs"] = in_group(
+        2,
+        lambda rank: fit(
+            files(paths[rank], own=True), make_pipeline(numbers, DecisionTreeClassifier(max_depth=3 + rank))
+        ),
+    )
+    return found
+
+
 def modules(folder: Path) -> Any:
     """Networks of one's own, a network where no privacy is asked for, and one that differs between processes."""
     table = people()
@@ -220,5 +252,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     public_sample.SAMPLE = FEW
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "modules": modules}
+    scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "modules": modules, "bases": bases}
     print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))

@@ -63,6 +63,14 @@ def test_network_of_ones_own_is_the_same_in_two_processes_and_without_privacy(tm
     assert all("the same module in every process" in one for one in said)
 
 
+def test_base_of_ones_own_is_fitted_alike_by_every_process(tmp_path: Path) -> None:
+    found = grouped("bases", tmp_path)
+    said = found.pop("differs")
+    assert {name: len(set(digests)) for name, digests in found.items()} == dict.fromkeys(found, 1)
+    assert len({digests[0] for digests in found.values()}) == len(found)
+    assert all("learns the same from the same rows in every process" in one for one in said)
+
+
 def test_ranks_that_differ_are_told_so_before_anything_is_spent(tmp_path: Path) -> None:
     found = grouped("faults", tmp_path)
     assert found.pop("spent") == []

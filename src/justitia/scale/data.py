@@ -15,7 +15,6 @@ from justitia.engines import MomentsPlan, PluginPlan, name_of
 from justitia.engines.plugin.dual import label_table
 from justitia.inputs.files import BLOCK, RowFiles
 from justitia.inputs.public_sample import Columns, Look, OwnRows, look
-from justitia.learners.base import CrossFitted, base_of
 from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
 from justitia.privacy.attribute import AttributeStream, SensitiveColumns
@@ -102,7 +101,7 @@ def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks) -
     data, why = None, ""
     try:
         check_parameters(model)
-        check_engine(model, ranks)
+        check_engine(model)
         names = ("X", "y", "sensitive_features", "sample_weight", "person")
         data = Data.of(*(given[name] for name in names))
         digest, rows, shared = _digest(model, data), len(data.files), not data.files.own
@@ -138,8 +137,8 @@ def _raise_first(messages: Sequence[Message]) -> None:
         raise ValueError(reasons[0])
 
 
-def check_engine(model: LagrangianDualClassifier, ranks: Ranks) -> None:
-    """Refuse what rows in files, or several processes, do not have."""
+def check_engine(model: LagrangianDualClassifier) -> None:
+    """Refuse what rows in files do not have."""
     notion, plan = check_parameters(model)
     if not isinstance(plan, PluginPlan | MomentsPlan):
         raise ValueError(
@@ -148,12 +147,6 @@ def check_engine(model: LagrangianDualClassifier, ranks: Ranks) -> None:
         )
     if isinstance(plan, MomentsPlan):
         _check_notion(notion)
-    base = base_of(model.base, 1)
-    if ranks.size > 1 and isinstance(base, CrossFitted) and not base.encoded:
-        raise ValueError(
-            "expected the default base, a fitted one or a column of scores where several processes train, got one to "
-            "be fitted; fit it first, on a sample."
-        )
 
 
 def _check_notion(notion: FairnessNotion) -> None:
@@ -188,14 +181,18 @@ def _digest(model: LagrangianDualClassifier, data: Data) -> str:
 
 def sample_bytes(seen: Look) -> bytes:
     """The rows of the sample in one process, as Arrow writes them; nothing for none."""
+    content = table_bytes(seen.tables) if seen.tables else b""
+    seen.tables.clear()
+    return content
+
+
+def table_bytes(tables: Sequence[Any]) -> bytes:
+    """Tables of one kind, as Arrow writes them."""
     import pyarrow as pa  # noqa: PLC0415
 
-    if not seen.tables:
-        return b""
     content = pa.BufferOutputStream()
-    with pa.ipc.new_stream(content, seen.tables[0].schema) as stream:
-        for table in seen.tables:
+    with pa.ipc.new_stream(content, tables[0].schema) as stream:
+        for table in tables:
             stream.write_table(table)
-    seen.tables.clear()
     written: bytes = content.getvalue().to_pybytes()
     return written

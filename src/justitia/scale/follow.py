@@ -18,14 +18,15 @@ from justitia.engines import PluginPlan
 from justitia.engines.crowds import serve
 from justitia.engines.moments.shard import NetworkShard
 from justitia.engines.plugin.correction import Correction
-from justitia.engines.plugin.crowd import score_of
+from justitia.engines.plugin.crowd import CrowdLearner, score_of
 from justitia.engines.plugin.learner import Rule, RuleLearner
 from justitia.engines.plugin.shard import Score, ScoredShard
 from justitia.engines.shards import Facts
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.public_sample import OwnRows
-from justitia.learners.base import Base, base_of
+from justitia.learners.base import Base, CrossFitted, base_of
 from justitia.learners.calibration import Calibration
+from justitia.learners.inputs import Inputs
 from justitia.networks.default import make_module
 from justitia.networks.multilayer import widths_of
 from justitia.networks.piecewise import SmallSampleNetwork
@@ -33,7 +34,7 @@ from justitia.parameters import check_parameters
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.saving.rule import read_rule, written_rule
-from justitia.scale.data import Met, sample_bytes
+from justitia.scale.data import Met, sample_bytes, table_bytes
 from justitia.training.plan import Plan
 from justitia.training.ranks import ManyRanks, Message, Place, Ranks
 from justitia.training.session import Settings
@@ -63,14 +64,56 @@ def door_of(model: LagrangianDualClassifier, ranks: Ranks, own: OwnRows) -> Call
     return opened
 
 
-def written(model: LagrangianDualClassifier, learner: RuleLearner, facts: Facts) -> Message:
-    """What other processes need to score their rows: encoder, base and calibration as data."""
+def written(model: LagrangianDualClassifier, learner: CrowdLearner, facts: Facts) -> Message:
+    """What other processes need to score their rows: encoder, base and calibration as data.
+
+    A base that is fitted here and cannot be written is fitted by every process, from the rows of the sample.
+    """
     words, files = written_rule(Rule(learner.base, learner.calibration, Correction(), 0.5))
+    fitted = isinstance(learner.base, CrossFitted) and not words["base"]["written"]
     return _written_facts(model, facts) | {
+        "sample": _written_sample(learner) if fitted else None,
         "rule": json.dumps(words),
         "files": {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in files.items()},
         "numbers_width": int(learner.inputs.numbers.shape[1]),
     }
+
+
+def _written_sample(learner: CrowdLearner) -> Message:
+    """Rows that a base learns from, as data."""
+    import pyarrow as pa  # noqa: PLC0415 - optional, and here it is
+
+    assert learner.sample is not None  # noqa: S101 - the base has learned
+    content = table_bytes([pa.Table.from_pandas(learner.inputs.table, preserve_index=False)])
+    rows = {"table": torch.frombuffer(bytearray(content), dtype=torch.uint8)}
+    numbers = torch.from_numpy(learner.inputs.numbers)
+    return rows | {"numbers": numbers, "y": learner.sample.y, "weight": learner.sample.weight, "seed": learner.seed}
+
+
+def _learn_again(base: Base, calibration: Calibration, job: Message) -> None:
+    """Fit the base that a user has passed as rank 0 has fitted it; one that is fitted already stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If it says something else of the rows that it has learned from.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - optional, and here it is
+
+    rows = job["sample"]
+    if rows is None:
+        return
+    table = pa.ipc.open_stream(rows["table"].numpy().tobytes()).read_all().to_pandas()
+    inputs, (y, weight) = (
+        Inputs(table, rows["numbers"].numpy()),
+        (rows[name].double().numpy() for name in ("y", "weight")),
+    )
+    said = calibration(base.learn(inputs, y, weight, seed=rows["seed"], progress=lambda _: None))
+    if not np.array_equal(said, job["eta"].numpy()):
+        raise ValueError(
+            "expected a base that learns the same from the same rows in every process, got one that does not; seed it, "
+            "or pass it fitted."
+        )
 
 
 def written_network(model: LagrangianDualClassifier, module: nn.Module, X: Tensor, facts: Facts) -> Message:
@@ -100,7 +143,7 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
     notion, plan = check_parameters(model)
     settings = Settings.of(model, plan, door_of(model, ranks, own))
     private = math.isfinite(settings.epsilon)
-    made: list[nn.Module] = []
+    kept: dict[str, Any] = {}  # what files of the model do not hold
 
     def opened() -> Vault:
         return settings.open_vault(
@@ -124,18 +167,22 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
     def read_score(job: Message) -> Score:
         read_facts(job)
         files = {name: content.numpy().tobytes() for name, content in job["files"].items()}
-        base = base_of(model.base, job["facts"]["positive"])
-        rule = read_rule(
-            json.loads(job["rule"]), files, _unless_written(job, base), columns=len(names), numbers=job["numbers_width"]
-        )
+        words, base = json.loads(job["rule"]), base_of(model.base, job["facts"]["positive"])
+        if base is not None and not words["base"]["written"]:
+            _learn_again(base, Calibration(*words["calibration"]), job)
+            kept["base"] = base
+        rule = read_rule(words, files, kept.get("base"), columns=len(names), numbers=job["numbers_width"])
         return score_of(_Scorer(rule.base, rule.calibration))
 
     def read_network(job: Message) -> nn.Module:
         read_facts(job)
         shape = job["shape"]
         chosen = model.module, shape["X"], notion
-        made[:] = [make_module(*chosen, seed=settings.seed, small_samples=shape["small"], widths=shape["widths"])]
-        return made[0]
+        module: nn.Module = make_module(
+            *chosen, seed=settings.seed, small_samples=shape["small"], widths=shape["widths"]
+        )
+        kept["module"] = module
+        return module
 
     facts, encode = Facts(None, largest=seen.heaviest or 1.0), encoder_of(model)
     shard: ScoredShard | NetworkShard
@@ -144,7 +191,7 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
     else:
         shard = NetworkShard(own, facts, encode, read_network)
     done = serve(shard, opened, ranks)
-    _take_over(model, done, made[0] if made else None)
+    _take_over(model, done, kept)
 
 
 class _Scorer(RuleLearner):
@@ -152,10 +199,6 @@ class _Scorer(RuleLearner):
 
     def __init__(self, base: Base, calibration: Calibration) -> None:
         self.base, self.calibration = base, calibration
-
-
-def _unless_written(job: Message, base: Base | None) -> Base | None:
-    return None if json.loads(job["rule"])["base"]["written"] else base
 
 
 def written_model(model: LagrangianDualClassifier) -> Message:
@@ -166,10 +209,10 @@ def written_model(model: LagrangianDualClassifier) -> Message:
     return {"model": {name: torch.frombuffer(content, dtype=torch.uint8) for name, content in contents.items()}}
 
 
-def _take_over(model: LagrangianDualClassifier, done: Message, module: nn.Module | None) -> None:
+def _take_over(model: LagrangianDualClassifier, done: Message, kept: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as place:
         for name, content in done["model"].items():
             (Path(place) / name).write_bytes(content.numpy().tobytes())
-        loaded = type(model).load(place, module=module)
+        loaded = type(model).load(place, **kept)
     fitted = {name: value for name, value in vars(loaded).items() if name.endswith("_")}
     model.__dict__.update(fitted)

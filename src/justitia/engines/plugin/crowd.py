@@ -34,6 +34,18 @@ from justitia.training.ranks import Message, Ranks
 Array = NDArray[np.float64]
 
 
+class CrowdLearner(RuleLearner):
+    """A base and a correction that are learned from the sample."""
+
+    sample: Problem | None = None
+
+    def prepare(self, problem: Problem, plan: PluginPlan, bar: Bar) -> Problem:
+        """As in memory; then everybody can be scored."""
+        self.sample = super().prepare(problem, plan, bar)
+        problem.crowd.follow(self)
+        return self.sample
+
+
 class ScoredCrowd(Crowd[ScoredShard]):
     """Everybody with what the base says of them, seen from rank 0.
 
@@ -43,12 +55,12 @@ class ScoredCrowd(Crowd[ScoredShard]):
         What is learned as a message for the other ranks.
     """
 
-    def __init__(self, shard: ScoredShard, ranks: Ranks, written: Callable[[RuleLearner], Message]) -> None:
+    def __init__(self, shard: ScoredShard, ranks: Ranks, written: Callable[[CrowdLearner], Message]) -> None:
         super().__init__(shard, ranks)
         self._written = written
-        self._learner: RuleLearner | None = None
+        self._learner: CrowdLearner | None = None
 
-    def follow(self, learner: RuleLearner) -> None:
+    def follow(self, learner: CrowdLearner) -> None:
         """Use the base of this learner from now on."""
         self._learner = learner
 
@@ -78,16 +90,6 @@ def score_of(learner: RuleLearner) -> Score:
         return learner.calibration(learner.base.probability(Inputs(table, numbers)))
 
     return score
-
-
-class CrowdLearner(RuleLearner):
-    """A base and a correction that are learned from the sample."""
-
-    def prepare(self, problem: Problem, plan: PluginPlan, bar: Bar) -> Problem:
-        """As in memory; then everybody can be scored."""
-        problem = super().prepare(problem, plan, bar)
-        problem.crowd.follow(self)
-        return problem
 
 
 class CrowdEngine(PluginEngine):
