@@ -7,6 +7,7 @@ or in several. Engines learn from the sample, and passes over everybody correct 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from justitia.inputs.public_sample import stride
 from justitia.notions import FairnessNotion
 from justitia.privacy.interface import Vault
 from justitia.privacy.questions import LANES
-from justitia.privacy.rows import index_chunks
+from justitia.privacy.rows import DenseSource, index_chunks
 from justitia.training.ranks import DONE, REVEAL, STOP, WHY, LostRank, ManyRanks, Message, Ranks
 
 Array = NDArray[np.float64]
@@ -58,6 +59,10 @@ class Crowd(Generic[Kind]):
         self.ranks.tell({"name": "expected", "membership": membership, "numbers": membership.numel()})
         sums = self.ranks.add(self.shard.expected(membership)).double() * 4.0 ** -product_bits(self.n)
         return sums.view_as(membership) * self.shard.scale
+
+    def with_whole(self, rows: ShardRows, in_memory: DenseSource) -> ShardRows:
+        """The same rows, and those of everybody where the sample has everybody."""
+        return replace(rows, whole=in_memory) if self.in_sample else rows
 
     def size_rows(self, groups: int) -> ShardRows:
         """A one for everybody, for the vault."""

@@ -9,7 +9,6 @@ difference is public, is measured at each check, and is added to the gaps of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from justitia.engines.moments.engine import MomentsEngine, with_prefix
 from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.moments.shard import Check, NetworkShard
-from justitia.engines.shards import ShardRows
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import DenseSource, TensorRows
 from justitia.privacy.shards import Drawn
@@ -107,11 +105,7 @@ class CrowdMomentsEngine(MomentsEngine):
         return rows
 
     def _moment_rows(self, rows: PublicRows) -> DenseSource:
-        return self._with_whole(self._crowd.moment_rows(self.vault.n_groups, rows.width), rows)
-
-    def _with_whole(self, rows: ShardRows, in_memory: DenseSource) -> ShardRows:
-        """The same rows, and those of everybody where the sample has everybody."""
-        return replace(rows, whole=in_memory) if self._crowd.in_sample else rows
+        return self._crowd.with_whole(self._crowd.moment_rows(self.vault.n_groups, rows.width), rows)
 
     def _everybody(self) -> Everybody:
         return CrowdEverybody(self._crowd, self._columns, len(self.problem), self.plan.micro_batch)
@@ -143,7 +137,9 @@ class CrowdMomentsEngine(MomentsEngine):
         asked = self._crowd.decision_rows(self.vault.n_groups, **check.message())
         self._checks.append(check)
         self._decisions.append(rows.to(torch.float32))
-        self._learn(self._with_whole(asked, TensorRows(rows.double())), bound, self.plan.noise_checks, "decisions")
+        self._learn(
+            self._crowd.with_whole(asked, TensorRows(rows.double())), bound, self.plan.noise_checks, "decisions"
+        )
 
     def _judged(self, scores: Tensor, decided: Tensor) -> Tensor:
         """(2, 2, K) what everybody's decisions add to sums; how far the gaps of the sample are off is kept."""

@@ -23,7 +23,6 @@ from justitia.engines.plugin.engine import PluginEngine, Seen
 from justitia.engines.plugin.learner import RuleLearner
 from justitia.engines.plugin.plan import PluginPlan
 from justitia.engines.plugin.shard import Score, ScoredShard
-from justitia.engines.shards import ShardRows
 from justitia.learners.inputs import Inputs
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import DenseSource
@@ -111,14 +110,12 @@ class CrowdEngine(PluginEngine):
         return CrowdEverybody(self._crowd, self._rows.take, len(self.problem), self.plan.micro_batch)
 
     def _size_rows(self) -> DenseSource:
-        return self._with_whole(self._crowd.size_rows(self.vault.n_groups), super()._size_rows())
+        return self._crowd.with_whole(self._crowd.size_rows(self.vault.n_groups), super()._size_rows())
 
     def _moment_rows(self) -> DenseSource:
-        return self._with_whole(self._crowd.moment_rows(self.vault.n_groups, self._rows.width), super()._moment_rows())
-
-    def _with_whole(self, rows: ShardRows, in_memory: DenseSource) -> ShardRows:
-        """The same rows, and those of everybody where the sample has everybody."""
-        return replace(rows, whole=in_memory) if self._crowd.in_sample else rows
+        return self._crowd.with_whole(
+            self._crowd.moment_rows(self.vault.n_groups, self._rows.width), super()._moment_rows()
+        )
 
     def _total(self) -> Tensor:
         return super()._total() if self._crowd.in_sample else self._everybodys_total
