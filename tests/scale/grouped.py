@@ -35,7 +35,7 @@ WORK = multiprocessing.get_context("fork")
 Rank = Callable[[int], Any]
 
 
-def in_group(size: int, rank_work: Rank, *, wait: float = 60.0) -> list[Any]:
+def in_group(size: int, rank_work: Rank, *, wait: float = 300.0) -> list[Any]:
     """What each rank's work returned, or its error; None for a rank that was killed."""
     results = WORK.Manager().dict()
     with tempfile.TemporaryDirectory() as place:

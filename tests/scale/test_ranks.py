@@ -18,7 +18,7 @@ def grouped(scenario: str, folder: Path) -> Any:
         [sys.executable, str(SCRIPT), scenario, str(folder)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
