@@ -81,6 +81,8 @@ MAY_NAME = {
         "baselines/linear_post.py",
         "audit/replay.py",  # the auditor knows everybody's attribute; a ledger of its own is debited infinity
     },
+    # a process that is told so by another one, which reveals the attribute of a fit without privacy
+    "hand_over": {"privacy/vault.py", "privacy/interface.py", "engines/crowds.py"},
     "encode": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
     "infer_groups": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
     "read_columns": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},

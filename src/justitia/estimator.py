@@ -15,6 +15,7 @@ from torch import nn
 
 from justitia._validate import check_same_length
 from justitia.deciding import DecidingClassifier
+from justitia.engines.plugin.crowd import CrowdLearner
 from justitia.engines.plugin.learner import RuleLearner
 from justitia.inputs.files import is_files
 from justitia.inputs.ranges import input_remarks
@@ -281,10 +282,12 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         """What is trained: a network, or a base with a correction."""
         if isinstance(plan, TrainingPlan):
             chosen = self.module, problem.X, problem.notion
-            widths, small = plan.widths(problem.X.shape[-1]), plan.small_samples
+            widths = plan.widths(problem.X.shape[-1])
+            small = plan.small_samples and problem.rows == len(problem)  # a sample of many is no small sample
             return NetworkLearner(make_module(*chosen, seed=seed, small_samples=small, widths=widths))
         base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
-        return RuleLearner(base, Inputs(X, problem.X.flatten(1).numpy()), seed)
+        kind = RuleLearner if problem.crowd is None else CrowdLearner
+        return kind(base, Inputs(X, problem.X.flatten(1).numpy()), seed)
 
     #: Where the attribute goes; audits put a vault there that keeps what is asked.
     _open_vault = staticmethod(open_vault)

@@ -16,6 +16,7 @@ import pickle
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,8 +115,13 @@ class Outcome:
     model: LagrangianDualClassifier
 
 
-def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: Any) -> Outcome:
-    """One fit; with ``answers`` it receives those instead of noised answers of its own."""
+def run(
+    people: People, *, answers: Sequence[Tensor] | None = None, stored: Path | None = None, **options: Any
+) -> Outcome:
+    """One fit; with ``answers`` it receives those instead of noised answers of its own.
+
+    With ``stored`` rows are written to that file, and read from it.
+    """
     source = Recorder() if answers is None else Player(answers)
     settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "gradients", "plan": SMALL_PLAN}
     if options.get("engine") == "plugin":
@@ -137,7 +143,11 @@ def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: A
         patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
         patch.setattr(SensitiveVault, "weighted_sum", watched)
         given: dict[str, Any] = {"person": people.ids, "sample_weight": people.weights}
-        model.fit(people.X, people.y, sensitive_features=list(people.labels), **given)
+        if stored is None:
+            model.fit(people.X, people.y, sensitive_features=list(people.labels), **given)
+        else:
+            people.X.assign(label=people.y, group=list(people.labels)).to_parquet(stored, index=False)
+            model.fit(stored, "label", sensitive_features="group")
     public = _public(model, people, [str(one.message) for one in caught]) | {"printed lines": printed.getvalue()}
     return Outcome(model.ledger_.releases, tuple(source.exact), tuple(source.noisy), public, asked[-1], model)
 

@@ -28,7 +28,8 @@ import justitia.engines.moments.engine as moments_module
 from asking import asked, opened
 from justitia import MomentsPlan, PrivacyLedger
 from justitia.engines.moments import everybody
-from justitia.engines.moments.engine import MomentsEngine, noise_spread
+from justitia.engines.moments.engine import MomentsEngine
+from justitia.engines.moments.known_noise import noise_spread
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
 from justitia.privacy.vault import SensitiveVault

@@ -16,7 +16,7 @@ from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
 from justitia.privacy.questions import LANES, Listener, Question, RowDigest
 from justitia.privacy.rows import DenseSource, TensorRows
-from justitia.privacy.shards import Together
+from justitia.privacy.shards import Drawn, Together
 from justitia.privacy.vault import SensitiveVault
 
 N, WIDTH, BOUND = 997, 5, 1.5
@@ -41,7 +41,7 @@ class Place(Together):
     def rows(self) -> int:
         return N
 
-    def listener(self, question: Question) -> Listener:
+    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
         return RowDigest(question, first=self._first)
 
     def begin(self, source: DenseSource, **question: Any) -> None:
@@ -54,6 +54,10 @@ class Place(Together):
             self._places.total = steps.clone() if known is None else known + steps
         self._places.done.wait(10)
         return self._places.total if self._leads else torch.zeros_like(steps)
+
+    def gather(self, codes: Tensor) -> Tensor:
+        self._places.told.wait(10)
+        return self.add(codes)
 
 
 def people() -> tuple[Tensor, list[Any]]:
@@ -145,6 +149,32 @@ def test_others_are_told_after_the_debit_and_never_if_it_is_refused() -> None:
         people()[0], bound=BOUND, noise=Gaussian(9.0), purpose="sums"
     )
     assert seen == [{GaussianCost(9.0): 1}]
+
+
+def test_attribute_of_drawn_rows_is_revealed_from_all_places_and_by_none_that_promises_privacy() -> None:
+    _, labels = people()
+    codes = np.array([(*GROUPS, None).index(label) for label in labels])
+    drawn = [np.array([1, 5, 6]), np.array([300, 996])]
+    places = [Drawn(drawn[0], slice(0, 3), 5), Drawn(drawn[1] - 300, slice(3, 5), 5)]
+    shared = Places(2)
+    vaults = [
+        vault(labels[:300], endless(), together=Place(shared, 0, leads=True)),
+        vault(labels[300:], endless(), together=Place(shared, 300, leads=False)),
+    ]
+
+    def reveal(place: int) -> Any:
+        if place == 0:
+            return vaults[0].reveal(purpose="a test", drawn=places[0])
+        shared.told.wait(10)
+        vaults[1].hand_over(places[1])
+        return None
+
+    with ThreadPoolExecutor(2) as pool:
+        found, _ = pool.map(reveal, range(2))
+    assert np.array_equal(found, codes[np.concatenate(drawn)])
+    private = vault(labels[300:], together=Place(Places(1), 300, leads=False))
+    with pytest.raises(BudgetExceeded):
+        private.hand_over(places[1])
 
 
 def test_source_that_ends_early_is_refused() -> None:

@@ -3,6 +3,7 @@
 Processes are forked here, where nothing else runs, and meet through a file.
 """
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -14,12 +15,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from people_files import FEW, digest, files, model, people, write, write_parts
+from people_files import FEATURES, FEW, digest, files, integers, model, people, write, write_parts
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
 from torch import distributed as dist
+from torch import nn
 
 from justitia import PluginPlan
-from justitia.engines.plugin.shard import Shard
+from justitia.engines.moments.shard import NetworkShard
+from justitia.engines.plugin.shard import ScoredShard
 from justitia.inputs import public_sample
 from justitia.scale import data as scale_data
 
@@ -27,7 +35,7 @@ WORK = multiprocessing.get_context("fork")
 Rank = Callable[[int], Any]
 
 
-def in_group(size: int, rank_work: Rank, *, wait: float = 60.0) -> list[Any]:
+def in_group(size: int, rank_work: Rank, *, wait: float = 300.0) -> list[Any]:
     """What each rank's work returned, or its error; None for a rank that was killed."""
     results = WORK.Manager().dict()
     with tempfile.TemporaryDirectory() as place:
@@ -51,23 +59,46 @@ def in_group(size: int, rank_work: Rank, *, wait: float = 60.0) -> list[Any]:
 
 
 def bits(folder: Path) -> Any:
-    """Digests of the same fit in one process and in several, with shards of all kinds."""
+    """Digests of the same fit, and of its exact sums: in one process and in several, with shards of all kinds.
+
+    By engine and notion; with a sample that has everybody, in memory as well.
+    """
     table = people()
     whole = write(table, folder / "whole.parquet")
     splits = {2: write_parts(table, folder / "even", [600]), 4: write_parts(table, folder / "odd", [7, 7, 900])}
     found: dict[str, list[Any]] = {}
-    for notion, weight in (("equalized_odds", "weight"), ("demographic_parity", None), ("accuracy_parity", None)):
+    for engine, notion, weight, sample, sizes in CASES:
+        public_sample.SAMPLE = sample
 
-        def fit(where: Any, notion: str = notion, weight: str | None = weight) -> str:
-            made = model(notion).fit(where, "label", sensitive_features="sex", sample_weight=weight)
-            return digest(made, table)
+        def fit(where: Any, rank: int = 0, case: Any = (engine, notion, weight)) -> list[str]:
+            engine, notion, weight = case
+            given: dict[str, Any] = {"sensitive_features": "sex", "sample_weight": weight}
+            X, y = where, "label"
+            if where is None:
+                X, y = table[list(FEATURES)], table["label"]
+                given = {name: None if column is None else table[column] for name, column in given.items()}
+            with integers() as sums:
+                made = model(notion, engine).fit(X, y, **given)
+            return [digest(made, table), "" if rank else hashlib.sha256(b"".join(sums)).hexdigest()]
 
-        alone = [fit(files(whole)), fit(files(folder / "odd"))]
-        parts = splits if notion == "equalized_odds" else {2: splits[2]}
-        for size, paths in parts.items():
-            alone += in_group(size, lambda rank, paths=paths: fit(files(paths[rank], own=True)))
-        found[notion] = alone
+        alone = [fit(files(whole)), fit(files(folder / "odd")), *([fit(None)] if sample > len(table) else [])]
+        for size in sizes:
+            alone += in_group(size, lambda rank, paths=splits[size], fit=fit: fit(files(paths[rank], own=True), rank))
+        found[f"{engine}, {notion}, {sample}"] = alone
     return found
+
+
+#: Engine, notion, weights, rows of the sample, processes.
+CASES = (
+    ("plugin", "equalized_odds", "weight", FEW, (2, 4)),
+    ("plugin", "demographic_parity", None, FEW, (2,)),
+    ("plugin", "accuracy_parity", None, 2000, (2,)),
+    ("moments", "demographic_parity", "weight", FEW, (2, 4)),
+    ("moments", "equalized_odds", None, FEW, (2,)),
+    ("moments", "accuracy_parity", None, FEW, (2,)),
+    ("moments", "equalized_odds", "weight", 2000, (4,)),
+    ("moments", "accuracy_parity", None, 2000, (2,)),
+)
 
 
 def shared(folder: Path) -> Any:
@@ -86,19 +117,20 @@ def killed(folder: Path) -> Any:
     """A rank dies at a pass; the run is started again in its folder. Debits, and what each attempt came to."""
     paths = write_parts(people(), folder / "parts", [500])
     found = []
-    for attempt, (name, count) in enumerate((("moment_rows", 1), ("decision_rows", 2))):
+    deaths = (("plugin", "moment_rows", 1), ("plugin", "decision_rows", 2), ("moments", "decision_rows", 2))
+    for attempt, (engine, name, count) in enumerate(deaths):
         place = folder / f"run{attempt}"
 
-        def fit(rank: int, place: Path = place) -> Any:
-            made = model(noise_seed=None)
+        def fit(rank: int, place: Path = place, engine: str = engine) -> Any:
+            made = model(engine=engine, noise_seed=None)
             made.fit(
                 files(paths[rank], own=True), "label", sensitive_features="sex", checkpoint=place if rank == 0 else None
             )
             return made.certificate_.epsilon
 
-        def dying(rank: int, fit: Rank = fit, name: str = name, count: int = count) -> Any:
+        def dying(rank: int, fit: Rank = fit, kind: Any = SHARDS[engine], name: str = name, count: int = count) -> Any:
             if rank == 1:
-                die_at(name, count)
+                die_at(kind, name, count)
             return fit(rank)
 
         first = in_group(2, dying)
@@ -109,17 +141,75 @@ def killed(folder: Path) -> Any:
     return found
 
 
-def die_at(name: str, count: int) -> None:
-    """Kill this process, hard, at the so-manieth call of a pass."""
-    method, calls = getattr(Shard, name), [0]
+SHARDS: dict[str, Any] = {"plugin": ScoredShard, "moments": NetworkShard}
 
-    def counted(self: Shard, *args: Any) -> Any:
+
+def bases(folder: Path) -> Any:
+    """A user's base that every process fits for itself, a function, and a base that learns something else each time."""
+    table = people()
+    paths = write_parts(table, folder / "parts", [500])
+
+    def fit(where: Any, base: Any) -> str:
+        return digest(model(base=base).fit(where, "label", sensitive_features="sex"), table)
+
+    numbers = make_column_transformer(("passthrough", ["a", "b"]))
+    chosen: dict[str, Any] = {
+        "tree": make_pipeline(numbers, DecisionTreeClassifier(max_depth=3)),
+        "regression": make_pipeline(numbers, LogisticRegression()),
+        "function": lambda rows: 1 / (1 + np.exp(-rows["a"].to_numpy())),
+    }
+    found: dict[str, Any] = {}
+    for name, base in chosen.items():
+        both = in_group(2, lambda rank, base=base: fit(files(paths[rank], own=True), base))
+        found[name] = [fit(files(folder / "parts"), base), *both]
+    found["differs"] = in_group(
+        2,
+        lambda rank: fit(
+            files(paths[rank], own=True), make_pipeline(numbers, DecisionTreeClassifier(max_depth=3 + rank))
+        ),
+    )
+    return found
+
+
+def modules(folder: Path) -> Any:
+    """Networks of one's own, a network where no privacy is asked for, and one that differs between processes."""
+    table = people()
+    paths = write_parts(table, folder / "parts", [500])
+    own = nn.Sequential(nn.Linear(7, 7), nn.Tanh(), nn.Linear(7, 1))
+
+    def fit(where: Any, **changes: Any) -> str:
+        made = model(engine="moments", **changes)
+        return digest(made.fit(where, "label", sensitive_features="sex"), table)
+
+    chosen: dict[str, Any] = {
+        "a module": {"module": own},
+        "a function": {"module": lambda inputs: nn.Sequential(nn.Linear(inputs, 1))},
+        "widths": {"module": [5]},
+        "no privacy": {"epsilon": float("inf")},
+    }
+    found: dict[str, Any] = {}
+    for name, changes in chosen.items():
+        alone = fit(files(folder / "parts"), **changes)
+        found[name] = [
+            alone,
+            *in_group(2, lambda rank, changes=changes: fit(files(paths[rank], own=True), **changes)),
+        ]
+    wider = [own, nn.Sequential(nn.Linear(7, 8), nn.Tanh(), nn.Linear(8, 1))]
+    found["differs"] = in_group(2, lambda rank: fit(files(paths[rank], own=True), module=wider[rank]))
+    return found
+
+
+def die_at(kind: Any, name: str, count: int) -> None:
+    """Kill this process, hard, at the so-manieth call of a pass."""
+    method, calls = getattr(kind, name), [0]
+
+    def counted(self: Any, *args: Any) -> Any:
         calls[0] += 1
         if calls[0] == count:
             os.kill(os.getpid(), signal.SIGKILL)
         return method(self, *args)
 
-    setattr(Shard, name, counted)
+    setattr(kind, name, counted)
 
 
 def faults(folder: Path) -> Any:
@@ -162,5 +252,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     public_sample.SAMPLE = FEW
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults}
+    scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "modules": modules, "bases": bases}
     print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))

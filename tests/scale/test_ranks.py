@@ -18,7 +18,7 @@ def grouped(scenario: str, folder: Path) -> Any:
         [sys.executable, str(SCRIPT), scenario, str(folder)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
@@ -28,9 +28,13 @@ def grouped(scenario: str, folder: Path) -> Any:
 
 def test_fit_in_one_two_and_four_processes_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     found = grouped("bits", tmp_path)
-    assert len(found["equalized_odds"]) == 2 + 2 + 4
-    assert {notion: len(set(digests)) for notion, digests in found.items()} == dict.fromkeys(found, 1)
-    assert len({digests[0] for digests in found.values()}) == 3
+    assert len(found["moments, demographic_parity, 300"]) == 2 + 2 + 4
+    assert len(found["moments, equalized_odds, 2000"]) == 3 + 4  # in memory as well
+    fits = {case: {made for made, _ in several} for case, several in found.items()}
+    assert {case: len(made) for case, made in fits.items()} == dict.fromkeys(found, 1)
+    assert len(set().union(*fits.values())) == len(found)
+    sums = {case: {exact for _, exact in several} - {""} for case, several in found.items()}
+    assert {case: len(exact) for case, exact in sums.items()} == dict.fromkeys(found, 1)
 
 
 def test_processes_that_see_the_same_files_divide_their_rows_and_know_everybodys_persons(tmp_path: Path) -> None:
@@ -40,14 +44,31 @@ def test_processes_that_see_the_same_files_divide_their_rows_and_know_everybodys
 
 
 def test_rank_that_is_killed_costs_no_second_debit_and_the_run_resumes(tmp_path: Path) -> None:
-    early, late = grouped("killed", tmp_path)
-    for one in (early, late):
+    early, *late = grouped("killed", tmp_path)
+    for one in (early, *late):
         assert one["first"][0].startswith("LostRank: another process of this run is gone")
         assert one["first"][1] is None
     assert (early["debits"], early["after"]) == (1, 1)  # its only answer is gone: nothing to resume from
     assert all("the debit stands" in said for said in early["second"])
-    assert (late["debits"], late["after"]) == (3, 3)
-    assert late["second"] == [pytest.approx(4.0)] * 2
+    for one in late:
+        assert (one["debits"], one["after"]) == (3, 3)
+        assert one["second"] == [pytest.approx(4.0)] * 2
+
+
+def test_network_of_ones_own_is_the_same_in_two_processes_and_without_privacy(tmp_path: Path) -> None:
+    found = grouped("modules", tmp_path)
+    said = found.pop("differs")
+    assert {name: len(set(digests)) for name, digests in found.items()} == dict.fromkeys(found, 1)
+    assert len({digests[0] for digests in found.values()}) == len(found)
+    assert all("the same module in every process" in one for one in said)
+
+
+def test_base_of_ones_own_is_fitted_alike_by_every_process(tmp_path: Path) -> None:
+    found = grouped("bases", tmp_path)
+    said = found.pop("differs")
+    assert {name: len(set(digests)) for name, digests in found.items()} == dict.fromkeys(found, 1)
+    assert len({digests[0] for digests in found.values()}) == len(found)
+    assert all("learns the same from the same rows in every process" in one for one in said)
 
 
 def test_ranks_that_differ_are_told_so_before_anything_is_spent(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """What each engine asks of the attribute, what it costs, and what it does with the answer.
 
 One folder each: ``plan.py`` says what is asked and what it costs, ``engine.py`` what is done with the answers. A new
-engine is a new folder, one line in the table below, and the contract tests.
+engine is a new folder, one line in the table below, and the contract tests. ``shards.py`` and ``crowds.py`` are what
+engines share where rows are in files: the rows of one process, and everybody as rank 0 sees them.
 """
 
 from justitia._validate import check_choice

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from justitia.engines import GradientsPlan, MomentsPlan, PluginPlan
-from justitia.engines.moments.engine import gap_spread, noise_spread, outlook_of
+from justitia.engines.moments.known_noise import gap_spread, noise_spread, outlook_of
 from justitia.engines.plugin.dual import label_table
 from justitia.engines.plugin.tolerance import default_tolerance, spread_of_rates
 from justitia.evaluation.intervals import marginal_quantile

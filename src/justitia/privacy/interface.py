@@ -15,6 +15,7 @@ from justitia.privacy.costs import Cost
 from justitia.privacy.groups import Groups
 from justitia.privacy.mechanisms import Noise, NoiseSource, Response
 from justitia.privacy.rows import DenseSource, RowSource
+from justitia.privacy.shards import Drawn
 
 _NOT_HERE = "the attribute is with its holder, who gives noised sums only; {what} needs it in this process: {advice}."
 
@@ -94,9 +95,14 @@ class Vault(ABC):
         del mechanism, purpose, not_given
         self._not_here("randomised response", "use a method that asks for sums")
 
-    def reveal(self, *, purpose: str) -> NDArray[np.int64]:
-        """Everybody's true group code, at an infinite price; only where the attribute is."""
-        del purpose
+    def hand_over(self, drawn: Drawn) -> None:
+        """Add the codes of this place to those that another place reveals; only where the attribute is."""
+        del drawn
+        self._not_here("training in several processes", "train in one")
+
+    def reveal(self, *, purpose: str, drawn: Drawn | None = None) -> NDArray[np.int64]:
+        """Everybody's true group code, or that of some rows, at an infinite price; only where the attribute is."""
+        del purpose, drawn
         self._not_here("training without privacy", "pass a finite epsilon, and engine 'plugin' or 'moments'")
 
     @property

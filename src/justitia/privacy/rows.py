@@ -213,6 +213,22 @@ def index_chunks(n: int, chunk_rows: int) -> Iterator[Tensor]:
         yield torch.arange(start, min(start + chunk_rows, n))
 
 
+def placed_chunks(first: int, count: int, size: int) -> Iterator[tuple[slice, Tensor]]:
+    """Cut ``count`` rows, the first at position ``first``, at multiples of ``size``: which places are taken, by whom.
+
+    A chunk always has ``size`` rows, each where its position says, and somebody else's number where a row is not here:
+    so what a product of matrices makes of a row is the same to the last bit, whoever holds the rows beside it.
+    """
+    at = 0
+    while at < count:
+        start = (first + at) % size
+        taken = min(size - start, count - at)
+        who = torch.full((size,), at)
+        who[start : start + taken] = torch.arange(at, at + taken)
+        yield slice(start, start + taken), who
+        at += taken
+
+
 @dataclass(frozen=True, eq=False)
 class TensorRows:
     """A public matrix as a source of rows.
@@ -261,5 +277,6 @@ __all__ = [
     "ScatterBlock",
     "TensorRows",
     "index_chunks",
+    "placed_chunks",
     "round_off",
 ]

@@ -8,11 +8,40 @@ here: whoever adds up the places is inside the boundary (``docs/privacy.md``, se
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from justitia.privacy.questions import Listener, Question
 from justitia.privacy.rows import DenseSource
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Some rows of all places, in order.
+
+    Attributes
+    ----------
+    here : ndarray
+        Which rows of this place are among them.
+    places : slice
+        Where they stand among all that were drawn.
+    number : int
+        Of all that were drawn.
+    """
+
+    here: NDArray[np.int64]
+    places: slice
+    number: int
+
+    def placed(self, codes: Tensor) -> Tensor:
+        """(number,): codes of the rows of this place, 0 elsewhere."""
+        found = torch.zeros(self.number, dtype=torch.int64)
+        found[self.places] = codes[torch.from_numpy(self.here)].long()
+        return found
 
 
 class Together(ABC):
@@ -24,7 +53,7 @@ class Together(ABC):
         """How many rows there are in all places."""
 
     @abstractmethod
-    def listener(self, question: Question) -> Listener:
+    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
         """What hears the public rows of this place, for noise that can be drawn again."""
 
     @abstractmethod
@@ -34,6 +63,10 @@ class Together(ABC):
     @abstractmethod
     def add(self, steps: Tensor) -> Tensor:
         """Sum over all places of whole numbers (int64); only the place that debits is given it."""
+
+    @abstractmethod
+    def gather(self, codes: Tensor) -> Tensor:
+        """Codes of rows that were drawn, of all places; after the debit the others are told to add theirs."""
 
 
 class Alone(Together):
@@ -52,8 +85,9 @@ class Alone(Together):
         """How many rows there are."""
         return self._rows
 
-    def listener(self, question: Question) -> Listener:
+    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
         """The question itself, which hears rows in order."""
+        del source, bound
         return question
 
     def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
@@ -64,5 +98,9 @@ class Alone(Together):
         """What is here is all there is."""
         return steps
 
+    def gather(self, codes: Tensor) -> Tensor:
+        """What is here is all there is."""
+        return codes
 
-__all__ = ["Alone", "Together"]
+
+__all__ = ["Alone", "Drawn", "Together"]

@@ -39,7 +39,7 @@ from justitia.privacy.noise_grid import exact_sum_step, to_nearest, toward_zero
 from justitia.privacy.persons import Persons
 from justitia.privacy.questions import Listener, Question
 from justitia.privacy.rows import DenseSource, LongSum, RowSource, TensorRows
-from justitia.privacy.shards import Alone, Together
+from justitia.privacy.shards import Alone, Drawn, Together
 
 #: Asks for the list of groups to be read off the data.
 INFER = "infer"
@@ -187,7 +187,7 @@ class SensitiveVault(Vault):
         question = self._question(purpose, source.width, bound, noise)
         step = max(noise.step(sensitivity), exact_sum_step(2.0 * self._together.rows * min(bound, LONGEST)))
         self._together.begin(source, bound=bound, step=step, seeded=self._source.seeded)
-        exact = self._add_up(source, bound, step, self._together.listener(question))
+        exact = self._add_up(source, bound, step, self._together.listener(question, source, bound))
         drawn = self._source.about(question.digest())
         noisy = noise.add_noise(exact, sensitivity=sensitivity, source=drawn, release=release)
         total = exact.sum(0)  # public: everybody is in one block, and nothing is rounded
@@ -198,7 +198,7 @@ class SensitiveVault(Vault):
     def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
         """Add the rows of this place to an answer that another place has debited; nothing is returned here."""
         self._check_length(source)
-        self._add_up(source, bound, step, self._together.listener(Question((), idle=not seeded)))
+        self._add_up(source, bound, step, self._together.listener(Question((), idle=not seeded), source, bound))
 
     def _add_up(self, source: DenseSource, bound: float, step: float, listener: Listener) -> Tensor:
         """(G + 1, d): sums over all places, exact on the grid."""
@@ -291,11 +291,16 @@ class SensitiveVault(Vault):
         drawn = self._source.about(self._question(purpose, categories, mechanism).digest())
         return mechanism.randomize(self.__codes.long(), categories=categories, source=drawn, release=release)
 
-    def reveal(self, *, purpose: str) -> NDArray[np.int64]:
-        """Everybody's true group code, for methods that are not private: debits infinity, visibly."""
+    def reveal(self, *, purpose: str, drawn: Drawn | None = None) -> NDArray[np.int64]:
+        """Everybody's true group code, or of rows drawn from all places, without privacy: debits infinity, visibly."""
         self._ledger.debit(Release(purpose, Unprotected().cost(), math.inf))
-        codes: NDArray[np.int64] = self.__codes.numpy().astype(np.int64)
-        return codes
+        codes = self.__codes if drawn is None else self._together.gather(drawn.placed(self.__codes))
+        return codes.numpy().astype(np.int64)
+
+    def hand_over(self, drawn: Drawn) -> None:
+        """Add the codes of this place to those that another place reveals; debits infinity here as well."""
+        self._ledger.debit(Release("exact attribute, for another process", Unprotected().cost(), math.inf))
+        self._together.add(drawn.placed(self.__codes))
 
     def certificate(
         self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"

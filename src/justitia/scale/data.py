@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from justitia.engines.plugin.plan import PluginPlan
+from justitia.engines import MomentsPlan, PluginPlan, name_of
+from justitia.engines.plugin.dual import label_table
 from justitia.inputs.files import BLOCK, RowFiles
 from justitia.inputs.public_sample import Columns, Look, OwnRows, look
-from justitia.learners.base import CrossFitted, base_of
+from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
 from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import check_held, enrolled, stream_of
@@ -106,7 +107,7 @@ def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks) -
     data, why = None, ""
     try:
         check_parameters(model)
-        check_engine(model, ranks)
+        check_engine(model)
         names = ("X", "y", "sensitive_features", "sample_weight", "person")
         data = Data.of(*(given[name] for name in names))
         digest, rows, shared = _digest(model, data), len(data.files), not data.files.own
@@ -148,20 +149,26 @@ def _raise_first(messages: Sequence[Message]) -> None:
         raise ValueError(reasons[0])
 
 
-def check_engine(model: LagrangianDualClassifier, ranks: Ranks) -> None:
-    """Refuse what rows in files, or several processes, do not have."""
-    _, plan = check_parameters(model)
-    if not isinstance(plan, PluginPlan):
+def check_engine(model: LagrangianDualClassifier) -> None:
+    """Refuse what rows in files do not have."""
+    notion, plan = check_parameters(model)
+    if not isinstance(plan, PluginPlan | MomentsPlan):
         raise ValueError(
-            "expected engine 'plugin' where X is in files, got one that trains a network; leave engine and module out, "
-            "or read the rows into memory."
+            f"expected engine 'plugin' or 'moments' where X is in files, got {name_of(plan)!r}; leave engine out, or "
+            "read the rows into memory."
         )
-    base = base_of(model.base, 1)
-    if ranks.size > 1 and isinstance(base, CrossFitted) and not base.encoded:
+    if isinstance(plan, MomentsPlan):
+        _check_notion(notion)
+
+
+def _check_notion(notion: FairnessNotion) -> None:
+    try:
+        label_table(notion)
+    except ValueError:
         raise ValueError(
-            "expected the default base, a fitted one or a column of scores where several processes train, got one to "
-            "be fitted; fit it first, on a sample."
-        )
+            "expected a notion whose h_exact depends on a score through its sign where X is in files, got "
+            f"{type(notion).__name__}; read the rows into memory."
+        ) from None
 
 
 def _own_rows(data: Data, rows: Sequence[int], ranks: Ranks) -> OwnRows:
@@ -176,7 +183,8 @@ def _own_rows(data: Data, rows: Sequence[int], ranks: Ranks) -> OwnRows:
 
 def _digest(model: LagrangianDualClassifier, data: Data) -> str:
     """Of everything that has to be the same in every process; the attribute is not among it, nor is the noise seed."""
-    settings = {name: value for name, value in model.get_params().items() if name not in {"noise_seed", "base"}}
+    passed = {"noise_seed", "base"} | ({"module"} if callable(model.module) else set())  # whose text form may differ
+    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in passed}
     plan = repr(check_parameters(model)[1])
     where = data.sensitive.columns if isinstance(data.sensitive, SensitiveColumns) else repr(data.sensitive)
     told = (version("justitia"), data.files.schema(data.columns.all), data.columns, where)
@@ -186,14 +194,18 @@ def _digest(model: LagrangianDualClassifier, data: Data) -> str:
 
 def sample_bytes(seen: Look) -> bytes:
     """The rows of the sample in one process, as Arrow writes them; nothing for none."""
+    content = table_bytes(seen.tables) if seen.tables else b""
+    seen.tables.clear()
+    return content
+
+
+def table_bytes(tables: Sequence[Any]) -> bytes:
+    """Tables of one kind, as Arrow writes them."""
     import pyarrow as pa  # noqa: PLC0415
 
-    if not seen.tables:
-        return b""
     content = pa.BufferOutputStream()
-    with pa.ipc.new_stream(content, seen.tables[0].schema) as stream:
-        for table in seen.tables:
+    with pa.ipc.new_stream(content, tables[0].schema) as stream:
+        for table in tables:
             stream.write_table(table)
-    seen.tables.clear()
     written: bytes = content.getvalue().to_pybytes()
     return written

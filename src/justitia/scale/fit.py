@@ -1,7 +1,7 @@
 """A fit on rows in Parquet files, in one process or in several.
 
 The same session as for rows in memory, on a public sample of the rows; everybody is behind the vault and a crowd
-(:mod:`justitia.engines.plugin.crowd`). In several processes the first one runs the session and the others add up their
+(:mod:`justitia.engines.crowds`). In several processes the first one runs the session and the others add up their
 rows (:mod:`justitia.scale.follow`).
 """
 
@@ -18,18 +18,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.engines.plugin.crowd import OPEN, Crowd, CrowdLearner
-from justitia.engines.plugin.shard import Facts, Shard
+from justitia.engines.crowds import OPEN, Crowd
+from justitia.engines.moments.crowd import NetworkCrowd
+from justitia.engines.moments.shard import NetworkShard
+from justitia.engines.plugin.crowd import ScoredCrowd
+from justitia.engines.plugin.shard import ScoredShard
+from justitia.engines.shards import Facts, Shard
 from justitia.inputs.public_sample import Look, stride
 from justitia.inputs.ranges import input_remarks, truncated
 from justitia.inputs.tables import read_costs, read_target, read_weight
-from justitia.learners.base import base_of
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
 from justitia.parameters import check_parameters
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.scale.data import Data, Met, meet, sample_bytes
-from justitia.scale.follow import door_of, encoder_of, follow, written, written_model
+from justitia.scale.follow import door_of, encoder_of, follow, shard_of, written, written_model, written_network
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.lagrangian import Problem
 from justitia.training.ranks import DONE, ManyRanks, Ranks, ranks_of
@@ -98,20 +99,29 @@ def _open(
     features = model._features(table[list(data.columns.features)], reset=True)
     model.classes_ = _classes(labels, data.files.positive)
     target = torch.from_numpy((table[data.columns.target].to_numpy() == model.classes_[1]).astype(np.float32))
-    shard = Shard(own, Facts(model.classes_[1], largest=seen.heaviest or 1.0), encoder_of(model))
+    facts = Facts(model.classes_[1], largest=seen.heaviest or 1.0)
+    shard = shard_of(plan)(own, facts, encoder_of(model))
     weight = _weights(table, data.columns.weight, target, shard, ranks)
     costs = read_costs(model.class_weight, model.classes_, target)
     threshold = float(model.threshold if costs is None else costs[0] / costs.sum())
-    crowd = Crowd(shard, ranks, lambda learner: written(model, learner, shard.facts))
+    crowd = _crowd(model, shard, ranks, features)
     problem = Problem(features, target, weight, notion, threshold=threshold, crowd=crowd)
     remarks = tuple(input_remarks(getattr(model, "encoder_", None), None, features.shape))
     settings = Settings.of(model, plan, door_of(model, ranks, own), remarks)
-    base = base_of(model.base, model.classes_[1]) or default_base(len(problem))
-    learner = CrowdLearner(base, Inputs(table[list(data.columns.features)], features.flatten(1).numpy()), settings.seed)
+    learner = model._learner(table[list(data.columns.features)], problem, plan, settings.seed)
     attribute, people = data.attribute(own), data.people(own)
     ranks.tell({"name": OPEN, "numbers": 1})
     ranks.add(torch.zeros(1, dtype=torch.int64))
     return open_session(settings, problem, learner, attribute, person=people, ledger=given["ledger"], folder=folder)
+
+
+def _crowd(model: LagrangianDualClassifier, shard: Shard, ranks: Ranks, features: Tensor) -> Crowd[Any]:
+    """Everybody, as the engine of this shard sees them."""
+    if isinstance(shard, NetworkShard):
+        made = lambda module, X: written_network(model, module, X, shard.facts)  # noqa: E731
+        return NetworkCrowd(shard, ranks, features.shape[1], made)
+    assert isinstance(shard, ScoredShard)  # noqa: S101 - there are two kinds
+    return ScoredCrowd(shard, ranks, lambda learner: written(model, learner, shard.facts))
 
 
 def _sample(ranks: Ranks, seen: Look, data: Data) -> tuple[Any, set[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,20 +12,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from justitia.engines import PluginPlan
+from justitia.engines.crowds import serve
+from justitia.engines.moments.shard import NetworkShard
 from justitia.engines.plugin.correction import Correction
-from justitia.engines.plugin.crowd import score_of, serve
+from justitia.engines.plugin.crowd import CrowdLearner, score_of
 from justitia.engines.plugin.learner import Rule, RuleLearner
-from justitia.engines.plugin.shard import Facts, Score, Shard
+from justitia.engines.plugin.shard import Score, ScoredShard
+from justitia.engines.shards import Facts
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.public_sample import OwnRows
-from justitia.learners.base import Base, base_of
+from justitia.learners.base import Base, CrossFitted, base_of
 from justitia.learners.calibration import Calibration
+from justitia.learners.inputs import Inputs
+from justitia.networks.default import make_module
+from justitia.networks.multilayer import widths_of
+from justitia.networks.piecewise import SmallSampleNetwork
 from justitia.parameters import check_parameters
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.saving.rule import read_rule, written_rule
-from justitia.scale.data import Met, sample_bytes
+from justitia.scale.data import Met, sample_bytes, table_bytes
+from justitia.training.plan import Plan
 from justitia.training.ranks import ManyRanks, Message, Place, Ranks
 from justitia.training.session import Settings
 
@@ -35,6 +46,11 @@ if TYPE_CHECKING:
 def encoder_of(model: LagrangianDualClassifier) -> Callable[[Any], NDArray[np.float32]]:
     """From a table to features as numbers, by what the model has learned."""
     return lambda table: model._features(table, reset=False).flatten(1).numpy()
+
+
+def shard_of(plan: Plan) -> type[ScoredShard] | type[NetworkShard]:
+    """What the engine of this plan has rows in."""
+    return ScoredShard if isinstance(plan, PluginPlan) else NetworkShard
 
 
 def door_of(model: LagrangianDualClassifier, ranks: Ranks, own: OwnRows) -> Callable[..., Any]:
@@ -48,17 +64,70 @@ def door_of(model: LagrangianDualClassifier, ranks: Ranks, own: OwnRows) -> Call
     return opened
 
 
-def written(model: LagrangianDualClassifier, learner: RuleLearner, facts: Facts) -> Message:
-    """What other processes need to score their rows: encoder, base and calibration as data."""
+def written(model: LagrangianDualClassifier, learner: CrowdLearner, facts: Facts) -> Message:
+    """What other processes need to score their rows: encoder, base and calibration as data.
+
+    A base that is fitted here and cannot be written is fitted by every process, from the rows of the sample.
+    """
     words, files = written_rule(Rule(learner.base, learner.calibration, Correction(), 0.5))
-    encoder = None if model.preprocess is None else json.dumps(model.encoder_.to_state())
-    return {
-        "encoder": encoder,
+    fitted = isinstance(learner.base, CrossFitted) and not words["base"]["written"]
+    return _written_facts(model, facts) | {
+        "sample": _written_sample(learner) if fitted else None,
         "rule": json.dumps(words),
         "files": {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in files.items()},
         "numbers_width": int(learner.inputs.numbers.shape[1]),
-        "facts": {"positive": _plain(facts.positive), "largest": facts.largest, "cap": facts.cap, "mean": facts.mean},
     }
+
+
+def _written_sample(learner: CrowdLearner) -> Message:
+    """Rows that a base learns from, as data."""
+    import pyarrow as pa  # noqa: PLC0415 - optional, and here it is
+
+    assert learner.sample is not None  # noqa: S101 - the base has learned
+    content = table_bytes([pa.Table.from_pandas(learner.inputs.table, preserve_index=False)])
+    rows = {"table": torch.frombuffer(bytearray(content), dtype=torch.uint8)}
+    numbers = torch.from_numpy(learner.inputs.numbers)
+    return rows | {"numbers": numbers, "y": learner.sample.y, "weight": learner.sample.weight, "seed": learner.seed}
+
+
+def _learn_again(base: Base, calibration: Calibration, job: Message) -> None:
+    """Fit the base that a user has passed as rank 0 has fitted it; one that is fitted already stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If it says something else of the rows that it has learned from.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - optional, and here it is
+
+    rows = job["sample"]
+    if rows is None:
+        return
+    table = pa.ipc.open_stream(rows["table"].numpy().tobytes()).read_all().to_pandas()
+    inputs, (y, weight) = (
+        Inputs(table, rows["numbers"].numpy()),
+        (rows[name].double().numpy() for name in ("y", "weight")),
+    )
+    said = calibration(base.learn(inputs, y, weight, seed=rows["seed"], progress=lambda _: None))
+    if not np.array_equal(said, job["eta"].numpy()):
+        raise ValueError(
+            "expected a base that learns the same from the same rows in every process, got one that does not; seed it, "
+            "or pass it fitted."
+        )
+
+
+def written_network(model: LagrangianDualClassifier, module: nn.Module, X: Tensor, facts: Facts) -> Message:
+    """What other processes need to make a network of the same shape: encoder, widths, and rows for a small sample."""
+    small, widths = isinstance(module, SmallSampleNetwork), widths_of(module)
+    inputs = X if small else X[:1]
+    chosen = {"small": small, "X": inputs, "widths": None if widths is None else widths[1:-1]}
+    return _written_facts(model, facts) | {"shape": chosen}
+
+
+def _written_facts(model: LagrangianDualClassifier, facts: Facts) -> Message:
+    encoder = None if model.preprocess is None else json.dumps(model.encoder_.to_state())
+    told = {"positive": _plain(facts.positive), "largest": facts.largest, "cap": facts.cap, "mean": facts.mean}
+    return {"encoder": encoder, "facts": told}
 
 
 def _plain(label: Any) -> Any:
@@ -71,8 +140,10 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
     ranks.collect(sample_bytes(seen))
     names = data.columns.features
     model.n_features_in_, model.feature_names_in_ = len(names), np.array(names, dtype=object)
-    shard = Shard(own, Facts(None, largest=seen.heaviest or 1.0), encoder_of(model))
-    settings = Settings.of(model, check_parameters(model)[1], door_of(model, ranks, own))
+    notion, plan = check_parameters(model)
+    settings = Settings.of(model, plan, door_of(model, ranks, own))
+    private = math.isfinite(settings.epsilon)
+    kept: dict[str, Any] = {}  # what files of the model do not hold
 
     def opened() -> Vault:
         return settings.open_vault(
@@ -80,27 +151,47 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
             n=len(own),
             groups=settings.groups,
             epsilon=settings.epsilon,
-            ledger=PrivacyLedger(epsilon=1e-9, delta=settings.delta),  # pays for nothing: rank 0 debits
+            # pays for nothing, since rank 0 debits; what has no privacy is refused unless none was asked for
+            ledger=PrivacyLedger(epsilon=1e-9 if private else math.inf, delta=settings.delta),
             person=data.people(own),
             features=names,
             noise_seed=settings.noise_seed,
             missing_marker=settings.missing_marker,
         )
 
-    def read(job: Message) -> Score:
-        facts = job["facts"]
-        shard.facts = Facts(**facts)
+    def read_facts(job: Message) -> None:
+        shard.facts = Facts(**job["facts"])
         if job["encoder"] is not None:
             model.encoder_ = TabularEncoder.from_state(json.loads(job["encoder"]))
+
+    def read_score(job: Message) -> Score:
+        read_facts(job)
         files = {name: content.numpy().tobytes() for name, content in job["files"].items()}
-        base = base_of(model.base, facts["positive"])
-        rule = read_rule(
-            json.loads(job["rule"]), files, _unless_written(job, base), columns=len(names), numbers=job["numbers_width"]
-        )
+        words, base = json.loads(job["rule"]), base_of(model.base, job["facts"]["positive"])
+        if base is not None and not words["base"]["written"]:
+            _learn_again(base, Calibration(*words["calibration"]), job)
+            kept["base"] = base
+        rule = read_rule(words, files, kept.get("base"), columns=len(names), numbers=job["numbers_width"])
         return score_of(_Scorer(rule.base, rule.calibration))
 
-    done = serve(shard, opened, ranks, read)
-    _take_over(model, done)
+    def read_network(job: Message) -> nn.Module:
+        read_facts(job)
+        shape = job["shape"]
+        chosen = model.module, shape["X"], notion
+        module: nn.Module = make_module(
+            *chosen, seed=settings.seed, small_samples=shape["small"], widths=shape["widths"]
+        )
+        kept["module"] = module
+        return module
+
+    facts, encode = Facts(None, largest=seen.heaviest or 1.0), encoder_of(model)
+    shard: ScoredShard | NetworkShard
+    if isinstance(plan, PluginPlan):
+        shard = ScoredShard(own, facts, encode, read_score)
+    else:
+        shard = NetworkShard(own, facts, encode, read_network)
+    done = serve(shard, opened, ranks)
+    _take_over(model, done, kept)
 
 
 class _Scorer(RuleLearner):
@@ -108,10 +199,6 @@ class _Scorer(RuleLearner):
 
     def __init__(self, base: Base, calibration: Calibration) -> None:
         self.base, self.calibration = base, calibration
-
-
-def _unless_written(job: Message, base: Base | None) -> Base | None:
-    return None if json.loads(job["rule"])["base"]["written"] else base
 
 
 def written_model(model: LagrangianDualClassifier) -> Message:
@@ -122,10 +209,10 @@ def written_model(model: LagrangianDualClassifier) -> Message:
     return {"model": {name: torch.frombuffer(content, dtype=torch.uint8) for name, content in contents.items()}}
 
 
-def _take_over(model: LagrangianDualClassifier, done: Message) -> None:
+def _take_over(model: LagrangianDualClassifier, done: Message, kept: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as place:
         for name, content in done["model"].items():
             (Path(place) / name).write_bytes(content.numpy().tobytes())
-        loaded = type(model).load(place)
+        loaded = type(model).load(place, **kept)
     fitted = {name: value for name, value in vars(loaded).items() if name.endswith("_")}
     model.__dict__.update(fitted)

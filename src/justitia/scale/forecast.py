@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.correction import ROWS, Distillation
 from justitia.engines.plugin.plan import PluginPlan
-from justitia.engines.plugin.shard import Facts, Shard, represented
+from justitia.engines.plugin.shard import ScoredShard, represented
+from justitia.engines.shards import Facts
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import BLOCK, RowFiles
 from justitia.inputs.public_sample import Block, Columns, OwnRows, stride
@@ -77,7 +78,7 @@ def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: Plug
     learning += _correcting(numbers, y) * min(sample, ROWS) / len(numbers)
     block = numbers[:few]
     scoring = 0.0 if sample == n else PARTS * _seconds(lambda: model.predict_proba(block)) * n / few
-    shard = Shard(OwnRows(files, columns, 0, few, 0, few), Facts(None), encoder.transform)
+    shard = ScoredShard(OwnRows(files, columns, 0, few, 0, few), Facts(None), encoder.transform)
     whole, short = _passes(shard, block, y[:few])
     passing = ((4 + plan.checks) * whole + (1 + plan.checks) * short) * n / few
     return Forecast(n, sample, 5 + 2 * plan.checks, learning, scoring, passing)
@@ -110,7 +111,7 @@ def _correcting(numbers: NDArray[np.float32], y: Any) -> float:
     return _seconds(lambda: Distillation(some, eta, c, np.array([1.0, -1.0]), 2 * eta - 1)) * len(numbers) / len(some)
 
 
-def _passes(shard: Shard, numbers: NDArray[np.float32], y: Any) -> tuple[float, float]:
+def _passes(shard: ScoredShard, numbers: NDArray[np.float32], y: Any) -> tuple[float, float]:
     """Seconds of a pass that computes memberships of the rows of a shard, and of one that reads their labels."""
     eta = np.full(len(y), 0.5)
     labels = torch.from_numpy(y).float()

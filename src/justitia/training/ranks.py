@@ -17,13 +17,16 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from justitia.privacy.questions import Listener, Question, RowDigest
+from justitia.privacy.bounding import bounded_rows
+from justitia.privacy.questions import Heard, Listener, Question, RowDigest
 from justitia.privacy.rows import DenseSource
 from justitia.privacy.shards import Together
 
 Message = dict[str, Any]
 #: Names of messages: a fault ends the fit, the fit is done, and what went wrong.
 STOP, DONE, WHY = "stop", "done", "why"
+#: The name of a message that asks for the attribute of the sample, where no privacy was asked for.
+REVEAL = "reveal"
 
 
 class LostRank(RuntimeError):
@@ -195,18 +198,28 @@ class Place(Together):
         """How many rows there are on all ranks."""
         return self._rows
 
-    def listener(self, question: Question) -> Listener:
-        """What hears rows wherever they are."""
-        return RowDigest(question, first=self._first)
+    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
+        """What hears rows wherever they are; all of them in order, as in memory, where rank 0 has them all."""
+        whole = getattr(source, "whole", None)
+        if whole is None or question.idle:
+            return RowDigest(question, first=self._first)
+        for _, rows in whole.dense():
+            question.hear(bounded_rows(rows.detach().double(), bound))
+        return Heard()
 
     def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
         """Tell the others that the answer is paid for, and what to add up."""
-        asked = getattr(source, "message", {})
-        self._ranks.tell(asked | {"bound": bound, "step": step, "seeded": seeded})
+        asked, whole = getattr(source, "message", {}), getattr(source, "whole", None)
+        self._ranks.tell(asked | {"bound": bound, "step": step, "seeded": seeded and whole is None})
 
     def add(self, steps: Tensor) -> Tensor:
         """Sum over all ranks, for rank 0."""
         return self._ranks.add(steps)
 
+    def gather(self, codes: Tensor) -> Tensor:
+        """Tell the others that no privacy was asked for, and gather the codes of all ranks."""
+        self._ranks.tell({"name": REVEAL, "numbers": len(codes)})
+        return self._ranks.add(codes)
 
-__all__ = ["DONE", "STOP", "WHY", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "ranks_of"]
+
+__all__ = ["DONE", "REVEAL", "STOP", "WHY", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "ranks_of"]

@@ -97,12 +97,10 @@ def training_scores(model: LagrangianDualClassifier, rows: Rows | StreamedRows) 
     """Public accuracy and AUC of the training rows.
 
     A base that was fitted here has learned from all of them, so those of engine "plugin" are the last of its history:
-    by models that have not learned from the row.
+    by models that have not learned from the row. So are those of rows that are read from files: of the sample.
     """
-    if hasattr(model, "rule_"):
+    if hasattr(model, "rule_") or isinstance(rows, StreamedRows):
         return {name: float(model.history_[name].iloc[-1]) for name in ("accuracy", "auc")}
-    if isinstance(rows, StreamedRows):
-        raise TypeError("expected engine 'plugin' where rows are read from files, got one that trains a network.")
     scores = torch.from_numpy(model.decision_function(rows.X))
     return public_scores(scores, torch.from_numpy(rows.y), torch.ones(len(rows)))
 

@@ -18,7 +18,7 @@ from justitia.cli.files.rows import Label, read_target
 from justitia.cli.files.streamed import read_streamed
 from justitia.inputs.files import RowFiles
 from justitia.inputs.public_sample import frames
-from justitia.privacy.attribute import SensitiveColumns
+from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 
 Array = NDArray[np.float64]
 #: Decisions (0 or 1), scores, and those of a base where there is one.
@@ -49,7 +49,7 @@ class SeenRows:
     y: NDArray[np.int64] = field(repr=False)
     classes: tuple[Label, Label]
     attribute: PublicAttribute
-    sensitive: SensitiveColumns
+    sensitive: SensitiveColumns | HeldElsewhere
     person: str | None
     public: PublicRows = field(repr=False)
     decided: NDArray[np.int64] = field(repr=False)

@@ -22,25 +22,28 @@ import torch
 from torch import Tensor, nn
 
 from justitia.engines.moments.everybody import Everybody
+from justitia.engines.moments.known_noise import LOUD, gap_spread, noise_spread, outlook_of
 from justitia.engines.moments.public_rows import FrozenNetwork, PublicRows
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.shards import Drawn
 from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
 from justitia.training.remarks import silence_remark
 
 if TYPE_CHECKING:
     from justitia.engines.moments.plan import MomentsPlan
-    from justitia.engines.plugin.plan import PluginPlan
 
 #: Rows that a dual step looks at, a public sample where there are more.
 WATCHED = 50_000
 #: The largest first gap for which the dual step and the damping are made; where it is smaller, both grow with it.
 USUAL_GAP, FASTEST = 0.05, 5.0
-#: Noise in a group's rate that is worth a sentence, whatever the tolerance.
-LOUD = 0.05
+
+
+#: The purpose of asking for the attribute itself.
+REVEALED = "exact attribute, no privacy asked for"
 
 
 class MomentsEngine(PrimalDualEngine):
@@ -86,12 +89,12 @@ class MomentsEngine(PrimalDualEngine):
         if k == 0 or self._q is not None:
             return
         if not self.private:
-            codes = torch.from_numpy(self.vault.reveal(purpose="exact attribute, no privacy asked for"))
+            codes = torch.from_numpy(self.vault.reveal(purpose=REVEALED, drawn=self._drawn()))
             self._use(nn.functional.one_hot(codes, self.vault.n_groups + 1).to(torch.float32))
         elif self._saved:
             self._rows = self._public_rows(_with_state(module, self._saved))
             weights = self._saved["weights"]
-            self._use(Everybody(self._columns, len(self.problem), self.plan.micro_batch).memberships(weights))
+            self._use(self._everybody().memberships(weights))
         elif self._lost:
             raise BudgetExceeded(
                 "the run stopped after its moments were paid for and before they were saved, and the debit stands; "
@@ -99,26 +102,42 @@ class MomentsEngine(PrimalDualEngine):
             )
         else:
             self._rows = self._public_rows(module)
-            self._learn(self._rows, 1.0, self.plan.noise_moments, "moments")
+            self._learn(self._moment_rows(self._rows), 1.0, self.plan.noise_moments, "moments")
+
+    def _drawn(self) -> Drawn | None:
+        """Which of everybody's rows these are; None for all."""
+        return None
 
     def _public_rows(self, module: nn.Module) -> PublicRows:
         self._network = FrozenNetwork(module, self.problem.X)
         return PublicRows(self._network, self.problem.X, self.problem.y, chunk_rows=self.plan.micro_batch)
 
+    def _moment_rows(self, rows: PublicRows) -> DenseSource:
+        """Everybody's public rows, for the vault."""
+        return rows
+
+    def _everybody(self) -> Everybody:
+        """Whose memberships are fitted."""
+        return Everybody(self._columns, len(self.problem), self.plan.micro_batch)
+
+    def _total(self, rows: DenseSource) -> Tensor:
+        """(d,): the public sum of these rows."""
+        return torch.stack([part.double().sum(0) for _, part in rows.dense()]).sum(0)
+
     def _learn(self, rows: DenseSource, bound: float, noise: Noise | None, purpose: str) -> None:
         """Release the sums of these rows and fit the memberships anew, from where they were."""
         answer = self.vault.group_sums(rows, bound=bound, noise=calibrated(noise), purpose=purpose)
-        total = torch.stack([part.double().sum(0) for _, part in rows.dense()]).sum(0)
-        if not self._sums:
-            spread = noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups)
-            self._silence = None if self._rows is None else self._rows.silence(answer, total, spread, len(self.problem))
+        total = self._total(rows)
+        spread = noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups)
+        if not self._sums and self._rows is not None:
+            self._silence = self._rows.silence(answer, total, spread, self.problem.rows)
         self._sums.append(torch.cat([answer, (total - answer.sum(0))[None]]))
-        self._spreads.append(noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups))
+        self._spreads.append(spread)
         widths = [part.shape[1] for part in self._sums]
         spreads = torch.tensor(self._spreads, dtype=torch.float64).repeat_interleave(torch.tensor(widths))
         fresh = sum(widths) - (0 if self._weights is None else self._weights.shape[1])
         start = None if self._weights is None else nn.functional.pad(self._weights, (0, fresh))
-        everybody = Everybody(self._columns, len(self.problem), self.plan.micro_batch)
+        everybody = self._everybody()
         ridge = self.plan.ridge * spreads**2
         self._weights = everybody.fit(torch.cat(self._sums, dim=1), ridge=ridge, start=start)
         self._use(everybody.memberships(self._weights))
@@ -131,7 +150,7 @@ class MomentsEngine(PrimalDualEngine):
     def _use(self, q: Tensor) -> None:
         """Take these memberships as the attribute from now on."""
         self._q = q[:, :-1]
-        self._people = self._q.double().sum(0)
+        self._people = self._q.double().sum(0) / self._share
         self._sizes = (self._q.T @ self.problem.events.to(q.dtype)).double().clamp_min(1.0)
 
     def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
@@ -157,8 +176,12 @@ class MomentsEngine(PrimalDualEngine):
 
     def ask_after(self, scores: Tensor, k: int) -> None:
         """A check, if one is due: the noised sums of everybody's decisions, from which the memberships learn."""
-        if self._asks and k in self.plan.check_rounds:
-            self._check(self._decided(scores, EVERYBODY))
+        if not (self._asks and k in self.plan.check_rounds):
+            return
+        if self._lost:
+            self._lost -= 1
+        else:
+            self._check(scores)
 
     def _decided(self, scores: Tensor, seen: Tensor | slice) -> Tensor:
         """(m, K) hard decisions of the rows seen, less their mean."""
@@ -173,10 +196,8 @@ class MomentsEngine(PrimalDualEngine):
         q = self._q[seen].double().T
         return (q @ rows.double()) / (q @ events.double()).clamp_min(1.0)
 
-    def _check(self, rows: Tensor) -> None:
-        if self._lost:
-            self._lost -= 1
-            return
+    def _check(self, scores: Tensor) -> None:
+        rows = self._decided(scores, EVERYBODY)
         self._decisions.append(rows.to(torch.float32))
         self._learn(TensorRows(rows.double()), row_bound(rows), self.plan.noise_checks, "decisions")
 
@@ -232,12 +253,22 @@ class MomentsEngine(PrimalDualEngine):
 
     @cached_property
     def _sum_noise(self) -> float:
-        return gap_spread(self.plan, row_bound(self.problem.events) * self._each, self.vault.n_groups)
+        """Of sums over these rows, in units of which sizes are counted: noise is that of everybody's sums."""
+        return gap_spread(self.plan, self._row_bound() * self._each, self.vault.n_groups) * self._share
+
+    @property
+    def _share(self) -> float:
+        """How many of the rows that are asked about are these."""
+        return len(self.problem) / self.problem.rows
+
+    def _row_bound(self) -> float:
+        """How much one row may count."""
+        return row_bound(self.problem.events)
 
     def outlook(self) -> list[str]:
         """Says so if even groups of equal sizes are too small for the noise."""
         size = self.problem.event_sizes[self.problem.event_sizes > 0].min() / self.vault.n_groups
-        return outlook_of(float(size), float(self._gap_noise(size)), self.tolerance)
+        return outlook_of(float(size) / self._share, float(self._gap_noise(size)), self.tolerance)
 
     def remarks(self) -> list[str]:
         """Groups that may not exist, rates that are mostly noise, and constraints that were not met."""
@@ -300,33 +331,12 @@ class MomentsEngine(PrimalDualEngine):
             self._last, self._pace = (state["lam"], state["gap"]), float(state["pace"])
 
 
-def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:
-    """Known standard deviation of a group's sum: sqrt(2) * bound * sigma, less what the public total takes off."""
-    if isinstance(noise, Unprotected):
-        return 0.0
-    return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / (n_groups + 1))) * bound
-
-
-def gap_spread(plan: MomentsPlan | PluginPlan, heaviest: float, n_groups: int) -> float:
-    """Known standard deviation of a group's gap times its size, at most: all releases of the plan taken together."""
-    noises = [calibrated(plan.noise_moments), *[calibrated(plan.noise_checks)] * plan.checks]
-    if isinstance(noises[0], Unprotected):
-        return 0.0
-    return math.sqrt(1 / sum(noise_spread(noise, heaviest, n_groups) ** -2 for noise in noises))
-
-
-def outlook_of(size: float, noise: float, tolerance: float) -> list[str]:
-    """A sentence if groups of this size are too small for this noise in their rates."""
-    if noise <= max(tolerance, LOUD):
-        return []
-    return [
-        f"with this budget and groups of about {size:.0f} the noise in a group's rate is about {noise:.2g}, "
-        "and no smaller violation can be held; raise epsilon, or compare fewer groups."
-    ]
-
-
 def _with_state(module: nn.Module, saved: dict[str, Tensor]) -> nn.Module:
     twin = copy.deepcopy(module)
-    prefix = "network."
-    twin.load_state_dict({name.removeprefix(prefix): v for name, v in saved.items() if name.startswith(prefix)})
+    twin.load_state_dict(with_prefix(saved, "network."))
     return twin
+
+
+def with_prefix(saved: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """What is saved under names that begin like this, by the rest of the name."""
+    return {name.removeprefix(prefix): value for name, value in saved.items() if name.startswith(prefix)}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from justitia._validate import check_int, check_nonnegative, check_rate
-from justitia.engines.moments.engine import MomentsEngine
+from justitia.engines.moments.engine import REVEALED, MomentsEngine
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.training.lagrangian import Problem
@@ -161,7 +161,7 @@ class MomentsPlan(TrainingPlan):
         if self.noise_moments is None or self.noise_checks is None:
             raise ValueError(NO_NOISE)
         if isinstance(self.noise_moments, Unprotected):
-            return (PlannedRelease("exact attribute, no privacy asked for", self.noise_moments, 1),)
+            return (PlannedRelease(REVEALED, self.noise_moments, 1),)
         moments = PlannedRelease("moments", self.noise_moments, 1)
         checks = PlannedRelease("decisions", self.noise_checks, self.checks)
         return (moments, checks) if self.checks else (moments,)
@@ -175,5 +175,9 @@ class MomentsPlan(TrainingPlan):
         return replace(self, noise_moments=moments, noise_checks=checks)
 
     def engine(self, problem: Problem, vault: Vault, **public: Any) -> MomentsEngine:
-        """The engine that carries this plan out."""
+        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
+        if problem.crowd is not None:
+            from justitia.engines.moments.crowd import CrowdMomentsEngine  # noqa: PLC0415 - which needs the engine
+
+            return CrowdMomentsEngine(self, problem, vault, **public)
         return MomentsEngine(self, problem, vault, **public)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from justitia.networks.requirements import as_scores
-from justitia.privacy.rows import index_chunks
+from justitia.privacy.rows import index_chunks, placed_chunks
 from justitia.training.remarks import silence_by_label
 
 #: Standardised features are cut off here, so that one far outlier does not make everybody else's row small.
@@ -25,8 +25,20 @@ MOST_FEATURES = 128
 SAMPLE = 20_000
 #: Share of rows that keep their length; longer ones are shortened to the bound.
 KEPT = 0.8
-#: What rows learn from a sample of theirs.
-_LEARNED = ("_blocks", "_centre", "_spread", "_axes", "_hidden_axes", "_hidden_length", "_score_length", "_length")
+#: Rows of one product of matrices, at most; those of fewer rows are filled up.
+PLACES = 2048
+#: What rows learn from a sample of theirs, and how many of them are computed at once.
+_LEARNED = (
+    "_chunk_rows",
+    "_blocks",
+    "_centre",
+    "_spread",
+    "_axes",
+    "_hidden_axes",
+    "_hidden_length",
+    "_score_length",
+    "_length",
+)
 
 
 class FrozenNetwork:
@@ -42,6 +54,12 @@ class FrozenNetwork:
         for part in self.module.modules():
             if isinstance(part, nn.Linear) and part.out_features == 1:
                 part.register_forward_pre_hook(lambda _layer, inputs: self._seen.append(inputs[0].detach()))
+
+    def of(self, X: Tensor) -> FrozenNetwork:
+        """The same network, and other rows."""
+        others = copy.copy(self)
+        others._X = X
+        return others
 
     def __call__(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """(m, width) representation of these rows, width 0 if there is none, and (m,) scores."""
@@ -98,12 +116,12 @@ class PublicRows:
         others._represent, others._X, others._y = represent, X, y
         return others
 
-    def numbers(self) -> dict[str, Tensor | bool | None]:
+    def numbers(self) -> dict[str, Tensor | bool | int | None]:
         """Everything that was learned from the rows: means, scales, axes and lengths."""
         return {name: getattr(self, name) for name in _LEARNED}
 
     @classmethod
-    def from_numbers(cls, numbers: dict[str, Tensor | bool | None]) -> PublicRows:
+    def from_numbers(cls, numbers: dict[str, Tensor | bool | int | None]) -> PublicRows:
         """No rows yet, and what :meth:`numbers` of others gave; :meth:`of` adds rows."""
         made = cls.__new__(cls)
         for name in _LEARNED:
@@ -112,6 +130,11 @@ class PublicRows:
 
     def __len__(self) -> int:
         return len(self._X)
+
+    @property
+    def places(self) -> int:
+        """Rows of one product of matrices."""
+        return min(self._chunk_rows, PLACES)
 
     @property
     def width(self) -> int:
@@ -126,20 +149,9 @@ class PublicRows:
 
     def take(self, index: Tensor, label: float | None = None) -> Tensor:
         """(m, width): these rows, by their own labels or as if all had one label."""
-        base = self._finite(index)
+        base = torch.nan_to_num(self._base(index), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
         positive = self._y[index, None].to(base.dtype)
-        return self._labelled(base, positive if label is None else torch.full_like(positive, label))
-
-    def as_if(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Twice (m, width): these rows as if all had label 0, and as if all had label 1."""
-        base = self._finite(index)
-        none = torch.zeros(len(base), 1)
-        return self._labelled(base, none), self._labelled(base, none + 1)
-
-    def _finite(self, index: Tensor) -> Tensor:
-        return torch.nan_to_num(self._base(index), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
-
-    def _labelled(self, base: Tensor, positive: Tensor) -> Tensor:
+        positive = positive if label is None else torch.full_like(positive, label)
         if not self._blocks:
             base = torch.cat([base, (2 * positive - 1) * base[:, :1]], dim=1)
         base = base / base.norm(dim=1, keepdim=True).clamp_min(1.0)
@@ -166,7 +178,15 @@ class PublicRows:
     def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield ``(positions, rows)`` for all rows in order."""
         for part in index_chunks(len(self), self._chunk_rows):
-            yield part, self.take(part)
+            yield part, self.placed(int(part[0]), part)
+
+    def placed(self, first: int, part: Tensor) -> Tensor:
+        """(m, width): consecutive rows, of which the first has this position among those of everybody.
+
+        To the last bit it does not matter which of the others are here (:func:`placed_chunks`).
+        """
+        chunks = placed_chunks(first, len(part), self.places)
+        return torch.cat([self.take(part[who])[places] for places, who in chunks])
 
     def _standardised(self, X: Tensor) -> Tensor:
         return ((X.flatten(1).to(torch.float32) - self._centre) / self._spread).clamp(-CUT, CUT)

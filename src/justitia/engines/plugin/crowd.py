@@ -1,9 +1,7 @@
 """Engine ``plugin`` on rows that are not in memory: a public sample is solved, and passes over everybody correct it.
 
-What is asked about groups is asked of everybody, a few rows at a time (:mod:`justitia.engines.plugin.shard`), in this
-process or in several. What the memberships say of everybody's decisions differs from what they say of the sample's;
-that difference is public, is measured by a pass at the multipliers of the moment, and goes into the constraint, as what
-the checks say does.
+What the memberships say of everybody's decisions differs from what they say of the sample's; that difference is public,
+is measured by a pass at the multipliers of the moment, and goes into the constraint, as what the checks say does.
 """
 
 from __future__ import annotations
@@ -17,53 +15,51 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from justitia.engines.crowds import Crowd, CrowdEverybody, decision_table, population_means_of, rates_of
 from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.dual import Constraints, label_table
 from justitia.engines.plugin.engine import PluginEngine, Seen
 from justitia.engines.plugin.learner import RuleLearner
 from justitia.engines.plugin.plan import PluginPlan
-from justitia.engines.plugin.shard import Score, Shard, ShardRows, product_bits
-from justitia.inputs.public_sample import stride
+from justitia.engines.plugin.shard import Score, ScoredShard
 from justitia.learners.inputs import Inputs
-from justitia.notions import FairnessNotion
 from justitia.privacy.interface import Vault
-from justitia.privacy.questions import LANES
 from justitia.privacy.rows import DenseSource
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Bar
-from justitia.training.ranks import DONE, STOP, WHY, LostRank, ManyRanks, Message, Ranks
+from justitia.training.ranks import Message, Ranks
 
 Array = NDArray[np.float64]
-#: The name of a message that asks for the vaults to be opened.
-OPEN = "open"
 
 
-class Crowd:
-    """Everybody, seen from rank 0.
+class CrowdLearner(RuleLearner):
+    """A base and a correction that are learned from the sample."""
+
+    sample: Problem | None = None
+
+    def prepare(self, problem: Problem, plan: PluginPlan, bar: Bar) -> Problem:
+        """As in memory; then everybody can be scored."""
+        self.sample = super().prepare(problem, plan, bar)
+        problem.crowd.follow(self)
+        return self.sample
+
+
+class ScoredCrowd(Crowd[ScoredShard]):
+    """Everybody with what the base says of them, seen from rank 0.
 
     Parameters
     ----------
-    shard : Shard
-        The rows of this process.
-    ranks : Ranks
-    score : callable
-        Made of what is learned; set by the learner.
     written : callable
         What is learned as a message for the other ranks.
     """
 
-    def __init__(self, shard: Shard, ranks: Ranks, written: Callable[[RuleLearner], Message]) -> None:
-        self.shard, self.ranks, self._written = shard, ranks, written
-        self.n = shard.rows.n
-        self._learner: RuleLearner | None = None
+    def __init__(self, shard: ScoredShard, ranks: Ranks, written: Callable[[CrowdLearner], Message]) -> None:
+        super().__init__(shard, ranks)
+        self._written = written
+        self._learner: CrowdLearner | None = None
 
-    @property
-    def in_sample(self) -> bool:
-        """Whether the sample has everybody."""
-        return stride(self.n) == 1
-
-    def follow(self, learner: RuleLearner) -> None:
+    def follow(self, learner: CrowdLearner) -> None:
         """Use the base of this learner from now on."""
         self._learner = learner
 
@@ -77,37 +73,13 @@ class Crowd:
         own = self.shard.score(learned, width, score_of(self._learner), eta)
         return self.ranks.add(own).double() * self.shard.row_step
 
-    def expected(self, membership: Tensor) -> Tensor:
-        """(C, d): sums of public rows under memberships."""
-        self.ranks.tell({"name": "expected", "membership": membership, "numbers": membership.numel()})
-        sums = self.ranks.add(self.shard.expected(membership)).double() * 4.0 ** -product_bits(self.n)
-        return sums.view_as(membership)
-
     def judge(self, membership: Tensor, multiplied: Tensor, threshold: float) -> Tensor:
-        """(2, 2, 2 G + 1): see :meth:`Shard.judge`."""
+        """(2, 2, 2 G + 1): see :meth:`ScoredShard.judge`."""
         shape = (2, 2, 2 * multiplied.shape[1] + 1)
         message = {"name": "judge", "membership": membership, "multiplied": multiplied, "threshold": threshold}
         self.ranks.tell(message | {"numbers": int(np.prod(shape))})
         own = self.shard.judge(membership, multiplied, threshold)
         return self.ranks.add(own).double().view(shape) * self.shard.weight_step
-
-    def size_rows(self, groups: int) -> ShardRows:
-        """A one for everybody, for the vault."""
-        return self.shard.size_rows({"name": "sizes", "numbers": _numbers(groups, 1)})
-
-    def moment_rows(self, groups: int, width: int) -> ShardRows:
-        """Public rows for the vault."""
-        return self.shard.moment_rows({"name": "moments", "numbers": _numbers(groups, width)})
-
-    def decision_rows(self, groups: int, **public: Any) -> ShardRows:
-        """What the decisions of the moment add to a group's sums."""
-        numbers = _numbers(groups, public["table"].shape[-1])
-        return self.shard.decision_rows({"name": "decisions", "numbers": numbers} | public)
-
-
-def _numbers(groups: int, width: int) -> int:
-    """How many whole numbers an answer of the vault is made of."""
-    return (groups + 1) * width + LANES
 
 
 def score_of(learner: RuleLearner) -> Score:
@@ -119,32 +91,6 @@ def score_of(learner: RuleLearner) -> Score:
     return score
 
 
-class CrowdLearner(RuleLearner):
-    """A base and a correction that are learned from the sample."""
-
-    def prepare(self, problem: Problem, plan: PluginPlan, bar: Bar) -> Problem:
-        """As in memory; then everybody can be scored."""
-        problem = super().prepare(problem, plan, bar)
-        problem.crowd.follow(self)
-        return problem
-
-
-class _CrowdEverybody(Everybody):
-    """Memberships are fitted on the sample, and corrected by passes over everybody."""
-
-    def __init__(self, crowd: Crowd, rows: PublicRows, seen: int, chunk_rows: int) -> None:
-        super().__init__(rows.take, crowd.n, chunk_rows)
-        self._crowd, self._seen_rows = crowd, seen
-
-    def sample(self) -> Tensor:
-        """All rows of the sample."""
-        return self._columns(torch.arange(self._seen_rows))
-
-    def expected(self, weights: Tensor) -> Tensor:
-        """A pass."""
-        return self._crowd.expected(weights)
-
-
 class CrowdEngine(PluginEngine):
     """The plug-in engine where the problem is a sample of a crowd.
 
@@ -154,29 +100,28 @@ class CrowdEngine(PluginEngine):
     """
 
     def __init__(self, plan: PluginPlan, problem: Problem, vault: Vault, **public: Any) -> None:
-        self._crowd: Crowd = problem.crowd
+        self._crowd: ScoredCrowd = problem.crowd
         super().__init__(plan, problem, vault, **public)
         self._everybodys_total = self._crowd.score(self._rows, self._eta)
         self._shift: Array | float = 0.0  # (G, K): rates of everybody less those of the sample, by the memberships
         self._lam: Tensor | None = None
 
     def _make_everybody(self) -> Everybody:
-        return _CrowdEverybody(self._crowd, self._rows, len(self.problem), self.plan.micro_batch)
+        return CrowdEverybody(self._crowd, self._rows.take, len(self.problem), self.plan.micro_batch)
 
     def _size_rows(self) -> DenseSource:
-        return self._crowd.size_rows(self.vault.n_groups)
+        return self._crowd.with_whole(self._crowd.size_rows(self.vault.n_groups), super()._size_rows())
 
     def _moment_rows(self) -> DenseSource:
-        return self._crowd.moment_rows(self.vault.n_groups, self._rows.width)
+        return self._crowd.with_whole(
+            self._crowd.moment_rows(self.vault.n_groups, self._rows.width), super()._moment_rows()
+        )
 
     def _total(self) -> Tensor:
         return super()._total() if self._crowd.in_sample else self._everybodys_total
 
     def _row_bound(self) -> float:
-        if self._crowd.in_sample:
-            return super()._row_bound()
-        events = label_table(self.problem.notion)[0]
-        return self._crowd.shard.facts.heaviest * float(np.linalg.norm(events, axis=1).max())
+        return super()._row_bound() if self._crowd.in_sample else self._crowd.heaviest_row(self.problem.notion)
 
     def _use(self, weights: Tensor) -> None:
         super()._use(weights)
@@ -203,16 +148,16 @@ class CrowdEngine(PluginEngine):
         assert self._weights is not None  # noqa: S101
         if self._crowd.in_sample:
             here = super()._seen(scores)
-            means, rates, bound = here.means, here.rates, here.bound
+            means, rates, bound, in_memory = here.means, here.rates, here.bound, here.rows
         else:
             judged = self._judge(self._lam)
-            means, rates = population_means_of(self.problem.notion, judged), self._rates_of(judged)
-            bound = 0.0
+            means, rates = population_means_of(self.problem.notion, judged[:, :, -1]), self._rates_of(judged)
+            bound, in_memory = 0.0, None
         table = decision_table(self.problem.notion, means)
         bound = bound or self._crowd.shard.facts.heaviest * float(table.norm(dim=-1).max())
         public = {"membership": self._weights, "multiplied": self._multiplied(self._lam), "table": table}
         rows = self._crowd.decision_rows(self.vault.n_groups, threshold=self.problem.threshold, **public)
-        return Seen(rows, bound, means, rates)
+        return Seen(replace(rows, whole=in_memory), bound, means, rates)
 
     def _judge(self, lam: Tensor) -> Tensor:
         """What the memberships say of everybody's decisions; how far the sample is off goes into the constraint."""
@@ -237,111 +182,4 @@ class CrowdEngine(PluginEngine):
         return found if self._crowd.in_sample else replace(found, b=found.b + self._shift)
 
 
-def rates_of(notion: FairnessNotion, shares: Array) -> Array:
-    """(G, K): rates from (2, 2, G) sums of w p(a, y | x) by label and decision."""
-    events, without, change = label_table(notion)
-    sizes = np.einsum("yk,yda->ak", events, shares)
-    positive = events * (without + change)[:, None]
-    sums = (events * without[:, None]).T @ shares[:, 0] + positive.T @ shares[:, 1]
-    rates: Array = sums.T / np.maximum(sizes, 1e-9)
-    return rates
-
-
-def population_means_of(notion: FairnessNotion, judged: Tensor) -> Tensor:
-    """(K,): means of the population from sums of weights by label and decision."""
-    events, without, change = (torch.from_numpy(one) for one in label_table(notion))
-    cells = judged[:, :, -1]
-    h = torch.stack([without, without + change], dim=1)  # (2, 2): by label and decision
-    sizes = events.T @ cells.sum(1)
-    return torch.where(sizes > 0, events.T @ (cells * h).sum(1) / sizes.clamp_min(1e-12), 0.0)
-
-
-def decision_table(notion: FairnessNotion, means: Tensor) -> Tensor:
-    """(2, 2, K): a centred public row of weight 1 by label and decision, in single precision as in memory."""
-    events, without, change = (torch.from_numpy(one).float() for one in label_table(notion))
-    h = torch.stack([without, without + change], dim=1)
-    return (events[:, None, :] * (h[:, :, None] - means.to(h.dtype))).double()
-
-
-class Worker:
-    """What every rank but the first does when it is told to.
-
-    Parameters
-    ----------
-    shard : Shard
-    opened : callable
-        Opens the vault with the attribute of these rows.
-    ranks : ManyRanks
-    read : callable
-        From a message to what scores rows.
-    """
-
-    def __init__(
-        self,
-        shard: Shard,
-        opened: Callable[[], Vault],
-        ranks: ManyRanks,
-        read: Callable[[Message], Score],
-    ) -> None:
-        self.shard, self.ranks, self._opened, self._read = shard, ranks, opened, read
-        self._vault: Vault | None = None
-
-    def do(self, job: Message) -> None:
-        """One pass; what was added up goes to rank 0."""
-        asked = {
-            "sizes": self.shard.size_rows,
-            "moments": self.shard.moment_rows,
-            "decisions": self.shard.decision_rows,
-        }
-        if job["name"] in asked:
-            rows = asked[job["name"]](job)
-            assert self._vault is not None  # noqa: S101 - opened before
-            self._vault.contribute(rows, **{name: job[name] for name in ("bound", "step", "seeded")})
-        else:
-            self.ranks.add(self._public(job))
-
-    def _public(self, job: Message) -> Tensor:
-        match job["name"]:
-            case "open":
-                self._vault = self._opened()
-                return torch.zeros(1, dtype=torch.int64)
-            case "weights":
-                return self.shard.weight_sums(job["cap"])
-            case "score":
-                learned, score = PublicRows.from_numbers(job["learned"]), self._read(job)
-                return self.shard.score(learned, job["width"], score, job["eta"].numpy())
-            case "expected":
-                return self.shard.expected(job["membership"])
-            case "judge":
-                return self.shard.judge(job["membership"], job["multiplied"], job["threshold"])
-            case name:
-                raise ValueError(f"expected a message of this version of justitia, got {name!r}; use one everywhere.")
-
-
-def serve(shard: Shard, opened: Callable[[], Vault], ranks: ManyRanks, read: Callable[[Message], Score]) -> Message:
-    """Work until the end; the last message.
-
-    Raises
-    ------
-    RuntimeError
-        In the words of rank 0, if that stopped with a fault.
-    """
-    worker = Worker(shard, opened, ranks, read)
-    while True:
-        job = ranks.tell({})
-        if job["name"] == STOP:
-            raise RuntimeError(job["why"])
-        if job["name"] == DONE:
-            return job
-        if job["name"] == WHY:
-            ranks.explain()
-            continue
-        try:
-            worker.do(job)
-        except LostRank:
-            raise
-        except Exception as error:  # noqa: BLE001 - told to rank 0, which stops everybody
-            ranks.fail(int(job["numbers"]), (str(error) or type(error).__name__).splitlines()[0])
-
-
-__all__ = ["OPEN", "Crowd", "CrowdEngine", "CrowdLearner", "decision_table", "rates_of", "score_of", "serve"]
+__all__ = ["CrowdEngine", "CrowdLearner", "ScoredCrowd", "score_of"]

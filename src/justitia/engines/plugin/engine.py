@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.engines.moments.engine import LOUD, gap_spread, noise_spread, outlook_of
 from justitia.engines.moments.everybody import Everybody
+from justitia.engines.moments.known_noise import LOUD, gap_spread, noise_spread, outlook_of
 from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
@@ -211,7 +211,8 @@ class PluginEngine(Engine):
         is not there to be learned.
         """
         c = self._used().c
-        return (c - c.mean(1, keepdims=True)).reshape(len(c), -1)
+        centred: Array = c - c.mean(1, keepdims=True)
+        return centred.reshape(len(c), -1)
 
     def scores(self, lam: Tensor) -> Tensor:
         """(n,): positive is a positive decision."""

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.engines.moments.engine import noise_spread
+from justitia.engines.moments.known_noise import noise_spread
 from justitia.engines.plugin.dual import Constraints, solve
 from justitia.engines.plugin.engine import PluginEngine
 from justitia.engines.plugin.levels import levels_of, moved_probability
