@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 DIFFERENT = (
     "expected the same files, settings and version of justitia in every process, got others; start all of them alike."
 )
+ELSEWHERE = (
+    "expected the checkpoint of this run where its first process is, got it in the folder of another one; share the "
+    "folder between machines, or start their processes in the same order as before."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +93,14 @@ class Data:
 Met = tuple[Data, OwnRows, Look]
 
 
-def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks) -> Met:
+def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks, *, begun: bool = False) -> Met:
     """Open files, compare what all processes were given, and read everything public once.
+
+    Parameters
+    ----------
+    begun : bool
+        Whether the checkpoint's folder, as this process sees it, holds a run. If it does where the others are and not
+        where rank 0 is, rank 0 would pay again.
 
     Raises
     ------
@@ -108,8 +118,10 @@ def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks) -
         if ranks.size == 1:
             raise
         why, digest, rows, shared = str(error) or type(error).__name__, "", 0, True
-    met = ranks.gather({"why": why, "digest": digest, "rows": rows, "shared": shared})
+    met = ranks.gather({"why": why, "digest": digest, "rows": rows, "shared": shared, "begun": begun})
     _raise_first(met)
+    if any(one["begun"] for one in met) and not met[0]["begun"]:
+        raise ValueError(ELSEWHERE)
     if data is None or len({(one["digest"], one["shared"]) for one in met}) > 1:
         raise ValueError(DIFFERENT)
     if shared and len({one["rows"] for one in met}) > 1:

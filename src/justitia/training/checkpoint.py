@@ -33,11 +33,18 @@ if TYPE_CHECKING:
     from justitia.training.engine import Engine
 
 
+#: Holds the debits of a run that has no durable ledger.
+JOURNAL = "ledger.jsonl"
 #: Holds the name of a run whose debits are in a durable ledger.
 RUN_FILE = "run.txt"
 #: Is there, and locked, while a run works in the folder.
 LOCK_FILE = "lock"
 _FIRST_WORDS = b'{"process": '
+
+
+def has_begun(path: Path | str | None) -> bool:
+    """Whether a folder, if there is one, holds a run that may have debited."""
+    return path is not None and any((Path(path) / name).exists() for name in (JOURNAL, RUN_FILE))
 
 
 class RunFolder:
@@ -50,7 +57,7 @@ class RunFolder:
     @property
     def journal(self) -> Path:
         """Where a run without a durable ledger keeps its debits."""
-        return self.path / "ledger.jsonl"
+        return self.path / JOURNAL
 
     def run_name(self) -> str:
         """The name of the run in this folder; a fresh one if there is none."""

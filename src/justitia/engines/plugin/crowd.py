@@ -23,10 +23,10 @@ from justitia.engines.plugin.dual import Constraints, label_table
 from justitia.engines.plugin.engine import PluginEngine, Seen
 from justitia.engines.plugin.learner import RuleLearner
 from justitia.engines.plugin.plan import PluginPlan
+from justitia.engines.plugin.rates import decision_table, population_means_of, rates_of
 from justitia.engines.plugin.shard import Score, Shard, ShardRows, product_bits
 from justitia.inputs.public_sample import stride
 from justitia.learners.inputs import Inputs
-from justitia.notions import FairnessNotion
 from justitia.privacy.interface import Vault
 from justitia.privacy.questions import LANES
 from justitia.privacy.rows import DenseSource
@@ -47,8 +47,6 @@ class Crowd:
     shard : Shard
         The rows of this process.
     ranks : Ranks
-    score : callable
-        Made of what is learned; set by the learner.
     written : callable
         What is learned as a message for the other ranks.
     """
@@ -236,31 +234,14 @@ class CrowdEngine(PluginEngine):
         found = super()._corrected()
         return found if self._crowd.in_sample else replace(found, b=found.b + self._shift)
 
+    def state(self) -> dict[str, Tensor]:
+        """How far the sample was off at the multipliers of the last pass, too."""
+        return super().state() | {"shift": torch.as_tensor(self._shift)}
 
-def rates_of(notion: FairnessNotion, shares: Array) -> Array:
-    """(G, K): rates from (2, 2, G) sums of w p(a, y | x) by label and decision."""
-    events, without, change = label_table(notion)
-    sizes = np.einsum("yk,yda->ak", events, shares)
-    positive = events * (without + change)[:, None]
-    sums = (events * without[:, None]).T @ shares[:, 0] + positive.T @ shares[:, 1]
-    rates: Array = sums.T / np.maximum(sizes, 1e-9)
-    return rates
-
-
-def population_means_of(notion: FairnessNotion, judged: Tensor) -> Tensor:
-    """(K,): means of the population from sums of weights by label and decision."""
-    events, without, change = (torch.from_numpy(one) for one in label_table(notion))
-    cells = judged[:, :, -1]
-    h = torch.stack([without, without + change], dim=1)  # (2, 2): by label and decision
-    sizes = events.T @ cells.sum(1)
-    return torch.where(sizes > 0, events.T @ (cells * h).sum(1) / sizes.clamp_min(1e-12), 0.0)
-
-
-def decision_table(notion: FairnessNotion, means: Tensor) -> Tensor:
-    """(2, 2, K): a centred public row of weight 1 by label and decision, in single precision as in memory."""
-    events, without, change = (torch.from_numpy(one).float() for one in label_table(notion))
-    h = torch.stack([without, without + change], dim=1)
-    return (events[:, None, :] * (h[:, :, None] - means.to(h.dtype))).double()
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue from noised answers, and from what the last pass has said."""
+        super().restore(state, lost=lost)
+        self._shift = state["shift"].numpy()
 
 
 class Worker:
@@ -344,4 +325,4 @@ def serve(shard: Shard, opened: Callable[[], Vault], ranks: ManyRanks, read: Cal
             ranks.fail(int(job["numbers"]), (str(error) or type(error).__name__).splitlines()[0])
 
 
-__all__ = ["OPEN", "Crowd", "CrowdEngine", "CrowdLearner", "decision_table", "rates_of", "score_of", "serve"]
+__all__ = ["OPEN", "Crowd", "CrowdEngine", "CrowdLearner", "score_of", "serve"]
