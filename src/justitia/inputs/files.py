@@ -53,6 +53,20 @@ class Part:
         """How many rows it has."""
         return int(self.file().metadata.num_rows)
 
+    def stored(self, names: Sequence[str]) -> str:
+        """How large these columns are in each row group, as text: of files that differ it mostly differs."""
+        data = self.file().metadata
+        groups = [data.row_group(group) for group in range(data.num_row_groups)]
+        sizes = [
+            [one.total_uncompressed_size for one in map(group.column, range(group.num_columns)) if _top(one) in names]
+            for group in groups
+        ]
+        return repr([(group.num_rows, size) for group, size in zip(groups, sizes, strict=True)])
+
+
+def _top(column: Any) -> str:
+    return str(column.path_in_schema).partition(".")[0]
+
 
 class told:  # noqa: N801 - reads as the sentence it is
     """Whatever pyarrow raises about a file becomes one sentence.
@@ -164,6 +178,10 @@ class RowFiles:
         """Names and types of public columns, as text."""
         schema = self.parts[0].schema
         return ", ".join(f"{name}: {schema.field(name).type if name in schema.names else 'key'}" for name in names)
+
+    def stored(self, names: Sequence[str]) -> str:
+        """How these columns are stored: names of files, and sizes."""
+        return repr([(part.shown, part.stored(names)) for part in self.parts])
 
     def blocks(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
         """Yield ``(position of the first row, Arrow table)`` for these columns of the rows from start to stop.
@@ -295,6 +313,11 @@ class InMemory(Part):
     def file(self) -> Any:
         """The table behind the face of a file."""
         return _Face(self.open())
+
+    def stored(self, names: Sequence[str]) -> str:
+        """How many rows there are."""
+        del names
+        return repr(self.rows)
 
 
 class _Face:

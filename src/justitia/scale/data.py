@@ -113,7 +113,8 @@ def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks, *
         check_engine(model, ranks)
         names = ("X", "y", "sensitive_features", "sample_weight", "person")
         data = Data.of(*(given[name] for name in names))
-        digest, rows, shared = _digest(model, data), len(data.files), not data.files.own
+        rows, shared = len(data.files), not data.files.own
+        digest = _digest(model, data, copies=shared and ranks.size > 1)
     except Exception as error:
         if ranks.size == 1:
             raise
@@ -123,8 +124,6 @@ def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks, *
     if any(one["begun"] for one in met) and not met[0]["begun"]:
         raise ValueError(ELSEWHERE)
     if data is None or len({(one["digest"], one["shared"]) for one in met}) > 1:
-        raise ValueError(DIFFERENT)
-    if shared and len({one["rows"] for one in met}) > 1:
         raise ValueError(DIFFERENT)
     if not sum(one["rows"] for one in met):
         raise ValueError(f"expected rows in {data.files.shown}, got none; pass files with rows.")
@@ -174,13 +173,20 @@ def _own_rows(data: Data, rows: Sequence[int], ranks: Ranks) -> OwnRows:
     return OwnRows(data.files, data.columns, ends[rank], ends[rank + 1], ends[rank], n)
 
 
-def _digest(model: LagrangianDualClassifier, data: Data) -> str:
-    """Of everything that has to be the same in every process; the attribute is not among it, nor is the noise seed."""
+def _digest(model: LagrangianDualClassifier, data: Data, *, copies: bool) -> str:
+    """Of everything that has to be the same in every process; the attribute is not among it, nor is the noise seed.
+
+    Parameters
+    ----------
+    copies : bool
+        Whether the files have to be the same, too.
+    """
     settings = {name: value for name, value in model.get_params().items() if name not in {"noise_seed", "base"}}
     plan = repr(check_parameters(model)[1])
     told = (version("justitia"), data.files.schema(data.columns.all), data.columns, data.sensitive.columns)
     seeds = repr(model.noise_seed is None)
-    return hashlib.sha256(repr((told, data.person, sorted(settings.items()), plan, seeds)).encode()).hexdigest()
+    stored = data.files.stored(data.columns.all) if copies else ""
+    return hashlib.sha256(repr((told, data.person, sorted(settings.items()), plan, seeds, stored)).encode()).hexdigest()
 
 
 def sample_bytes(seen: Look) -> bytes:
