@@ -38,9 +38,7 @@ def ledger_of(folder: Path) -> DurableLedger:
 
 def fit(folder: Path, where: Any) -> LagrangianDualClassifier:
     """The fit, resumed if it has begun."""
-    return model().fit(
-        where, "label", sensitive_features="sex", ledger=ledger_of(folder), checkpoint=folder / "run"
-    )
+    return model().fit(where, "label", sensitive_features="sex", ledger=ledger_of(folder), checkpoint=folder / "run")
 
 
 def slowed(seconds: float) -> None:

@@ -1,6 +1,6 @@
-"""Two machines that fit together, and ranks that are killed: ``python machines.py FOLDER KILLS`` prints what came of it.
+"""Two machines that fit together, and ranks that are killed: ``python machines.py FOLDER KILLS`` prints what happened.
 
-A machine is a network namespace with an agent of torchrun in it; where namespaces are not allowed, an agent on loopback.
+A machine is a network namespace with an agent of torchrun in it, or an agent on loopback where those are not allowed.
 At random moments a rank is killed (``kill -9``); torchrun starts all ranks again, and the run goes on from its
 checkpoint. What came of a run is compared with the same run in one process that lost the same answers.
 """

@@ -1,5 +1,6 @@
 """Parquet files, folders, patterns and datasets as rows in order."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,16 @@ def test_keys_of_hive_folders_are_columns(tmp_path: Path) -> None:
         assert found["town"].tolist() == table["town"].tolist()
     with pytest.raises(ValueError, match="is a key of folders, so that names of files tell it"):
         RowFiles.of(tmp_path).check(["id"], ["town"])
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_bar_of_a_pass_is_told_of_every_block_of_this_process(tmp_path: Path) -> None:
+    columns = public_sample.Columns(("a",))
+    rows = RowFiles.of(write(people(), tmp_path / "one.parquet"))
+    told: list[int] = []
+    bar = type("Bar", (contextlib.nullcontext,), {"update": lambda _, count: told.append(count)})
+    own = public_sample.OwnRows(rows, columns, 100, 700, 100, 1200, watch=lambda _: contextlib.nullcontext(bar()))
+    assert [len(block) for block in own.blocks()] == told == [156, 256, 188]
 
 
 def broken(folder: Path, kind: str) -> Any:

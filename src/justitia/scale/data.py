@@ -19,6 +19,7 @@ from justitia.parameters import check_parameters
 from justitia.privacy.attribute import AttributeStream, SensitiveColumns
 from justitia.privacy.joining import stream_of
 from justitia.privacy.persons import Persons
+from justitia.training.progress import Passes
 from justitia.training.ranks import Message, Ranks
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks, *
     if not sum(one["rows"] for one in met):
         raise ValueError(f"expected rows in {data.files.shown}, got none; pass files with rows.")
     own, seen = _own_rows(data, [one["rows"] for one in met], ranks), Look()
+    if ranks.rank == 0:
+        own = replace(own, watch=Passes(model.progress))
     try:
         look(own, seen)
     except Exception as error:
