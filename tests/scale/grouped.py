@@ -27,7 +27,7 @@ WORK = multiprocessing.get_context("fork")
 Rank = Callable[[int], Any]
 
 
-def in_group(size: int, rank_work: Rank, *, wait: float = 60.0) -> list[Any]:
+def in_group(size: int, rank_work: Rank, *, wait: float = 240.0) -> list[Any]:
     """What each rank's work returned, or its error; None for a rank that was killed."""
     results = WORK.Manager().dict()
     with tempfile.TemporaryDirectory() as place:
@@ -148,8 +148,8 @@ def faults(folder: Path) -> Any:
 
     def unreadable(rank: int) -> Any:
         if rank:
-            full = Path("/dev/full").open("wb")  # noqa: SIM115
-            tempfile.TemporaryFile = lambda: full  # type: ignore[assignment,misc]
+            full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
+            tempfile.TemporaryFile = lambda **_: full  # type: ignore[assignment,misc]
         return fit(good[rank], folder / f"checkpoint{rank}")
 
     found["disk"] = in_group(2, unreadable)

@@ -41,11 +41,13 @@ def fit(folder: Path, where: Any) -> LagrangianDualClassifier:
     return model().fit(where, "label", sensitive_features="sex", ledger=ledger_of(folder), checkpoint=folder / "run")
 
 
-def slowed(seconds: float) -> None:
-    """Every pass over the rows waits before it begins."""
+def slowed(seconds: float, begun: Path) -> None:
+    """Every pass over the rows leaves a line in a file, and waits before it begins."""
     plain = OwnRows.blocks
 
     def blocks(self: OwnRows, *names: Any) -> Iterator[Any]:
+        with begun.open("a") as file:
+            file.write("pass\n")
         time.sleep(seconds)
         yield from plain(self, *names)
 
@@ -91,13 +93,14 @@ def main(folder: Path) -> None:
     """Fit; what came of it is in ``rank-N.json``."""
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    slowed(float(os.environ.get(SLOW, "0")))
+    begun = folder / f"{rank}-{os.getpid()}.passes"
+    begun.touch()
+    slowed(float(os.environ.get(SLOW, "0")), begun)
     who, name, count = os.environ.get(DIES, "-1:judge:1").split(":")
     if int(who) == rank:
         dying(folder, name, int(count))
     if rank == 0:
         logged(folder)
-    (folder / f"{rank}-{os.getpid()}.pid").touch()
     try:
         made = fit(folder, files(folder.parent / "parts" / f"{rank}.parquet", own=True))
         came = {"digest": digest(made, people()), "rounds": len(made.history_), "epsilon": made.certificate_.epsilon}
@@ -108,6 +111,7 @@ def main(folder: Path) -> None:
     except RuntimeError as error:  # in the words of rank 0
         came = {"refused": str(error)}
     (folder / f"rank-{rank}.json").write_text(json.dumps(came))
+    dist.barrier()
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ FORK = multiprocessing.get_context("fork")
 SCRIPT = Path(__file__).with_name("machine_rank.py")
 #: Ranks on each machine, and where their rows are cut.
 EACH, CUTS = 1, [500]
+#: Passes of a run, and seconds that each of them waits.
+PASSES, SLOWLY = 9, 0.1
 PURPOSES = ["moments", "decisions", "decisions"]
 
 #: Ranks that are started again meet in a new store; in the old one they would find addresses of those that are gone.
@@ -93,7 +95,7 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def agents(machines: tuple[Machine, Machine], folder: Path, **settings: str) -> list[subprocess.Popen[bytes]]:
+def agents(machines: tuple[Machine, Machine], folder: Path) -> list[subprocess.Popen[bytes]]:
     """An agent of torchrun on each machine; they meet at the first one."""
     port, meeting, words = free_port(), uuid.uuid4().hex, []
     for first, machine in zip((1, 0), machines, strict=True):
@@ -103,9 +105,10 @@ def agents(machines: tuple[Machine, Machine], folder: Path, **settings: str) -> 
         torchrun += ["--max-restarts", "3"]
         words.append([*machine.prefix, *torchrun, str(SCRIPT), str(folder)])
     log = (folder / "agents.log").open("wb")
-    environments = [os.environ | FRESH | {"GLOO_SOCKET_IFNAME": one.interface} for one in machines]
+    slow = FRESH | {SLOW: str(SLOWLY)}
+    environments = [os.environ | slow | {"GLOO_SOCKET_IFNAME": one.interface} for one in machines]
     return [
-        subprocess.Popen(line, env=given | settings, stdout=log, stderr=log)
+        subprocess.Popen(line, env=given, stdout=log, stderr=log)
         for line, given in zip(words, environments, strict=True)
     ]
 
@@ -117,17 +120,16 @@ def with_ledger(folder: Path) -> Path:
     return folder
 
 
-def run(machines: tuple[Machine, Machine], folder: Path, chance: random.Random | None = None, **settings: Any) -> Any:
-    """One run; with ``chance`` a rank is killed at a moment of the first ``seconds``. What came of it."""
-    seconds = settings.pop("seconds", 0.0)
+def run(machines: tuple[Machine, Machine], folder: Path, chance: random.Random | None = None) -> Any:
+    """One run, in which a rank is killed at a moment that is left to chance. What came of it."""
     with_ledger(folder)
-    both = agents(machines, folder, **settings)
+    both = agents(machines, folder)
     killed = ""
     try:
         if chance is not None:
-            killed = kill_one(folder, both, chance, seconds)
+            killed = kill_one(folder, both, chance)
         for one in both:
-            one.wait(180)
+            one.wait(300)
     finally:
         for one in both:
             if one.poll() is None:
@@ -136,17 +138,17 @@ def run(machines: tuple[Machine, Machine], folder: Path, chance: random.Random |
     return verdict(folder, killed)
 
 
-def kill_one(folder: Path, both: list[subprocess.Popen[bytes]], chance: random.Random, seconds: float) -> str:
-    """Kill a rank of the first attempt; which, and after how many seconds."""
-    ranks = 2 * EACH
-    while len(begun := sorted(folder.glob("*.pid"))) < ranks and any(one.poll() is None for one in both):
-        time.sleep(0.01)
-    victim, after = chance.choice(begun), chance.uniform(0.0, seconds)
-    time.sleep(after)
-    rank, process = victim.stem.split("-")
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(int(process), signal.SIGKILL)
-    return f"rank {rank} after {after:.2f} s"
+def kill_one(folder: Path, both: list[subprocess.Popen[bytes]], chance: random.Random) -> str:
+    """Kill a rank of the first attempt in one of its passes, or soon after; which, and when."""
+    rank, passes, wait = chance.randrange(2 * EACH), chance.randint(1, PASSES), chance.uniform(0.0, 2 * SLOWLY)
+    while all(one.poll() is None for one in both):
+        begun = [one for one in folder.glob(f"{rank}-*.passes") if len(one.read_text().splitlines()) >= passes]
+        if begun:
+            time.sleep(wait)
+            os.kill(int(begun[0].stem.partition("-")[2]), signal.SIGKILL)
+            return f"rank {rank}, {wait:.2f} s after the begin of pass {passes}"
+        time.sleep(0.005)
+    return ""
 
 
 def verdict(folder: Path, killed: str) -> Any:
@@ -158,7 +160,7 @@ def verdict(folder: Path, killed: str) -> Any:
     came = [json.loads(one.read_text()) for one in sorted(folder.glob("rank-*.json"))]
     return {
         "killed": killed,
-        "attempts": len(list(folder.glob("*.pid"))) // (2 * EACH),
+        "attempts": len(list(folder.glob("*.passes"))) // (2 * EACH),
         "debits": purposes,
         "answers": answers,
         "without_debit": sum(purposes[number : number + 1] != [what] for number, what in answers),
@@ -207,14 +209,11 @@ def crash(folder: Path, kills: int) -> Any:
     whole, chance = prepared(folder), random.Random(kills)
     with namespaces() as made:
         machines = LOOPBACK if made is None else made
-        slow = {SLOW: "0.1"}
-        undisturbed = run(machines, folder / "undisturbed", **slow)
-        begun = min(one.stat().st_mtime for one in (folder / "undisturbed").glob("*.pid"))
-        seconds = (folder / "undisturbed" / "rank-0.json").stat().st_mtime - begun
-        runs = [run(machines, folder / f"kill{k}", chance, seconds=seconds, **slow) for k in range(kills)]
+        undisturbed = run(machines, folder / "undisturbed")
+        runs = [run(machines, folder / f"kill{k}", chance) for k in range(kills)]
     for one in (undisturbed, *runs):
         one["wrong"] = wrong(one, whole)
-    return {"namespaces": made is not None, "seconds": seconds, "undisturbed": undisturbed, "runs": runs}
+    return {"namespaces": made is not None, "undisturbed": undisturbed, "runs": runs}
 
 
 def wrong(one: Any, whole: Path) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 SCRIPT = Path(__file__).with_name("machines.py")
-MANY = "JUSTITIA_KILLS" in os.environ
+KILLS = int(os.environ.get("JUSTITIA_KILLS", "0"))
 
 
 def machines(*words: Any) -> Any:
@@ -31,9 +31,9 @@ def test_rank_that_is_killed_between_answers_is_started_again_and_the_model_is_t
     assert found["answers"] == [[0, "moments"], [1, "decisions"], [2, "decisions"]]
 
 
-@pytest.mark.skipif(not MANY, reason="make crash-test")
-def test_ten_ranks_killed_at_random_moments_on_two_machines_leave_every_answer_its_debit(tmp_path: Path) -> None:
-    found = machines(tmp_path, 10)
-    assert [one["wrong"] for one in (found["undisturbed"], *found["runs"])] == [[]] * 11
+@pytest.mark.skipif(not KILLS, reason="make crash-test")
+def test_ranks_killed_at_random_moments_on_two_machines_leave_every_answer_its_debit(tmp_path: Path) -> None:
+    found = machines(tmp_path, KILLS)
+    assert [one["wrong"] for one in (found["undisturbed"], *found["runs"])] == [[]] * (KILLS + 1)
     assert found["undisturbed"]["attempts"] == 1
-    assert sum(one["attempts"] > 1 for one in found["runs"]) > 5  # some may have been done by then
+    assert all(one["attempts"] == 2 for one in found["runs"])

@@ -253,7 +253,7 @@ def open_checkpoint(
     rows = () if problem.crowd is None else (problem.rows,)
     public = (*rows, plan, notion, budget, persons, settings.missing_marker, seeded, learner.shape())
     digest.update(repr(public).encode())
-    return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)
+    return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger, rows=len(problem))
 
 
 def _finite_part(costs: Mapping[Cost, int]) -> dict[Cost, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -78,7 +79,7 @@ class Shard:
 
     def __init__(self, rows: OwnRows, facts: Facts, encode: Encode) -> None:
         self.rows, self.facts, self._encode = rows, facts, encode
-        self._eta: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this lives; public numbers
+        self._eta: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as long as this lives; public
         weakref.finalize(self, self._eta.close)
         self._learned: PublicRows | None = None
         self._width = 0
@@ -111,13 +112,14 @@ class Shard:
         return total
 
     def _keep(self, eta: Array) -> None:
-        try:
-            self._eta.write(eta.tobytes())
-            self._eta.flush()
-        except OSError:
+        content, kept = eta.tobytes(), 0
+        with suppress(OSError):
+            kept = self._eta.write(content)
+        if kept < len(content):
+            self._eta.close()  # gives back what it took
             raise ValueError(
                 f"expected room for 8 bytes per row in {tempfile.gettempdir()!r}, got none; make room, or set TMPDIR."
-            ) from None
+            )
 
     def _scored(self) -> Iterator[tuple[Block, NDArray[np.float32], Array]]:
         """Blocks with their features and what was said of them."""
