@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from justitia.cli.output import warn
 STARTED = "JUSTITIA_WORKER"
 #: Exit code of a process that has lost another one.
 LOST = 75
+#: Seconds that it waits for its end.
+PATIENCE = 3.0
 #: So often are processes with a checkpoint started again.
 RESTARTS = 3
 
@@ -58,8 +61,7 @@ def _launched(workers: int, words: list[str]) -> int | None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
 
-    for name in ("torch.distributed.elastic", "torch.distributed"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)  # torchrun's own words
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -73,9 +75,8 @@ def _launched(workers: int, words: list[str]) -> int | None:
         elastic_launch(config, sys.executable)("-m", "justitia", *words)
     except ChildFailedError as error:
         codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
-        if any(code < 0 or code == LOST for code in codes.values()):
-            return None
-        return int(codes.get(0, next(iter(codes.values()), UNEXPECTED)))  # it has said why
+        code = int(codes.get(0, next(iter(codes.values()), UNEXPECTED)))
+        return None if code < 0 or code == LOST else code  # it has said why
     except SignalException:
         raise KeyboardInterrupt from None
     return 0
@@ -97,6 +98,7 @@ def joined(workers: int) -> Iterator[int]:
         yield rank
     except LostRank as error:
         if STARTED in os.environ:
+            time.sleep(PATIENCE if rank else 0)  # if rank 0 has just refused, its exit code is the one that counts
             sys.exit(LOST)  # whoever started this says why
         raise Refusal(str(error)) from None
     except (click.ClickException, ValueError, TypeError, RuntimeError):

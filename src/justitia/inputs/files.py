@@ -56,16 +56,12 @@ class Part:
     def stored(self, names: Sequence[str]) -> str:
         """How large these columns are in each row group, as text: of files that differ it mostly differs."""
         data = self.file().metadata
-        groups = [data.row_group(group) for group in range(data.num_row_groups)]
-        sizes = [
-            [one.total_uncompressed_size for one in map(group.column, range(group.num_columns)) if _top(one) in names]
-            for group in groups
-        ]
-        return repr([(group.num_rows, size) for group, size in zip(groups, sizes, strict=True)])
+        return repr([_sizes(data.row_group(group), names) for group in range(data.num_row_groups)])
 
 
-def _top(column: Any) -> str:
-    return str(column.path_in_schema).partition(".")[0]
+def _sizes(group: Any, names: Sequence[str]) -> tuple[int, list[int]]:
+    columns = [group.column(k) for k in range(group.num_columns)]
+    return group.num_rows, [one.total_uncompressed_size for one in columns if one.path_in_schema.split(".")[0] in names]
 
 
 class told:  # noqa: N801 - reads as the sentence it is
@@ -178,10 +174,6 @@ class RowFiles:
         """Names and types of public columns, as text."""
         schema = self.parts[0].schema
         return ", ".join(f"{name}: {schema.field(name).type if name in schema.names else 'key'}" for name in names)
-
-    def stored(self, names: Sequence[str]) -> str:
-        """How these columns are stored: names of files, and sizes."""
-        return repr([(part.shown, part.stored(names)) for part in self.parts])
 
     def blocks(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
         """Yield ``(position of the first row, Arrow table)`` for these columns of the rows from start to stop.

@@ -188,7 +188,7 @@ def _digest(model: LagrangianDualClassifier, data: Data, *, copies: bool) -> str
     plan = repr(check_parameters(model)[1])
     told = (version("justitia"), data.files.schema(data.columns.all), data.columns, data.sensitive.columns)
     seeds = repr(model.noise_seed is None)
-    stored = data.files.stored(data.columns.all) if copies else ""
+    stored = [(part.shown, part.stored(data.columns.all)) for part in data.files.parts] if copies else ""
     return hashlib.sha256(repr((told, data.person, sorted(settings.items()), plan, seeds, stored)).encode()).hexdigest()
 
 
