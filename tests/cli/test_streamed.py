@@ -59,20 +59,43 @@ def test_plan_counts_files_and_forecasts_a_fit_from_public_columns_alone(run: Ru
     assert json.loads(run("plan", folder, "--target", "income", "--json").stdout)["forecast"] is None
 
 
-def test_two_workers_join_an_attribute_in_a_file_of_its_own(folder: Path, here: Path) -> None:
+#: Read by Python when it starts: the second of two workers dies, hard, at its first check.
+DIES = """
+import os, pathlib, signal
+if os.environ.get("RANK") == "1" and not pathlib.Path("died").exists():
+    from justitia.engines.plugin.shard import Shard
+    def die(*_):
+        pathlib.Path("died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    Shard.decision_rows = die
+"""
+
+
+def test_two_workers_join_an_attribute_in_a_file_of_its_own_and_go_on_where_one_was_killed(
+    folder: Path, here: Path
+) -> None:
+    (here / "dies").mkdir()
+    (here / "dies" / "sitecustomize.py").write_text(DIES, encoding="utf-8")
     words = ("train", "public/*.parquet", *USUAL, "--sensitive-file", "sex.parquet", "--key", "id", "--workers", "2")
+    paths = os.pathsep.join([str(here / "dies"), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-m", "justitia", *words],
+        [sys.executable, "-m", "justitia", *words, "--checkpoint", "run"],
         capture_output=True,
         text=True,
         cwd=here,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert (here / "died").exists()
+    said = " ".join(done.stderr.split())
+    assert said.count("a process of this run was killed; all are started again and go on from the checkpoint.") == 1
+    assert "error" not in said
     assert done.stdout.count("Trained: streamed") == 1
     assert read(here / "streamed" / "training.json")["rows"] == 600
+    debits = [json.loads(line)["purpose"] for line in (here / "run" / "ledger.jsonl").read_text().splitlines()]
+    assert debits.count("moments") == 1
 
 
 @pytest.mark.parametrize(

@@ -134,9 +134,9 @@ def killed(folder: Path) -> Any:
             return fit(rank)
 
         first = in_group(2, dying)
-        debits = sum(1 for _ in (place / "ledger.jsonl").open()) if (place / "ledger.jsonl").exists() else 0
+        debits = debits_in(place)
         second = in_group(2, fit)
-        after = sum(1 for _ in (place / "ledger.jsonl").open()) if (place / "ledger.jsonl").exists() else 0
+        after = debits_in(place)
         found.append({"at": name, "first": first, "debits": debits, "second": second, "after": after})
     return found
 
@@ -238,8 +238,8 @@ def faults(folder: Path) -> Any:
 
     def unreadable(rank: int) -> Any:
         if rank:
-            full = Path("/dev/full").open("wb")  # noqa: SIM115
-            tempfile.TemporaryFile = lambda: full  # type: ignore[assignment,misc]
+            full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
+            tempfile.TemporaryFile = lambda **_: full  # type: ignore[assignment,misc]
         return fit(good[rank], folder / f"checkpoint{rank}")
 
     found["disk"] = in_group(2, unreadable)
@@ -247,10 +247,59 @@ def faults(folder: Path) -> Any:
     return found
 
 
+def shards(folder: Path) -> Any:
+    """Files that cannot be read or differ, and a checkpoint that is elsewhere: what ranks say, and debits so far."""
+    table = people()
+    paths = write_parts(table, folder / "parts", [500])
+    garbage = folder / "garbage.parquet"
+    garbage.write_bytes(b"PAR1 but not really")
+    copies = [
+        files(write(one, folder / f"copy{k}" / "all.parquet"))
+        for k, one in enumerate((table, table.assign(town="north")))
+    ]
+    found: dict[str, Any] = {}
+
+    def fit(where: Any, place: Path) -> Any:
+        made = model(noise_seed=None).fit(where, "label", sensitive_features="sex", checkpoint=place)
+        return made.certificate_.epsilon
+
+    def told(name: str, work: Rank, place: Path = folder / "run") -> None:
+        found[name] = {"said": in_group(2, work), "debits": debits_in(place)}
+
+    own = [files(path, own=True) for path in paths]
+    told("unreadable", lambda rank: fit(files(garbage, own=True) if rank else own[0], folder / "run"))
+    told("copy", lambda rank: fit(copies[rank], folder / "run"))
+
+    def spoiled(rank: int) -> Any:
+        method = ScoredShard.decision_rows
+
+        def spoiling(self: ScoredShard, message: Any) -> Any:
+            paths[1].rename(folder / "kept")
+            garbage.rename(paths[1])
+            return method(self, message)
+
+        if rank:
+            ScoredShard.decision_rows = spoiling  # type: ignore[method-assign]
+        return fit(own[rank], folder / "run")
+
+    told("spoiled", spoiled)
+    (folder / "kept").rename(paths[1])
+    apart = [folder / "empty", folder / "run"]
+    told("elsewhere", lambda rank: fit(own[rank], apart[rank]), folder / "empty")
+    told("mended", lambda rank: fit(own[rank], folder / "run"))
+    return found
+
+
+def debits_in(place: Path) -> int:
+    journal = place / "ledger.jsonl"
+    return len(journal.read_text().splitlines()) if journal.exists() else 0
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # few people, large noise
     torch.set_num_threads(1)
     public_sample.SAMPLE = FEW
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "modules": modules, "bases": bases}
+    scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "shards": shards}
+    scenarios |= {"modules": modules, "bases": bases}
     print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))

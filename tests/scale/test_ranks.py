@@ -79,3 +79,25 @@ def test_ranks_that_differ_are_told_so_before_anything_is_spent(tmp_path: Path) 
     assert "8 bytes per row" in said["disk"]
     assert all("the same files, settings and version" in said[name] for name in ("type", "settings", "version"))
     assert all(one.partition(": ")[2] == two.partition(": ")[2] for one, two in found.values())
+
+
+def test_shards_that_cannot_be_read_or_differ_get_one_sentence_and_no_second_debit(tmp_path: Path) -> None:
+    found = grouped("shards", tmp_path)
+    sentences = {
+        "unreadable": "garbage.parquet cannot be read as Parquet",
+        "copy": "expected the same files, settings and version",
+        "spoiled": "1.parquet cannot be read as Parquet",
+        "elsewhere": "expected the checkpoint of this run where its first process is",
+    }
+    for name, sentence in sentences.items():
+        one, other = (said.partition(": ")[2] for said in found[name]["said"])
+        assert one == other
+        assert one.startswith(sentence)
+    assert {name: one["debits"] for name, one in found.items()} == {
+        "unreadable": 0,
+        "copy": 0,
+        "spoiled": 2,  # moments and a check, whose answer is lost
+        "elsewhere": 0,
+        "mended": 3,
+    }
+    assert found["mended"]["said"] == [pytest.approx(4.0)] * 2

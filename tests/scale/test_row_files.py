@@ -1,5 +1,6 @@
 """Parquet files, folders, patterns and datasets as rows in order."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -55,44 +56,14 @@ def test_keys_of_hive_folders_are_columns(tmp_path: Path) -> None:
         RowFiles.of(tmp_path).check(["id"], ["town"])
 
 
-def broken(folder: Path, kind: str) -> Any:
-    table = people(50)
-    write(table, folder / "a.parquet")
-    match kind:
-        case "empty folder":
-            (folder / "none").mkdir()
-            return folder / "none"
-        case "nothing there":
-            return folder / "elsewhere.parquet"
-        case "no match":
-            return str(folder / "*.pq")
-        case "not Parquet":
-            (folder / "b.parquet").write_bytes(b"PAR1 but not really")
-        case "cut off":
-            (folder / "b.parquet").write_bytes((folder / "a.parquet").read_bytes()[:-40])
-        case "column missing":
-            write(table.drop(columns="b"), folder / "b.parquet")
-        case "other type":
-            write(table.assign(b="text"), folder / "b.parquet")
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("kind", "sentence"),
-    [
-        ("empty folder", "expected Parquet files in .*, got none"),
-        ("nothing there", "which is not there"),
-        ("no match", "expected Parquet files in .*, got none"),
-        ("not Parquet", "b.parquet cannot be read as Parquet"),
-        ("cut off", "b.parquet cannot be read as Parquet"),
-        ("column missing", "expected a column 'b' in every file, got none in b.parquet"),
-        ("other type", "expected one type in column 'b', got .*string in b.parquet and double in a.parquet"),
-    ],
-)
-def test_files_that_do_not_fit_together_are_refused_in_one_sentence(tmp_path: Path, kind: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence) as refused:
-        RowFiles.of(broken(tmp_path, kind)).check(["a", "b"], ["sex"])
-    assert "\n" not in str(refused.value)
+@pytest.mark.usefixtures("small_blocks")
+def test_bar_of_a_pass_is_told_of_every_block_of_this_process(tmp_path: Path) -> None:
+    columns = public_sample.Columns(("a",))
+    rows = RowFiles.of(write(people(), tmp_path / "one.parquet"))
+    told: list[int] = []
+    bar = type("Bar", (contextlib.nullcontext,), {"update": lambda _, count: told.append(count)})
+    own = public_sample.OwnRows(rows, columns, 100, 700, 100, 1200, watch=lambda _: contextlib.nullcontext(bar()))
+    assert [len(block) for block in own.blocks()] == told == [156, 256, 188]
 
 
 def test_sample_is_one_row_of_every_stretch_whatever_parts_it_is_drawn_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin import shard as shards
-from justitia.engines.plugin.shard import Facts, Shard, represented
+from justitia.engines import shards
+from justitia.engines.plugin.shard import ScoredShard, represented
+from justitia.engines.shards import Facts
 from justitia.inputs import files as row_files
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import RowFiles
@@ -21,7 +22,7 @@ ROWS, BLOCK = 90, 32
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Shard, int]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ScoredShard, int]:
     """A shard of three blocks that was scored, and the width of its public rows."""
     for module in (row_files, shards):
         monkeypatch.setattr(module, "BLOCK", BLOCK)
@@ -34,12 +35,12 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Shard, int]:
     learned = PublicRows(represented(eta), torch.from_numpy(numbers), labels, chunk_rows=BLOCK)
     files = RowFiles.of(tmp_path / "people.parquet")
     own = OwnRows(files, Columns(tuple("abc"), "y", "w"), 0, ROWS, 0, ROWS)
-    shard = Shard(own, Facts(1, largest=4.0, cap=1.0, mean=0.6), encoder.transform)
+    shard = ScoredShard(own, Facts(1, largest=4.0, cap=1.0, mean=0.6), encoder.transform)
     shard.score(learned, learned.width, lambda *_: pytest.fail("rows of the sample are scored already"), eta)
     return shard, learned.width
 
 
-def asked(shard: Shard, width: int, seed: int) -> tuple[dict[str, Tensor | float], Tensor]:
+def asked(shard: ScoredShard, width: int, seed: int) -> tuple[dict[str, Tensor | float], Tensor]:
     """Rules by a seed, and the rows that their decisions give."""
     generator = torch.Generator().manual_seed(seed)
     by: dict[str, Tensor | float] = {
@@ -51,7 +52,7 @@ def asked(shard: Shard, width: int, seed: int) -> tuple[dict[str, Tensor | float
     return by, torch.cat([rows for _, rows in shard.decision_rows(by | {"table": table}).dense()])
 
 
-def test_decisions_that_are_kept_are_those_that_would_be_made_again(made: tuple[Shard, int]) -> None:
+def test_decisions_that_are_kept_are_those_that_would_be_made_again(made: tuple[ScoredShard, int]) -> None:
     shard, width = made
     by, again = asked(shard, width, seed=0)
     shard.judge(**by)
@@ -62,20 +63,12 @@ def test_decisions_that_are_kept_are_those_that_would_be_made_again(made: tuple[
     assert torch.equal(asked(shard, width, seed=0)[1], again)
 
 
-def test_decisions_that_are_kept_need_no_feature(made: tuple[Shard, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_that_are_kept_need_no_feature(made: tuple[ScoredShard, int], monkeypatch: pytest.MonkeyPatch) -> None:
     shard, width = made
     by, again = asked(shard, width, seed=0)
     shard.judge(**by)
     monkeypatch.setattr(shard, "_encode", lambda _: pytest.fail("features were read"))
     assert torch.equal(asked(shard, width, seed=0)[1], again)
-
-
-def test_rows_as_if_they_had_a_label_are_those_of_one_label(made: tuple[Shard, int]) -> None:
-    learned = made[0]._learned
-    assert learned is not None
-    index = torch.arange(20)
-    for label, rows in enumerate(learned.as_if(index)):
-        assert torch.equal(rows, learned.take(index, float(label)))
 
 
 def test_spilled_numbers_come_back_in_order() -> None:

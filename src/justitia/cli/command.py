@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from justitia.cli.errors import EXIT_CODES, INTERRUPTED, OK, TRACEBACK, UNEXPECTED, no_such, told
 from justitia.cli.output import doing, filled
 from justitia.cli.stored_help import stored
+from justitia.cli.workers import STARTED
 
 STOPPED = "Stopped. What the ledger was debited stays debited; nothing half-written is left."
 
@@ -80,7 +81,8 @@ class Commands(click.Group):
             code = super().main(args, prog_name, **options)
         except (KeyboardInterrupt, click.Abort):
             doing("")
-            click.echo(STOPPED, err=True)
+            if STARTED not in os.environ:  # whoever started this process says so
+                click.echo(STOPPED, err=True)
             code = INTERRUPTED
         except click.exceptions.NoArgsIsHelpError as asked:
             click.echo(asked.format_message())

@@ -7,7 +7,8 @@ what is asked about groups is asked of everybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +94,8 @@ class OwnRows:
         Rows of the files that are this process's.
     first, n : int
         Position of the first among the rows of all processes, and their number.
+    watch : callable
+        From a number of rows to the progress bar of a pass over them.
     """
 
     files: RowFiles
@@ -101,6 +104,7 @@ class OwnRows:
     stop: int
     first: int
     n: int
+    watch: Callable[[int], AbstractContextManager[Any]] = lambda _: nullcontext()
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -108,8 +112,11 @@ class OwnRows:
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[Block]:
         """All rows of this process in order, a few at a time."""
         names = self.columns.all if names is None else names
-        for at, table in self.files.blocks(names, self.start, self.stop):
-            yield Block(at - self.start + self.first, table)
+        with self.watch(len(self)) as bar:
+            for at, table in self.files.blocks(names, self.start, self.stop):
+                yield Block(at - self.start + self.first, table)
+                if bar is not None:
+                    bar.update(len(table))
 
 
 def frames(where: Any, names: Iterable[str]) -> Iterator[pd.DataFrame]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
+from contextlib import suppress
 from typing import IO, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ class Spilled:
 
     def __init__(self, kind: np.dtype[Any]) -> None:
         self._kind = kind
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this lives
+        self._file: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as long as this lives
         weakref.finalize(self, self._file.close)
 
     def rewind(self) -> None:
@@ -36,12 +37,13 @@ class Spilled:
         ValueError
             If the disk is full.
         """
-        try:
-            self._file.write(numbers.astype(self._kind, copy=False).tobytes())
-            self._file.flush()
-        except OSError:
+        content, kept = numbers.astype(self._kind, copy=False).tobytes(), 0
+        with suppress(OSError):
+            kept = self._file.write(content)
+        if kept < len(content):
+            self._file.close()  # gives back what it took
             room = f"{self._kind.itemsize} bytes per row in {tempfile.gettempdir()!r}"
-            raise ValueError(f"expected room for {room}, got none; make room, or set TMPDIR.") from None
+            raise ValueError(f"expected room for {room}, got none; make room, or set TMPDIR.")
 
     def read(self, rows: int) -> NDArray[Any]:
         """Those of the next rows."""

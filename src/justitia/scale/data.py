@@ -20,6 +20,7 @@ from justitia.parameters import check_parameters
 from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import check_held, enrolled, stream_of
 from justitia.privacy.persons import Persons
+from justitia.training.progress import Passes
 from justitia.training.ranks import Message, Ranks
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 DIFFERENT = (
     "expected the same files, settings and version of justitia in every process, got others; start all of them alike."
+)
+ELSEWHERE = (
+    "expected the checkpoint of this run where its first process is, got it in the folder of another one; share the "
+    "folder between machines, or start their processes in the same order as before."
 )
 
 
@@ -96,8 +101,14 @@ class Data:
 Met = tuple[Data, OwnRows, Look]
 
 
-def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks) -> Met:
+def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks, *, begun: bool = False) -> Met:
     """Open files, compare what all processes were given, and read everything public once.
+
+    Parameters
+    ----------
+    begun : bool
+        Whether the checkpoint's folder, as this process sees it, holds a run. If it does where the others are and not
+        where rank 0 is, rank 0 would pay again.
 
     Raises
     ------
@@ -110,21 +121,24 @@ def meet(model: LagrangianDualClassifier, given: dict[str, Any], ranks: Ranks) -
         check_engine(model)
         names = ("X", "y", "sensitive_features", "sample_weight", "person")
         data = Data.of(*(given[name] for name in names))
-        digest, rows, shared = _digest(model, data), len(data.files), not data.files.own
+        rows, shared = len(data.files), not data.files.own
+        digest = _digest(model, data, copies=shared and ranks.size > 1)
     except Exception as error:
         if ranks.size == 1:
             raise
         why, digest, rows, shared = str(error) or type(error).__name__, "", 0, True
-    met = ranks.gather({"why": why, "digest": digest, "rows": rows, "shared": shared})
+    met = ranks.gather({"why": why, "digest": digest, "rows": rows, "shared": shared, "begun": begun})
     _raise_first(met)
+    if any(one["begun"] for one in met) and not met[0]["begun"]:
+        raise ValueError(ELSEWHERE)
     if data is None or len({(one["digest"], one["shared"]) for one in met}) > 1:
-        raise ValueError(DIFFERENT)
-    if shared and len({one["rows"] for one in met}) > 1:
         raise ValueError(DIFFERENT)
     if not sum(one["rows"] for one in met):
         raise ValueError(f"expected rows in {data.files.shown}, got none; pass files with rows.")
     own, seen = _own_rows(data, [one["rows"] for one in met], ranks), Look()
     held, named = data.sensitive if isinstance(data.sensitive, HeldElsewhere) else None, ""
+    if ranks.rank == 0:
+        own = replace(own, watch=Passes(model.progress))
     try:
         look(own, seen)
         named = "" if held is None else enrolled(held, own.files, own.start, own.stop, data.person)
@@ -181,15 +195,22 @@ def _own_rows(data: Data, rows: Sequence[int], ranks: Ranks) -> OwnRows:
     return OwnRows(data.files, data.columns, ends[rank], ends[rank + 1], ends[rank], n)
 
 
-def _digest(model: LagrangianDualClassifier, data: Data) -> str:
-    """Of everything that has to be the same in every process; the attribute is not among it, nor is the noise seed."""
+def _digest(model: LagrangianDualClassifier, data: Data, *, copies: bool) -> str:
+    """Of everything that has to be the same in every process; the attribute is not among it, nor is the noise seed.
+
+    Parameters
+    ----------
+    copies : bool
+        Whether the files have to be the same, too.
+    """
     passed = {"noise_seed", "base"} | ({"module"} if callable(model.module) else set())  # whose text form may differ
     settings = {name: value for name, value in model.get_params(deep=False).items() if name not in passed}
     plan = repr(check_parameters(model)[1])
     where = data.sensitive.columns if isinstance(data.sensitive, SensitiveColumns) else repr(data.sensitive)
     told = (version("justitia"), data.files.schema(data.columns.all), data.columns, where)
     seeds = repr(model.noise_seed is None)
-    return hashlib.sha256(repr((told, data.person, sorted(settings.items()), plan, seeds)).encode()).hexdigest()
+    stored = [(part.shown, part.stored(data.columns.all)) for part in data.files.parts] if copies else ""
+    return hashlib.sha256(repr((told, data.person, sorted(settings.items()), plan, seeds, stored)).encode()).hexdigest()
 
 
 def sample_bytes(seen: Look) -> bytes:

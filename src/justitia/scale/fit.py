@@ -31,7 +31,7 @@ from justitia.parameters import check_parameters
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.scale.data import Data, Met, meet, sample_bytes
 from justitia.scale.follow import door_of, encoder_of, follow, shard_of, written, written_model, written_network
-from justitia.training.checkpoint import RunFolder, open_folder
+from justitia.training.checkpoint import RunFolder, has_begun, open_folder
 from justitia.training.lagrangian import Problem
 from justitia.training.ranks import DONE, ManyRanks, Ranks, ranks_of
 from justitia.training.session import Session, Settings, open_session
@@ -45,7 +45,7 @@ def fit_from_files(
 ) -> tuple[str, ...]:
     """Train on files; what is to be said about the result. On ranks that add up their rows, take over the model."""
     ranks = ranks_of()
-    met = meet(model, given, ranks)
+    met = meet(model, given, ranks, begun=has_begun(checkpoint))
     if isinstance(ranks, ManyRanks) and ranks.rank:
         follow(model, met, ranks)
         return ()

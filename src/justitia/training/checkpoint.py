@@ -11,6 +11,7 @@ pay for half of the answers, and each would certify what it paid.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -33,11 +34,20 @@ if TYPE_CHECKING:
     from justitia.training.engine import Engine
 
 
+#: Holds the debits of a run that has no durable ledger.
+JOURNAL = "ledger.jsonl"
 #: Holds the name of a run whose debits are in a durable ledger.
 RUN_FILE = "run.txt"
 #: Is there, and locked, while a run works in the folder.
 LOCK_FILE = "lock"
+#: Bytes that a state takes at most: of weights and answers, and of each row.
+ROOM, ROOM_PER_ROW = 2**20, 16
 _FIRST_WORDS = b'{"process": '
+
+
+def has_begun(path: Path | str | None) -> bool:
+    """Whether a folder, if there is one, holds a run that may have debited."""
+    return path is not None and any((Path(path) / name).exists() for name in (JOURNAL, RUN_FILE))
 
 
 class RunFolder:
@@ -50,7 +60,7 @@ class RunFolder:
     @property
     def journal(self) -> Path:
         """Where a run without a durable ledger keeps its debits."""
-        return self.path / "ledger.jsonl"
+        return self.path / JOURNAL
 
     def run_name(self) -> str:
         """The name of the run in this folder; a fresh one if there is none."""
@@ -154,17 +164,37 @@ class Checkpoint:
     ledger : PrivacyLedger
         The run's ledger: its journal is this folder's ``ledger.jsonl``, or it is a durable one and the folder keeps
         the name of the run.
+    rows : int
+        In memory, for which there has to be room before anything is asked.
     """
 
-    def __init__(self, folder: RunFolder, *, fingerprint: str, ledger: PrivacyLedger) -> None:
+    def __init__(self, folder: RunFolder, *, fingerprint: str, ledger: PrivacyLedger, rows: int = 0) -> None:
         folder.check()
         self._held = folder
         self.folder = folder.path
         self.ledger = ledger
         self.fingerprint = fingerprint
         self._state = self._read()
+        if self._state is None:
+            self._check_room(ROOM + ROOM_PER_ROW * rows)
         if isinstance(ledger, DurableLedger) and not (self.folder / RUN_FILE).exists():
             write_durably(self.folder / RUN_FILE, ledger.run)
+
+    def _check_room(self, size: int) -> None:
+        """Refuse a folder on a full disk: answers that are paid for could not be saved there."""
+        temporary = self.folder / "state.tmp"
+        temporary.unlink(missing_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                getattr(os, "posix_fallocate", lambda *_: None)(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise ValueError(
+                    f"expected room for {size / 2**20:.0f} MB in {str(self.folder)!r}, got less; make room, or choose "
+                    "another folder for the checkpoint."
+                ) from None
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any] | None:
         path = self.folder / "state.pt"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -32,6 +31,7 @@ from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Learner
 from justitia.training.plan import Plan
+from justitia.training.progress import progress_bar
 from justitia.training.remarks import decisions_remarks, gap_remark, value
 from justitia.training.run import Trained
 
@@ -91,8 +91,7 @@ class Settings:
 
     def bar(self, total: int, name: str) -> tqdm[Any]:
         """A progress bar; by default only in a terminal."""
-        shown = sys.stderr is not None and sys.stderr.isatty() if self.progress is None else self.progress
-        return tqdm(total=total, disable=not shown, unit="step", desc=name)
+        return progress_bar(self.progress, total, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +253,7 @@ def open_checkpoint(
     rows = () if problem.crowd is None else (problem.rows,)
     public = (*rows, plan, notion, budget, persons, settings.missing_marker, seeded, learner.shape())
     digest.update(repr(public).encode())
-    return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger)
+    return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger, rows=len(problem))
 
 
 def _finite_part(costs: Mapping[Cost, int]) -> dict[Cost, int]:

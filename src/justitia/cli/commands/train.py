@@ -59,7 +59,7 @@ def train(data: Path, workers: int, **settings: Any) -> int:
     by --workers processes.
     """
     if starts_workers(workers):
-        return run_workers(workers)
+        return run_workers(workers, resumes=settings["checkpoint"] is not None)
     settings["stream"] = settings["stream"] or workers > 1
     if settings["checkpoint"] is not None and settings["seed"] is None:
         settings["seed"] = 0  # a run that goes on has to draw the same public numbers
@@ -82,7 +82,7 @@ def _train(
     ledger = LedgerOptions.taken(settings)
     model = unfitted(rows, settings, tolerance=tolerance)
     if rank:
-        model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person)
+        model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person, checkpoint=checkpoint)
         return
     check_ledger_outside(ledger.file, out)
     check_apart(checkpoint, out)

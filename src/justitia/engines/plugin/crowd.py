@@ -181,5 +181,14 @@ class CrowdEngine(PluginEngine):
         found = super()._corrected()
         return found if self._crowd.in_sample else replace(found, b=found.b + self._shift)
 
+    def state(self) -> dict[str, Tensor]:
+        """How far the sample was off at the multipliers of the last pass, too."""
+        return super().state() | {"shift": torch.as_tensor(self._shift)}
+
+    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+        """Continue from noised answers, and from what the last pass has said."""
+        super().restore(state, lost=lost)
+        self._shift = state["shift"].numpy()
+
 
 __all__ = ["CrowdEngine", "CrowdLearner", "ScoredCrowd", "score_of"]
