@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines import shards
+from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.shard import ScoredShard, represented
 from justitia.engines.shards import Facts
 from justitia.inputs import files as row_files
@@ -63,11 +63,13 @@ def test_decisions_that_are_kept_are_those_that_would_be_made_again(made: tuple[
     assert torch.equal(asked(shard, width, seed=0)[1], again)
 
 
-def test_decisions_that_are_kept_need_no_feature(made: tuple[ScoredShard, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_that_are_kept_need_no_feature(
+    made: tuple[ScoredShard, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     shard, width = made
     by, again = asked(shard, width, seed=0)
     shard.judge(**by)
-    monkeypatch.setattr(shard, "_encode", lambda _: pytest.fail("features were read"))
+    monkeypatch.setattr(shard, "encode", lambda _: pytest.fail("features were read"))
     assert torch.equal(asked(shard, width, seed=0)[1], again)
 
 

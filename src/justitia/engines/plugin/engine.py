@@ -205,11 +205,7 @@ class PluginEngine(Engine):
         return self._used().correction(lam.numpy())
 
     def multiplied(self) -> Array:
-        """(n, G K): the c that multipliers multiply, of the training rows, less its mean over the groups.
-
-        Multipliers of an event add up to 0 over the groups, so lambda . c is the same, and what groups have in common
-        is not there to be learned.
-        """
+        """(n, G K): the c that multipliers, which add up to 0, multiply, less what groups have in common."""
         c = self._used().c
         centred: Array = c - c.mean(1, keepdims=True)
         return centred.reshape(len(c), -1)
@@ -255,8 +251,8 @@ class PluginEngine(Engine):
     @property
     def sizes(self) -> Tensor:
         """(G, K): noised sizes of the groups in each event."""
-        if self._sizes is None:
-            raise ValueError("expected moments to have been asked for, got none; call ask_before first.")
+        self._used()
+        assert self._sizes is not None  # noqa: S101 - known with the constraints
         return self._sizes
 
     @property
