@@ -207,8 +207,7 @@ class PluginEngine(Engine):
     def multiplied(self) -> Array:
         """(n, G K): the c that multipliers, which add up to 0, multiply, less what groups have in common."""
         c = self._used().c
-        centred: Array = c - c.mean(1, keepdims=True)
-        return centred.reshape(len(c), -1)
+        return np.subtract(c, c.mean(1, keepdims=True)).reshape(len(c), -1)
 
     def scores(self, lam: Tensor) -> Tensor:
         """(n,): positive is a positive decision."""
