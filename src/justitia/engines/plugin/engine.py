@@ -207,7 +207,7 @@ class PluginEngine(Engine):
     def multiplied(self) -> Array:
         """(n, G K): the c that multipliers, which add up to 0, multiply, less what groups have in common."""
         c = self._used().c
-        return np.subtract(c, c.mean(1, keepdims=True)).reshape(len(c), -1)
+        return (c - c.mean(1)[:, None]).reshape(len(c), -1)  # type: ignore[no-any-return]
 
     def scores(self, lam: Tensor) -> Tensor:
         """(n,): positive is a positive decision."""
