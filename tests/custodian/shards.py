@@ -26,6 +26,7 @@ from people_files import FEW, GROUPS, digest, files, model, people, write, write
 from justitia import DurableLedger, PluginPlan, measure
 from justitia.custodian import Custodian, connection, remote, remote_vault
 from justitia.custodian.people import ledger_file
+from justitia.engines.plugin.shard import ScoredShard
 from justitia.inputs import public_sample
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.questions import RowDigest
@@ -45,7 +46,7 @@ def service(folder: Path) -> Iterator[str]:
     here, there = multiprocessing.Pipe()
 
     def run() -> None:
-        Alone.listener = lambda _, question: RowDigest(question, first=0)  # type: ignore[method-assign,assignment]
+        Alone.listener = lambda _, question, *__: RowDigest(question, first=0)  # type: ignore[method-assign,assignment]
         with served(folder, SeededNoise(11)) as url:
             there.send(url)
             there.recv()
@@ -121,7 +122,7 @@ def lost(folder: Path) -> Any:
 
         def dying(rank: int) -> Any:
             if rank == 1:
-                die_at("moment_rows", 1)
+                die_at(ScoredShard, "moment_rows", 1)
             return lossy(rank, place=None if rank else folder / "run")
 
         found["dead"] = in_group(2, dying), debits(folder / "holder")

@@ -19,7 +19,7 @@ from people_files import FEW, digest, files, model, people
 from torch import distributed as dist
 
 from justitia import DurableLedger, LagrangianDualClassifier
-from justitia.engines.plugin.shard import Shard
+from justitia.engines.plugin.shard import ScoredShard
 from justitia.inputs import public_sample
 from justitia.inputs.public_sample import OwnRows
 from justitia.privacy.ledger import BudgetExceeded
@@ -56,16 +56,16 @@ def slowed(seconds: float, begun: Path) -> None:
 
 def dying(folder: Path, name: str, count: int) -> None:
     """Kill this process, hard, at the so-manieth call of a pass; once."""
-    method, calls = getattr(Shard, name), [0]
+    method, calls = getattr(ScoredShard, name), [0]
 
-    def counted(self: Shard, *args: Any) -> Any:
+    def counted(self: ScoredShard, *args: Any) -> Any:
         calls[0] += 1
         if calls[0] == count and not (folder / "died").exists():
             (folder / "died").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return method(self, *args)
 
-    setattr(Shard, name, counted)
+    setattr(ScoredShard, name, counted)
 
 
 def logged(folder: Path) -> None:
