@@ -51,7 +51,7 @@ def cells(*, quick: bool) -> list[Cell]:
         for tolerance in TOLERANCES
         for fold in range(folds)
     ]
-    scores = [Cell("holds", name, NOTIONS[0], METHOD, settings={"at": "scores"}) for name in ("bank", "income")]
+    scores = [Cell("holds", name, NOTIONS[0], METHOD, 0, settings={"at": "scores"}) for name in ("bank", "income")]
     wide = [
         Cell("holds", SIMULATED, notion, METHOD, draw, settings={"tolerance": tolerance}, recipe="third edition")
         for notion in NOTIONS
