@@ -183,7 +183,7 @@ class PublicRows:
     def placed(self, first: int, part: Tensor) -> Tensor:
         """(m, width): consecutive rows, of which the first has this position among those of everybody.
 
-        To the last bit it does not matter which of the others are here (:func:`placed_chunks`).
+        To the last bit it does not matter which of the others are here (``placed_chunks``).
         """
         chunks = placed_chunks(first, len(part), self.places)
         return torch.cat([self.take(part[who])[places] for places, who in chunks])
