@@ -53,6 +53,24 @@ def test_curve_its_evaluation_and_a_measurement_ask_the_custodian(tmp_path: Path
     assert debits(folder) == before
 
 
+def test_rows_that_are_read_a_few_at_a_time_are_measured_by_the_custodian(tmp_path: Path) -> None:
+    folder, rows = make_folder(tmp_path / "holder", epsilon=9.0), tmp_path / "rows"
+    rows.mkdir()
+    decided = (DATA.X["x0"] > 0).astype(int)
+    DATA.X.assign(y=DATA.y, id=IDS, decided=decided).to_parquet(rows / "all.parquet", index=False)
+    with served(folder) as url:
+        asked = ("--custodian", url, "--population", "people", "--key", "id", "--json")
+        train = ("train", rows, "--target", "y", "--drop", "decided", "--out", tmp_path / "model", "--small-groups")
+        measure = ("measure", rows, "--decision", "decided", "--target", "y", "--epsilon", 0.5)
+        evaluate = ("evaluate", tmp_path / "model", rows, "--epsilon", 0.5)
+        for words, more in ((train, None), (measure, 1), (evaluate, 1)):
+            before = debits(folder)
+            found = CliRunner().invoke(cli, [str(word) for word in (*words, *asked)])
+            assert found.exit_code in (0, 1), found.output
+            assert url in json.loads(found.stdout)["certificate"]["custodian"]
+            assert more is None or debits(folder) == before + more
+
+
 @pytest.mark.filterwarnings("ignore:the noise in the rates")
 @pytest.mark.filterwarnings("ignore:even groups")
 @pytest.mark.parametrize("killed_at", [1, 2])
