@@ -205,6 +205,22 @@ def test_tables_that_cannot_be_used_are_refused_in_one_sentence(
 
 
 @NO_POSTGRES
+@pytest.mark.parametrize(
+    ("kind", "code"), [("ENUM ('f', 'm')", 0), ("(word TEXT)", 2)], ids=["listed words", "a type of its own"]
+)
+def test_columns_whose_text_may_fail_for_one_entry_are_not_read(
+    kind: str, code: int, server: str, tmp_path: Path
+) -> None:
+    source = Source("postgres", server)
+    source.run("DROP TABLE IF EXISTS staff CASCADE", "DROP TYPE IF EXISTS told CASCADE", f"CREATE TYPE told AS {kind}")
+    source.run("CREATE TABLE staff (id TEXT, sex told)")
+    found = source.register(tmp_path)
+    source.run("DROP TABLE staff", "DROP TYPE told")
+    assert found.exit_code == code, found.output
+    assert ("'sex'" in found.output) == bool(code)
+
+
+@NO_POSTGRES
 def test_postgres_is_read_in_a_transaction_that_cannot_write(server: str, tmp_path: Path) -> None:
     source = Source("postgres", server)
     source.table("id TEXT, sex TEXT", PEOPLE)

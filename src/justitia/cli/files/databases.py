@@ -39,7 +39,8 @@ _RELATION = (
 _COLUMNS = (
     "SELECT a.attname::text, t.typname::text, a.attgenerated::text FROM pg_catalog.pg_attribute a"
     " JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"
-    " WHERE a.attrelid = %(relation)s::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+    " WHERE a.attrelid = %(relation)s::oid AND a.attnum > 0 AND NOT a.attisdropped"
+    " AND (t.typnamespace = 'pg_catalog'::regnamespace OR t.typtype = 'e') ORDER BY a.attnum"
 )
 _SAFE = {
     "enable_external_access": "false",
@@ -228,7 +229,10 @@ def _open_postgres(secret: str, table: str, schema: str, name: str) -> DatabaseT
 
 
 def _postgres_columns(secret: str, table: str, schema: str, name: str) -> tuple[str, str, list[tuple[str, str]]]:
-    """The codec of texts, the schema, and names and types of the columns that are stored."""
+    """The codec of texts, the schema, and names and types of the columns that are stored, in types of Postgres itself.
+
+    What makes text of another type may fail for one entry; listed words (enums) are made text by Postgres.
+    """
 
     def ask() -> tuple[str, str, list[tuple[str, str]]]:
         codec = "utf-8" if connection.info.encoding == "ascii" else connection.info.encoding
