@@ -13,17 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from scipy.optimize import minimize
 
 Array = NDArray[np.float64]
 #: Hidden units: so many for each column of c, and at least so many.
 UNITS_EACH, UNITS = 3, 12
 #: Rows that are learned from; a public sample where there are more.
 ROWS = 6_000
-#: Steps of L-BFGS at most, and its weight decay.
-STEPS, DECAY = 400, 1e-6
+#: Steps of L-BFGS at most, how many of them it remembers, and weight decay.
+STEPS, MEMORY, DECAY = 400, 50, 1e-6
 #: A direction of c whose squares are a smaller share of the largest one's is rounding.
 SAME = 1e-12
 #: A correction that is smaller everywhere is none.
@@ -119,36 +118,71 @@ def _axes(c: Array) -> Array:
 
 
 def _learned(read: Array, eta: Array, c: Array, weight: Array) -> tuple[Array, Array]:
-    """(d + 3, H) and (H + 1, 2, J): the network of least weighted squares, by L-BFGS."""
+    """(d + 3, H) and (H + 1, 2, J): the network of least weighted squares, by L-BFGS on its hidden units."""
     mean, scale = c.mean(0), np.maximum(c.std(0), 1e-6)  # c is about 1, and may differ little from it
     centred = (c - mean) / scale
-    target, x = torch.from_numpy(centred).float(), torch.from_numpy(read).float()
-    positive, share = torch.from_numpy(eta).float()[:, None, None], torch.from_numpy(weight).float()[:, None]
-    hidden, out = _start(read, centred)
-    parameters = [hidden.requires_grad_(), out.requires_grad_()]
-    optimizer = torch.optim.LBFGS(parameters, max_iter=STEPS, history_size=20, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        units = torch.tanh(x @ hidden)
-        v, u = torch.einsum("nh,hyj->ynj", units, out[:-1]) + out[-1][:, None]
-        told = positive[:, 0] * u + (1 - positive[:, 0]) * v
-        value: Tensor = (share * (told - target).square()).mean()
-        value = value + DECAY * (hidden.square().sum() + out.square().sum())
-        value.backward()
-        return value
-
-    optimizer.step(loss)
-    found = out.detach().double().numpy() * scale
+    squares = _Squares(read, eta, centred, weight)
+    start = _start(read, centred)
+    options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "maxcor": MEMORY, "ftol": 0.0}
+    hidden = minimize(squares, start.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(start.shape)
+    found = squares.best_out(hidden) * scale
     found[-1] += mean
-    return hidden.detach().double().numpy(), found
+    return hidden, found
 
 
-def _start(read: Array, c: Array) -> tuple[Tensor, Tensor]:
-    """Hidden units along the directions of least squares, at several slopes; nothing of them is used at first."""
+class _Squares:
+    """Weighted squares that the best output weights leave, as a function of the hidden ones, with its slope.
+
+    Given hidden units, v and u are linear and their weights a small least-squares problem (variable projection of Golub
+    and Pereyra, 1973): what is left to search for is half as much, and lies less crooked. At the best output weights
+    the slope has no part that comes from them.
+    """
+
+    def __init__(self, read: Array, eta: Array, target: Array, weight: Array) -> None:
+        single = np.float32  # enough for a slope; small systems are solved in double
+        self._read, self._target = read.astype(single), target.astype(single)
+        self._share = (weight / target.size)[:, None].astype(single)
+        positive = eta[:, None].astype(single)
+        self._labels = np.stack([1 - positive, positive])  # (2, n, 1): what v and u count
+
+    def _units(self, hidden: Array) -> NDArray[np.float32]:
+        """(n, H + 1): hidden units and a constant."""
+        units = np.tanh(self._read @ hidden.astype(np.float32))
+        return np.column_stack([units, np.ones(len(units), dtype=np.float32)])
+
+    def _fitted(self, units: NDArray[np.float32]) -> tuple[Array, NDArray[np.float32]]:
+        """(2 (H + 1), J) output weights and (n, J) what they leave."""
+        design = np.concatenate(list(self._labels * units), axis=1)
+        counted = (self._share * design).T
+        normal = (counted @ design).astype(np.float64) + DECAY * np.eye(design.shape[1])
+        out = np.linalg.solve(normal, (counted @ self._target).astype(np.float64))
+        return out, design @ out.astype(np.float32) - self._target
+
+    def best_out(self, hidden: Array) -> Array:
+        """(H + 1, 2, J)."""
+        out, _ = self._fitted(self._units(hidden))
+        return np.stack(np.split(out, 2), axis=1)
+
+    def __call__(self, flat: Array) -> tuple[float, Array]:
+        """Value and slope."""
+        hidden = flat.reshape(self._read.shape[1], -1)
+        units = self._units(hidden)
+        out, left = self._fitted(units)
+        counted = self._share * left
+        value = float((counted * left).sum(dtype=np.float64)) + DECAY * float(flat @ flat + (out * out).sum())
+        back = sum(
+            part * (counted @ weights[:-1].T.astype(np.float32))
+            for part, weights in zip(self._labels, np.split(out, 2), strict=True)
+        )
+        slope = self._read.T @ (back * (1 - units[:, :-1] ** 2))
+        return value, 2 * (slope.ravel().astype(np.float64) + DECAY * flat)
+
+
+def _start(read: Array, c: Array) -> Array:
+    """(d + 3, H): hidden units along the directions of least squares, at several slopes."""
     units = max(UNITS, UNITS_EACH * c.shape[1])
     ridge = 1e-3 * len(read) * np.eye(read.shape[1])
     directions = np.linalg.solve(read.T @ read + ridge, read.T @ c)
     apart = np.sin(np.outer(1 + np.arange(read.shape[1]), 1 + np.arange(units)))  # no two units start alike
-    hidden = np.resize(directions.T, (units, read.shape[1])).T + (0.4 / read.shape[1] ** 0.5) * apart
-    return torch.from_numpy(hidden).float(), torch.zeros(units + 1, 2, c.shape[1])
+    found: Array = np.resize(directions.T, (units, read.shape[1])).T + (0.4 / read.shape[1] ** 0.5) * apart
+    return found

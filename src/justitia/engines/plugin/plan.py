@@ -58,7 +58,7 @@ class PluginPlan(Plan):
     share_sizes: float = 0.0
     share_moments: float = 0.5
     ridge: float = 0.05
-    trust: float = 0.02
+    trust: float = 0.1
     least: float = 0.01
     dead_zone: float = 1.0
     at: str = "decision"
