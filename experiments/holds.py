@@ -32,13 +32,15 @@ NOTIONS = ("demographic_parity", "equalized_odds")
 #: Folds of each dataset.
 PLACES = {"bank": FOLDS, "m_bank3": FOLDS, "m_bank5": FOLDS, "compas": FOLDS, "income": 2}
 #: Draws of wide synthetic people.
-DRAWS = 3
-MEASURES = ("accuracy", "auc", "violation", "distance", "pooled", "expected", "seconds")
+DRAWS = 10
+MEASURES = ("accuracy", "auc", "violation", "distance", "pooled", "expected", "spread", "seconds")
 NAMES = {SIMULATED: "16,000 synthetic people, 100 features"}
 #: Mean of Kolmogorov's distribution: what two samples of one distribution show, times the root of their size.
 KOLMOGOROV = np.sqrt(np.pi / 2) * np.log(2)
 #: Simulated violations of a rule that is at its tolerance.
 SIMULATIONS = 4_000
+#: Standard errors of its mean within which a rule at its tolerance is found in 39 of 40 cells.
+ERRORS = 2
 
 
 def cells(*, quick: bool) -> list[Cell]:
@@ -53,7 +55,7 @@ def cells(*, quick: bool) -> list[Cell]:
     ]
     scores = [Cell("holds", name, NOTIONS[0], METHOD, 0, settings={"at": "scores"}) for name in ("bank", "income")]
     wide = [
-        Cell("holds", SIMULATED, notion, METHOD, draw, settings={"tolerance": tolerance}, recipe="third edition")
+        Cell("holds", SIMULATED, notion, METHOD, draw, settings={"tolerance": tolerance}, recipe="fifth edition")
         for notion in NOTIONS
         for tolerance in TOLERANCES
         for draw in range(DRAWS)
@@ -74,7 +76,7 @@ def work(cell: Cell) -> dict[str, float]:
     decided = (model.predict(data.X.iloc[test]) == model.classes_[1]).astype(int)
     groups = data.sensitive.iloc[test], data.sensitive.iloc[train]
     auc = roc_auc_score(truth, model.predict_proba(data.X.iloc[test])[:, 1])
-    return measures(found) | {"auc": float(auc), "expected": _expected(cell, model, decided, (truth, seen), groups)}
+    return measures(found) | {"auc": float(auc)} | _at_tolerance(cell, model, decided, (truth, seen), groups)
 
 
 def _wide(cell: Cell) -> dict[str, float]:
@@ -88,8 +90,7 @@ def _wide(cell: Cell) -> dict[str, float]:
         "accuracy": float((decided == test.y).mean()),
         "violation": violated,
         "auc": float(roc_auc_score(test.y, model.predict_proba(test.X)[:, 1])),
-        "expected": _expected(cell, model, decided, (test.y, people.y), (test.group, people.group)),
-    }
+    } | _at_tolerance(cell, model, decided, (test.y, people.y), (test.group, people.group))
 
 
 def _scores(cell: Cell) -> dict[str, float]:
@@ -116,8 +117,10 @@ def _apart(p: Any, group: Any) -> tuple[float, float]:
     return float(ks_2samp(first, second).statistic), float(KOLMOGOROV / np.sqrt(together))
 
 
-def _expected(cell: Cell, model: Any, decided: Any, labels: tuple[Any, Any], groups: tuple[Any, Any]) -> float:
-    """Mean violation on test people of a rule that is at its tolerance, up to sampling (both sets) and known noise."""
+def _at_tolerance(
+    cell: Cell, model: Any, decided: Any, labels: tuple[Any, Any], groups: tuple[Any, Any]
+) -> dict[str, float]:
+    """What a rule at its tolerance shows on test people by sampling (both sets) and known noise: mean and spread."""
     tolerance, names = float(cell.settings["tolerance"]), sorted(groups[0].dropna().unique())
     shift = np.linspace(-tolerance / 2, tolerance / 2, len(names))
     noise, generator = gap_spread(model.plan_, 1.0, len(names)), np.random.default_rng(0)
@@ -130,7 +133,7 @@ def _expected(cell: Cell, model: Any, decided: Any, labels: tuple[Any, Any], gro
         spread = np.sqrt(rate * (1 - rate) * (1 / sizes).sum(0) + (noise / sizes[1]) ** 2)
         rates = shift + spread * generator.standard_normal((SIMULATIONS, len(names)))
         shown = np.maximum(shown, np.ptp(rates, axis=1))
-    return float(shown.mean())
+    return {"expected": float(shown.mean()), "spread": float(shown.std())}
 
 
 def summarise(results: pd.DataFrame) -> pd.DataFrame:
@@ -140,8 +143,9 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
     groups = held.groupby(["dataset", "notion", "tolerance"], sort=False)
     table = groups[["accuracy", "violation", "expected"]].mean().reset_index()
     table["fits"] = groups.size().to_numpy()
-    table["error"] = (groups["violation"].std() / np.sqrt(groups.size())).to_numpy()
-    return table.assign(held=table["violation"] <= table["expected"] + table["error"].fillna(0.0))
+    table["error"] = np.sqrt((groups["spread"].apply(lambda one: (one**2).mean()) / groups.size()).to_numpy())
+    beyond = (table["violation"] - table["expected"]) / table["error"]
+    return table.assign(beyond=beyond, held=beyond <= ERRORS)
 
 
 def markdown(results: pd.DataFrame) -> str:
@@ -166,8 +170,8 @@ def markdown(results: pd.DataFrame) -> str:
 
 
 def _entry(row: Any) -> str:
-    """Accuracy, violation with its error and, in brackets, what a rule at its tolerance shows."""
-    return f"{row.accuracy:.3f} / {row.violation:.3f} ± {row.error:.3f} ({row.expected:.3f}){'' if row.held else ' *'}"
+    """Accuracy, violation and, in brackets, what a rule at its tolerance shows, with its error."""
+    return f"{row.accuracy:.3f} / {row.violation:.3f} ({row.expected:.3f} ± {row.error:.3f}){'' if row.held else ' *'}"
 
 
 def publish(results: pd.DataFrame, folder: Path) -> str:
@@ -185,9 +189,10 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     ]
     found = [
         Claim(
-            "New people: mean violation at most that of a rule at its tolerance, up to its error, in 9 of 10 cells.",
+            "New people: mean violation within two standard errors of a rule at its tolerance, in 9 of 10 cells.",
             float(table["held"].mean()) >= 0.9,
-            f"{int(table['held'].sum())} of {len(table)} cells" + (f", not {'; '.join(missed)}" if missed else ""),
+            f"{int(table['held'].sum())} of {len(table)} cells (within one: {int((table['beyond'] <= 1).sum())})"
+            + (f", not {'; '.join(missed)}" if missed else ""),
         )
     ]
     scores = results[setting(results, "at") == "scores"]
@@ -195,9 +200,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         apart, chance, pooled = (float(part[column].mean()) for column in ("distance", "expected", "pooled"))
         found.append(
             Claim(
-                f"Scores held alike differ by at most 0.06 ({name_of(str(name))}).",
-                apart <= 0.06,
-                f"mean {apart:.3f}, of which chance alone shows {chance:.3f}; all test people together {pooled:.3f}",
+                f"Scores held alike differ by at most 0.06, test people of all folds together ({name_of(str(name))}).",
+                pooled <= 0.06,
+                f"{pooled:.3f}; one fold {apart:.3f}, of which chance alone shows {chance:.3f}",
             )
         )
     return found

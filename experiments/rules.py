@@ -46,7 +46,7 @@ PLUGIN: Candidates = (
     {},
     *({"dead_zone": value} for value in (0.0, 0.5, 2.0)),
     {"least": 0.0},
-    *({"trust": value} for value in (0.005, 0.01, 0.05, 0.1)),
+    *({"trust": value} for value in (0.02, 0.05, 1.0)),
     *({"ridge": value} for value in (0.01, 0.2, 1.0)),
     *({"share_moments": value} for value in (0.25, 0.75)),
     *({"checks": value} for value in (0, 2, 8)),

@@ -54,13 +54,14 @@ def test_table_has_a_row_for_every_case_and_counts_what_is_right() -> None:
 
 
 def test_what_was_asked_holds_up_to_chance() -> None:
-    facts = {"dataset": "bank", "notion": "demographic_parity", "accuracy": 0.8, "expected": 0.04}
+    facts = {"dataset": "bank", "notion": "demographic_parity", "accuracy": 0.8, "expected": 0.04, "spread": 0.02}
     rows = [facts | {"settings": f'{{"tolerance": {t}}}', "violation": v} for t, v in ((0.02, 0.03), (0.05, 0.09))]
     rows.append(
         facts | {"settings": '{"at": "scores"}', "violation": 0.01, "distance": 0.05, "pooled": 0.03, "auc": 0.9}
     )
     results = pd.DataFrame(rows)
     held, distance = holds_claims(results)
-    assert "1 of 2 cells, not Bank demographic parity at 0.05" in held.numbers
+    assert "1 of 2 cells (within one: 1), not Bank demographic parity at 0.05" in held.numbers
     assert distance.confirmed
+    assert not holds_claims(results.assign(pooled=0.07))[1].confirmed
     assert "0.800 / 0.090" in holds_markdown(results)

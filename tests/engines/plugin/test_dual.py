@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from torch import Tensor
 
-from justitia.engines.plugin.dual import Constraints, constraints_of, decide, label_table, solve
+from justitia.engines.plugin.dual import (
+    MOST_WORTH,
+    PATIENCE,
+    Constraints,
+    constraints_of,
+    decide,
+    label_table,
+    solve,
+)
 from justitia.notions import NOTIONS, AccuracyParity, DemographicParity, EqualizedOdds, FairnessNotion, get_notion
 
 Array = NDArray[np.float64]
@@ -127,6 +135,13 @@ Q0, Q1 = np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([[1.0, 0.0], [0.5, 0.5]]
 #: p(a=first, y | x) of both atoms: q0 (1 - eta) and q1 eta.
 FIRST = {0: np.array([0.4, 0.1]), 1: np.array([0.2, 0.3])}
 SECOND = {0: np.array([0.4, 0.3]), 1: np.array([0.0, 0.3])}
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_rates_that_no_rule_has_are_asked_for_with_multipliers_of_a_size(notion: str) -> None:
+    gain, some = gain_and_constraints(notion, 3)
+    lam = solve(gain, replace(some, b=some.b + np.array([[2.0], [0.0], [-2.0]])), 0.01)
+    assert MOST_WORTH < np.abs(lam).max() < MOST_WORTH + 4 * PATIENCE
 
 
 def mean(values: Array) -> float:

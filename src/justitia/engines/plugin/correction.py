@@ -11,6 +11,7 @@ from the training rows, and the memberships are dropped. What t itself tells abo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +124,7 @@ def _learned(read: Array, eta: Array, c: Array, weight: Array) -> tuple[Array, A
     centred = (c - mean) / scale
     squares = _Squares(read, eta, centred, weight)
     start = _start(read, centred)
-    options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "maxcor": MEMORY, "ftol": 0.0}
+    options: Any = {"maxiter": STEPS, "maxfun": 2 * STEPS, "maxcor": MEMORY, "ftol": 0.0}
     hidden = minimize(squares, start.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(start.shape)
     found = squares.best_out(hidden) * scale
     found[-1] += mean

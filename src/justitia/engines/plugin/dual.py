@@ -12,7 +12,9 @@ with gain :math:`g = 2(\eta - \text{threshold})`, has a dual with one multiplier
    \quad\text{subject to}\quad \sum_a \lambda_{a,k} = 0,
 
 and its solution is :math:`d(x) = 1[g(x) > \lambda \cdot c(x)]`: Equation 6 of the paper, solved instead of approached
-by descent and ascent. The multipliers of an event add up to 0 because only differences between groups are bounded.
+by descent and ascent. The multipliers of an event add up to 0 because only differences between groups are bounded. What
+checks have said may ask for rates that no rule has; multipliers beyond a size that no use of accuracy has are held back,
+so that they stay finite.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from justitia.notions import FairnessNotion
 SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 #: The absolute value of a multiplier is smoothed over this width.
 KINK = 1e-5
+#: A multiplier beyond this, the accuracy that a unit of violation is worth, grows only by so many times what is missing to
+#: the tolerance: noise may ask for what no rule can give.
+MOST_WORTH, PATIENCE = 10.0, 100.0
 #: Newton's method stops when no derivative of the dual, a difference of rates, is larger than this.
 PRECISION = 1e-7
 MOST_STEPS = 60
@@ -180,7 +185,8 @@ class _Dual:
         u = (self._gain - self._rows @ z) / width
         lam = self._basis @ z
         smooth = width * self._weight @ np.logaddexp(0.0, u)
-        return float(smooth - z @ self._b + self._half * np.hypot(lam, KINK).sum())
+        held = np.square(_beyond(lam)).sum() / (2 * PATIENCE)
+        return float(smooth - z @ self._b + self._half * np.hypot(lam, KINK).sum() + held)
 
     def slopes(self, z: Array, width: float) -> tuple[Array, Array]:
         """Gradient and Hessian of the smoothed dual."""
@@ -188,12 +194,20 @@ class _Dual:
         soft = 0.5 * (1 + np.tanh(u / 2))  # the smoothed decision
         lam = self._basis @ z
         length = np.hypot(lam, KINK)
-        gradient = -(self._weight * soft) @ self._rows - self._b + self._half * (lam / length) @ self._basis
+        beyond = _beyond(lam)
+        pull = self._half * lam / length + beyond / PATIENCE
+        gradient = -(self._weight * soft) @ self._rows - self._b + pull @ self._basis
         bend = self._weight * soft * (1 - soft) / width
         near = bend > 0  # most rows are far from the line
         hessian = (self._rows[near].T * bend[near]) @ self._rows[near]
-        hessian += self._half * (self._basis.T * (KINK**2 / length**3)) @ self._basis
+        stiff = self._half * KINK**2 / length**3 + (beyond != 0) / PATIENCE
+        hessian += (self._basis.T * stiff) @ self._basis
         return gradient, hessian
+
+
+def _beyond(lam: Array) -> Array:
+    """How far multipliers are beyond what accuracy is worth."""
+    return lam - np.clip(lam, -MOST_WORTH, MOST_WORTH)
 
 
 def _newton(dual: _Dual, z: Array, width: float) -> Array:
