@@ -12,9 +12,8 @@ with gain :math:`g = 2(\eta - \text{threshold})`, has a dual with one multiplier
    \quad\text{subject to}\quad \sum_a \lambda_{a,k} = 0,
 
 and its solution is :math:`d(x) = 1[g(x) > \lambda \cdot c(x)]`: Equation 6 of the paper, solved instead of approached
-by descent and ascent. The multipliers of an event add up to 0 because only differences between groups are bounded. What
-checks have said may ask for rates that no rule has; multipliers beyond a size that no use of accuracy has are held back,
-so that they stay finite.
+by descent and ascent. The multipliers of an event add up to 0 because only differences between groups are bounded.
+Noise may ask for rates that no rule has: multipliers that no accuracy is worth are held back, and stay finite.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from justitia.notions import FairnessNotion
 SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 #: The absolute value of a multiplier is smoothed over this width.
 KINK = 1e-5
-#: A multiplier beyond this, the accuracy that a unit of violation is worth, grows only by so many times what is missing to
-#: the tolerance: noise may ask for what no rule can give.
+#: A multiplier is the accuracy that a unit of violation is worth. Beyond the first it grows only by the second times what
+#: is missing to the tolerance.
 MOST_WORTH, PATIENCE = 10.0, 100.0
 #: Newton's method stops when no derivative of the dual, a difference of rates, is larger than this.
 PRECISION = 1e-7
