@@ -30,8 +30,8 @@ from justitia.notions import FairnessNotion
 SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 #: The absolute value of a multiplier is smoothed over this width.
 KINK = 1e-5
-#: A multiplier is the accuracy that a unit of violation is worth. Beyond the first it grows only by the second times what
-#: is missing to the tolerance.
+#: A multiplier is the accuracy that a unit of violation is worth. Beyond the first it grows by the second times what is
+#: missing to the tolerance.
 MOST_WORTH, PATIENCE = 10.0, 100.0
 #: Newton's method stops when no derivative of the dual, a difference of rates, is larger than this.
 PRECISION = 1e-7
