@@ -127,7 +127,8 @@ def test_predict_takes_features_only() -> None:
 def test_history_one_event_has_a_row_per_round_and_a_column_per_group(people: Any, make: Any) -> None:
     history = fitted(make(), people).history_
     by_group = ["noisy_gap[f]", "noisy_gap[m]", "multiplier[f]", "multiplier[m]"]
-    assert history.columns.tolist() == ["round", "loss", "accuracy", "auc", *by_group]
+    both = ["noisy_violation", "violation_error"]
+    assert history.columns.tolist() == ["round", "loss", "accuracy", "auc", *by_group, *both]
     assert history["round"].tolist() == [0, 1, 2, 3]
     assert history["noisy_gap[f]"].isna().tolist() == [False, False, False, True]
 
@@ -153,7 +154,7 @@ def test_history_columns_by_group_are_noised_only_if_a_finite_epsilon_vouches_fo
     assert [one.name for one in model.history_columns_] == list(model.history_)
     found = {one.kind: one.status for one in model.history_columns_}
     public = {"round": "public", "loss": "public", "accuracy": "public", "auc": "public"}
-    assert found == public | {"noisy_gap": status, "multiplier": status}
+    assert found == public | dict.fromkeys(("noisy_gap", "multiplier", "noisy_violation", "violation_error"), status)
     assert all(one.released == (one.status != "exact") for one in model.history_columns_)
 
 

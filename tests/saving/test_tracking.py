@@ -136,7 +136,8 @@ def test_names_that_become_equal_are_kept_apart_by_a_number(fitted: Any) -> None
     )
     data = mlflow.get_run(log_to_mlflow(model)).data
     by_group = {"noisy_gap/a_b", "noisy_gap/a_b_2", "multiplier/a_b", "multiplier/a_b_2"}
-    assert set(data.metrics) == {"epsilon", "epsilon_spent", "delta", "loss", "accuracy", "auc"} | by_group
+    together = {"epsilon", "epsilon_spent", "delta", "loss", "accuracy", "auc", "noisy_violation"}
+    assert set(data.metrics) == together | by_group
 
 
 @pytest.fixture(scope="module", params=[("gradients", math.inf), ("printed", 8.0)], ids=["infinite", "printed"])
@@ -164,7 +165,7 @@ def test_model_without_finite_epsilon_leaves_no_number_by_group(
     assert data.tags["justitia.statement"].startswith("No privacy guarantee")
     written = everything_below(store)
     exact = [one for one in uncertified.history_columns_ if one.status == "exact"]
-    assert len(exact) == 2 * len(uncertified.certificate_.groups)
+    assert len(exact) == 2 * len(uncertified.certificate_.groups) + 2  # and the violation with its error
     numbers = [*uncertified.history_[[one.name for one in exact]].to_numpy().ravel(), *uncertified.dual_.stack()]
     shown = [value for value in numbers if math.isfinite(value) and value != 0]
     assert shown

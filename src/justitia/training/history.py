@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 
@@ -19,7 +20,7 @@ class Column:
     name : str
         In the table.
     kind : str
-        "round", "loss", "accuracy", "auc", "noisy_gap" or "multiplier".
+        "round", "loss", "accuracy", "auc", "noisy_gap", "multiplier", "noisy_violation" or "violation_error".
     status : {"public", "noised", "exact"}
         "exact" is whatever no finite epsilon vouches for: answers without noise, or noised as printed in the paper.
     event, group : str, optional
@@ -43,7 +44,8 @@ def history_table(
 ) -> tuple[pd.DataFrame, tuple[Column, ...]]:
     """One row per round, and what its columns are.
 
-    Gaps and multipliers get one column per group (and event, if there are several).
+    Gaps and multipliers get one column per group (and event, if there are several). The largest difference between two
+    groups, by the gaps, and its standard error (noise and sampling, where the engine knows it) follow.
 
     Parameters
     ----------
@@ -53,8 +55,9 @@ def history_table(
     public = tuple(Column(kind, kind, "public") for kind in ("round", "loss", "accuracy", "auc"))
     cells = [(a, k) for a in range(len(groups)) for k in range(len(events))]
     named = [groups[a] if len(events) == 1 else f"{events[k]}, {groups[a]}" for a, k in cells]
+    status: Literal["noised", "exact"] = "noised" if private else "exact"
     by_group = tuple(
-        Column(f"{kind}[{name}]", kind, "noised" if private else "exact", events[k], groups[a])
+        Column(f"{kind}[{name}]", kind, status, events[k], groups[a])
         for kind in ("noisy_gap", "multiplier")
         for name, (a, k) in zip(named, cells, strict=True)
     )
@@ -64,8 +67,11 @@ def history_table(
         for column, (a, k) in zip(by_group, 2 * cells, strict=True):
             values = record[column.kind]
             row[column.name] = math.nan if values is None else values[a][k]
+        gap, error = record["noisy_gap"], record.get("violation_error")
+        row["noisy_violation"] = math.nan if gap is None else float(np.ptp(gap, axis=0).max())
+        row["violation_error"] = math.nan if gap is None or error is None else error
         rows.append(row)
-    columns = public + by_group
+    columns = public + by_group + tuple(Column(kind, kind, status) for kind in ("noisy_violation", "violation_error"))
     return pd.DataFrame(rows, columns=[column.name for column in columns]), columns
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +99,15 @@ class Run:
             return iter(X[seen].split(size))
         return (X.index_select(0, part) for part in seen.split(size))
 
-    def record(self, this: Round, scores: Tensor, seen: Tensor | slice, gap: Tensor | None, lam: Tensor) -> None:
+    def record(
+        self,
+        this: Round,
+        scores: Tensor,
+        seen: Tensor | slice,
+        gap: Tensor | None,
+        lam: Tensor,
+        error: Callable[[], float],
+    ) -> None:
         """One row of the history: public loss and accuracy on rows held out, the noised gaps, the multipliers."""
         y, weight = self.problem.y[seen], self.problem.weight[seen]
         if (held := self.held[seen]).any():
@@ -111,6 +119,7 @@ class Run:
                 "loss": float(loss),
                 **public_scores(scores, y, weight),
                 "noisy_gap": None if gap is None else gap.tolist(),
+                "violation_error": None if gap is None or math.isnan(error()) else error(),
                 "multiplier": lam.tolist(),
             }
         )

@@ -204,8 +204,11 @@ def test_violation_on_training_rows_is_about_the_tolerance(notion: str, epsilon:
 def test_history_has_a_row_per_solution_and_public_scores(people: Any) -> None:
     history = fitted(by_plugin(plan=PluginPlan(checks=3)), people).history_
     by_group = ["noisy_gap[f]", "noisy_gap[m]", "multiplier[f]", "multiplier[m]"]
-    assert history.columns.tolist() == ["round", "loss", "accuracy", "auc", *by_group]
+    both = ["noisy_violation", "violation_error"]
+    assert history.columns.tolist() == ["round", "loss", "accuracy", "auc", *by_group, *both]
     assert history["round"].tolist() == [0, 1, 2, 3]
+    gaps = history[["noisy_gap[f]", "noisy_gap[m]"]]
+    assert history["noisy_violation"].tolist() == pytest.approx((gaps.max(axis=1) - gaps.min(axis=1)).tolist())
     assert history.notna().all(axis=None)
     assert (history["multiplier[f]"] + history["multiplier[m]"]).abs().max() < 1e-9
 
@@ -214,7 +217,7 @@ def test_history_has_a_row_per_solution_and_public_scores(people: Any) -> None:
 def test_history_columns_by_group_are_noised_if_epsilon_is_finite(people: Any, epsilon: float, status: str) -> None:
     model = fitted(by_plugin(epsilon=epsilon), people)
     assert {one.status for one in model.history_columns_ if one.group} == {status}
-    assert {one.status for one in model.history_columns_ if not one.group} == {"public"}
+    assert {one.status for one in model.history_columns_ if not one.group and "violation" not in one.kind} == {"public"}
     assert model.certificate_.epsilon == pytest.approx(epsilon, rel=1e-6)
 
 

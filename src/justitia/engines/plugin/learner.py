@@ -236,6 +236,7 @@ class _Record:
                 "loss": float(np.average(loss, weights=weight)),
                 **public_scores(scores, problem.y, problem.weight),
                 "noisy_gap": None if gap is None else gap.tolist(),
+                "violation_error": engine.violation_spread(),
                 "multiplier": lam.tolist(),
             }
         )
