@@ -17,6 +17,7 @@ from justitia.custodian import Custodian
 from justitia.custodian.people import ledger_file, register, register_file
 from justitia.custodian.records import Client, Records
 from justitia.custodian.service import Service
+from justitia.custodian.wire import from_stream
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.keys import key_hash
 from justitia.privacy.register import Register, digests_of
@@ -53,7 +54,7 @@ def test_cohort_of_another_client_is_unknown_whether_or_not_it_is_there(folder: 
 
 
 ODD: list[dict[str, Any]] = [
-    *({"bound": value} for value in (0, -1, "inf", "nan", "1e-400", 1e308)),
+    *({"bound": value} for value in (-1e-300, -1, "inf", "nan", 1e308)),
     *({"noise_multiplier": value} for value in (0, -5, "inf", "nan", 1e308, "")),
     *({"request": value} for value in ("", "r\n", "a/b", "ü", "x" * 101, "\x00")),
     *({"parts": value} for value in (0, -1, 10**6, "1.5")),
@@ -70,6 +71,15 @@ def test_numbers_and_names_at_the_edge_are_refused_and_cost_nothing(change: dict
         ask = Caller(service)
         assert ask.sums(ask.cohort(), ROWS, **change).status == 422
     assert entries(folder) == ()
+
+
+def test_bound_of_nothing_is_what_decisions_that_are_all_alike_have(folder: Path) -> None:
+    with opened(folder) as service:
+        ask = Caller(service)
+        for number, bound in enumerate((0, "-0.0", "1e-400")):
+            found = ask.sums(ask.cohort(), ROWS, bound=bound, request=f"r{number}")
+            assert (from_stream(found.body, widest=9) == 0).all()
+    assert len(entries(folder)) == 3
 
 
 @pytest.mark.parametrize(("width", "status"), [(1, 200), (4096, 200), (4097, 413), (10**6, 413)])
