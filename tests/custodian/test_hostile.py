@@ -1,7 +1,9 @@
 """What a client may try at the joints: other clients' cohorts, edges of numbers and budgets, bad moments."""
 
 import json
+import os
 import shutil
+import sqlite3
 import threading
 from collections import Counter
 from pathlib import Path
@@ -118,11 +120,25 @@ def test_measurement_refused_late_leaves_id_and_both_budgets_as_they_were(change
     assert len(entries(folder)) == 1
 
 
-def test_error_before_the_debit_leaves_the_request_to_be_sent_again(
+def test_answer_whose_line_cannot_be_written_to_the_log_is_told_once_it_can(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with opened(folder) as service:
+        ask = Caller(service)
+        cohort = ask.cohort()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", lambda _, line: len(line) // 2)  # what a full disk does with the last line
+            assert ask.sums(cohort, ROWS).status == 503
+        assert ask.sums(cohort, ROWS).status == 200
+    assert len(entries(folder)) == 1
+
+
+@pytest.mark.parametrize("error", [OSError("disk is full"), sqlite3.OperationalError("database or disk is full")])
+def test_error_before_the_debit_leaves_the_request_to_be_sent_again(
+    error: Exception, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: Any, **__: Any) -> Any:
-        raise OSError("disk is full")
+        raise error
 
     with opened(folder) as service:
         ask = Caller(service)
