@@ -38,9 +38,9 @@ def fit_and_die_after_save(model: Any, people: Any, folder: Path, *, saves: int)
     """Die right after the run was saved this often."""
     done, original = 0, Checkpoint.save
 
-    def save(self: Any, *args: Any) -> None:
+    def save(self: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal done
-        original(self, *args)
+        original(self, *args, **kwargs)
         done += 1
         if done == saves:
             raise Killed

@@ -1,7 +1,9 @@
 """What a client may try at the joints: other clients' cohorts, edges of numbers and budgets, bad moments."""
 
 import json
+import os
 import shutil
+import sqlite3
 import threading
 from collections import Counter
 from pathlib import Path
@@ -17,6 +19,7 @@ from justitia.custodian import Custodian
 from justitia.custodian.people import ledger_file, register, register_file
 from justitia.custodian.records import Client, Records
 from justitia.custodian.service import Service
+from justitia.custodian.wire import from_stream
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.keys import key_hash
 from justitia.privacy.register import Register, digests_of
@@ -53,7 +56,7 @@ def test_cohort_of_another_client_is_unknown_whether_or_not_it_is_there(folder: 
 
 
 ODD: list[dict[str, Any]] = [
-    *({"bound": value} for value in (0, -1, "inf", "nan", "1e-400", 1e308)),
+    *({"bound": value} for value in (-1e-300, -1, "inf", "nan", 1e308)),
     *({"noise_multiplier": value} for value in (0, -5, "inf", "nan", 1e308, "")),
     *({"request": value} for value in ("", "r\n", "a/b", "ü", "x" * 101, "\x00")),
     *({"parts": value} for value in (0, -1, 10**6, "1.5")),
@@ -70,6 +73,15 @@ def test_numbers_and_names_at_the_edge_are_refused_and_cost_nothing(change: dict
         ask = Caller(service)
         assert ask.sums(ask.cohort(), ROWS, **change).status == 422
     assert entries(folder) == ()
+
+
+def test_bound_of_nothing_is_what_decisions_that_are_all_alike_have(folder: Path) -> None:
+    with opened(folder) as service:
+        ask = Caller(service)
+        for number, bound in enumerate((0, "-0.0", "1e-400")):
+            found = ask.sums(ask.cohort(), ROWS, bound=bound, request=f"r{number}")
+            assert (from_stream(found.body, widest=9) == 0).all()
+    assert len(entries(folder)) == 3
 
 
 @pytest.mark.parametrize(("width", "status"), [(1, 200), (4096, 200), (4097, 413), (10**6, 413)])
@@ -108,11 +120,25 @@ def test_measurement_refused_late_leaves_id_and_both_budgets_as_they_were(change
     assert len(entries(folder)) == 1
 
 
-def test_error_before_the_debit_leaves_the_request_to_be_sent_again(
+def test_answer_whose_line_cannot_be_written_to_the_log_is_told_once_it_can(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with opened(folder) as service:
+        ask = Caller(service)
+        cohort = ask.cohort()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", lambda _, line: len(line) // 2)  # what a full disk does with the last line
+            assert ask.sums(cohort, ROWS).status == 503
+        assert ask.sums(cohort, ROWS).status == 200
+    assert len(entries(folder)) == 1
+
+
+@pytest.mark.parametrize("error", [OSError("disk is full"), sqlite3.OperationalError("database or disk is full")])
+def test_error_before_the_debit_leaves_the_request_to_be_sent_again(
+    error: Exception, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: Any, **__: Any) -> Any:
-        raise OSError("disk is full")
+        raise error
 
     with opened(folder) as service:
         ask = Caller(service)

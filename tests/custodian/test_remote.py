@@ -157,6 +157,39 @@ def test_plan_that_the_custodian_cannot_pay_for_is_refused_before_anything_is_as
         assert DurableLedger.open(folder / "populations" / "people.ledger").releases == ()
 
 
+@pytest.mark.parametrize("more", [{}, {"scores": DATA.X["x0"]}], ids=["rates", "scores"])
+def test_what_the_custodian_refuses_is_not_debited_here(more: Any, folder: Path, tmp_path: Path) -> None:
+    own = DurableLedger(tmp_path / "own", dataset="mine", epsilon=9.0, delta=DELTA)
+    with served(folder) as url:
+        twice = Custodian(url, population="people", ids=[*IDS[:-1], IDS[0]])
+        with pytest.raises(ValueError, match="expected every id once"):
+            measure(DATA.y, DATA.y, sensitive_features=twice, ledger=own, **more)
+        with pytest.raises(ValueError, match="expected every id once"):
+            model(epsilon=2.0).fit(DATA.X, DATA.y, sensitive_features=twice, ledger=own)
+        holder = Custodian(url, population="people", ids=IDS)
+        with pytest.raises(BudgetExceeded, match="does not allow this plan"):
+            measure(DATA.y, DATA.y, sensitive_features=holder, ledger=own, epsilon=8.0, **more)
+    assert own.releases == ()
+    assert DurableLedger.open(folder / "populations" / "people.ledger").releases == ()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # few people, and nobody is decided for
+@pytest.mark.parametrize("engine", ["plugin", "moments"])
+def test_decisions_that_are_all_alike_are_checked_by_a_custodian_as_in_memory(
+    engine: str, folder: Path, tmp_path: Path
+) -> None:
+    rare = (np.arange(N) % 20 == 7).astype(int)  # nobody is predicted to be one of these
+    plan = {"plugin": PluginPlan(checks=1), "moments": MomentsPlan(warmup_steps=40, rounds=2, checks=1)}[engine]
+    made: dict[str, Any] = {"engine": engine, "plan": plan, "epsilon": 2.0}
+    here = model(**made, noise_seed=3).fit(
+        DATA.X, rare, sensitive_features=frame(LABELS), ledger=local_ledger(folder, tmp_path)
+    )
+    with served(folder, SeededNoise(3)) as url:
+        there = model(**made).fit(DATA.X, rare, sensitive_features=Custodian(url, population="people", ids=IDS))
+    assert np.array_equal(there.decision_function(DATA.X), here.decision_function(DATA.X))
+    assert not there.predict(DATA.X).any()
+
+
 def test_client_notices_a_ledger_that_was_put_back(folder: Path, tmp_path: Path) -> None:
     kept, old = tmp_path / "receipts.jsonl", tmp_path / "old"
     asked: dict[str, Any] = {"epsilon": 0.5, "delta": DELTA}

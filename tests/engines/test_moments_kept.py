@@ -128,8 +128,8 @@ def test_checkpoint_holds_public_decisions_but_no_memberships(tmp_path: Path, ep
     found: set[tuple[int, ...]] = set()
     original = Checkpoint.save
 
-    def look(self: Checkpoint, *args: Any) -> None:
-        original(self, *args)
+    def look(self: Checkpoint, *args: Any, **more: Any) -> None:
+        original(self, *args, **more)
         state = torch.load(self.folder / "state.pt", weights_only=True)
         found.update(shapes(state))
         for name, value in state["engine"].items():

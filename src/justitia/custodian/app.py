@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from importlib import metadata
@@ -66,7 +67,10 @@ class App:
                 status, response = refusal.status, _refusal(refusal)
                 facts["refused"] = refusal.kind
             facts["client"] = "" if client is None else client.name
-            await run_in_threadpool(lambda: self.service.log.write(what, status, **facts))
+            try:
+                await run_in_threadpool(lambda: self.service.log.write(what, status, **facts))
+            except OSError:
+                return _refusal(NO_LEDGER)  # nothing is told without its line; an answer is kept until there is room
             return response
 
         return route
@@ -152,7 +156,7 @@ def _as_refusal(error: Exception) -> Refused:
     """What is told instead: the text of an error that nobody expected may hold anything."""
     if isinstance(error, Refused):
         return error
-    return NO_LEDGER if isinstance(error, LedgerError | OSError) else UNEXPECTED
+    return NO_LEDGER if isinstance(error, LedgerError | OSError | sqlite3.Error) else UNEXPECTED
 
 
 def _response(told: Any) -> Response:

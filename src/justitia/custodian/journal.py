@@ -5,6 +5,7 @@ It holds no key, no id of a person and nothing made of an attribute.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -30,12 +31,13 @@ class AuditLog:
     def write(self, what: str, status: int, **facts: Any) -> None:
         """One line, on the disk when this returns."""
         shown = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in facts.items()}
-        line = json.dumps({"time": now(), "what": what, "status": status, **shown}) + "\n"
+        line = (json.dumps({"time": now(), "what": what, "status": status, **shown}) + "\n").encode()
         with self._lock:
             self.counts[what, status] += 1
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND)
             try:
-                os.write(handle, line.encode())
+                if os.write(handle, line) < len(line):
+                    raise OSError(errno.ENOSPC, "the disk is full")
                 os.fsync(handle)
             finally:
                 os.close(handle)

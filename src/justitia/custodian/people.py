@@ -7,6 +7,7 @@ cohort.
 from __future__ import annotations
 
 import math
+import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -158,7 +159,7 @@ class People:
             self._runs.add(run)  # first: whatever happens from here on, this name is used up
             try:
                 yield
-            except (Refused, ValueError, BudgetExceeded, LedgerError, OSError) as error:
+            except (Refused, ValueError, BudgetExceeded, LedgerError, OSError, sqlite3.Error) as error:
                 if self._nothing_debited():
                     self._runs.discard(run)  # the name is free again
                     own = None

@@ -24,7 +24,7 @@ class Sums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     request: Name
     purpose: Sentence
-    bound: Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)]
+    bound: Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # 0 where decisions are all alike
     noise_multiplier: Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
     part: Annotated[int, msgspec.Meta(ge=0, le=99_999)] = 0
     parts: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1

@@ -219,12 +219,13 @@ class Custodian(HeldElsewhere):
         numbers = {name: asked[name] for name in ("epsilon", "delta", "confidence", "threshold")}
         lists = {"notions": _notions(asked["notion"]), "metrics": _listed(asked["metrics"])}
         body = {"request": new_name(), "y_true": truth.tolist(), "y_pred": decided.tolist()} | numbers | lists
-        if asked["ledger"] is not None:
-            cost = GaussianCost(1 / gaussian_mu(asked["epsilon"], asked["delta"]))
-            asked["ledger"].debit(Release("group rates", cost, math.sqrt(2)))
         text = json.dumps(body).encode()
         grouped = asked["person"] is not None if self._places is None else self._places.person
         path = f"/v1/cohorts/{self.cohort(person=grouped).name}/measure"
+        if asked["ledger"] is not None:  # one's own account, once the custodian has taken the ids and can pay
+            cost = GaussianCost(1 / gaussian_mu(asked["epsilon"], asked["delta"]))
+            self.check_afford({cost: 1})
+            asked["ledger"].debit(Release("group rates", cost, math.sqrt(2)))
         answer, headers = self.connection.post(path, text, "application/json")
         found = read_measurement(answer)
         return replace(found, certificate=self.signed(found.certificate, self.received(answer, headers)))

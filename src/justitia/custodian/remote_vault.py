@@ -105,8 +105,9 @@ class RemoteVault(Vault):
         return self._holder.cohort(person=self._places.person)
 
     def check(self, costs: Mapping[Cost, int]) -> None:
-        """Both accounts have to allow it."""
+        """Both accounts have to allow it, and the custodian has to take these ids: before anything is debited here."""
         self._ledger.check(costs)
+        _ = self._cohort
         self._holder.check_afford(costs)
 
     def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
@@ -115,13 +116,13 @@ class RemoteVault(Vault):
             self._not_here("an answer without noise", "pass a finite epsilon")
         source = _rows_of(values)
         self._check_length(source)
-        unit = "person" if self._places.person else "row"
-        sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width) * self.rows_per_person
-        self._ledger.debit(Release(purpose, noise.cost(), sensitivity, unit))
-        asked = {"request": new_name(), "purpose": purpose, "bound": repr(float(bound))}
+        asked = {"request": new_name(), "purpose": purpose, "bound": repr(check_bound(bound))}
         asked |= {"noise_multiplier": repr(float(noise.noise_multiplier))}
         most = min(PART, int(self._holder.facts["rows_at_once"]))
         job = {"asked": asked, "cohort": self._cohort.name, "each": max(1, most // (8 * source.width))}
+        unit = "person" if self._places.person else "row"
+        sensitivity = math.sqrt(2) * with_norm_rounding(bound, source.width) * self.rows_per_person
+        self._ledger.debit(Release(purpose, noise.cost(), sensitivity, unit))
         self._together.begin(_Told(source, job), bound=bound, step=0.0, seeded=False)
         last = self._send(source, job, but_last=True)
         self._together.add(_nothing(source))  # all other parts have come

@@ -165,9 +165,10 @@ def measure(
     )
     warn_large_delta(budget.epsilon, budget.delta, n, stacklevel=2)
     named = None if reference is None else check_choice("reference", str(reference), vault.group_names)
-    answer = vault.group_sums(
-        torch.from_numpy(question.values()), bound=1.0, noise=budget.noise(), purpose="group rates"
-    )
+    noise = budget.noise()
+    if held is not None:
+        vault.check({noise.cost(): 1})  # the holder's budget, before one's own is debited
+    answer = vault.group_sums(torch.from_numpy(question.values()), bound=1.0, noise=noise, purpose="group rates")
     noisy, noisy_before, noisy_scores = question.read(answer.numpy(), budget.variance() * vault.rows_per_person**2)
     return Measurement(
         people=n,

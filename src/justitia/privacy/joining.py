@@ -37,8 +37,12 @@ class Files(Protocol):
 
     def __len__(self) -> int: ...
 
-    def blocks(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
-        """Yield the position of the first row and an Arrow table, for rows from start to stop."""
+    def tables(self, names: Sequence[str], start: int, stop: int) -> Iterator[Any]:
+        """Arrow tables of the rows from start to stop, each with the types of its own file.
+
+        To join tables of several files would bring their columns to one type, if there is one: an entry that sets the
+        type of its file's column would decide about the entries of other files.
+        """
 
 
 def stream_of(
@@ -56,7 +60,7 @@ def stream_of(
     names, rows = where.columns, stop - start
 
     def tables(of: Files, wanted: Sequence[str], first: int, last: int) -> Tables:
-        return lambda: (table for _, table in of.blocks(wanted, first, last))
+        return lambda: of.tables(wanted, first, last)
 
     if second is None or where.key is None:
         parts = tables(files, names, start, stop)
@@ -69,7 +73,7 @@ def stream_of(
 def enrolled(held: HeldElsewhere, files: Files, start: int, stop: int, person: str | None) -> str:
     """Tell a custodian whose rows these are, by the public ids in their column; the name that it gives them."""
     assert held.column is not None  # noqa: S101 - checked before
-    tables = (table for _, table in files.blocks([held.column], start, stop))
+    tables = files.tables([held.column], start, stop)
     return held.enrolled((table.column(0).to_pylist() for table in tables), person=person is not None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +51,8 @@ def train(
         checkpoint.save(run, engine, lam, 0)
     for position in range(first, len(rounds)):  # line 2
         this = rounds[position]
+        if checkpoint is not None:
+            engine.keep = partial(checkpoint.save, run, lam=lam, position=position)
         if this.k > 0:
             engine.ask_before(module, lam, this.k)
         for batch in run.batches(this):  # line 3

@@ -175,6 +175,7 @@ class Checkpoint:
         self.ledger = ledger
         self.fingerprint = fingerprint
         self._state = self._read()
+        self._spent = 0  # releases when the state was read
         if self._state is None:
             self._check_room(ROOM + ROOM_PER_ROW * rows)
         if isinstance(ledger, DurableLedger) and not (self.folder / RUN_FILE).exists():
@@ -215,7 +216,7 @@ class Checkpoint:
 
     def restore(self, run: Any, engine: Engine, lam: Tensor) -> tuple[Tensor, int]:
         """Put the saved state back; returns the multipliers and the position in the schedule to go on from."""
-        spent = len(self.ledger.own_releases())
+        self._spent = spent = len(self.ledger.own_releases())
         if self._state is None:
             if spent:
                 raise BudgetExceeded(
@@ -235,11 +236,12 @@ class Checkpoint:
     def save(self, run: Any, engine: Engine, lam: Tensor, position: int) -> None:
         """Write the state atomically, and to the disk."""
         self._held.check()
-        if self._state is not None and self._state["position"] == position:
+        spent = len(self.ledger.own_releases())
+        if self._state is not None and self._state["position"] == position and spent == self._spent:
             return  # just restored: to save it again would forget how many of the debits so far have lost their answer
         state = {
             "fingerprint": self.fingerprint,
-            "releases": len(self.ledger.own_releases()),
+            "releases": spent,
             "position": position,
             "lam": lam,
             "engine": engine.state(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -45,6 +46,8 @@ class Engine(ABC):
         self.vault = vault
         self.tolerance = 0.0 if tolerance is None else float(tolerance)
         self.generator = generator
+        #: Called with the engine when its first answer is there, before anything is made of it, which takes time.
+        self.keep: Callable[[Engine], None] = lambda _: None
 
     @abstractmethod
     def ask_before(self, module: Any, lam: Tensor, k: int) -> None:

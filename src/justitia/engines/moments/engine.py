@@ -93,8 +93,10 @@ class MomentsEngine(PrimalDualEngine):
             self._use(nn.functional.one_hot(codes, self.vault.n_groups + 1).to(torch.float32))
         elif self._saved:
             self._rows = self._public_rows(_with_state(module, self._saved))
-            weights = self._saved["weights"]
-            self._use(self._everybody().memberships(weights))
+            if self._weights is None:  # the run stopped while they were fitted
+                self._fit()
+            else:
+                self._use(self._everybody().memberships(self._weights))
         elif self._lost:
             raise BudgetExceeded(
                 "the run stopped after its moments were paid for and before they were saved, and the debit stands; "
@@ -125,7 +127,7 @@ class MomentsEngine(PrimalDualEngine):
         return torch.stack([part.double().sum(0) for _, part in rows.dense()]).sum(0)
 
     def _learn(self, rows: DenseSource, bound: float, noise: Noise | None, purpose: str) -> None:
-        """Release the sums of these rows and fit the memberships anew, from where they were."""
+        """Release the sums of these rows, keep the first, and fit the memberships anew."""
         answer = self.vault.group_sums(rows, bound=bound, noise=calibrated(noise), purpose=purpose)
         total = self._total(rows)
         spread = noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups)
@@ -133,6 +135,12 @@ class MomentsEngine(PrimalDualEngine):
             self._silence = self._rows.silence(answer, total, spread, self.problem.rows)
         self._sums.append(torch.cat([answer, (total - answer.sum(0))[None]]))
         self._spreads.append(spread)
+        if len(self._sums) == 1:
+            self.keep(self)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Fit the memberships to all sums so far, from where they were."""
         widths = [part.shape[1] for part in self._sums]
         spreads = torch.tensor(self._spreads, dtype=torch.float64).repeat_interleave(torch.tensor(widths))
         fresh = sum(widths) - (0 if self._weights is None else self._weights.shape[1])
@@ -304,7 +312,7 @@ class MomentsEngine(PrimalDualEngine):
         """Noised sums, public decisions and the public network of the first release; not the memberships."""
         pace = torch.tensor(self._pace, dtype=torch.float64)
         saved = {} if self._last is None else {"lam": self._last[0], "gap": self._last[1], "pace": pace}
-        if self._network is None or self._weights is None:
+        if self._network is None or not self._sums:
             return self._saved or saved  # what was restored, until the next round begins
         saved |= {f"network.{name}": value for name, value in self._network.module.state_dict().items()}
         for j, sums in enumerate(self._sums):
@@ -315,7 +323,7 @@ class MomentsEngine(PrimalDualEngine):
             saved |= {"people": self._people, "sizes": self._sizes}
         if self._silence is not None:
             saved["silence"] = self._silence
-        return saved | {"weights": self._weights}
+        return saved if self._weights is None else saved | {"weights": self._weights}
 
     def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
         """Continue from noised answers; what was paid for and lost is not asked again."""

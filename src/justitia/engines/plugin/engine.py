@@ -27,7 +27,7 @@ from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
 from justitia.engines.plugin.ridges import ridges
-from justitia.engines.plugin.sizes import refusal
+from justitia.engines.plugin.sizes import ask_sizes
 from justitia.engines.plugin.tolerance import default_tolerance, spread_of_rates, weight_of_checks
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
@@ -88,6 +88,7 @@ class PluginEngine(Engine):
             self._represented, problem.X, problem.y, chunk_rows=plan.micro_batch, blocks=self._in_blocks()
         )
         self._everybody = self._make_everybody()
+        self._answer: Tensor | None = None  # (G, width), noised: the moments
         self._weights: Tensor | None = None  # of the memberships
         self._constraints: Constraints | None = None
         self._surprises: list[Array] = []  # (G, K): what each check said beyond the memberships
@@ -117,10 +118,14 @@ class PluginEngine(Engine):
         del module, lam
         if k or self._constraints is not None:
             return
-        self._ask_sizes()
         noise = calibrated(self.plan.noise_moments)
-        answer = self.vault.group_sums(self._moment_rows(), bound=1.0, noise=noise, purpose="moments")
-        total = self._total()
+        if self._answer is None:
+            if self.plan.noise_sizes is not None:
+                n, share = self.problem.rows, self.plan.share_sizes
+                ask_sizes(self.vault, self._size_rows(), self.plan.noise_sizes, n, share)
+            self._answer = self.vault.group_sums(self._moment_rows(), bound=1.0, noise=noise, purpose="moments")
+            self.keep(self)
+        answer, total = self._answer, self._total()
         sums = torch.cat([answer, (total - answer.sum(0))[None]])
         self._counted = self._rows.sizes(answer, total, self.problem.rows).sum(1)
         spread = noise_spread(noise, self._each, self.vault.n_groups)
@@ -128,24 +133,6 @@ class PluginEngine(Engine):
         rows, constant = self._everybody.sample(), self._rows.constants()
         ridge = ridges(answer, total, rows, constant, self.problem.rows, spread, self.plan.ridge)
         self._use(self._everybody.fit(sums, ridge=ridge))
-
-    def _ask_sizes(self) -> None:
-        """Stop by noised sizes alone, before more is spent.
-
-        Raises
-        ------
-        ValueError
-            If they say that the run cannot work.
-        """
-        noise = self.plan.noise_sizes
-        if noise is None:
-            return
-        answer = self.vault.group_sums(self._size_rows(), bound=1.0, noise=noise, purpose="sizes")[:, 0].numpy()
-        spread = noise_spread(noise, self._each, self.vault.n_groups)
-        names = [str(name) for name in self.vault.group_names]
-        sentence = refusal(answer, spread, self.problem.rows, names, self.plan.share_sizes)
-        if sentence is not None:
-            raise ValueError(sentence)
 
     def _size_rows(self) -> DenseSource:
         """A one for everybody."""
@@ -315,10 +302,14 @@ class PluginEngine(Engine):
         return follower
 
     def state(self) -> dict[str, Tensor]:
-        """What the base says, weights of the memberships and what the checks have said; no memberships."""
+        """What the base says, weights of the memberships and what the checks have said; no memberships.
+
+        Until these weights are known, the answer that they are made from.
+        """
+        eta = {"eta": torch.from_numpy(self._eta)}
         if self._weights is None or self._counted is None:
-            return {}
-        saved = {"eta": torch.from_numpy(self._eta), "weights": self._weights, "counted": self._counted}
+            return {} if self._answer is None else eta | {"answer": self._answer}
+        saved = eta | {"weights": self._weights, "counted": self._counted}
         saved |= {} if self._silence is None else {"silence": self._silence}
         for j, (surprise, variance) in enumerate(zip(self._surprises, self._variances, strict=True)):
             saved |= {f"surprise.{j}": torch.from_numpy(surprise), f"variance.{j}": torch.from_numpy(variance)}
@@ -333,13 +324,16 @@ class PluginEngine(Engine):
             If the answers are about what another base says.
         """
         self._lost = lost
-        if "weights" not in state:
+        if "eta" not in state:
             return
         if not np.allclose(state["eta"].numpy(), self._eta, rtol=0.0, atol=SAME_BASE):
             raise ValueError(
                 "expected the base that the checkpoint was begun with, got one that says something else of the same "
                 "rows; pass that base, or choose another folder."
             )
+        self._answer = state.get("answer")
+        if self._answer is not None:
+            return
         self._use(state["weights"])
         self._counted, self._silence = state["counted"], state.get("silence")
         checks = range(sum(name.startswith("surprise.") for name in state))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -132,6 +133,8 @@ class RuleLearner(Learner[PluginPlan]):
         zero = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)
         lam = zero if start is None else start
         lam, first = (lam, 0) if checkpoint is None else checkpoint.restore(record, engine, lam)
+        if checkpoint is not None:
+            engine.keep = partial(checkpoint.save, record, lam=lam, position=0)
         checks = plan.checks if engine.asks else 0
         with bar(checks + 1, "dual") as shown:
             engine.ask_before(None, lam, 0)

@@ -10,6 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.engines.moments.known_noise import noise_spread
+from justitia.privacy.interface import Vault
+from justitia.privacy.mechanisms import Noise
+from justitia.privacy.rows import DenseSource
+
 #: Sizes are judged where all rows, or the mean of a group, are so many standard deviations of their noise.
 TELLING = 8.0
 #: All groups together are not there if their noised sizes add up to less than so many standard deviations.
@@ -49,3 +54,18 @@ def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[s
         f"{len(empty)} of {len(sizes)} groups ({listed}) have a noised size ({asked}) of at most {EMPTY * spread:.0f} "
         f"rows; merge them with others (--bins cuts a number), correct or leave out their names, {GO_ON}."
     )
+
+
+def ask_sizes(vault: Vault, ones: DenseSource, noise: Noise, n: int, share: float) -> None:
+    """Ask for noised sizes, a sum of ones, and stop by them alone, before more is spent.
+
+    Raises
+    ------
+    ValueError
+        If they say that the run cannot work.
+    """
+    answer = vault.group_sums(ones, bound=1.0, noise=noise, purpose="sizes")[:, 0].numpy()
+    spread = noise_spread(noise, float(vault.rows_per_person), vault.n_groups)
+    sentence = refusal(answer, spread, n, [str(name) for name in vault.group_names], share)
+    if sentence is not None:
+        raise ValueError(sentence)
