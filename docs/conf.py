@@ -50,6 +50,7 @@ html_show_sphinx = False
 html_show_copyright = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
 
 
 def _inline(translator: Any, node: nodes.math) -> None:
