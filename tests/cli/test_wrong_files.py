@@ -371,4 +371,4 @@ def test_sensitive_column_that_is_there_twice_is_refused_and_is_no_feature(run: 
         columns = [pa.array(table[name]) for name in (*table, "sex")]
         parquet.write_table(pa.Table.from_arrays(columns, [*table, "sex"]), "twice.parquet")
     words = ("train", f"twice.{form}", *TRAIN, "--out", "m")
-    refused(run, here, words, f"the sensitive column 'sex' is in 'twice.{form}' twice; remove one of them.")
+    refused(run, here, words, f"'twice.{form}' has the column 'sex' twice; rename or remove one of them.")

@@ -40,6 +40,9 @@ class Files(Protocol):
     def blocks(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
         """Yield the position of the first row and an Arrow table, for rows from start to stop."""
 
+    def tables(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[Any]:
+        """Arrow tables of the rows from start to stop, each as its file types it."""
+
 
 def stream_of(
     where: SensitiveColumns, files: Files, start: int, stop: int, second: Files | None = None
@@ -55,14 +58,12 @@ def stream_of(
     """
     names, rows = where.columns, stop - start
 
-    def tables(of: Files, wanted: Sequence[str], first: int, last: int) -> Tables:
-        return lambda: (table for _, table in of.blocks(wanted, first, last))
-
     if second is None or where.key is None:
-        parts = tables(files, names, start, stop)
-        return AttributeStream(names, rows, lambda: (_read(where, columns_of(one)[1]) for one in parts()))
-    own = tables(files, [where.key], start, stop)
-    labels = join(names, where.key, rows, own, tables(second, [where.key, *names], 0, len(second)))
+        return AttributeStream(
+            names, rows, lambda: (_read(where, columns_of(one)[1]) for one in files.tables(names, start, stop))
+        )
+    key, theirs = [where.key], [where.key, *names]
+    labels = join(names, where.key, rows, lambda: files.tables(key, start, stop), lambda: second.tables(theirs))
     return AttributeStream(names, rows, lambda: (_read(where, part) for part in _parts(labels, rows)))
 
 

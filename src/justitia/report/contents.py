@@ -265,7 +265,10 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     privacy = ("none", "seeded noise, for reproduction" if contents.certificate.reproduction else "no guarantee")
     if contents.private and not contents.certificate.reproduction:
         epsilon, delta = rounded_up(contents.certificate.epsilon), f"{contents.certificate.delta:.4g}"
-        privacy = (f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}", f"of training, \N{GREEK SMALL LETTER DELTA} = {delta}")
+        privacy = (
+            f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}",
+            f"of training, \N{GREEK SMALL LETTER DELTA} = {delta}",
+        )
     return (
         ("Accuracy", *_headline_accuracy(contents)),
         ("Violation", violation, sense),

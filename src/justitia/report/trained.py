@@ -16,7 +16,6 @@ from justitia.networks.multilayer import widths_of
 from justitia.notions import FairnessNotion
 from justitia.report.formatting import ENGINES, NOTIONS, listed, plain_name, short
 
-
 #: Facts that are called something else on the page.
 NAMES = {
     "sensitive": "Sensitive attribute",
