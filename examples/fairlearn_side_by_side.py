@@ -62,7 +62,7 @@ print("\nSelection rates of the last model, measured privately, beside MetricFra
 print(beside.to_string(float_format="{:.3f}".format))
 
 figure, (left, right) = panels(2)
-for look, (name, row) in enumerate(rows.items()):
+for look, (name, row) in zip((0, 2, 1), rows.items(), strict=True):
     left.plot(row["violation"], row["accuracy"], label=name, **LOOKS[look] | {"linestyle": "none", "markersize": 7})
 left.set(title="1,230 new people", xlabel="violation (exact)", ylabel="accuracy", xlim=(0, 0.25), ylim=(0.55, 0.75))
 left.legend(loc="lower right")

@@ -65,6 +65,6 @@ for ax, column in zip(axes, ["accuracy", "violation"], strict=True):
     ax.plot(100 * chosen["silent"], chosen[column], label="subscribers only", **LOOKS[2] | {"linestyle": "none"})
     ax.set(title=column, xlabel="training people who gave no attribute (%)")
 axes[0].set_ylim(0.45, 0.9)
-axes[1].set_ylim(0, None)
+axes[1].set_ylim(-0.005, None)
 axes[1].legend(loc="upper left")
 save(figure, path)

@@ -86,7 +86,8 @@ def lines(ax: Axes, table: pd.DataFrame, *, x: str, y: str, by: str, style: Mapp
 def legend(figure: Figure, ax: Axes, *, title: str | None = None) -> None:
     """One legend for all panels, below them."""
     handles, labels = ax.get_legend_handles_labels()
-    fitting = max(2, int(figure.get_size_inches()[0] / 1.3))  # entries that fit side by side
+    inches = 0.5 + 0.065 * max(map(len, labels))  # of an entry
+    fitting = max(1, int(figure.get_size_inches()[0] / inches))
     figure.legend(handles, labels, title=title, loc="outside lower center", ncols=min(len(labels), fitting))
 
 
@@ -94,7 +95,8 @@ def log_axis(ax: Axes, values: Sequence[float]) -> None:
     """A logarithmic axis whose ticks are the values that were tried."""
     ax.set_xscale("log")
     shown = np.unique(np.asarray(values, dtype=float))
-    ax.set_xticks(shown, [f"{value:g}" for value in shown], minor=False)
+    near = np.diff(np.log(shown), prepend=-np.inf) < 0.12 * np.log(shown[-1] / shown[0])  # no room for two numbers
+    ax.set_xticks(shown, ["" if close else f"{value:g}" for value, close in zip(shown, near, strict=True)], minor=False)
     ax.set_xticks([], minor=True)
 
 

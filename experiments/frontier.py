@@ -211,33 +211,33 @@ def spread(row: pd.DataFrame) -> str:
 
 
 LINES = {
-    "epsilon 1": (METHOD, 1.0),
-    "no privacy": (METHOD, math.inf),
+    "Justitia, ε = 1": (METHOD, 1.0),
+    "Justitia, no privacy": (METHOD, math.inf),
     "LinearPost, no privacy": (NOT_PRIVATE, math.inf),
     "FairGBM, no privacy": (BOOSTED, math.inf),
-    "LDP, epsilon 1": (LOCAL, 1.0),
-    "LDP optimal, epsilon 1": (LOCAL_OPTIMAL, 1.0),
-    "moments engine, epsilon 1": (BEFORE, 1.0),
+    "LDP, ε = 1": (LOCAL, 1.0),
+    "LDP optimal, ε = 1": (LOCAL_OPTIMAL, 1.0),
+    "engine moments, ε = 1": (BEFORE, 1.0),
 }
 
 
 def publish(results: pd.DataFrame, folder: Path) -> str:
-    """Draw every curve beside its rivals; return the data."""
+    """Draw every curve beside its rivals, a row per dataset; return the data."""
     table = summarise(results)
     datasets = [one for one in DATASETS if one in set(table["dataset"])]
     notions = [one for one in NOTIONS if one in set(table["notion"])]
-    figure, axes = panels(len(notions), len(datasets), width=2.6, height=2.4)
+    figure, axes = panels(len(datasets), len(notions), width=2.6)
     look = styles([*LINES, *("PF-LD, printed", "M, rerun", "A, rerun")])
     with mpl.rc_context(STYLE):
-        for i, notion in enumerate(notions):
-            for j, one in enumerate(datasets):
+        for i, one in enumerate(datasets):
+            for j, notion in enumerate(notions):
                 _draw(axes[i, j], table[(table["dataset"] == one) & (table["notion"] == notion)], look)
                 for label, (accuracy, violated) in rivals(one, notion).items():
                     if label in look:
                         axes[i, j].plot([violated], [accuracy], label=label, **(look[label] | {"linestyle": "none"}))
-                axes[i, j].set_title(name_of(one) if i == 0 else "")
-                axes[i, j].set_ylabel(f"{name_of(notion)}\naccuracy" if j == 0 else "")
-                axes[i, j].set_xlabel("violation" if i == len(notions) - 1 else "")
+                axes[i, j].set_title(name_of(notion) if i == 0 else "")
+                axes[i, j].set_ylabel(f"{name_of(one)}\naccuracy" if j == 0 else "")
+                axes[i, j].set_xlabel("violation" if i == len(datasets) - 1 else "")
         legend(figure, axes[0, 0], title="curves: means over the tolerance; large: the default, with standard errors")
     save(figure, table, folder / "figures", "frontier")
     return table.round(3).to_string(index=False)

@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -219,23 +220,26 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
     """Draw coverage and width over epsilon; return the numbers."""
     table = summarise(results)
     style = styles(SIZES)
-    kinds = [(groups, rate) for groups in (2, 5) for rate in dict.fromkeys(table["rate"])]
-    figure, axes = panels(2, len(kinds), width=2.15)
+    rates = list(dict.fromkeys(table["rate"]))
+    figure, axes = panels(4, len(rates), width=2.6, height=1.8)
     with mpl.rc_context(STYLE):
-        for j, (groups, rate) in enumerate(kinds):
+        for (i, groups), (j, rate) in product(enumerate((2, 5)), enumerate(rates)):
             part = table[(table["groups"] == groups) & (table["rate"] == rate)]
-            for i, name in enumerate(("violation_always", "width")):
+            coverage, width = axes[2 * i, j], axes[2 * i + 1, j]
+            for ax, name in ((coverage, "violation_always"), (width, "width")):
                 for sizes, look in style.items():
                     line = part[part["sizes"] == sizes]
-                    axes[i, j].plot(line["epsilon"], line[name], label=f"{sizes} people", **look)
-                log_axis(axes[i, j], part["epsilon"].tolist())
-            axes[0, j].set_ylim(0.9, 1.005)
-            axes[0, j].axhline(CONFIDENCE, color="#888888", linewidth=0.8)
-            axes[1, j].set_yscale("log")
-            axes[0, j].set_title(f"{groups} groups, {rate}")
-            axes[1, j].set_xlabel("privacy budget ε")
-        axes[0, 0].set_ylabel("coverage of the violation")
-        axes[1, 0].set_ylabel("width")
+                    ax.plot(line["epsilon"], line[name], label=f"{sizes} people", **look)
+                log_axis(ax, part["epsilon"].tolist())
+            coverage.set_ylim(0.9, 1.005)
+            coverage.axhline(CONFIDENCE, color="#888888", linewidth=0.8)
+            coverage.set_title(f"{groups} groups, {rate}")
+            coverage.set_ylabel("coverage" if j == 0 else "")
+            width.set_yscale("log")
+            width.set_ylim(table["width"].min() / 1.2, table["width"].max() * 1.2)
+            width.set_ylabel("width" if j == 0 else "")
+        for ax in axes[-1]:
+            ax.set_xlabel("privacy budget ε")
         legend(figure, axes[1, -1])
     save(figure, table, folder / "figures", "measure")
     income = results[results["dataset"] == "income"].groupby(["notion", "epsilon"])["width"].agg(["mean", "max"])

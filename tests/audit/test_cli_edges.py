@@ -46,6 +46,7 @@ class Outcome:
 def run(folder: Path, words: Sequence[str], files: Files, answers: Sequence[Tensor] | None = None) -> Outcome:
     """One command beside these files; with ``answers`` it receives those instead of noised answers of its own."""
     for name, content in {"plan.toml": PLAN, **files}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     before = {one for one in folder.rglob("*") if one.is_file()}
     source = Recorder() if answers is None else Player(answers)
@@ -251,6 +252,7 @@ def neighbours_of_the_second_file() -> dict[str, dict[str, Sequence[Any]]]:
         "with nobody's key": rows_of([key + 10**6 for key in KEYS], SEX),
         "with one row": rows_of(KEYS[:1], SEX[:1]),
         "without rows": rows_of([], []),
+        "with numbers for labels": rows_of(KEYS, [*SEX[: N // 2], *range(N - N // 2)]),
     }
 
 
@@ -259,18 +261,35 @@ def as_csv(rows: Mapping[str, Sequence[Any]]) -> bytes:
 
 
 def as_parquet(rows: Mapping[str, Sequence[Any]]) -> bytes:
-    return parquet_of({"id": pa.array(rows["id"], pa.int64()), "sex": pa.array(rows["sex"], pa.string())})
+    sex = [str(one) for one in rows["sex"]]
+    return parquet_of({"id": pa.array(rows["id"], pa.int64()), "sex": pa.array(sex, pa.string())})
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+def as_folder(rows: Mapping[str, Sequence[Any]]) -> dict[str, bytes]:
+    """Two files, each typed by what is in it: text in the one and numbers, or nothing, in the other."""
+    half = len(rows["id"]) // 2
+    parts = {"a": slice(0, half), "b": slice(half, None)}
+    return {
+        f"secret/{name}.parquet": parquet_of({one: pa.array(rows[one][part]) for one in rows})
+        for name, part in parts.items()
+    }
+
+
+SECOND: dict[str, Callable[[Any], dict[str, bytes]]] = {
+    "secret.csv": lambda rows: {"secret.csv": as_csv(rows)},
+    "secret.parquet": lambda rows: {"secret.parquet": as_parquet(rows)},
+    "secret": as_folder,
+}
+
+
+@pytest.mark.parametrize("form", SECOND)
 @pytest.mark.parametrize("command", ["train", "evaluate", "compare"])
 def test_second_file_with_any_rows_gives_the_same_messages_and_files(
     tmp_path: Path, command: str, form: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    write = as_csv if form == "csv" else as_parquet
     data = csv_of(PEOPLE)
-    files = [{"data.csv": data, f"secret.{form}": write(rows)} for rows in neighbours_of_the_second_file().values()]
-    where = ["--sensitive-file", f"secret.{form}", "--key", "id", "--sensitive", "sex"]
+    files = [{"data.csv": data, **SECOND[form](rows)} for rows in neighbours_of_the_second_file().values()]
+    where = ["--sensitive-file", form, "--key", "id", "--sensitive", "sex"]
     words = train("data.csv", *where)
     if command != "train":
         keep(tmp_path, run(tmp_path, [*words[:-1], "model"], files[0]))

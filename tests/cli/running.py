@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from click.testing import CliRunner, Result
 
-from justitia import GradientsPlan, MomentsPlan, PluginPlan
+from justitia import DurableLedger, GradientsPlan, MomentsPlan, PluginPlan
 from justitia.cli import cli
 from justitia.datasets import make_synthetic
 
@@ -48,6 +48,24 @@ def assert_refused(result: Result, code: int, *parts: str) -> str:
     assert "error: " in text
     for part in parts:
         assert part in text, text
+    return text
+
+
+def names(folder: Path) -> set[str]:
+    """Everything in it."""
+    return {one.relative_to(folder).as_posix() for one in folder.rglob("*")}
+
+
+def refused(run: Run, here: Path, words: tuple[Any, ...], *parts: str, code: int = 2) -> str:
+    """Run with a ledger; afterwards it is empty and the folder as it was."""
+    before = names(here)
+    counted = words[0] in {"train", "tradeoff", "evaluate"} and not any(
+        str(one).startswith("--ledger") for one in words
+    )
+    ledger = ("--ledger", "people.ledger") if counted else ()
+    text = assert_refused(run(*words, *ledger), code, *parts)
+    assert names(here) == before
+    assert DurableLedger.open("people.ledger").releases == ()
     return text
 
 

@@ -21,7 +21,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def commands(text: str) -> list[list[str]]:
     blocks = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [shlex.split(line.removeprefix("$ justitia ")) for block in blocks for line in block.splitlines()]
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [shlex.split(line.removeprefix("$ justitia ")) for line in lines]
 
 
 def run_all(words: list[list[str]]) -> None:

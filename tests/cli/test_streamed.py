@@ -40,6 +40,19 @@ def test_train_predict_and_tradeoff_read_a_folder(run: Run, folder: Path, here: 
     assert curve.exit_code == 0, curve.output
 
 
+def test_files_may_type_the_attribute_each_in_its_own_way(run: Run, folder: Path, here: Path) -> None:
+    table = pd.read_parquet(folder / "1.parquet")
+    table.assign(sex=range(500)).to_parquet(folder / "1.parquet", index=False)  # numbers, where 0.parquet has text
+    trained = run("train", folder, *USUAL, "--sensitive", "sex", "--small-groups")
+    assert trained.exit_code == 0, trained.output
+    (here / "second").mkdir()
+    for name in ("0", "1"):
+        pd.read_parquet(folder / f"{name}.parquet")[["id", "sex"]].to_parquet(here / "second" / f"{name}.parquet")
+    joined = ("--sensitive-file", "second", "--key", "id", "--small-groups")
+    trained = run("train", here / "public", *USUAL, *joined, "--overwrite")
+    assert trained.exit_code == 0, trained.output
+
+
 def test_train_makes_a_network_of_a_folder(run: Run, folder: Path, here: Path) -> None:
     (here / "short.toml").write_text("warmup_steps = 20\nrounds = 4\nchecks = 1\n")
     words = ("--sensitive", "sex", "--hidden", "4", "--plan", "short.toml")

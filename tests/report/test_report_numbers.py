@@ -148,8 +148,8 @@ def test_facts_have_their_places_and_unknown_ones_are_printed(two: Case) -> None
     assert page.says("0.812 of the decisions are right on the training rows")
     assert page.says(str(FACTS["command"]))
     assert page.says("Reviewed by Ann, Bo")
-    assert page.says("Noisy violation 0.25")
-    assert not page.says("Key")
+    assert page.says("Violation in training, noised 0.25")
+    assert not page.says("Key that joins it")
     assert page.says("Rows 1,200")
 
 

@@ -33,6 +33,14 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.example = example
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option that is given twice: of two budgets the last one would count, silently."""
+        order = [] if ctx.resilient_parsing else self.make_parser(ctx).parse_args(list(args))[2]
+        for one in order:
+            if order.count(one) > 1 and isinstance(one, click.Option) and not (one.multiple or one.is_flag):
+                raise click.UsageError(f"expected {one.opts[0]} once, got it twice; leave one out.", ctx)
+        return super().parse_args(ctx, args)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the example as it is."""
         del ctx
@@ -190,7 +198,10 @@ class Numbers(click.ParamType[Any]):
         if not isinstance(value, str):
             return value
         try:
-            return [int(one) if self.whole else float(one) for one in value.split(",")]
+            found = [int(one) if self.whole else float(one) for one in value.split(",")]
+            if self.whole and min(found) < 1:
+                raise ValueError
+            return found
         except ValueError:
-            kind = "whole numbers, such as 20,10" if self.whole else "numbers, such as 0,0.05"
+            kind = "whole numbers of at least 1, such as 20,10" if self.whole else "numbers, such as 0,0.05"
             return self.fail(f"expected {kind}, got {value!r}.", param, ctx)

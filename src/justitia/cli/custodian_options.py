@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,8 +44,13 @@ class CustodianOptions:
         """The client for these people; where rows are in files, the name of the column with their ids."""
         try:
             from justitia.custodian import Custodian  # noqa: PLC0415 - an extra
+            from justitia.custodian.connection import KEY, KEY_FILE  # noqa: PLC0415
         except ImportError:
             raise Refusal("--custodian needs more packages; run pip install 'justitia[custodian]'.") from None
+        if self.key_file is None and not {KEY, KEY_FILE} & set(os.environ):
+            raise Refusal(
+                f"expected the key of a custodian's client, got none; pass --custodian-key, or set {KEY_FILE}."
+            )
         tls: dict[str, Any] = {"ca_file": self.ca_file, "certificate": self.certificate}
         files: dict[str, Any] = {"key_file": self.key_file, "receipts": self.receipts}
         return Custodian(self.url, population=self.population, ids=ids, **files, **tls)

@@ -49,7 +49,7 @@ def no_such(kind: str, name: str, known: Iterable[str], *, place: str = "") -> R
     """There is no such thing; suggest the nearest one."""
     names = [str(one) for one in known]
     lower = {one.lower(): one for one in reversed(names)}
-    nearest = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.4)
+    nearest = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     advice = f"did you mean {lower[nearest[0]]!r}?" if nearest else f"there are {listed or 'none'}."
     return Refusal(f"no {kind} {name!r}{f' in {place}' if place else ''}; {advice}")
@@ -73,7 +73,7 @@ def told(error: BaseException) -> tuple[int, str]:
 
 def _sentence(text: str) -> str:
     first = " ".join(text.split())
-    return first if first.endswith((".", "?", "!")) else f"{first}."
+    return first if first.rstrip(")").endswith((".", "?", "!")) else f"{first}."
 
 
 def _of_system(error: OSError) -> str:
@@ -86,6 +86,7 @@ def _of_system(error: OSError) -> str:
         errno.EACCES: "change its permissions, or choose another place",
         errno.EROFS: "choose another place",
         errno.ENOENT: "check the name",
+        errno.EISDIR: "name a file",
         errno.ENOSPC: "make room, or choose another place",
     }.get(error.errno, "choose another place")
     return f"cannot use {name}: {reason}; {advice}."

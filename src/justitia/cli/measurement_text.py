@@ -17,7 +17,7 @@ def measurement_text(found: Measurement, accuracy: float | None, name: str) -> s
     """Rates by group, violations, verdicts and the certificate."""
     lines = [
         filled(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups{_right(accuracy)}."),
-        filled(f"Counts and rates are noised; bounds hold noise and sampling, at {found.confidence:.4g}."),
+        filled(f"{_kind(found)} at {found.confidence:.4g}."),
     ]
     for metric in found.rate_names:
         lines += ["", f"{metric} (population {found.overall[metric]:.3f})", _rates(found, metric)]
@@ -36,6 +36,12 @@ def measurement_text(found: Measurement, accuracy: float | None, name: str) -> s
     if found.scores is not None:
         lines += ["", f"scores, compared with {found.scores.compared_with}", _scores(found.scores)]
     return "\n".join([*lines, "", *(filled(one) for one in (found.certificate.statement, *found.certificate.remarks))])
+
+
+def _kind(found: Measurement) -> str:
+    if math.isinf(found.certificate.epsilon):
+        return "Counts and rates are EXACT, not private; bounds hold sampling,"
+    return "Counts and rates are noised; bounds hold noise and sampling,"
 
 
 def _right(accuracy: float | None) -> str:

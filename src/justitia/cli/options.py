@@ -50,7 +50,9 @@ _place = together(
     click.option(
         "--sensitive", "sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed."
     ),
-    click.option("--sensitive-file", type=FILE, help="File that holds it, if it is not in DATA."),
+    click.option(
+        "--sensitive-file", type=FILE, help="File that holds it, or folder of Parquet files, if it is not in DATA."
+    ),
     click.option("--key", metavar="COLUMN", help="Column that joins the two files."),
     click.option(
         "--groups",
@@ -104,13 +106,19 @@ _NOTIONS = f"What is compared: {', '.join(sorted(NOTIONS))}."
 notion = click.option(
     "--notion", type=NOTION, metavar="NAME", default="demographic_parity", show_default=True, help=_NOTIONS
 )
-notions = click.option(
-    "--notion",
-    "notions",
-    type=NOTION,
-    metavar="NAME",
-    multiple=True,
-    help="Several may be given; by default the model's.",
+
+
+def notions(default: str) -> Callable[[Any], Any]:
+    """What a measurement compares."""
+    told = f"Several may be given; by default {default}."
+    return click.option("--notion", "notions", type=NOTION, metavar="NAME", multiple=True, help=told)
+
+
+below = click.option(
+    "--below",
+    type=click.FloatRange(0, 1),
+    metavar="FLOAT",
+    help="Ask whether the violation is below this; exit code 4 if that is not shown.",
 )
 delta = click.option("--delta", type=float, default=1e-5, show_default=True, help="Of the guarantee; below 1/rows.")
 

@@ -181,9 +181,13 @@ def check_ledger_outside(ledger: Path | None, out: Path) -> None:
 
 
 def check_apart(checkpoint: Path | None, out: Path) -> None:
-    """Refuse a checkpoint in the folder that is written, or around it."""
+    """Refuse a checkpoint in the folder that is written, or around it, or in that of a model."""
     if checkpoint is None:
         return
+    if (checkpoint / "model.json").exists():
+        raise Refusal(
+            f"expected a --checkpoint of its own, got the model {shown_path(checkpoint)}; choose another folder."
+        )
     inner, outer = sorted((checkpoint.resolve(), out.resolve()), key=lambda one: len(one.parts), reverse=True)
     if inner.is_relative_to(outer):
         raise Refusal(f"expected a --checkpoint apart from {shown_path(out)}, got {shown_path(checkpoint)}; rename it.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ NO_GROUPS = (
 )
 #: A rate with so much noise says nothing about a group, whatever its size turns out to be.
 HOPELESS = 0.15
+#: Engines that compare rates; others may compare scores.
+RATES = ("plugin", "moments")
 NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
 
 
@@ -66,6 +68,7 @@ def unfitted(
     """A model with the settings of the command line, which are checked before a ledger is opened."""
     engine = engine_of(settings["engine"], settings["hidden"])
     _check_deciding(engine, settings)
+    check_tolerances(engine, [] if tolerance is None else [tolerance])
     model = LagrangianDualClassifier(
         settings["notion"],
         epsilon=settings["epsilon"],
@@ -111,6 +114,13 @@ def _check_deciding(engine: str, settings: dict[str, Any]) -> None:
             f"expected engine 'plugin' beside --base, --base-column and --threshold, got {engine!r}, which trains a "
             "network; leave out --engine and --hidden."
         )
+
+
+def check_tolerances(engine: str, tolerances: Sequence[float]) -> None:
+    """Refuse a difference between rates that there cannot be: whoever writes 5 means 5%, and would pay for nothing."""
+    large = [one for one in tolerances if one > 1]
+    if large and engine in RATES:
+        raise Refusal(f"expected a tolerance of at most 1, got {large[0]:g}; 5% is written 0.05.")
 
 
 def kept_of(rows: Rows | StreamedRows, target: str, ledger: DurableLedger | None) -> dict[str, Any]:

@@ -197,9 +197,9 @@ class RowFiles:
         if waiting:
             yield begun, _joined(waiting)
 
-    def tables(self, names: Sequence[str], start: int, stop: int) -> Iterator[Any]:
-        """Arrow tables of the rows from start to stop, as the files give them: types are those of each file."""
-        first = 0
+    def tables(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[Any]:
+        """Arrow tables of the rows from start to stop, as the files type them: no file's types change another's."""
+        first, stop = 0, len(self) if stop is None else stop
         for part, count in zip(self.parts, self.counts, strict=True):
             low, high = max(start - first, 0), min(stop - first, count)
             first += count

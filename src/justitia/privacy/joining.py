@@ -37,7 +37,7 @@ class Files(Protocol):
 
     def __len__(self) -> int: ...
 
-    def tables(self, names: Sequence[str], start: int, stop: int) -> Iterator[Any]:
+    def tables(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[Any]:
         """Arrow tables of the rows from start to stop, each with the types of its own file.
 
         To join tables of several files would bring their columns to one type, if there is one: an entry that sets the
@@ -59,14 +59,12 @@ def stream_of(
     """
     names, rows = where.columns, stop - start
 
-    def tables(of: Files, wanted: Sequence[str], first: int, last: int) -> Tables:
-        return lambda: of.tables(wanted, first, last)
-
     if second is None or where.key is None:
-        parts = tables(files, names, start, stop)
-        return AttributeStream(names, rows, lambda: (_read(where, columns_of(one)[1]) for one in parts()))
-    own = tables(files, [where.key], start, stop)
-    labels = join(names, where.key, rows, own, tables(second, [where.key, *names], 0, len(second)))
+        return AttributeStream(
+            names, rows, lambda: (_read(where, columns_of(one)[1]) for one in files.tables(names, start, stop))
+        )
+    key, theirs = [where.key], [where.key, *names]
+    labels = join(names, where.key, rows, lambda: files.tables(key, start, stop), lambda: second.tables(theirs))
     return AttributeStream(names, rows, lambda: (_read(where, part) for part in _parts(labels, rows)))
 
 

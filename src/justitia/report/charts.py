@@ -305,7 +305,7 @@ def spending_chart(entries: Sequence[Spending]) -> Chart | None:
         return None
     lengths = [float(value or 0.0) for value in values]
     scale = Scale(0.0, max(*lengths, 1e-3) * 1.22, NAMES, WIDTH - RIGHT)
-    names = [f"{one.count} x {one.purpose}" if one.count > 1 else one.purpose for one in entries]
+    names = [f"{one.count} \N{MULTIPLICATION SIGN} {one.purpose}" if one.count > 1 else one.purpose for one in entries]
     written = (lambda value: f"{value:.1%}") if shares else (lambda value: number(value, 3))
     parts, marks = _bars(names, lengths, scale, written)
     height = ROW * len(entries)

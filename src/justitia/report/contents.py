@@ -24,20 +24,20 @@ from justitia.training.history import Column, names_of
 #: Most rounds that a chart and its table show; a longer history is thinned evenly.
 MOST_ROUNDS = 100
 #: Facts that the model itself tells; and those that are exact if there is no noise.
-TOLD = frozenset({"groups", "classes", "positive", "base", "threshold", "tolerance"})
+TOLD = frozenset({"columns", "groups", "classes", "positive", "base", "threshold", "tolerance"})
 NOISED = frozenset({"noisy_violation"})
 #: Facts with a place of their own on the page, by the names they may come under.
 KNOWN = {
     "title": ("title",),
-    "accuracy": ("accuracy", "training_accuracy", "training accuracy", "public_accuracy"),
+    "accuracy": ("accuracy", "training_accuracy"),
     "auc": ("auc", "training_auc"),
-    "command": ("command", "command_line", "command line"),
+    "command": ("command",),
     "created": ("created",),
     "model_digest": ("model_digest",),
     "data_digest": ("data_digest",),
     "read_as": ("read_as",),
     "written": ("written",),
-    "version": ("version", "justitia_version", "justitia version", "justitia"),
+    "version": ("version", "justitia"),
 }
 
 
@@ -178,9 +178,9 @@ def _sorted_facts(facts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
 
 
 def _accuracy(given: Any, model: LagrangianDualClassifier) -> tuple[float | None, str]:
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        return float(given), "on the training rows"
     found = _last(model.history_, "accuracy")
+    if isinstance(given, int | float) and not isinstance(given, bool) and given != found:
+        return float(given), "on the training rows"
     return found, "not recorded" if found is None else _rows_of_last_round(model)
 
 
@@ -265,7 +265,10 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     privacy = ("none", "seeded noise, for reproduction" if contents.certificate.reproduction else "no guarantee")
     if contents.private and not contents.certificate.reproduction:
         epsilon, delta = rounded_up(contents.certificate.epsilon), f"{contents.certificate.delta:.4g}"
-        privacy = (f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}", f"\N{GREEK SMALL LETTER DELTA} = {delta}")
+        privacy = (
+            f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}",
+            f"of training, \N{GREEK SMALL LETTER DELTA} = {delta}",
+        )
     return (
         ("Accuracy", *_headline_accuracy(contents)),
         ("Violation", violation, sense),

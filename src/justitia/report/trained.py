@@ -16,6 +16,14 @@ from justitia.networks.multilayer import widths_of
 from justitia.notions import FairnessNotion
 from justitia.report.formatting import ENGINES, NOTIONS, listed, plain_name, short
 
+#: Facts that are called something else on the page.
+NAMES = {
+    "sensitive": "Sensitive attribute",
+    "key": "Key that joins it",
+    "person": "Ids of people",
+    "noisy_violation": "Violation in training, noised",
+}
+
 
 def notion_name(model: LagrangianDualClassifier) -> str:
     """How tables call the notion."""
@@ -63,7 +71,7 @@ def _names(model: LagrangianDualClassifier) -> list[str]:
 def _how_read(column: NumberColumn | CategoryColumn, number: str) -> str:
     missing = "; one more column says where it is missing" if column.missing else ""
     if isinstance(column, NumberColumn):
-        filled = f", gaps filled with the median {column.median:.4g}" if column.missing else ""
+        filled = f", gaps filled with the median {column.median:.6g}" if column.missing else ""
         return f"{number}{filled}{missing}"
     rest = ", rarer ones together" if column.other else ""
     few = f" ({', '.join(column.levels)})" if len(column.levels) <= 8 else ""
@@ -94,12 +102,12 @@ def _rule(model: LagrangianDualClassifier) -> dict[str, str]:
 
 
 def _fact_name(name: str) -> str:
-    words = plain_name(name)
+    words = NAMES.get(name, plain_name(name))
     return words[:1].upper() + words[1:]
 
 
 def _fact(name: str, value: Any) -> str:
-    counts = isinstance(value, int) and not isinstance(value, bool) and name in {"rows", "columns", "people"}
+    counts = isinstance(value, int) and not isinstance(value, bool) and name == "rows"
     if isinstance(value, float):
         return f"{value:.3g}"
     return f"{value:,}" if counts else short(value)

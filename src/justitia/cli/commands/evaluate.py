@@ -159,11 +159,11 @@ class Judged:
 @click.command("evaluate", cls=Command, example=EXAMPLE)
 @click.argument("model", type=options.FILE)
 @click.argument("data", type=options.FILE)
-@options.notions
+@options.notions("the model's")
 @options.epsilon(1.0, "Privacy budget of this measurement.")
 @options.delta
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all bounds.")
-@click.option("--below", type=float, help="Ask whether the violation is below this; exit code 4 if that is not shown.")
+@options.below
 @click.option("--scores", is_flag=True, help="Score metrics by group, too: AUC, calibration, distances. More noise.")
 @options.reference
 @click.option("--exact", is_flag=True, help="Exact numbers instead: NOT private.")

@@ -40,11 +40,11 @@ $ justitia measure hired.csv --decision hired --target qualified \\
 @options.stream
 @options.custodian
 @options.reference
-@options.notions
+@options.notions("demographic_parity, with --target equalized_odds, too")
 @options.epsilon(1.0, "Privacy budget of this measurement.")
 @options.delta
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all bounds.")
-@click.option("--below", type=float, help="Ask whether the violation is below this; exit code 4 if that is not shown.")
+@options.below
 @options.ledger
 @click.option("--csv", "audit", type=options.FILE, help="Table of a bias audit (New York City's Local Law 144).")
 @click.option("--out", type=options.FILE, help="JSON file with the measurement.")

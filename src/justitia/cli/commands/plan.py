@@ -148,7 +148,7 @@ def _counted(data: Path, target: str, positive: str | None, groups: int) -> Coun
         found.update(frame[target].tolist())
     labels = sorted(found, key=str)
     if len(labels) != 2:
-        raise Refusal(f"expected two values in the target {target!r}, got {len(labels)}; write a column that has two.")
+        raise Refusal(f"expected two values in the column {target!r}, got {len(labels)}; write a column that has two.")
     chosen = [label for label in labels if str(label).strip() == positive] if positive else labels[1:]
     if not chosen:
         raise no_such("value", str(positive), [str(one) for one in labels], place=f"the target {target!r}")

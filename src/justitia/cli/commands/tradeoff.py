@@ -28,9 +28,10 @@ from justitia.cli.output import (
     unhurried,
     warn,
 )
-from justitia.cli.training import kept_of, rows_of, save, save_somewhere, unfitted
+from justitia.cli.training import check_tolerances, kept_of, rows_of, save, save_somewhere, unfitted
 from justitia.curve import Tradeoff
 from justitia.curve import tradeoff as trained_curve
+from justitia.engines import engine_of
 from justitia.saving.folder import foreign_in_model, holds_marks
 
 EXAMPLE = """
@@ -73,6 +74,7 @@ def tradeoff(
     rows = rows_of(data, settings)
     ledger = LedgerOptions.taken(settings)
     model = unfitted(rows, settings)
+    check_tolerances(engine_of(settings["engine"], settings["hidden"]), tolerances)
     check_ledger_outside(ledger.file, out)
     place = staged_folder(out, overwrite=overwrite, marker=CURVE, foreign=foreign_in_curve)
     with ExitStack() as until_saved, place as stage, told_warnings() as warnings:

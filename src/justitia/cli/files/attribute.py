@@ -30,7 +30,7 @@ import numpy as np
 from justitia.cli.custodian_options import CustodianOptions
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.files.bins import Bins, read_bins
-from justitia.cli.files.reading import Table, as_text, open_table
+from justitia.cli.files.reading import Table, as_text, is_several, open_table
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.columns import Column, read_each
 from justitia.privacy.frames import forgets_locals
@@ -123,9 +123,10 @@ def find_attribute(where: Where, data: Table, *, streamed: bool = False) -> Publ
         raise Refusal("expected the name of the sensitive column, got none; pass --sensitive NAME.")
     holder = data if file is None else file
     holder.check_columns(columns)
-    twice = [name for name in columns if name in holder.repeated]
-    if twice:  # the second one would be a feature
-        raise Refusal(f"the sensitive column {twice[0]!r} is in {shown_path(holder.path)} twice; remove one of them.")
+    if len(set(columns)) < len(columns):
+        raise Refusal("expected every sensitive column once, got one twice; leave one --sensitive out.")
+    if file is not None and file.files is not None:
+        file.files.check((), (*columns, where.key or ""))
     bins = tuple(read_bins(text) for text in where.bins)
     for one in bins:
         if one.column not in columns:
@@ -176,7 +177,7 @@ def check_apart(columns: Sequence[str], **public: str | None) -> None:
 
 
 def _attribute_table(path: Path, where: Where, data: Table) -> Table:
-    table = open_table(path, where.separator, where.encoding)
+    table = Table.streamed(path) if is_several(path) else open_table(path, where.separator, where.encoding)
     if where.key is not None:
         data.check_columns([where.key])
         table.check_columns([where.key])
@@ -202,7 +203,10 @@ def read_groups(texts: Sequence[str], columns: Sequence[str], bins: Sequence[Bin
             raise no_such("sensitive column", name.strip(), columns, place="--groups")
         if name.strip() in found:
             raise Refusal(f"the groups of {name.strip()!r} are named twice; give --groups or --bins for it, once.")
-        found[name.strip()] = [label.strip() for label in next(csv.reader([listed], skipinitialspace=True), [])]
+        labels = [label.strip() for label in next(csv.reader([listed], skipinitialspace=True), [])]
+        if not labels:
+            raise Refusal(f"expected the names of the groups of {name.strip()!r}, got none; pass --groups A,B.")
+        found[name.strip()] = labels
     lacking = [name for name in columns if name not in found]
     if found and lacking:
         raise Refusal(

@@ -23,6 +23,7 @@ from justitia.cli.files.seen import Said
 from justitia.cli.files.streamed import StreamedRows
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
+from justitia.saving.folder import MODEL
 from justitia.training.public_scores import public_scores
 
 FACTS, CURVE = "training.json", "tradeoff.json"
@@ -144,6 +145,10 @@ def load_model(folder: Path) -> tuple[LagrangianDualClassifier, dict[str, Any]]:
     """A saved model and its facts, which are empty for one that was saved from Python."""
     if not folder.is_dir():
         raise Refusal(f"there is no model folder {shown_path(folder)}; train one with 'justitia train'.")
+    if (folder / CURVE).is_file() and not (folder / MODEL).is_file():
+        raise Refusal(
+            f"{shown_path(folder)} is a curve; name one of its models, {shown_path(folder / 'tolerance-...')}."
+        )
     return LagrangianDualClassifier.load(folder), read_json(folder / FACTS) or {}
 
 

@@ -48,7 +48,7 @@ _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "space"
 
 @dataclass(frozen=True)
 class Table:
-    """A file, how to read it, the names of its columns, and which of these the file has more than once.
+    """A file, how to read it, and the names of its columns, each of which it has once.
 
     Of several files, or one that is read a few rows at a time, only :meth:`parts` is read.
     """
@@ -57,19 +57,18 @@ class Table:
     columns: tuple[str, ...]
     separator: str = ","
     encoding: str = "utf-8-sig"
-    repeated: frozenset[str] = frozenset()
     files: RowFiles | None = field(default=None, repr=False)
 
     @classmethod
     def streamed(cls, data: Path) -> Table:
         """Parquet files that are read a few rows at a time."""
         files = RowFiles.of(data)
-        return cls(data, files.names, repeated=_repeated(files.names), files=files)
+        return cls(data, _once(data, files.names), files=files)
 
     @property
     def is_parquet(self) -> bool:
         """Whether the file is Parquet rather than CSV."""
-        return self.path.suffix.lower() in PARQUET
+        return self.files is not None or self.path.suffix.lower() in PARQUET
 
     def check_columns(self, names: Iterable[str]) -> None:
         """Refuse the first name that is no column, with the nearest one that is."""
@@ -116,7 +115,17 @@ class Table:
         if not self.is_parquet:
             rows = _rows(self, names)
             return {name: read_each(as_text, (row[place] for row in rows)) for place, name in enumerate(names)}
-        return {name: read_each(as_text, _parquet_entries(self.path, name)) for name in names}
+        return {name: read_each(as_text, self._entries(name)) for name in names}
+
+    def _entries(self, name: str) -> Iterable[Any]:
+        if self.files is None:
+            return _entries_of(_parquet_column(self.path, name))
+        return itertools.chain.from_iterable(_entries_of(part) for part in self.files.tables([name]))
+
+
+def is_several(path: Path) -> bool:
+    """Whether this names a folder or a pattern of Parquet files."""
+    return path.is_dir() or any(mark in str(path) for mark in "*?[")
 
 
 def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") -> Table:
@@ -135,15 +144,17 @@ def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") 
     plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
     table = Table(file, (), mark, "utf-8-sig" if plain else encoding)
     if table.is_parquet:
-        names = tuple(_parquet_names(file))
-        return Table(file, names, repeated=_repeated(names))
-    head = _rows_at(table, [])[0]
-    names = _names(table, head)
-    return Table(file, names, table.separator, table.encoding, _repeated(head))
+        return Table(file, _once(file, _parquet_names(file)))
+    head = _once(file, [name.strip() for name in _rows_at(table, [])[0]])
+    return Table(file, _names(table, head), table.separator, table.encoding)
 
 
-def _repeated(names: Sequence[str]) -> frozenset[str]:
-    return frozenset(name for name in names if names.count(name) > 1)
+def _once(file: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """The names; one that repeats is refused: of two columns with one name the second would be a feature."""
+    twice = [name for name in names if name and names.count(name) > 1]
+    if twice:
+        raise Refusal(f"{shown_path(file)} has the column {twice[0]!r} twice; rename or remove one of them.")
+    return tuple(names)
 
 
 def _check_separator(file: Path, header: str, separator: str) -> None:
@@ -215,8 +226,8 @@ def _rows(table: Table, names: Sequence[str]) -> list[tuple[str, ...]]:
     return _rows_at(table, [table.columns.index(name) for name in names])[1]
 
 
-def _names(table: Table, head: list[str]) -> tuple[str, ...]:
-    """Names of the columns; pandas gives one to those without, and keeps those apart that repeat."""
+def _names(table: Table, head: Sequence[str]) -> tuple[str, ...]:
+    """Names of the columns; pandas gives one to those without."""
     return tuple(str(name) for name in pd.read_csv(_as_bytes(table, [head]), nrows=0, index_col=False))
 
 
@@ -297,8 +308,8 @@ def _parquet_column(file: Path, name: str) -> Any:
         raise Refusal(f"{shown_path(file)} is not a Parquet file that can be read; write it again.") from None
 
 
-def _parquet_entries(file: Path, name: str) -> Iterable[Any]:
-    return columns_of(_parquet_column(file, name))[1][0]
+def _entries_of(column: Any) -> Iterable[Any]:
+    return columns_of(column)[1][0]
 
 
 def _public_parquet(file: Path, names: Sequence[str]) -> pd.DataFrame:

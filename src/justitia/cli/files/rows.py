@@ -168,7 +168,7 @@ def _known(found: list[Label], target: str, positive: str | None) -> tuple[Label
     if len(found) != 2:
         listed = ", ".join(str(one) for one in found[:3]) + (", ..." if len(found) > 3 else "")
         raise Refusal(
-            f"expected two values in the target {target!r}, got {len(found)} ({listed}); write a column that has two."
+            f"expected two values in the column {target!r}, got {len(found)} ({listed}); write a column that has two."
         )
     if positive is None:
         return found[0], found[1]

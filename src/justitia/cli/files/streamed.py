@@ -8,7 +8,7 @@ from pathlib import Path
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, label_reader
 from justitia.cli.files.columns import Columns
-from justitia.cli.files.reading import PARQUET, Table
+from justitia.cli.files.reading import PARQUET, Table, is_several
 from justitia.cli.files.rows import feature_names
 from justitia.inputs.files import RowFiles
 from justitia.inputs.kinds import Reading
@@ -49,7 +49,7 @@ class StreamedRows:
 
 def is_streamed(data: Path, *, asked: bool) -> bool:
     """Whether DATA is read a few rows at a time: folders and patterns always are."""
-    several = data.is_dir() or any(mark in str(data) for mark in "*?[")
+    several = is_several(data)
     if asked and not several and data.suffix.lower() not in PARQUET:
         raise Refusal(f"expected Parquet to be read a few rows at a time, got {shown_path(data)}; write it as Parquet.")
     return several or asked
