@@ -29,9 +29,10 @@ def test_run_killed_while_memberships_are_fitted_ends_in_the_same_model_without_
         raise Killed
 
     for _ in range(2):
-        with monkeypatch.context() as patch, pytest.raises(Killed):
+        with monkeypatch.context() as patch:
             patch.setattr(Everybody, "fit", dies)
-            fit(tmp_path / "run")
+            with pytest.raises(Killed):
+                fit(tmp_path / "run")
     resumed, whole = fit(tmp_path / "run"), fit(None)
     assert [one.purpose for one in resumed.ledger_.releases] == ["moments", "decisions", "decisions"]
     assert digest(resumed, TABLE) == digest(whole, TABLE)

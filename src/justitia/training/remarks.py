@@ -7,6 +7,7 @@ wrong with the numbers at hand and what could be done; healthy fits cause none (
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -127,3 +128,27 @@ def silence_remark(silence: Tensor | None) -> list[str]:
         f"'not given' differs by label: about {shares[0]} of the first class and {shares[1]} of the second; rates of "
         "those who gave their attribute may not be those of their groups."
     ]
+
+
+def size_remarks(names: Sequence[object], sizes: Tensor, noise: Tensor, few: float, loud: float) -> list[str]:
+    """Groups that may not exist, and rates that are mostly noise.
+
+    Parameters
+    ----------
+    sizes, noise : Tensor (G,)
+        Noised sizes, and the known noise of the groups' rates.
+    few : float
+        Size that noise alone may show.
+    loud : float
+        Noise that is worth a sentence.
+    """
+    found = []
+    for name, size, worst in zip(names, sizes.tolist(), noise.tolist(), strict=True):
+        if size <= few:
+            found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
+        elif worst > loud:
+            found.append(
+                f"the noise in the rates of group {name!r} (about {size:.0f} rows) is about {worst:.2g}; its "
+                "violation cannot be held to less."
+            )
+    return found

@@ -31,7 +31,7 @@ from justitia.privacy.rows import DenseSource, TensorRows
 from justitia.privacy.shards import Drawn
 from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
-from justitia.training.remarks import silence_remark
+from justitia.training.remarks import silence_remark, size_remarks
 
 if TYPE_CHECKING:
     from justitia.engines.moments.plan import MomentsPlan
@@ -283,17 +283,11 @@ class MomentsEngine(PrimalDualEngine):
         if self._people is None:
             return []
         found = silence_remark(self._silence)
-        noise = self._gap_noise(self._sizes)
+        noise = self._gap_noise(self._sizes).max(1).values
         few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
+        few, loud = few if self.private else -math.inf, max(self.tolerance, LOUD)
+        found += size_remarks(self.vault.group_names, self._people, noise, few, loud)
         for a, name in enumerate(self.vault.group_names):
-            size, worst = float(self._people[a]), float(noise[a].max())
-            if self.private and size <= few:
-                found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
-            elif worst > max(self.tolerance, LOUD):
-                found.append(
-                    f"the noise in the rates of group {name!r} (about {size:.0f} rows) is about {worst:.2g}; its "
-                    "violation cannot be held to less."
-                )
             if self._last is not None and 0 < self.plan.lambda_max <= float(self._last[0][a].abs().max()):
                 gap = float(self._last[1][a].abs().max())
                 found.append(

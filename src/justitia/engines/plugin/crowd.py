@@ -18,8 +18,9 @@ from torch import Tensor
 from justitia.engines.crowds import Crowd, CrowdEverybody, decision_table, population_means_of, rates_of
 from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.public_rows import PublicRows
+from justitia.engines.plugin.checks import Seen
 from justitia.engines.plugin.dual import Constraints, label_table
-from justitia.engines.plugin.engine import PluginEngine, Seen
+from justitia.engines.plugin.engine import PluginEngine
 from justitia.engines.plugin.learner import RuleLearner
 from justitia.engines.plugin.plan import PluginPlan
 from justitia.engines.plugin.shard import Score, ScoredShard
@@ -104,7 +105,6 @@ class CrowdEngine(PluginEngine):
         super().__init__(plan, problem, vault, **public)
         self._everybodys_total = self._crowd.score(self._rows, self._eta)
         self._shift: Array | float = 0.0  # (G, K): rates of everybody less those of the sample, by the memberships
-        self._lam: Tensor | None = None
 
     def _make_everybody(self) -> Everybody:
         return CrowdEverybody(self._crowd, self._rows.take, len(self.problem), self.plan.micro_batch)
@@ -137,11 +137,18 @@ class CrowdEngine(PluginEngine):
 
         Where nothing is asked, as in a curve, a pass at the multipliers is made for their own sake.
         """
-        self._lam = super().solve(lam)
+        found = super().solve(lam)
         if not self.asks and not self._crowd.in_sample:
-            self._judge(self._lam)
-            self._lam = super().solve(self._lam)
-        return self._lam
+            self._judge(found)
+            found = super().solve(found)
+        return found
+
+    def settle(self, lam: Tensor) -> Tensor:
+        """Where it goes back, with a pass that tells how far the sample is off there."""
+        found = super().settle(lam)
+        if self._went_back and not self._crowd.in_sample:
+            self._judge(found)
+        return found
 
     def _seen(self, scores: Tensor) -> Seen:
         assert self._lam is not None  # noqa: S101 - solved before it is checked

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.known_noise import LOUD, gap_spread, noise_spread, outlook_of
 from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
+from justitia.engines.plugin.checks import RAN_AWAY, Checked, Seen, settled
 from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
 from justitia.engines.plugin.ridges import ridges
 from justitia.engines.plugin.sizes import ask_sizes
@@ -34,7 +35,7 @@ from justitia.privacy.mechanisms import Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
 from justitia.training.engine import EVERYBODY, Engine, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
-from justitia.training.remarks import cell_remark, silence_remark
+from justitia.training.remarks import cell_remark, silence_remark, size_remarks
 
 if TYPE_CHECKING:
     from justitia.engines.plugin.plan import PluginPlan
@@ -45,16 +46,6 @@ Array = NDArray[np.float64]
 FEW = 0.005
 #: Probabilities of one base differ by less, whatever machine they were computed on.
 SAME_BASE = 1e-4
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """Decisions at a check: centred public rows with their bound, means of the population, rates by the memberships."""
-
-    rows: DenseSource
-    bound: float
-    means: Tensor
-    rates: Array
 
 
 class PluginEngine(Engine):
@@ -93,6 +84,9 @@ class PluginEngine(Engine):
         self._constraints: Constraints | None = None
         self._surprises: list[Array] = []  # (G, K): what each check said beyond the memberships
         self._variances: list[Array] = []  # (G, K): of their known noise
+        self._lam: Tensor | None = None  # (G, K): the last solution
+        self._checked: list[Checked] = []
+        self._went_back = False
         self._sizes: Tensor | None = None  # (G, K), noised, by the memberships
         self._counted: Tensor | None = None  # (G,), noised, by the sums themselves
         self._silence: Tensor | None = None  # (2, 2): share of "not given" by label, and its noise
@@ -170,9 +164,21 @@ class PluginEngine(Engine):
         noise = calibrated(self.plan.noise_checks)
         seen = self._seen(scores)
         answer = self.vault.group_sums(seen.rows, bound=seen.bound, noise=noise, purpose="decisions")
-        sizes = self.sizes
-        self._surprises.append((answer / sizes).numpy() + seen.means.numpy() - seen.rates)
-        self._variances.append((noise_spread(noise, seen.bound * self._each, self.vault.n_groups) / sizes.numpy()) ** 2)
+        told = (answer / self.sizes).numpy() + seen.means.numpy()
+        spread = noise_spread(noise, seen.bound * self._each, self.vault.n_groups) / self.sizes.numpy()
+        self._surprises.append(told - seen.rates)
+        self._variances.append(spread**2)
+        if self._lam is not None:
+            self._checked.append(Checked(self._lam.numpy(), told, spread**2))
+
+    def settle(self, lam: Tensor) -> Tensor:
+        """The last multipliers, or those of an earlier check where further ones have made the violation larger."""
+        back = settled(self._checked, self.allowed())
+        if back is None:
+            return lam
+        self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
+        self._lam, self._checked, self._went_back = torch.from_numpy(self._checked[back].lam), [], True
+        return self._lam
 
     def _seen(self, scores: Tensor) -> Seen:
         """What the vault is asked about the decisions, and what the memberships say of them."""
@@ -185,7 +191,8 @@ class PluginEngine(Engine):
     def solve(self, lam: Tensor) -> Tensor:
         """The multipliers, exactly; from where they were if they are not 0."""
         start = lam.numpy() if lam.any() else None
-        return torch.from_numpy(solve(self.gain, self._corrected(), self.allowed(), start))
+        self._lam = torch.from_numpy(solve(self.gain, self._corrected(), self.allowed(), start))
+        return self._lam
 
     def correction(self, lam: Tensor) -> Array:
         """(n,): t = lambda . c of the training rows."""
@@ -264,20 +271,11 @@ class PluginEngine(Engine):
         """Silence that differs by label, small cells, groups that may not exist, and rates that are mostly noise."""
         if self._sizes is None or self._counted is None:
             return []
-        found = [*silence_remark(self._silence), *self._cell_remark()]
-        noise = self._sum_noise / self.sizes
+        found = [*silence_remark(self._silence), *self._cell_remark(), *([RAN_AWAY] if self._went_back else [])]
+        noise = (self._sum_noise / self.sizes).max(1).values
         few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
-        private = not isinstance(self.plan.noise_moments, Unprotected)
-        for a, name in enumerate(self.vault.group_names):
-            size, worst = float(self._counted[a]), float(noise[a].max())
-            if private and size <= few:
-                found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
-            elif worst > max(self.tolerance, LOUD):
-                found.append(
-                    f"the noise in the rates of group {name!r} (about {size:.0f} rows) is about {worst:.2g}; its "
-                    "violation cannot be held to less."
-                )
-        return found
+        few = -math.inf if isinstance(self.plan.noise_moments, Unprotected) else few
+        return found + size_remarks(self.vault.group_names, self._counted, noise, few, max(self.tolerance, LOUD))
 
     def _cell_remark(self) -> list[str]:
         """Whether the smallest cell lets the constraint constrain."""
@@ -313,6 +311,8 @@ class PluginEngine(Engine):
         saved |= {} if self._silence is None else {"silence": self._silence}
         for j, (surprise, variance) in enumerate(zip(self._surprises, self._variances, strict=True)):
             saved |= {f"surprise.{j}": torch.from_numpy(surprise), f"variance.{j}": torch.from_numpy(variance)}
+        for j, one in enumerate(self._checked):
+            saved |= {f"lam.{j}": torch.from_numpy(one.lam), f"told.{j}": torch.from_numpy(one.told)}
         return saved
 
     def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
@@ -339,6 +339,11 @@ class PluginEngine(Engine):
         checks = range(sum(name.startswith("surprise.") for name in state))
         self._surprises = [state[f"surprise.{j}"].numpy() for j in checks]
         self._variances = [state[f"variance.{j}"].numpy() for j in checks]
+        self._checked = [
+            Checked(state[f"lam.{j}"].numpy(), state[f"told.{j}"].numpy(), variance)
+            for j, variance in enumerate(self._variances)
+            if f"lam.{j}" in state
+        ]
 
 
 __all__ = ["PluginEngine"]

@@ -148,6 +148,9 @@ class RuleLearner(Learner[PluginPlan]):
                     if checkpoint is not None:
                         checkpoint.save(record, engine, lam, k + 2)
                 shown.update()
+            if (back := engine.settle(lam)) is not lam:
+                lam = back
+                record.add(checks + 1, engine, lam)
         self.lam, self.c = lam.numpy().ravel(), engine.multiplied()
         if isinstance(engine, ScoresEngine):
             self._of_levels = engine.levels, engine.multipliers
