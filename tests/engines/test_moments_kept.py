@@ -148,7 +148,7 @@ def test_history_holds_gaps_and_multipliers_by_group_and_nothing_by_person() -> 
     X, y, a = many_people()
     history = five_groups().fit(X, y, sensitive_features=a).history_
     assert len(history) == PLAN.rounds + 1
-    assert history.shape[1] == 4 + 2 * 5
+    assert history.shape[1] == 6 + 2 * 5
     assert all(np.ndim(value) == 0 for value in history.to_numpy().ravel())
 
 

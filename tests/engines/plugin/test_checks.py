@@ -61,9 +61,9 @@ def fit(tmp: Any = None) -> LagrangianDualClassifier:
     X, y, group = people()
     plan = PluginPlan(checks=3)
     model = LagrangianDualClassifier(
-        epsilon=float("inf"), plan=plan, groups=(0, 1), tolerance=0.02, random_state=0, checkpoint=tmp, progress=False
+        epsilon=float("inf"), plan=plan, groups=(0, 1), tolerance=0.02, random_state=0, progress=False
     )
-    return model.fit(X, y, sensitive_features=group)
+    return model.fit(X, y, sensitive_features=group, checkpoint=tmp)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -162,7 +162,7 @@ def test_texts_of_a_fitted_model_name_no_persons_group() -> None:
         assert str(a.tolist()) not in text
         assert text.count("hidden one") <= 1  # the public list
     assert all(np.ndim(value) == 0 for value in model.history_.to_numpy().ravel())
-    assert model.history_.shape == (3, 4 + 2 * 5)
+    assert model.history_.shape == (3, 6 + 2 * 5)
 
 
 def test_decisions_do_not_take_the_attribute_and_depend_on_the_row_alone() -> None:
@@ -192,7 +192,7 @@ def test_checkpoint_holds_what_the_base_says_and_no_memberships(tmp_path: Path, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checkpoint, "save", look)
         five_groups(epsilon=epsilon).fit(X, y, sensitive_features=a, checkpoint=tmp_path / "run")
-    assert names == {"eta", "answer", "weights", "counted", "silence", "surprise", "variance"}
+    assert names == {"eta", "answer", "weights", "counted", "silence", "surprise", "variance", "lam", "told"}
     for file in (tmp_path / "run").iterdir():
         assert all(name.encode() not in file.read_bytes() for name in GROUPS)
 
