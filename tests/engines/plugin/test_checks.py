@@ -81,6 +81,24 @@ def test_solution_of_the_best_check_is_deployed_and_said_where_corrections_run_a
     assert torch.equal(torch.as_tensor(model.dual_.to_numpy().ravel()), torch.as_tensor(rounds.iloc[-1].to_numpy()))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_run_that_stopped_before_it_went_back_goes_back_when_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    runaway(monkeypatch)
+
+    def stopped(self: PluginEngine, lam: Any) -> Any:
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PluginEngine, "settle", stopped)
+        with pytest.raises(InterruptedError):
+            fit(tmp_path / "run")
+    resumed, whole = fit(tmp_path / "run"), fit()
+    assert resumed.dual_.equals(whole.dual_)
+    assert resumed.certificate_.remarks == whole.certificate_.remarks
+
+
 def test_healthy_fit_goes_on_to_the_last_solution() -> None:
     model = fit()
     assert len(model.history_) == 4
