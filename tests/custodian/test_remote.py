@@ -1,11 +1,13 @@
 """Training and measuring against a custodian: the numbers are those in memory, paid at its ledger, and certified."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from holding import DATA, DELTA, IDS, KEYS, LABELS, N, copied_ledger, frame, make_folder, served
@@ -205,6 +207,24 @@ def test_client_notices_a_ledger_that_was_put_back(folder: Path, tmp_path: Path)
     with served(old) as url, pytest.raises(LedgerError, match="put back"):
         ask(url)
     assert [json.loads(line)["number"] for line in kept.read_text().splitlines()[:2]] == [0, 1]
+
+
+def test_file_that_holds_no_receipts_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    whole = json.dumps({"population": "people", "number": 0, "link": "x"})
+    for line in (whole[:-9], "[]", "1", '{"number": 0}', '{"population": "people"}'):
+        (tmp_path / "receipts").write_text(f"{whole}\n{line}\n")
+        with pytest.raises(LedgerError, match="a line of JSON each, got another line"):
+            Custodian("http://127.0.0.1:1", population="people", ids=IDS, receipts=tmp_path / "receipts")
+
+
+def test_ids_of_any_kind_are_sent_as_they_are_compared() -> None:
+    def sent(*ids: Any) -> list[str]:
+        return Custodian("http://127.0.0.1:1", population="people", ids=ids)._ids
+
+    assert sent(7, 7.0, np.int64(7), "7.0", " 7 ", b"7", torch.tensor(7), np.str_("7")) == ["7"] * 8
+    for missing in (None, math.nan, pd.NA, pd.NaT, "", b"\xff"):
+        with pytest.raises(ValueError, match="expected an id for every row"):
+            sent("a", missing)
 
 
 def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
