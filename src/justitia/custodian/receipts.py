@@ -22,7 +22,7 @@ class Receipts:
                     self.last = {"number": int(receipt["number"]), "link": str(receipt["link"])} | receipt
             except (ValueError, KeyError, TypeError):
                 raise LedgerError(
-                    f"expected receipts in {str(path)!r}, a line of JSON each, got another line; remove what is not one."
+                    f"expected receipts in {str(path)!r}, a line of JSON each, got another line; remove it."
                 ) from None
 
     def keep(self, receipt: dict[str, Any]) -> None:
