@@ -24,6 +24,7 @@ from justitia import (
     tradeoff,
 )
 from justitia.custodian import Custodian, connection, remote_vault
+from justitia.engines.plugin.learner import RuleLearner
 from justitia.evaluation.exact import rates_by_group
 from justitia.privacy.errors import LedgerError
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
@@ -160,7 +161,10 @@ def test_plan_that_the_custodian_cannot_pay_for_is_refused_before_anything_is_as
 
 
 @pytest.mark.parametrize("more", [{}, {"scores": DATA.X["x0"]}], ids=["rates", "scores"])
-def test_what_the_custodian_refuses_is_not_debited_here(more: Any, folder: Path, tmp_path: Path) -> None:
+def test_what_the_custodian_refuses_is_not_debited_here(
+    more: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RuleLearner, "prepare", lambda *_: pytest.fail("a base was trained first"))
     own = DurableLedger(tmp_path / "own", dataset="mine", epsilon=9.0, delta=DELTA)
     with served(folder) as url:
         twice = Custodian(url, population="people", ids=[*IDS[:-1], IDS[0]])
