@@ -8,10 +8,11 @@ import pytest
 from click.testing import CliRunner
 from holding import DATA, DELTA, IDS, KEYS, make_folder, served
 
-from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, PluginPlan
+from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, MomentsPlan, PluginPlan
 from justitia.cli import cli
 from justitia.custodian import Custodian
 from justitia.custodian.people import ledger_file
+from justitia.engines.moments.everybody import Everybody
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +105,36 @@ def test_fit_that_was_stopped_after_an_answer_goes_on_without_a_second_debit(
         else:
             assert fit(url).certificate_.receipt is not None
             assert debits(folder) == 3
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise
+@pytest.mark.parametrize("options", [{}, {"at": "scores"}, {"engine": "moments"}], ids=["plugin", "scores", "moments"])
+@pytest.mark.parametrize("stored", [False, True], ids=["memory", "files"])
+def test_fit_that_was_stopped_before_memberships_were_fitted_goes_on_from_its_answer(
+    options: dict[str, Any], stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if stored and "at" in options:
+        pytest.skip("scores are held alike in memory alone")
+    folder, fitted = make_folder(tmp_path / "holder"), Everybody.fit
+    plan = MomentsPlan(warmup_steps=20, rounds=3, checks=1) if "engine" in options else PluginPlan(checks=1)
+    DATA.X.assign(y=DATA.y, id=IDS).to_parquet(tmp_path / "rows.parquet", index=False)
+
+    def dies(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    def fit(url: str) -> LagrangianDualClassifier:
+        model = LagrangianDualClassifier(
+            epsilon=2.0, delta=DELTA, groups=["a", "b"], random_state=0, plan=plan, **options
+        )
+        holder = Custodian(url, population="people", ids="id" if stored else IDS)
+        rows = (tmp_path / "rows.parquet", "y") if stored else (DATA.X, DATA.y)
+        return model.fit(*rows, sensitive_features=holder, checkpoint=tmp_path / "run")
+
+    with served(folder) as url:
+        monkeypatch.setattr(Everybody, "fit", dies)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                fit(url)
+            assert debits(folder) == 1
+        monkeypatch.setattr(Everybody, "fit", fitted)
+        assert sum(fit(url).plan_.costs().values()) == debits(folder) == 2

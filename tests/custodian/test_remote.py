@@ -1,11 +1,13 @@
 """Training and measuring against a custodian: the numbers are those in memory, paid at its ledger, and certified."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from holding import DATA, DELTA, IDS, KEYS, LABELS, N, copied_ledger, frame, make_folder, served
@@ -22,6 +24,7 @@ from justitia import (
     tradeoff,
 )
 from justitia.custodian import Custodian, connection, remote_vault
+from justitia.engines.plugin.learner import RuleLearner
 from justitia.evaluation.exact import rates_by_group
 from justitia.privacy.errors import LedgerError
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
@@ -158,7 +161,10 @@ def test_plan_that_the_custodian_cannot_pay_for_is_refused_before_anything_is_as
 
 
 @pytest.mark.parametrize("more", [{}, {"scores": DATA.X["x0"]}], ids=["rates", "scores"])
-def test_what_the_custodian_refuses_is_not_debited_here(more: Any, folder: Path, tmp_path: Path) -> None:
+def test_what_the_custodian_refuses_is_not_debited_here(
+    more: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RuleLearner, "prepare", lambda *_: pytest.fail("a base was trained first"))
     own = DurableLedger(tmp_path / "own", dataset="mine", epsilon=9.0, delta=DELTA)
     with served(folder) as url:
         twice = Custodian(url, population="people", ids=[*IDS[:-1], IDS[0]])
@@ -205,6 +211,24 @@ def test_client_notices_a_ledger_that_was_put_back(folder: Path, tmp_path: Path)
     with served(old) as url, pytest.raises(LedgerError, match="put back"):
         ask(url)
     assert [json.loads(line)["number"] for line in kept.read_text().splitlines()[:2]] == [0, 1]
+
+
+def test_file_that_holds_no_receipts_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    whole = json.dumps({"population": "people", "number": 0, "link": "x"})
+    for line in (whole[:-9], "[]", "1", '{"number": 0}', '{"population": "people"}'):
+        (tmp_path / "receipts").write_text(f"{whole}\n{line}\n")
+        with pytest.raises(LedgerError, match="a line of JSON each, got another line"):
+            Custodian("http://127.0.0.1:1", population="people", ids=IDS, receipts=tmp_path / "receipts")
+
+
+def test_ids_of_any_kind_are_sent_as_they_are_compared() -> None:
+    def sent(*ids: Any) -> list[str]:
+        return Custodian("http://127.0.0.1:1", population="people", ids=ids)._ids
+
+    assert sent(7, 7.0, np.int64(7), "7.0", " 7 ", b"7", torch.tensor(7), np.str_("7")) == ["7"] * 8
+    for missing in (None, math.nan, pd.NA, pd.NaT, "", b"\xff"):
+        with pytest.raises(ValueError, match="expected an id for every row"):
+            sent("a", missing)
 
 
 def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(

@@ -28,11 +28,12 @@ def test_run_killed_while_memberships_are_fitted_ends_in_the_same_model_without_
     def dies(*_: Any, **__: Any) -> None:
         raise Killed
 
+    fitted = Everybody.fit
+    monkeypatch.setattr(Everybody, "fit", dies)
     for _ in range(2):
-        with monkeypatch.context() as patch:
-            patch.setattr(Everybody, "fit", dies)
-            with pytest.raises(Killed):
-                fit(tmp_path / "run")
+        with pytest.raises(Killed):
+            fit(tmp_path / "run")
+    monkeypatch.setattr(Everybody, "fit", fitted)
     resumed, whole = fit(tmp_path / "run"), fit(None)
     assert [one.purpose for one in resumed.ledger_.releases] == ["moments", "decisions", "decisions"]
     assert digest(resumed, TABLE) == digest(whole, TABLE)

@@ -218,6 +218,7 @@ def test_progress_has_a_bar_for_every_pass_that_counts_rows(stored: Path, capsys
         ({"engine": "gradients"}, {}, "expected engine 'plugin' or 'moments' where X is in files, got 'gradients'"),
         ({"engine": "moments", "notion": Graded()}, {}, "depends on a score through its sign where X is in files"),
         ({"groups": "infer"}, {}, "expected the public list of groups where rows are read from files"),
+        ({"at": "scores"}, {}, 'expected rows in memory where at="scores", got files'),
     ],
 )
 def test_wrong_input_gets_one_sentence_and_spends_nothing(

@@ -54,6 +54,9 @@ def test_keys_of_hive_folders_are_columns(tmp_path: Path) -> None:
         assert found["town"].tolist() == table["town"].tolist()
     with pytest.raises(ValueError, match="is a key of folders, so that names of files tell it"):
         RowFiles.of(tmp_path).check(["id"], ["town"])
+    write(table, tmp_path / "0.parquet")  # the first file stores it
+    with pytest.raises(ValueError, match="is a key of folders, so that names of files tell it"):
+        RowFiles.of(tmp_path).check(["id"], ["town"])
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -16,9 +16,14 @@ class Receipts:
         self._path, self._population = path, population
         self.last: dict[str, Any] | None = None
         for line in [] if path is None or not path.exists() else path.read_text(encoding="utf-8").splitlines():
-            receipt = json.loads(line)
-            if receipt["population"] == population:
-                self.last = receipt
+            try:
+                receipt = json.loads(line)
+                if receipt["population"] == population:
+                    self.last = {"number": int(receipt["number"]), "link": str(receipt["link"])} | receipt
+            except (ValueError, KeyError, TypeError):
+                raise LedgerError(
+                    f"expected receipts in {str(path)!r}, a line of JSON each, got another line; remove it."
+                ) from None
 
     def keep(self, receipt: dict[str, Any]) -> None:
         """One more; it comes after those before it, or is one of them, told again.

@@ -25,6 +25,7 @@ from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.errors import BudgetExceeded
 from justitia.privacy.groups import public_groups
+from justitia.privacy.joining import key_text
 from justitia.privacy.keys import new_name
 from justitia.privacy.ledger import PrivacyLedger, Release
 from justitia.privacy.persons import Persons
@@ -269,10 +270,11 @@ class Custodian(HeldElsewhere):
 
 
 def _text(one: Any) -> str:
-    plain = one.item() if hasattr(one, "item") else one
-    if plain is None or plain != plain:  # noqa: PLR0124 - only NaN differs from itself
+    """An id as the custodian compares them."""
+    found = key_text(one.item() if hasattr(one, "item") else one)
+    if found is None:
         raise ValueError("expected an id for every row, got rows without one; give every row its id.")
-    return str(plain)
+    return found
 
 
 def _notions(notion: Any) -> list[str]:

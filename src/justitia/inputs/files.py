@@ -165,7 +165,7 @@ class RowFiles:
                         f"expected one type in column {name!r}, got {schema.field(name).type} in {part.shown} and "
                         f"{first.field(name).type} in {self.parts[0].shown}; write them alike."
                     )
-        keyed = [name for name in private if name in self.parts[0].keys]
+        keyed = [name for part in self.parts for name in private if name in part.keys]
         if keyed:
             raise ValueError(
                 f"the sensitive column {keyed[0]!r} is a key of folders, so that names of files tell it; store it as a "

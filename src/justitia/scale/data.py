@@ -173,6 +173,8 @@ def check_engine(model: LagrangianDualClassifier) -> None:
         )
     if isinstance(plan, MomentsPlan):
         _check_notion(notion)
+    elif plan.at == "scores":
+        raise ValueError('expected rows in memory where at="scores", got files; use at="decision", or a sample.')
 
 
 def _check_notion(notion: FairnessNotion) -> None:

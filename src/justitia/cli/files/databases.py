@@ -39,9 +39,12 @@ _RELATION = (
 _COLUMNS = (
     "SELECT a.attname::text, t.typname::text, a.attgenerated::text FROM pg_catalog.pg_attribute a"
     " JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"
-    " WHERE a.attrelid = %(relation)s::oid AND a.attnum > 0 AND NOT a.attisdropped"
-    " AND (t.typnamespace = 'pg_catalog'::regnamespace OR t.typtype = 'e') ORDER BY a.attnum"
+    " WHERE a.attrelid = %(relation)s::oid AND a.attnum > 0 AND NOT a.attisdropped AND (t.typtype = 'e'"
+    " OR (t.typnamespace = 'pg_catalog'::regnamespace AND (t.typname = 'uuid' OR t.typcategory IN ('B', 'D', 'N', 'S',"
+    " 'T')))) ORDER BY a.attnum"
 )
+#: Bytes of the longest text that is read: Postgres cannot send a row with more than 1 GB.
+_LONGEST = 1_000_000
 _SAFE = {
     "enable_external_access": "false",
     "autoload_known_extensions": "false",
@@ -219,7 +222,8 @@ def _open_postgres(secret: str, table: str, schema: str, name: str) -> DatabaseT
     def fetch(names: Sequence[str]) -> Entries:
         from psycopg import sql  # noqa: PLC0415 - an extra
 
-        entries = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(one)) for one in names)
+        text = sql.SQL("CASE WHEN octet_length({0}::text) <= {1} THEN {0}::text END")
+        entries = sql.SQL(", ").join(text.format(sql.Identifier(one), _LONGEST) for one in names)
         query = sql.SQL("SELECT {} FROM {}").format(entries, sql.Identifier(place, name))
         sentence = f"the rows of {table!r} cannot be read; may this user of the database see them?"
         with _connected(secret) as connection:
@@ -229,9 +233,10 @@ def _open_postgres(secret: str, table: str, schema: str, name: str) -> DatabaseT
 
 
 def _postgres_columns(secret: str, table: str, schema: str, name: str) -> tuple[str, str, list[tuple[str, str]]]:
-    """The codec of texts, the schema, and names and types of the columns that are stored, in types of Postgres itself.
+    """The codec of texts, the schema, and names and types of the columns that are stored: numbers, words and times.
 
-    What makes text of another type may fail for one entry; listed words (enums) are made text by Postgres.
+    What makes text of another type may fail for one entry: types of one's own run code of one's own, and the text of
+    bytes, lists and JSON may be longer than Postgres can make it. Listed words (enums) are made text by Postgres.
     """
 
     def ask() -> tuple[str, str, list[tuple[str, str]]]:

@@ -103,20 +103,10 @@ class PluginPlan(Plan):
         return replace(self, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)
 
     def engine(self, problem: Problem, vault: Vault, **public: Any) -> PluginEngine:
-        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one.
-
-        Raises
-        ------
-        ValueError
-            If the constraint is to hold for scores of a crowd.
-        """
+        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
         if problem.crowd is not None:
             from justitia.engines.plugin.crowd import CrowdEngine  # noqa: PLC0415 - which needs the plan
 
-            if self.at == "scores":
-                raise ValueError(
-                    'expected rows in memory where at="scores", got files; use at="decision", or a sample.'
-                )
             return CrowdEngine(self, problem, vault, **public)
         kind = ScoresEngine if self.at == "scores" else PluginEngine
         return kind(self, problem, vault, **public)
