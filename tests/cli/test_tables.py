@@ -263,13 +263,13 @@ def test_csv_odd_text_is_read_as_it_is_written(tmp_path: Path, value: str) -> No
 
 
 def test_csv_public_text_survives_being_typed(tmp_path: Path) -> None:
-    data = bytes_table(tmp_path, b'a,b,a,\n"x\ry","1",2,\n"p ""q"", r", 2 ,,NA\n\n"",3,4,z\n')
-    assert data.columns == ("a", "b", "a.1", "Unnamed: 3")
-    frame = data.public(["a", "b", "a.1", "Unnamed: 3", "b"])
+    data = bytes_table(tmp_path, b'a,b, c ,\n"x\ry","1",2,\n"p ""q"", r", 2 ,,NA\n\n"",3,4,z\n')
+    assert data.columns == ("a", "b", "c", "Unnamed: 3")
+    frame = data.public(["a", "b", "c", "Unnamed: 3", "b"])
     assert frame["a"].tolist()[:2] == ["x\ry", 'p "q", r']
     assert frame["a"].isna().tolist() == [False, False, True]
     assert frame["b"].iloc[:, 0].tolist() == [1, 2, 3]
-    assert frame["a.1"].tolist()[::2] == [2, 4]
+    assert frame["c"].tolist()[::2] == [2, 4]
 
 
 def test_csv_single_column_keeps_its_empty_rows_and_a_head_alone_has_none(tmp_path: Path) -> None:

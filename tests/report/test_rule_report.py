@@ -75,6 +75,8 @@ def test_accuracy_and_auc_are_those_of_the_last_round_by_models_that_have_not_se
     assert page_of(report).says(sentence)
     assert page_of(report).says(f"in {number(last['auc'])} of the pairs (AUC)")
     assert f"AUC: {number(last['auc'])}." in sections(report.markdown())["Accuracy"]
+    known = build_report(model, facts={"training_accuracy": float(last["accuracy"])})  # as the command line keeps it
+    assert page_of(known).says(sentence)
     given = build_report(model, facts={"training_accuracy": 0.5125, "training_auc": 0.625, "base": "x", "tolerance": 3})
     assert page_of(given).says("0.512 of the decisions are right on the training rows.")
     assert page_of(given).says("in 0.625 of the pairs (AUC)")

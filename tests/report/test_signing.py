@@ -116,6 +116,20 @@ def test_every_look_is_listed_and_a_second_one_at_the_same_people_is_warned_of(t
     assert "not pooled" in sections(full(two, measurement=measured, looks=looks).markdown())["Every look at people"]
 
 
+def test_verdict_stands_at_the_top_and_says_that_there_were_other_looks(two: Case) -> None:
+    measured = signed(two)
+    violation = measured["violations"]["demographic_parity"] | {"estimate": 0.2, "at_least": 0.15, "at_most": 0.25}
+    newest = measured | {"violations": {"demographic_parity": violation}, "measurements": 2}
+    html = full(two, measurement=newest).html()
+    top = html[: html.index("<nav")]
+    assert "is at least 0.150 (one-sided bound at 0.95 confidence): above the tolerance" in top
+    assert "the newest of 2 measurements" in top
+    looks = [look("training", two.model.certificate_.to_dict()), newest | {"name": "1"}]
+    page = page_of(full(two, measurement=newest, looks=looks))
+    (table,) = [one for caption, one in page.tables.items() if caption.startswith("Training and measurements")]
+    assert table[2][6].startswith("demographic parity: at least 0.150, at most 0.250")
+
+
 def test_many_looks_leave_no_confidence_to_state() -> None:
     assert looks_sentences((), 0.95) == ()
     paid = {"certificate": {}}

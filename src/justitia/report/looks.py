@@ -79,11 +79,12 @@ def _found(facts: Mapping[str, Any]) -> str:
 
 
 def _bounded(one: Mapping[str, Any]) -> str:
-    """The bound that a verdict would rest on."""
+    """The bounds that a verdict would rest on; one from below only where it says something."""
     if one["estimate"] is None:
         return "not enough evidence"
-    most = one.get("at_most")
-    return f"at most {number(one['upper'] if most is None else most)}"
+    least, most = one.get("at_least"), one.get("at_most")
+    told = f"at most {number(one['upper'] if most is None else most)}"
+    return f"at least {number(least)}, {told}" if least else told
 
 
 def _answer(verdict: Mapping[str, Any] | None) -> str:
