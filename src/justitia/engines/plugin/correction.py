@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 Array = NDArray[np.float64]
 #: Hidden units: so many for each column of c, and at least so many.
@@ -125,10 +126,12 @@ def _learned(read: Array, eta: Array, c: Array, weight: Array) -> tuple[Array, A
     squares = _Squares(read, eta, centred, weight)
     start = _start(read, centred)
     options: Any = {"maxiter": STEPS, "maxfun": 2 * STEPS, "maxcor": MEMORY, "ftol": 0.0}
-    hidden = minimize(squares, start.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(start.shape)
-    found = squares.best_out(hidden) * scale
-    found[-1] += mean
-    return hidden, found
+    with threadpool_limits(1, user_api="blas"):  # threads that wait for each other take longer than such products
+        found = minimize(squares, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+    hidden = found.x.reshape(start.shape)
+    out = squares.best_out(hidden) * scale
+    out[-1] += mean
+    return hidden, out
 
 
 class _Squares:
@@ -141,22 +144,21 @@ class _Squares:
 
     def __init__(self, read: Array, eta: Array, target: Array, weight: Array) -> None:
         single = np.float32  # enough for a slope; small systems are solved in double
-        self._read, self._target = read.astype(single), target.astype(single)
-        self._share = (weight / target.size)[:, None].astype(single)
-        positive = eta[:, None].astype(single)
-        self._labels = np.stack([1 - positive, positive])  # (2, n, 1): what v and u count
+        share = np.sqrt(weight / target.size)[:, None]
+        self._read, self._target = read.astype(single), (share * target).astype(single)
+        self._counts = (share * (1 - eta[:, None])).astype(single), (share * eta[:, None]).astype(single)
 
     def _units(self, hidden: Array) -> NDArray[np.float32]:
         """(n, H + 1): hidden units and a constant."""
-        units = np.tanh(self._read @ hidden.astype(np.float32))
-        return np.column_stack([units, np.ones(len(units), dtype=np.float32)])
+        units = np.ones((len(self._read), hidden.shape[1] + 1), dtype=np.float32)
+        np.tanh(self._read @ hidden.astype(np.float32), out=units[:, :-1])
+        return units
 
     def _fitted(self, units: NDArray[np.float32]) -> tuple[Array, NDArray[np.float32]]:
-        """(2 (H + 1), J) output weights and (n, J) what they leave."""
-        design = np.concatenate(list(self._labels * units), axis=1)
-        counted = (self._share * design).T
-        normal = (counted @ design).astype(np.float64) + DECAY * np.eye(design.shape[1])
-        out = np.linalg.solve(normal, (counted @ self._target).astype(np.float64))
+        """(2 (H + 1), J) output weights and (n, J) what they leave, by the roots of the rows' shares."""
+        design = np.concatenate([count * units for count in self._counts], axis=1)
+        normal = (design.T @ design).astype(np.float64) + DECAY * np.eye(design.shape[1])
+        out = np.linalg.solve(normal, (design.T @ self._target).astype(np.float64))
         return out, design @ out.astype(np.float32) - self._target
 
     def best_out(self, hidden: Array) -> Array:
@@ -169,14 +171,10 @@ class _Squares:
         hidden = flat.reshape(self._read.shape[1], -1)
         units = self._units(hidden)
         out, left = self._fitted(units)
-        counted = self._share * left
-        value = float((counted * left).sum(dtype=np.float64)) + DECAY * float(flat @ flat + (out * out).sum())
-        back = sum(
-            part * (counted @ weights[:-1].T.astype(np.float32))
-            for part, weights in zip(self._labels, np.split(out, 2), strict=True)
-        )
-        slope = self._read.T @ (back * (1 - units[:, :-1] ** 2))
-        return value, 2 * (slope.ravel().astype(np.float64) + DECAY * flat)
+        value = float(np.square(left).sum(dtype=np.float64)) + DECAY * float(flat @ flat + np.square(out).sum())
+        v, u = (left @ weights[:-1].T.astype(np.float32) for weights in np.split(out, 2))
+        back = (self._counts[0] * v + self._counts[1] * u) * (1 - np.square(units[:, :-1]))
+        return value, 2 * ((self._read.T @ back).astype(np.float64).ravel() + DECAY * flat)
 
 
 def _start(read: Array, c: Array) -> Array:
