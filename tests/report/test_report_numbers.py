@@ -183,7 +183,7 @@ def test_report_of_a_loaded_model_is_the_same_to_the_letter(case: Case, tmp_path
 def test_report_of_a_model_without_privacy_has_no_number_by_group(open_book: Case) -> None:
     model = open_book.model
     by_group = [one.name for one in model.history_columns_ if one.status == "exact"]
-    assert len(by_group) == 4
+    assert len(by_group) == 6
     exact = [*model.dual_.to_numpy().ravel(), *model.history_[by_group].to_numpy().ravel()]
     curve = {"points": [{"tolerance": 0.1, "accuracy": 0.5, "noisy_violation": 0.123456}], "chosen": 0}
     report = build_report(model, curve=curve, facts={"noisy_violation": 0.123456, "rows": 1200})
@@ -208,7 +208,7 @@ def test_history_is_shown_by_the_status_of_its_columns_and_not_by_their_names(tw
     model.history_columns_ = tuple(renamed)
     page = page_of(build_report(model))
     shown = ["round", "loss", "accuracy", "auc", "multiplier of women", "multiplier of men"]
-    assert page.tables["One line per round"][0] == shown
+    assert page.tables["One line per round"][0] == [*shown, "noisy violation", "violation error"]
     assert "Noised gaps on the training rows, without bounds" not in page.tables
     titles = {name for name in page.ids if name.startswith("history-") and name.endswith("-title")}
     assert titles == {f"history-{name}-title" for name in ("loss", "accuracy", "auc", "multiplier-0")}

@@ -115,7 +115,7 @@ def test_report_of_a_rule_without_privacy_has_no_number_by_group_and_no_toleranc
     model = fit(epsilon=math.inf)
     report = build_report(model)
     exact = [one.name for one in model.history_columns_ if one.status == "exact"]
-    assert len(exact) == 4
+    assert len(exact) == 6
     numbers = [*model.dual_.to_numpy().ravel(), *model.history_[exact].to_numpy().ravel(), model.tolerance_]
     shown = {cell for table in page_of(report).tables.values() for row in table for cell in row}
     shown |= set(re.findall(r"(?<![\d.])[−-]?\d+\.\d+", report.markdown().split("```")[0]))
