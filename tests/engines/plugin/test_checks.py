@@ -1,4 +1,4 @@
-"""Where checking again makes it worse, an earlier solution is kept, and the fit says so."""
+"""Where checking again makes it worse, an earlier solution is kept."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from justitia import LagrangianDualClassifier, PluginPlan
-from justitia.engines.plugin.checks import RAN_AWAY, Checked, settled
+from justitia.engines.plugin.checks import Checked, settled
 from justitia.engines.plugin.engine import PluginEngine
 from justitia.evaluation.exact import violation
 
@@ -67,13 +67,12 @@ def fit(tmp: Any = None) -> LagrangianDualClassifier:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_solution_of_the_best_check_is_deployed_and_said_where_corrections_run_away(
+def test_solution_of_the_best_check_is_deployed_where_corrections_run_away(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     X, y, group = people()
     runaway(monkeypatch)
     model = fit(tmp_path / "run")
-    assert RAN_AWAY in model.certificate_.remarks
     found = violation(y, model.predict(X), sensitive_features=group, notion="demographic_parity", groups=(0, 1))
     assert found < 0.06
     rounds = model.history_.filter(like="multiplier")
@@ -102,4 +101,3 @@ def test_run_that_stopped_before_it_went_back_goes_back_when_it_goes_on(
 def test_healthy_fit_goes_on_to_the_last_solution() -> None:
     model = fit()
     assert len(model.history_) == 4
-    assert RAN_AWAY not in model.certificate_.remarks

@@ -14,10 +14,6 @@ from justitia.privacy.rows import DenseSource
 Array = NDArray[np.float64]
 #: Violations differ if they do by more than this and by so many standard deviations of the known noise.
 SLACK, DEVIATIONS = 0.01, 3.0
-RAN_AWAY = (
-    "checks showed that further corrections made the violation larger, and an earlier one is kept: the features tell "
-    "too little about some group; give other features, or a larger tolerance."
-)
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,8 +157,8 @@ class _Squares:
     def _fitted(self, units: NDArray[np.float32]) -> tuple[Array, NDArray[np.float32]]:
         """(2 (H + 1), J) output weights and (n, J) what they leave, by the roots of the rows' shares."""
         design = np.concatenate([count * units for count in self._counts], axis=1)
-        normal = (design.T @ design).astype(np.float64) + DECAY * np.eye(design.shape[1])
-        out = np.linalg.solve(normal, (design.T @ self._target).astype(np.float64))
+        gram = (design.T @ design).astype(np.float64) + DECAY * np.eye(design.shape[1])
+        out = np.linalg.solve(gram, (design.T @ self._target).astype(np.float64))
         return out, design @ out.astype(np.float32) - self._target
 
     def best_out(self, hidden: Array) -> Array:

@@ -146,7 +146,7 @@ class CrowdEngine(PluginEngine):
     def settle(self, lam: Tensor) -> Tensor:
         """Where it goes back, with a pass that tells how far the sample is off there."""
         found = super().settle(lam)
-        if self._went_back and not self._crowd.in_sample:
+        if found is not lam and not self._crowd.in_sample:
             self._judge(found)
         return found
 

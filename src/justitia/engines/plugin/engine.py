@@ -25,7 +25,7 @@ from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.known_noise import LOUD, gap_spread, noise_spread, outlook_of
 from justitia.engines.moments.memberships import memberships
 from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.checks import RAN_AWAY, Checked, Seen, settled
+from justitia.engines.plugin.checks import Checked, Seen, settled
 from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
 from justitia.engines.plugin.ridges import ridges
 from justitia.engines.plugin.sizes import ask_sizes
@@ -86,7 +86,6 @@ class PluginEngine(Engine):
         self._variances: list[Array] = []  # (G, K): of their known noise
         self._lam: Tensor | None = None  # (G, K): the last solution
         self._checked: list[Checked] = []
-        self._went_back = False
         self._sizes: Tensor | None = None  # (G, K), noised, by the memberships
         self._counted: Tensor | None = None  # (G,), noised, by the sums themselves
         self._silence: Tensor | None = None  # (2, 2): share of "not given" by label, and its noise
@@ -177,7 +176,7 @@ class PluginEngine(Engine):
         if back is None:
             return lam
         self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
-        self._lam, self._checked, self._went_back = torch.from_numpy(self._checked[back].lam), [], True
+        self._lam, self._checked = torch.from_numpy(self._checked[back].lam), []
         return self._lam
 
     def _seen(self, scores: Tensor) -> Seen:
@@ -271,7 +270,7 @@ class PluginEngine(Engine):
         """Silence that differs by label, small cells, groups that may not exist, and rates that are mostly noise."""
         if self._sizes is None or self._counted is None:
             return []
-        found = [*silence_remark(self._silence), *self._cell_remark(), *([RAN_AWAY] if self._went_back else [])]
+        found = [*silence_remark(self._silence), *self._cell_remark()]
         noise = (self._sum_noise / self.sizes).max(1).values
         few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
         few = -math.inf if isinstance(self.plan.noise_moments, Unprotected) else few
