@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from justitia import LagrangianDualClassifier, PluginPlan
+from justitia import LagrangianDualClassifier, PluginPlan, tradeoff
 from justitia.engines.plugin.checks import Checked, settled
 from justitia.engines.plugin.engine import PluginEngine
 from justitia.evaluation.exact import violation
@@ -96,6 +96,19 @@ def test_run_that_stopped_before_it_went_back_goes_back_when_it_goes_on(
     resumed, whole = fit(tmp_path / "run"), fit()
     assert resumed.dual_.equals(whole.dual_)
     assert resumed.certificate_.remarks == whole.certificate_.remarks
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_other_points_of_a_curve_do_not_go_back_to_a_check_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, group = people()
+    model = LagrangianDualClassifier(
+        epsilon=float("inf"), plan=PluginPlan(checks=3), groups=(0, 1), random_state=0, progress=False
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("justitia.engines.plugin.engine.settled", lambda checks, allowed: 0 if checks else None)
+        curve = tradeoff(model, X, y, sensitive_features=group, tolerances=(0.0, 0.2))
+    strict, loose = (one.dual_.to_numpy() for one in curve.models)
+    assert np.abs(loose).max() < np.abs(strict).max()
 
 
 def test_healthy_fit_goes_on_to_the_last_solution() -> None:

@@ -172,7 +172,7 @@ class PluginEngine(Engine):
 
     def settle(self, lam: Tensor) -> Tensor:
         """The last multipliers, or those of an earlier check where further ones have made the violation larger."""
-        back = settled(self._checked, self.allowed())
+        back = settled(self._checked, self.allowed()) if self.asks else None  # checks of a curve are of its first point
         if back is None:
             return lam
         self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
