@@ -150,7 +150,8 @@ class RuleLearner(Learner[PluginPlan]):
                 shown.update()
             if (back := engine.settle(lam)) is not lam:
                 lam = back
-                record.add(checks + 1, engine, lam)
+                record.history.pop()  # its last row is about what is deployed
+                record.add(checks, engine, lam)
         self.lam, self.c = lam.numpy().ravel(), engine.multiplied()
         if isinstance(engine, ScoresEngine):
             self._of_levels = engine.levels, engine.multipliers
