@@ -126,10 +126,12 @@ def test_answer_whose_line_cannot_be_written_to_the_log_is_told_once_it_can(
     with opened(folder) as service:
         ask = Caller(service)
         cohort = ask.cohort()
+        write = os.write
         with monkeypatch.context() as patch:
-            patch.setattr(os, "write", lambda _, line: len(line) // 2)  # what a full disk does with the last line
+            patch.setattr(os, "write", lambda file, line: write(file, line[: len(line) // 2]))  # as a full disk does
             assert ask.sums(cohort, ROWS).status == 503
         assert ask.sums(cohort, ROWS).status == 200
+        assert service.log.last()[0]["status"] == 200  # on a line of its own behind the one that was cut
     assert len(entries(folder)) == 1
 
 

@@ -24,6 +24,7 @@ from justitia import (
     tradeoff,
 )
 from justitia.custodian import Custodian, connection, remote_vault
+from justitia.custodian.connection import Connection, read_key
 from justitia.engines.plugin.learner import RuleLearner
 from justitia.evaluation.exact import rates_by_group
 from justitia.privacy.errors import LedgerError
@@ -211,6 +212,29 @@ def test_client_notices_a_ledger_that_was_put_back(folder: Path, tmp_path: Path)
     with served(old) as url, pytest.raises(LedgerError, match="put back"):
         ask(url)
     assert [json.loads(line)["number"] for line in kept.read_text().splitlines()[:2]] == [0, 1]
+
+
+def test_answers_that_come_in_another_order_than_their_receipts_are_no_ledger_put_back(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Two threads may share one client; a service that counts from an earlier state is noticed all the same."""
+    told: list[Any] = []
+    old = tmp_path / "old"
+    with served(folder) as url:
+        holder = Custodian(url, population="people", ids=IDS)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(holder, "received", lambda answer, headers: told.append((answer, headers)))
+            patch.setattr(holder, "signed", lambda certificate, _: certificate)
+            for number in range(3):
+                measure(DATA.y, DATA.y, sensitive_features=holder, epsilon=0.5, delta=DELTA)
+                if number == 1:
+                    shutil.copytree(folder, old)
+        for answer, headers in (told[2], told[0], told[2]):
+            holder.received(answer, headers)
+    with served(old) as url:
+        holder.connection = Connection(url, read_key(None))
+        with pytest.raises(LedgerError, match="does not hold receipt 2, which it gave"):
+            holder.received(*told[1])
 
 
 def test_file_that_holds_no_receipts_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -34,8 +34,10 @@ class AuditLog:
         line = (json.dumps({"time": now(), "what": what, "status": status, **shown}) + "\n").encode()
         with self._lock:
             self.counts[what, status] += 1
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND)
             try:
+                if _is_cut(handle):
+                    line = b"\n" + line
                 if os.write(handle, line) < len(line):
                     raise OSError(errno.ENOSPC, "the disk is full")
                 os.fsync(handle)
@@ -49,6 +51,12 @@ class AuditLog:
             file.seek(max(0, file.tell() - number * 1024))
             lines = file.read().decode("utf-8", "replace").splitlines()
         return [entry for line in reversed(lines[-number:]) if (entry := _entry(line)) is not None]
+
+
+def _is_cut(handle: int) -> bool:
+    """Whether the last line has no end: the disk was full, or the power failed."""
+    size = os.fstat(handle).st_size
+    return size > 0 and os.pread(handle, 1, size - 1) != b"\n"
 
 
 def _entry(line: str) -> dict[str, Any] | None:

@@ -102,10 +102,11 @@ class Custodian(HeldElsewhere):
         return self._known
 
     def _facts(self, **query: Any) -> dict[str, Any]:
-        last = self._receipts.last
-        asked = query if last is None else query | {"receipt": last["number"]}
+        newest = self._receipts.newest
+        asked = query if newest is None else query | {"receipt": newest}
         found: dict[str, Any] = self.connection.get(f"/v1/populations/{self.population}", **asked)
-        self._receipts.check_link(found.get("link"))
+        if newest is not None:
+            self._receipts.check_link(newest, found.get("link"))
         return found
 
     @property
@@ -238,7 +239,8 @@ class Custodian(HeldElsewhere):
             raise ValueError(
                 "expected the receipt of this answer from the custodian, got another; is this its address?"
             )
-        self._receipts.keep(receipt)
+        if not self._receipts.keep(receipt):
+            self._facts()  # the custodian has to have the newest one still
         return dict(receipt)
 
     def signed(self, certificate: Certificate, receipt: Mapping[str, Any] | None) -> Certificate:
