@@ -48,7 +48,6 @@ def make(folder: Path, port: int, clients: int) -> list[str]:
     keys = [new_key() for _ in range(clients)]
     for k, key in enumerate(keys):
         records.put_client(Client(f"client-{k}", ("train",), None, key_hash(key)))
-    records.close()
     return keys
 
 

@@ -50,7 +50,6 @@ def made(folder: Path, people: int) -> Service:
     records = Records(folder)
     taken = Register.of(ids, Attribute(("group",), [column]))
     register(folder, records, "people", taken, groups=["a", "b"], epsilon=50.0, delta=1e-9)
-    records.close()
     return Service(folder, Settings(page_port=0, largest_spool=1 << 40))
 
 

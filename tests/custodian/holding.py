@@ -57,7 +57,6 @@ def make_folder(
     register(folder, records, "people", people, groups=list(groups), epsilon=epsilon, delta=DELTA)
     for name, key in KEYS.items():
         records.put_client(Client(name, ROLES[name], own, key_hash(key)))
-    records.close()
     return folder
 
 

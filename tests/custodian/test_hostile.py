@@ -220,7 +220,6 @@ def test_request_id_of_one_population_is_not_anothers(folder: Path) -> None:
     people = Register.of(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
     records = Records(folder)
     register(folder, records, "others", people, groups=["a", "b"], epsilon=1.0, delta=1e-6)
-    records.close()
     with opened(folder) as service:
         ask = Caller(service)
         assert ask.sums(ask.cohort(), ROWS).status == 200

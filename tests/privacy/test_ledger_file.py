@@ -6,7 +6,7 @@ import resource
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,9 @@ from justitia.privacy.ledger import Release
 
 
 def statement(path: Path, *sql: str) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    for one in sql:
-        connection.execute(one)
-    connection.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for one in sql:
+            connection.execute(one)
 
 
 # --- what a file may not be
@@ -314,9 +313,8 @@ def test_copy_of_a_file_that_another_program_gave_a_write_ahead_log_holds_every_
     copied = tmp_path / "copy" / ledger.path.name
     copied.write_bytes(ledger.path.read_bytes())
     assert len(opened(tmp_path / "copy", epsilon=5.0).releases) == 2
-    with sqlite3.connect(copied) as connection:
+    with closing(sqlite3.connect(copied)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-    connection.close()
 
 
 def test_debit_while_another_program_reads_through_a_write_ahead_log_is_refused(tmp_path: Path) -> None:

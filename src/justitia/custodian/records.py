@@ -104,9 +104,8 @@ class Records:
 
     def __init__(self, folder: Path) -> None:
         self.path = private_file(folder / FILE)
-        # Held open: who closes the last connection copies everything back into the file, which takes time.
-        self._held = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False)
-        self._held.execute("PRAGMA journal_mode = WAL")
+        self._held: sqlite3.Connection | None = None
+        self._rows("PRAGMA journal_mode = WAL")
         with self._connection() as connection:
             for table in _TABLES:
                 connection.execute(table)
@@ -123,9 +122,15 @@ class Records:
         with closing(sqlite3.connect(self.path, timeout=60.0)) as connection:
             return connection.execute(query, values).fetchall()
 
+    def hold(self) -> None:
+        """Stay connected: who closes the last connection copies everything back into the file, which takes time."""
+        self._held = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False)
+        self._held.execute("PRAGMA journal_mode = WAL")  # the first statement connects
+
     def close(self) -> None:
-        """Everything is in the one file from now on."""
-        self._held.close()
+        """Hold it no longer: everything is in the one file from now on."""
+        if self._held is not None:
+            self._held.close()
 
     # -- clients
 

@@ -79,6 +79,7 @@ class Service:
             self._drop(own)
         self._one = threading.Lock()
         self._busy: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
+        self.records.hold()
 
     def close(self) -> None:
         """Leave the folder to others."""
