@@ -209,8 +209,9 @@ def read_entries(connection: sqlite3.Connection, path: Path, links: Sequence[str
     """
     known = len(links) - 1
     first = max(known - 1, 0)  # the last known one too: if any before it was changed, its link is another
-    (held,) = connection.execute("SELECT COUNT(*) FROM debits").fetchone()
+    # Nothing before it is looked at again, however long the file: who knows a debit counts it, whoever deletes it.
     rows = connection.execute("SELECT * FROM debits WHERE number >= ? ORDER BY number", (first,)).fetchall()
+    held = first + len(rows)
     if held < known or [row[0] for row in rows] != list(range(first, held)):
         raise LedgerError(f"The ledger {str(path)!r} lacks debits that were made; {_RESTORE}")
     found, previous = [], links[first]
