@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -111,9 +112,9 @@ def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> 
         "accuracy": f"{facts['training_accuracy']:.3f} on the training rows, AUC {facts['training_auc']:.3f}",
         "violation": "" if violation is None else f"about {violation:.3f} there, by the last noised answers",
         "privacy": certificate.statement,
-        "remarks": " ".join(certificate.remarks),
+        "remarks": " ".join(one[:1].upper() + one[1:] for one in certificate.remarks if one not in facts["warnings"]),
     }
-    following = "" if math.isinf(certificate.epsilon) else f"Next: justitia evaluate {out} OTHER-PEOPLE.csv"
+    following = "" if math.isinf(certificate.epsilon) else f"Next: justitia evaluate {quote(str(out))} OTHER-PEOPLE.csv"
     return "\n".join([f"Trained: {out}", fields_text(lines), *([filled(following)] if following else [])])
 
 
