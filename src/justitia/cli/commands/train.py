@@ -93,7 +93,7 @@ def _train(
         asked: dict[str, Any] = {"sensitive_features": rows.sensitive, "person": rows.person, "ledger": opened}
         model.fit(rows.X, rows.y, **asked, checkpoint=checkpoint)
         until_saved.enter_context(unhurried())
-        facts = {"target": settings["target"], "kept": kept_of(rows, settings["target"], opened)}
+        facts = {"target": settings["target"], "kept": kept_of(rows, settings["target"])}
         written = save_somewhere(lambda folder: save(model, rows, folder, **facts), stage, out)
     facts = {"model": out, **written, "certificate": model.certificate_.to_dict(), "warnings": warnings}
     table = f"{columns_text(rows.readings)}\n\n" if rows.readings else ""
