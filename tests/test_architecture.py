@@ -277,6 +277,7 @@ REPORT_IMPORTS = {
     *("estimator", "curve", "evaluation.measurement", "networks.multilayer", "notions", "training.history"),
     *("engines", "privacy.accounting", "privacy.ledger", "_files"),
     *("_validate", "inputs.encoding"),  # fields that people state; how public features were read
+    "evaluation.told",  # how a bound is written beside its threshold
 }
 
 

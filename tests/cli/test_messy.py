@@ -155,7 +155,7 @@ def test_plan_warns_of_what_train_would_refuse_and_of_what_it_leaves_out(run: Ru
     shown = run("plan", "data.csv", *WORDS[:6])
     assert shown.exit_code == 0
     text = " ".join(shown.stderr.split())
-    for part in ("'opened' holds dates", "'customerId' differs in nearly every row", "'bank' is constant"):
+    for part in ("'opened' holds dates", "'customerId' has 300 different entries in 300 rows", "'bank' is constant"):
         assert part in text
 
 

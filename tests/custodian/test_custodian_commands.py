@@ -49,6 +49,7 @@ def test_curve_its_evaluation_and_a_measurement_ask_the_custodian(tmp_path: Path
             assert said.exit_code == 2
             assert sentence in " ".join(said.output.split())
     assert all(url in one["certificate"]["custodian"] for one in (made, judged, seen))
+    assert judged["certificate"]["remarks"] == []  # one ledger, the custodian's, counts training and measurement
     receipts = [json.loads(line)["number"] for line in (tmp_path / "receipts").read_text().splitlines()]
     assert receipts == list(range(before))
     assert debits(folder) == before

@@ -21,7 +21,8 @@ def conversation(ask: Caller) -> list[Reply]:
     cohort = ask.cohort([*IDS[:-1], "nobody"])
     odd = ROWS.copy()
     odd[1], odd[2] = np.nan, 1e300
-    body = json.dumps({"request": "m", "y_true": Y, "y_pred": Y[::-1], "notions": ["equalized_odds"]}).encode()
+    body = {"request": "m", "y_true": Y, "y_pred": Y[::-1], "notions": ["equalized_odds"]}
+    scored = {"request": "s", "before": Y, "scores": ROWS[:, 0].tolist(), "reference": "b", "epsilon": 0.5}
     first = to_stream(ROWS[:100])
     twice = json.dumps({"ids": [IDS[row // 2] for row in range(N)], "person": True}).encode()
     persons = ask("POST", "/v1/populations/people/cohorts", twice)
@@ -31,7 +32,8 @@ def conversation(ask: Caller) -> list[Reply]:
         ask.sums(cohort, odd),
         ask.sums(cohort, first, request="parts", parts=2),
         ask.sums(cohort, ROWS[100:], request="parts", parts=2, part=1),
-        ask("POST", f"/v1/cohorts/{cohort}/measure", body),
+        ask("POST", f"/v1/cohorts/{cohort}/measure", json.dumps(body).encode()),
+        ask("POST", f"/v1/cohorts/{cohort}/measure", json.dumps(body | scored).encode()),
         ask.sums(cohort, ROWS[:3], request="short"),
         ask.sums(cohort, ROWS, request="dear", noise_multiplier=0.01),
         ask.sums(cohort, ROWS, request="r1"),
@@ -69,7 +71,7 @@ def test_neighbours_with_the_same_noised_answers_get_the_same_replies(
         if one.headers.get("content-type", "").endswith("stream") or one.status >= 400:
             assert one.body == two.body
     assert {reply.status for reply in here} == {0, 200, 402, 409, 422}
-    assert len(second.exact) == len(noise.exact) == 4
+    assert len(second.exact) == len(noise.exact) == 5
     distances = [float((a - b).norm()) for a, b in zip(noise.exact, second.exact, strict=True)]
-    assert all(distance <= math.sqrt(2) * (1 + 1e-9) for distance in distances[:3])
-    assert distances[3] <= 2 * math.sqrt(2) * (1 + 1e-9)  # two rows of each person
+    assert all(distance <= math.sqrt(2) * (1 + 1e-9) for distance in distances[:4])
+    assert distances[4] <= 2 * math.sqrt(2) * (1 + 1e-9)  # two rows of each person

@@ -65,7 +65,7 @@ def commands_of_the_page() -> list[list[str]]:
     """The words of the first block of the section."""
     page = (Path(__file__).parents[2] / "docs" / "custodian.md").read_text(encoding="utf-8")
     block = page.partition("## Four commands")[2].partition("```text\n")[2].partition("```")[0]
-    return [shlex.split(line.removeprefix("$ justitia ")) for line in block.splitlines()]
+    return [shlex.split(line.removeprefix("$ justitia ")) for line in block.replace("\\\n", " ").splitlines()]
 
 
 def test_four_commands_of_the_page_lead_from_two_files_to_a_model_over_tls(

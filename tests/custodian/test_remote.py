@@ -133,6 +133,31 @@ def test_measurement_by_a_custodian_equals_that_in_memory(folder: Path, tmp_path
     assert there.certificate.receipt["number"] == 0
 
 
+def test_key_that_may_measure_and_not_train_measures_everything_as_in_memory(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "trainer.key").write_text(KEYS["analyst"])
+    decided, base = (DATA.X["x0"] > 0).astype(int), (DATA.X["x1"] > 0).astype(int)
+    asked: dict[str, Any] = {"scores": DATA.X["x0"], "before": base, "reference": "b", "delta": DELTA}
+    ledger = local_ledger(folder, tmp_path)
+    here = measure(
+        DATA.y, decided, sensitive_features=frame(LABELS), groups=["a", "b"], ledger=ledger, noise_seed=3, **asked
+    )
+    with served(folder, SeededNoise(3)) as url:
+        holder = Custodian(url, population="people", ids=IDS)
+        there = measure(DATA.y, decided, sensitive_features=holder, **asked)
+        with pytest.raises(PermissionError, match="role 'train'"):
+            model(epsilon=1.0).fit(DATA.X, DATA.y, sensitive_features=holder)
+    told, known = there.to_dict(), here.to_dict()
+    assert {"scores", "before"} & set(known)
+    assert told | {"certificate": 0} == known | {"certificate": 0}
+
+
+def test_file_that_holds_no_key_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    for content in (b"", b"two words", bytes(range(128, 160)), b"\x00\x01"):
+        (tmp_path / "key").write_bytes(content)
+        with pytest.raises(ValueError, match="expected the key of a custodian's client, got none"):
+            Custodian("http://127.0.0.1:1", population="people", ids=IDS, key_file=tmp_path / "key")
+
+
 @pytest.mark.parametrize(
     ("options", "given", "sentence"),
     [

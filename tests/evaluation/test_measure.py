@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from justitia import BudgetExceeded, Measurement, PrivacyLedger, measure
 from justitia.evaluation.exact import rates_by_group, violation
 from justitia.evaluation.rates import METRICS, make_rows
-from justitia.evaluation.told import NOT_ENOUGH
+from justitia.evaluation.told import NOT_ENOUGH, Verdict
 from justitia.notions import NOTIONS, DemographicParity
 from justitia.privacy.accounting import gaussian_mu
 
@@ -201,7 +201,8 @@ def test_measurement_as_text_and_json_shows_rates_bounds_and_certificate() -> No
     lines = str(found).splitlines()
     assert lines[0] == "4,000 rows, 2 groups; noisy, with bounds at 0.95"
     assert lines[1].split() == ["metric", "group", "rows", "rate", "gap"]
-    assert lines[-1].startswith("For reproduction only: the noise was seeded, so nothing is promised.")
+    assert lines[-2].startswith("For reproduction only: the noise was seeded, so nothing is promised.")
+    assert max(map(len, lines)) <= 96
     facts = json.loads(found.to_json())
     assert facts["violations"]["demographic_parity"]["lower"] == found.violation.lower
     assert facts["certificate"]["releases"][0]["purpose"] == "group rates"
@@ -266,3 +267,11 @@ def test_decisions_that_are_all_alike_have_rate_zero_in_every_known_group() -> N
         found = measure(Y, 0 * Y, sensitive_features=A, groups=GROUPS, notion="demographic_parity", noise_seed=1)
     assert found.by_group["selection_rate"].tolist() == [0.0, 0.0]
     assert 0 < found.violation.upper < 0.02
+
+
+def test_bound_beside_its_threshold_has_as_many_decimals_as_show_its_side() -> None:
+    doubt = Verdict(NOT_ENOUGH, 0.1, 0.95, 0.019, 0.100106, "demographic_parity").sentence
+    assert "between 0.019 and 0.1001, each bound for itself." in doubt
+    assert "upper bound is 0.0997." in Verdict("below", 0.1, 0.95, 0.0, 0.0997, "v").sentence
+    nothing = Verdict(NOT_ENOUGH, 0.8, 0.95, 0.0, 1.0, "smallest impact ratio", ("a", "b")).sentence
+    assert nothing.endswith("to call it below or above 0.8, or to bound it.")

@@ -33,6 +33,7 @@ def column(values: Any, name: str = "c") -> pd.Series:
         (lambda row: f"this is what person {row} had to say about the matter", "c", "text"),
         (lambda row: "same", "c", "ignored"),
         (lambda row: None, "c", "ignored"),
+        (lambda row: "  " if row % 2 else " ", "c", "ignored"),
         (lambda row: f"2024-01-{1 + row % 28:02d}", "c", "date"),
         (lambda row: f"{1 + row % 28:02d}.01.2024", "c", "date"),
         (lambda row: dt.datetime(2024, 1, 1 + row % 28), "c", "date"),
@@ -53,6 +54,8 @@ def test_column_is_read_as_its_kind(values: Any, name: str, kind: str) -> None:
         (lambda row: f"1.{row + 100},5", "--decimal ',' --thousands '.'"),
         (lambda row: f"20'{row + 100}", '--thousands "\'"'),
         (lambda row: f"{row % 7} %", "with signs, such as '0 %'"),
+        (lambda row: f"${row + 1},{row + 100}.25", "with signs, such as '$1,100.25'"),  # never an identifier
+        (lambda row: f"{row + 1}.{row + 100},25 €", "with signs, such as '1.100,25 €'"),
         (lambda row: f"({row}.5)" if row % 4 else f"{row}.0", "with signs, such as '(1.5)'"),
         (lambda row: np.inf if row == 3 else float(row), "holds infinity; write a number"),
         (lambda row: f"{1 + row % 12}/{1 + row % 28}/2024", "--date 'c="),

@@ -17,6 +17,7 @@ from justitia.training.remarks import (
     gap_remark,
     silence_by_label,
     silence_remark,
+    size_remarks,
     value,
 )
 
@@ -45,10 +46,10 @@ def test_value_is_accuracy_and_counts_errors_by_the_threshold() -> None:
     [
         (decided(25, 5), 0.91, []),
         (decided(0, 0), None, ["nearly everybody gets the same decision (100.0%)"]),
-        (decided(10, 9), None, ["no better than that of the same decision for everybody (0.700)"]),
+        (decided(10, 9), None, ["no better than that of the same decision for everybody (0.70)"]),
         (decided(20, 4), 0.98, []),
         (decided(18, 0), 0.995, []),
-        (decided(20, 10), 0.95, ["0.800 with the constraint and 0.950 without"]),
+        (decided(20, 10), 0.95, ["about 0.80 with the constraint and 0.95 without"]),
     ],
 )
 def test_decisions_that_are_poor_are_told(scores: torch.Tensor, plain: float | None, words: list[str]) -> None:
@@ -121,3 +122,14 @@ def test_fit_on_healthy_people_says_nothing() -> None:
     model = LagrangianDualClassifier(epsilon=2.0, groups=data.groups, random_state=0, noise_seed=1)
     model.fit(data.X, data.y, sensitive_features=pd.Series(data.sensitive))
     assert model.certificate_.remarks == ()
+
+
+def test_many_groups_whose_rates_are_mostly_noise_are_one_sentence() -> None:
+    noise = torch.linspace(0.01, 0.62, 62)
+    told = size_remarks([str(age) for age in range(18, 80)], torch.full((62,), 60.0), noise, few=10.0, loud=0.05)
+    assert told == [
+        "the noise in the rates of 57 groups ('79', '78', '77', '76', '75', ...) is up to 0.62; their violations "
+        "cannot be held to less."
+    ]
+    (one,) = size_remarks(["a", "b"], torch.tensor([60.0, 900.0]), torch.tensor([0.1, 0.01]), few=10.0, loud=0.05)
+    assert one == "the noise in the rates of group 'a' is about 0.1; its violation cannot be held to less."

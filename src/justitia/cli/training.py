@@ -15,7 +15,7 @@ import numpy as np
 from justitia.cli.bases import base_of
 from justitia.cli.errors import Refusal, shown_path, told
 from justitia.cli.files.columns import Columns, warn_of
-from justitia.cli.files.looks import LEDGER, ROWS
+from justitia.cli.files.looks import ROWS
 from justitia.cli.files.metadata import FACTS, training_metadata
 from justitia.cli.files.public_rows import public_rows
 from justitia.cli.files.rows import Rows, read_rows
@@ -27,7 +27,6 @@ from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.preview import Counts, rate_noise
 from justitia.notions import get_notion
 from justitia.parameters import check_parameters
-from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.vault import INFER
 
 NO_GROUPS = (
@@ -123,11 +122,10 @@ def check_tolerances(engine: str, tolerances: Sequence[float]) -> None:
         raise Refusal(f"expected a tolerance of at most 1, got {large[0]:g}; 5% is written 0.05.")
 
 
-def kept_of(rows: Rows | StreamedRows, target: str, ledger: DurableLedger | None) -> dict[str, Any]:
+def kept_of(rows: Rows | StreamedRows, target: str) -> dict[str, Any]:
     """What later measurements need to tell whether the same people are looked at again."""
-    identity = None if ledger is None else ledger.identity
     sketch = None if isinstance(rows, StreamedRows) else public_rows(rows, target).sketch.to_dict()
-    return {ROWS: sketch, LEDGER: identity}
+    return {ROWS: sketch}
 
 
 def save_somewhere(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: Path) -> dict[str, Any]:

@@ -37,10 +37,11 @@ def read_key(key_file: Path | str | None) -> str:
         If there is none.
     """
     named = key_file if key_file is not None else os.environ.get(KEY_FILE)
-    text = Path(named).read_text(encoding="utf-8") if named is not None else os.environ.get(KEY, "")
-    if not text.strip() or len(text.split()) != 1:
+    text = Path(named).read_bytes().decode("ascii", "replace") if named is not None else os.environ.get(KEY, "")
+    if len(text.split()) != 1 or not text.strip().isascii() or not text.strip().isprintable():
         raise ValueError(
-            f"expected the key of a custodian's client, got none; name its file with key_file, or set {KEY_FILE}."
+            f"expected the key of a custodian's client, got none; name its file with key_file (--custodian-key), or "
+            f"set {KEY_FILE}."
         )
     return text.strip()
 
@@ -109,8 +110,8 @@ class Connection:
                 found = self._pool.request(method, url, body=body, headers=headers, redirect=False)
             except urllib3.exceptions.SSLError:
                 raise ConnectionError(
-                    f"expected a certificate that is trusted here from {self.url!r}, and one of ours that it takes; "
-                    "pass ca_file, certificate and certificate_key."
+                    f"expected a certificate that is trusted here from {self.url!r}, and one of ours if it wants one; "
+                    "pass ca_file (--custodian-ca) and certificate (--custodian-certificate)."
                 ) from None
             except urllib3.exceptions.HTTPError:
                 found = None

@@ -35,7 +35,7 @@ class Sums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A private measurement of decisions."""
+    """A private measurement of decisions; of another model's about the same people and of scores, if they are sent."""
 
     request: Name
     y_true: list[Annotated[int, msgspec.Meta(ge=0, le=1)]]
@@ -46,6 +46,10 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics: Names = []
     confidence: Annotated[float, msgspec.Meta(ge=0.5, lt=1)] = 0.95
     threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    before: list[Annotated[int, msgspec.Meta(ge=0, le=1)]] | None = None
+    scores: list[float] | None = None
+    score_bins: Annotated[int, msgspec.Meta(ge=2, le=100)] = 10
+    reference: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
 
     def check(self) -> None:
         """Refuse names that nothing has."""

@@ -18,6 +18,7 @@ from justitia.custodian.connection import Connection, read_key
 from justitia.custodian.measurements import read_measurement
 from justitia.custodian.receipts import Receipts
 from justitia.custodian.remote_vault import PART, Cohort, Places, RemoteVault
+from justitia.evaluation.margins import margins
 from justitia.evaluation.measurement import Measurement
 from justitia.notions import NOTIONS, get_notion
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
@@ -214,14 +215,17 @@ class Custodian(HeldElsewhere):
                 "expected the custodian's ids in person, got ids that group rows otherwise; pass the same."
             )
 
-    def measured(self, truth: NDArray[np.int64], decided: NDArray[np.int64], **asked: Any) -> Measurement:
-        """One measurement made by the custodian."""
+    def measured(self, truth: NDArray[np.int64], decided: NDArray[np.int64], **asked: Any) -> Measurement | None:
+        """One measurement made by the custodian; None if it is too long for one request."""
         names = ("person", "noise_seed", "missing_marker")
         self._check(asked["groups"], asked["epsilon"], len(truth), **{name: asked[name] for name in names})
         numbers = {name: asked[name] for name in ("epsilon", "delta", "confidence", "threshold")}
         lists = {"notions": _notions(asked["notion"]), "metrics": _listed(asked["metrics"])}
         body = {"request": new_name(), "y_true": truth.tolist(), "y_pred": decided.tolist()} | numbers | lists
-        text = json.dumps(body).encode()
+        more = {name: asked[name] for name in ("before", "scores", "reference") if asked[name] is not None}
+        text = json.dumps(body | more | {"score_bins": asked["score_bins"]}).encode()
+        if more and len(text) > 2 * int(self.facts["rows_at_once"]) and "train" in self.facts["roles"]:
+            return None
         grouped = asked["person"] is not None if self._places is None else self._places.person
         path = f"/v1/cohorts/{self.cohort(person=grouped).name}/measure"
         if asked["ledger"] is not None:  # one's own account, once the custodian has taken the ids and can pay
@@ -230,7 +234,8 @@ class Custodian(HeldElsewhere):
             asked["ledger"].debit(Release("group rates", cost, math.sqrt(2)))
         answer, headers = self.connection.post(path, text, "application/json")
         found = read_measurement(answer)
-        return replace(found, certificate=self.signed(found.certificate, self.received(answer, headers)))
+        signed = self.signed(found.certificate, self.received(answer, headers))
+        return replace(found, certificate=signed, crossed=margins(tuple(self.groups), self.columns))
 
     def received(self, answer: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
         """The receipt of an answer, checked and kept."""

@@ -155,7 +155,7 @@ class Service:
         Instead of ids, cohorts of the same population: their people, one cohort after the other.
         """
         if not {"train", "measure"} & set(client.roles):
-            raise not_allowed("train")
+            raise not_allowed("measure")
         people = self._populations.people(name)
         parts = [self._cohort(client, one, whole=True)[0] for one in cohorts]
         made, grouped = joined(people, client.name, ids, parts, most=self.settings.largest_cohort, person=person)
@@ -215,7 +215,8 @@ class Service:
             raise not_allowed("measure")
         asked.check()
         cohort, people = self._cohort(client, cohort_name)
-        if not len(asked.y_true) == len(asked.y_pred) == cohort.people:
+        lists = [one for one in (asked.y_true, asked.y_pred, asked.before, asked.scores) if one is not None]
+        if {len(one) for one in lists} != {cohort.people}:
             raise wrong(
                 f"expected {cohort.people} labels and decisions, in the order of the cohort, got other numbers."
             )
@@ -235,6 +236,10 @@ class Service:
                     groups=list(people.facts.groups),
                     notion=asked.notions or None,
                     metrics=asked.metrics or None,
+                    before=asked.before,
+                    scores=asked.scores,
+                    score_bins=asked.score_bins,
+                    reference=asked.reference,
                     epsilon=asked.epsilon,
                     delta=asked.delta,
                     confidence=asked.confidence,

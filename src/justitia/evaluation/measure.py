@@ -143,12 +143,16 @@ def measure(
     bins = None if scores is None else ScoreBins.of(scores, n, score_bins)
     question = Question.of(asked, truth.numpy(), decided.numpy(), earlier, bins)
     private: dict[str, Any] = {"person": person, "noise_seed": noise_seed, "missing_marker": missing_marker}
-    if held is not None and scores is None and before is None and reference is None:
+    if held is not None:
         wanted: dict[str, Any] = {
             "notion": notion,
             "metrics": metrics,
             "confidence": float(confidence),
             "threshold": threshold,
+            "before": None if earlier is None else earlier.astype(int).tolist(),
+            "scores": None if bins is None else bins.scores.tolist(),
+            "score_bins": int(score_bins),
+            "reference": None if reference is None else str(reference),
         }
         budgets: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "ledger": ledger, "groups": groups}
         y, d = truth.long().numpy(), decided.long().numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,8 @@ from justitia.evaluation.told import NOT_ENOUGH, Interval, Verdict, records
 from justitia.privacy.ledger import Certificate
 
 Method = Literal["between_groups", "to_overall"]
+#: Of sentences in text.
+WIDTH = 96
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,6 +292,10 @@ class Measurement:
         """The measurement as JSON text."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
+    def _sentences(self) -> list[str]:
+        verdicts = [str(one) for one in self.verdicts.values()]
+        return [*verdicts, self.certificate.statement, *self.certificate.remarks]
+
     def __str__(self) -> str:
         shown = self.table.reset_index()
         lines = pd.DataFrame(
@@ -309,8 +316,9 @@ class Measurement:
                 *(f"violation, {name}: {one}" for name, one in self.violations.items()),
                 *([unknown] if self.unknown_groups else []),
                 *(f"largest gap to the population, {name}: {one}" for name, one in self.largest_gaps.items()),
-                *(str(one) for one in self.verdicts.values()),
-                self.certificate.statement,
-                *self.certificate.remarks,
+                *(
+                    textwrap.fill(one, WIDTH, break_on_hyphens=False, subsequent_indent="  ")
+                    for one in self._sentences()
+                ),
             ]
         )

@@ -62,15 +62,16 @@ class Verdict:
     def sentence(self) -> str:
         """The answer with the bound that it rests on."""
         held = f"at {self.confidence:.4g} confidence"
+        least, most = (beside(bound, self.threshold) for bound in (self.at_least, self.at_most))
         if self.answer == "below":
-            return f"{self.subject}: below {self.threshold:g} {held}; the one-sided upper bound is {self.at_most:.3f}."
+            return f"{self.subject}: below {self.threshold:g} {held}; the one-sided upper bound is {most}."
         if self.answer == "above":
-            return f"{self.subject}: above {self.threshold:g} {held}; the lower bound is {self.at_least:.3f}."
+            return f"{self.subject}: above {self.threshold:g} {held}; the lower bound is {least}."
+        doubt = f"{self.subject}: {NOT_ENOUGH} {held} to call it below or above {self.threshold:g}"
+        if self.at_least <= 0 and self.at_most >= 1:
+            return f"{doubt}, or to bound it."
         among = f" among the groups that are known, not {', '.join(self.unknown)}" if self.unknown else ""
-        return (
-            f"{self.subject}: {NOT_ENOUGH} {held} to call it below or above {self.threshold:g}; it is between "
-            f"{self.at_least:.3f} and {self.at_most:.3f}, each bound for itself{among}."
-        )
+        return f"{doubt}; it is between {least} and {most}, each bound for itself{among}."
 
     def __str__(self) -> str:
         return self.sentence
@@ -84,6 +85,15 @@ class Verdict:
             "at_most": plain(self.at_most),
             "sentence": self.sentence,
         }
+
+
+def beside(bound: float, limit: float) -> str:
+    """A bound with three decimals, or as many more as show on which side of a limit it is."""
+    for digits in range(3, 9):
+        text = f"{bound:.{digits}f}"
+        if (float(text) < limit, float(text) > limit) == (bound < limit, bound > limit):
+            return text
+    return f"{bound:.3f}"
 
 
 def plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.inputs.written import (
+    OTHERS_WRITTEN,
     PLAIN_DATES,
     UNSURE_DATE,
     Written,
@@ -37,8 +38,6 @@ MOSTLY = 0.9
 FEW_ROWS = 20
 #: Longer entries, in the mean, are sentences.
 LONG_TEXT = 40
-#: Other ways to write numbers, that are looked for but never guessed.
-OTHER_NUMBERS = ((".", ""), (",", ""), (",", "."), (".", ","), (".", "'"), (",", "'"), (".", " "), (",", " "))
 _IDENTIFIER = re.compile(r"(^|_)(id|ids|uuid|guid|ssn|iban|e?mail|phone|tel)(_|$)|(^|_)(number|nr|no|key)$")
 _CODE = re.compile(r"(^|_)(zip|zipcode|postcode|postal|plz|code|zip_code)(_|$)")
 _SIGNS = re.compile(r"^[€$£(\s]+|[€$£%)\s]+$")
@@ -141,7 +140,7 @@ def look_at(values: pd.Series, written: Written, *, wanted: bool = False, catego
     """
     name = str(values.name)
     column = _Column.of(name, values)
-    if not column.given:
+    if all(isinstance(one, str) and not one.strip() for one in column.entries):
         return Reading(name, IGNORED, says="nothing is written in it", doubt=f"column {name!r} is empty: not used.")
     if len(column.entries) == 1 and column.given == column.rows:
         shown = _shown(column.entries[0])
@@ -195,7 +194,8 @@ def _identifier(column: _Column) -> Reading:
         column.name,
         IDENTIFIER,
         says=f"{len(column.entries):,} different entries: no feature",
-        doubt=f"column {column.name!r} differs in nearly every row and is no feature; name it in --features to use it.",
+        doubt=f"column {column.name!r} has {len(column.entries):,} different entries in {column.rows:,} rows and is no "
+        "feature; name it in --features to use it.",
     )
 
 
@@ -225,7 +225,8 @@ def _textual(column: _Column, written: Written, *, wanted: bool) -> Reading:
     doubt = ""
     if unknown.any():
         words = ", ".join(_shown(one) for one in column.entries[unknown][:3])
-        doubt = f"column {column.name!r}: {words} in {column.given - told.given:,} rows count as missing."
+        gone = column.given - told.given
+        doubt = f"column {column.name!r}: {words} in {gone:,} row{'s count' if gone > 1 else ' counts'} as missing."
     found = _as_dates(told, written, doubt) or _as_numbers(told, written, doubt, wanted=wanted)
     return found or _as_words(column, wanted=wanted)
 
@@ -242,23 +243,16 @@ def _as_numbers(column: _Column, written: Written, doubt: str, *, wanted: bool) 
         return _refused(
             column, f"holds numbers, but also {odd}; correct that, or pass --categorical NAME or --drop NAME."
         )
-    for decimal, thousands in OTHER_NUMBERS:
-        readable = ~np.isnan(Written(decimal, thousands).numbers(column.entries))
+    for other in OTHERS_WRITTEN:
+        readable = ~np.isnan(other.numbers(column.entries))
         if column.share(readable) >= MOSTLY:
-            marks = (f" --decimal {decimal!r}" if decimal != "." else "") + (
-                f" --thousands {_quoted(thousands)}" if thousands else ""
-            )
             seen = _shown(column.entries[readable][0])
-            return _refused(column, f"holds numbers written as {seen}; pass{marks}, or --categorical NAME.")
+            return _refused(column, f"holds numbers written as {seen}; pass{other.options()}, or --categorical NAME.")
     bare = [_SIGNS.sub("", one) if isinstance(one, str) else one for one in column.entries]
-    if column.share(~np.isnan(written.numbers(bare))) >= MOSTLY:
+    if any(column.share(~np.isnan(one.numbers(bare))) >= MOSTLY for one in (written, *OTHERS_WRITTEN)):
         odd = _shown(column.entries[np.isnan(numbers)][0])
         return _refused(column, f"holds numbers with signs, such as {odd}; write numbers alone.")
     return None
-
-
-def _quoted(mark: str) -> str:
-    return '"\'"' if mark == "'" else repr(mark)
 
 
 def _refused(column: _Column, what: str) -> Reading:

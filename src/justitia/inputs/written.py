@@ -75,9 +75,26 @@ class Written:
             plain = plain.replace(self.thousands, "")
         return float(plain.replace(self.decimal, "."))
 
+    def options(self) -> str:
+        """What a command has to be given to read such numbers."""
+        thousands = '"\'"' if self.thousands == "'" else repr(self.thousands)
+        return (f" --decimal {self.decimal!r}" if self.decimal != "." else "") + (
+            f" --thousands {thousands}" if self.thousands else ""
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for a model's facts."""
         return {"decimal": self.decimal, "thousands": self.thousands, "dates": dict(self.dates)}
+
+
+#: Other ways to write numbers, that are looked for but never guessed.
+OTHERS_WRITTEN = tuple(
+    Written(decimal, thousands)
+    for decimal, thousands in (
+        *((".", ""), (",", ""), (",", "."), (".", ",")),
+        *((".", "'"), (",", "'"), (".", " "), (",", " ")),
+    )
+)
 
 
 def _pattern(decimal: str, thousands: str) -> re.Pattern[str]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from justitia.evaluation.told import beside
 from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.formatting import listed, number, plain_name
+from justitia.report.formatting import listed, plain_name
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,20 @@ def _found(facts: Mapping[str, Any]) -> str:
         return ""
     verdicts = facts.get("verdicts") or {}
     return "; ".join(
-        f"{plain_name(name)}: {_bounded(one)}{_answer(verdicts.get(name))}" for name, one in violations.items()
+        f"{plain_name(name)}: {_bounded(one, verdicts.get(name))}{_answer(verdicts.get(name))}"
+        for name, one in violations.items()
     )
 
 
-def _bounded(one: Mapping[str, Any]) -> str:
+def _bounded(one: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
     """The bounds that a verdict would rest on; one from below only where it says something."""
     if one["estimate"] is None:
         return "not enough evidence"
     least, most = one.get("at_least"), one.get("at_most")
-    told = f"at most {number(one['upper'] if most is None else most)}"
-    return f"at least {number(least)}, {told}" if least else told
+    most = one["upper"] if most is None else most
+    limit = most if verdict is None else verdict["threshold"]
+    told = f"at most {beside(most, limit)}"
+    return f"at least {beside(least, limit)}, {told}" if least else told
 
 
 def _answer(verdict: Mapping[str, Any] | None) -> str:

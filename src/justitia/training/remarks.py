@@ -25,6 +25,9 @@ LOOSE, LOOSE_IF_GIVEN = 0.1, 0.2
 #: Silence differs by label if shares differ by so many standard deviations of their noise, and by this much.
 SURE, DIFFERENT = 4.0, 0.05
 
+#: So many groups are named in one sentence.
+NAMED = 5
+
 
 def decisions_remarks(problem: Problem, scores: Tensor, plain: float | None) -> list[str]:
     """What public labels say of decisions.
@@ -46,13 +49,13 @@ def decisions_remarks(problem: Problem, scores: Tensor, plain: float | None) -> 
         )
     elif here < majority + math.sqrt(majority * (1 - majority) / len(problem)):
         found.append(
-            f"accuracy ({here:.3f}) is no better than that of the same decision for everybody ({majority:.3f}); "
+            f"accuracy (about {here:.2f}) is no better than that of the same decision for everybody ({majority:.2f}); "
             "allow a larger tolerance, or look for better features."
         )
     if plain is not None and plain - here > max(LOST, SHARE_LOST * (plain - majority)):
         found.append(
-            f"accuracy is {here:.3f} with the constraint and {plain:.3f} without: most of what was learned is lost; "
-            "allow a larger tolerance."
+            f"accuracy is about {here:.2f} with the constraint and {plain:.2f} without: most of what was learned is "
+            "lost; allow a larger tolerance."
         )
     return found
 
@@ -142,13 +145,22 @@ def size_remarks(names: Sequence[object], sizes: Tensor, noise: Tensor, few: flo
     loud : float
         Noise that is worth a sentence.
     """
-    found = []
-    for name, size, worst in zip(names, sizes.tolist(), noise.tolist(), strict=True):
-        if size <= few:
-            found.append(f"the noised size of group {name!r} is about {size:.0f}: is its name right?")
-        elif worst > loud:
-            found.append(
-                f"the noise in the rates of group {name!r} (about {size:.0f} rows) is about {worst:.2g}; its "
-                "violation cannot be held to less."
-            )
+    there = list(zip(names, sizes.tolist(), noise.tolist(), strict=True))
+    found = [
+        f"the noised size of group {name!r} is about {size:.0f}: is its name right?"
+        for name, size, _ in there
+        if size <= few
+    ]
+    noisy = sorted(((worst, repr(name)) for name, size, worst in there if size > few and worst > loud), reverse=True)
+    if len(noisy) == 1:
+        worst, name = noisy[0]
+        found.append(
+            f"the noise in the rates of group {name} is about {worst:.2g}; its violation cannot be held to less."
+        )
+    elif noisy:
+        listed = ", ".join(name for _, name in noisy[:NAMED]) + (", ..." if len(noisy) > NAMED else "")
+        found.append(
+            f"the noise in the rates of {len(noisy)} groups ({listed}) is up to {noisy[0][0]:.2g}; their violations "
+            "cannot be held to less."
+        )
     return found

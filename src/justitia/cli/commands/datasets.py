@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -103,10 +104,12 @@ def _frames(data: Dataset, out: Path, sensitive_file: Path | None) -> dict[Path,
 
 def _next(facts: dict[str, Any]) -> str:
     groups = ",".join(facts["groups"])
-    joined = "" if facts["sensitive_file"] is None else f" --sensitive-file {facts['sensitive_file']} --key id"
+    joined = (
+        "" if facts["sensitive_file"] is None else f" --sensitive-file {quote(str(facts['sensitive_file']))} --key id"
+    )
     return (
         f"{facts['out']}: {facts['rows']:,} rows\n"
-        f"Next: justitia train {facts['out']} --target {facts['target']} \\\n"
+        f"Next: justitia train {quote(str(facts['out']))} --target {facts['target']} \\\n"
         f"        --sensitive {facts['sensitive']}{joined} \\\n"
         f"        --groups '{groups}' --out model"
     )

@@ -230,7 +230,7 @@ def _looked(
     asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "threshold", "reference")}
     scores = judged.scores if settings["scores"] else None
     found = judged.measure(**asked, before=judged.base_decided, scores=scores, ledger=ledger)
-    own = Look("new", found.certificate, rows.sketch, None if ledger is None else ledger.identity, shared)
+    own = Look("new", found.certificate, rows.sketch, shared)
     sentence = joint_sentence(looks, own)
     if sentence is not None:
         remarks = (*found.certificate.remarks, sentence)

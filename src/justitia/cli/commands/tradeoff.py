@@ -89,7 +89,7 @@ def tradeoff(
             ledger=opened,
         )
         until_saved.enter_context(unhurried())
-        public: dict[str, Any] = {"target": settings["target"], "kept": kept_of(rows, settings["target"], opened)}
+        public: dict[str, Any] = {"target": settings["target"], "kept": kept_of(rows, settings["target"])}
         facts = save_somewhere(lambda folder: _save_curve(curve, rows, folder, choose, **public), stage, out)
     if choose is not None and facts["points"][facts["chosen"]]["noisy_violation"] > choose:
         warn(f"no point has a noised violation of at most {choose:g}; the strictest one is marked.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -92,7 +93,7 @@ def _train(
         asked: dict[str, Any] = {"sensitive_features": rows.sensitive, "person": rows.person, "ledger": opened}
         model.fit(rows.X, rows.y, **asked, checkpoint=checkpoint)
         until_saved.enter_context(unhurried())
-        facts = {"target": settings["target"], "kept": kept_of(rows, settings["target"], opened)}
+        facts = {"target": settings["target"], "kept": kept_of(rows, settings["target"])}
         written = save_somewhere(lambda folder: save(model, rows, folder, **facts), stage, out)
     facts = {"model": out, **written, "certificate": model.certificate_.to_dict(), "warnings": warnings}
     table = f"{columns_text(rows.readings)}\n\n" if rows.readings else ""
@@ -111,9 +112,9 @@ def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> 
         "accuracy": f"{facts['training_accuracy']:.3f} on the training rows, AUC {facts['training_auc']:.3f}",
         "violation": "" if violation is None else f"about {violation:.3f} there, by the last noised answers",
         "privacy": certificate.statement,
-        "remarks": " ".join(certificate.remarks),
+        "remarks": " ".join(one[:1].upper() + one[1:] for one in certificate.remarks if one not in facts["warnings"]),
     }
-    following = "" if math.isinf(certificate.epsilon) else f"Next: justitia evaluate {out} OTHER-PEOPLE.csv"
+    following = "" if math.isinf(certificate.epsilon) else f"Next: justitia evaluate {quote(str(out))} OTHER-PEOPLE.csv"
     return "\n".join([f"Trained: {out}", fields_text(lines), *([filled(following)] if following else [])])
 
 

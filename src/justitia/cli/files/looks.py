@@ -18,8 +18,8 @@ from justitia.privacy.ledger import Certificate
 
 _NAME = re.compile(r"measurement-\d+\.json")
 #: In training.json and in measurements: for the next look, not for readers.
-ROWS, LEDGER, SHARED = "public_rows", "ledger_identity", "shared_with"
-UNSHOWN = frozenset({ROWS, LEDGER, SHARED})
+ROWS, SHARED = "public_rows", "shared_with"
+UNSHOWN = frozenset({ROWS, SHARED})
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,6 @@ class Look:
     ----------
     name : str
         "training", or the number of the measurement.
-    ledger : str or None
-        Which ledger paid; its certificate speaks of everything on it.
     shared_with : tuple of str
         Names of earlier looks that these people are in, or may be in.
     """
@@ -39,13 +37,17 @@ class Look:
     name: str
     certificate: Certificate
     sketch: Sketch | None
-    ledger: str | None
     shared_with: tuple[str, ...] = ()
+
+    @property
+    def ledger(self) -> str | None:
+        """Which ledger paid, one's own or a custodian's; its certificate speaks of everything on it."""
+        return (self.certificate.receipt or {}).get("ledger")
 
     def to_keep(self) -> dict[str, Any]:
         """What later looks need to know of this one, besides its certificate."""
         sketch = None if self.sketch is None else self.sketch.to_dict()
-        return {ROWS: sketch, LEDGER: self.ledger, SHARED: list(self.shared_with)}
+        return {ROWS: sketch, SHARED: list(self.shared_with)}
 
 
 def measurement_files(folder: Path) -> list[Path]:
@@ -93,7 +95,7 @@ def earlier_looks(folder: Path, certificate: Certificate) -> list[Look]:
         If a measurement cannot be read: what it cost is then not known.
     """
     facts = read_json(folder / FACTS) or {}
-    looks = [Look("training", certificate, training_sketch(facts), facts.get(LEDGER))]
+    looks = [Look("training", certificate, training_sketch(facts))]
     for file in measurement_files(folder):
         kept = read_json(file) or {}
         try:
@@ -104,7 +106,7 @@ def earlier_looks(folder: Path, certificate: Certificate) -> list[Look]:
                 f"{shown_path(file)} is damaged, so what it cost is not known; put it back as it was, or pass --ledger "
                 "and move it away."
             ) from None
-        looks.append(Look(str(_number(file)), paid, Sketch.from_dict(kept.get(ROWS)), kept.get(LEDGER), shared))
+        looks.append(Look(str(_number(file)), paid, Sketch.from_dict(kept.get(ROWS)), shared))
     return looks
 
 
