@@ -157,7 +157,7 @@ def _held(noisy: NoisyRates, scores: NoisyScores, size: Array, population: Popul
         **_holds("shortfall", lacking, size * (rates[0] - rates), others),
         **_holds("z", (z, z * 0, np.where(z > together, -1.0, 1.0)), 0 * rates, others),
         **_holds("ks_distance", scores.distance(0, CONFIDENCE), population.distances, others),
-        **_holds("auc", scores.auc(several_quantile(sure, groups)), population.aucs, others | ~others),
+        **_holds("auc", scores.auc(CONFIDENCE), population.aucs, others | ~others),
     }
     if not np.array_equal(rates, np.full(groups, rates[0])):
         found["z_told"] = np.zeros_like(found["z_told"])  # rates differ: nothing to hold
@@ -191,7 +191,7 @@ def cells(*, quick: bool) -> list[Cell]:
             0,
             epsilon=epsilon,
             settings={"groups": groups, "sizes": sizes},
-            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, bounds 3",
+            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, bounds 4",
         )
         for groups in (2, 5)
         for sizes in SIZES
