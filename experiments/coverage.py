@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,19 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Population:
-    """Groups with their expected numbers of people and their selection rates; the best-scored bins are selected."""
+    """Groups with their expected numbers of people and their selection rates; the best-scored bins are selected.
+
+    Attributes
+    ----------
+    sizes : array of shape (G,)
+    selected : array of shape (G,)
+    positive : array of shape (B,)
+        Share of the positive label in each bin.
+    """
 
     sizes: NDArray[np.int64]
     selected: Array
+    positive: Array = field(default_factory=POSITIVE.copy)
 
     @property
     def bins(self) -> Array:
@@ -67,7 +76,7 @@ class Population:
     @property
     def cells(self) -> Array:
         """(G, 2 B): share in each bin of label 0, then of label 1."""
-        return np.concatenate([self.bins * (1 - POSITIVE), self.bins * POSITIVE], axis=1)
+        return np.concatenate([self.bins * (1 - self.positive), self.bins * self.positive], axis=1)
 
     @property
     def distances(self) -> Array:

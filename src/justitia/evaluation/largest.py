@@ -32,8 +32,8 @@ DRAWS = 13
 LOWER = 1 / 5
 
 
-def bounds_of_largest(apart: Array, covariance: Array, confidence: Array) -> tuple[Array, Array]:
-    """Lower and upper bound of the largest absolute difference; NaN where the covariance is unknown.
+def reaches(apart: Array, covariance: Array, confidence: Array) -> tuple[Array, Array]:
+    """Standard errors to the lower and to the upper bound, c and z, (...); c is NaN where the covariance is.
 
     Parameters
     ----------
@@ -45,14 +45,12 @@ def bounds_of_largest(apart: Array, covariance: Array, confidence: Array) -> tup
         With which both bounds hold.
     """
     spread = np.sqrt(np.maximum(np.einsum("...kk->...k", covariance), 1e-18))
-    least, alone = norm.isf(LOWER * (1 - confidence)), norm.isf((1 - LOWER) * (1 - confidence))
+    least, above = norm.isf(LOWER * (1 - confidence)), norm.isf((1 - LOWER) * (1 - confidence))
     below = np.full(apart.shape[:-1], np.nan)
-    for place in zip(*np.nonzero(np.isfinite(covariance).all(axis=(-2, -1))), strict=True):
+    for place in map(tuple, np.argwhere(np.isfinite(covariance).all(axis=(-2, -1)))):
         errors = _errors(covariance[place] / np.outer(spread[place], spread[place]))
         below[place] = max(_reach(errors, apart[place], spread[place], confidence[place]), least[place])
-    lower = np.maximum((np.abs(apart) - below[..., None] * spread).max(axis=-1), 0.0)
-    upper: Array = (np.abs(apart) + alone[..., None] * spread).max(axis=-1)
-    return lower, np.where(np.isnan(below), np.nan, upper)
+    return below, above
 
 
 def _errors(correlation: Array) -> Single:

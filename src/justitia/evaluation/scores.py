@@ -25,7 +25,7 @@ from scipy.stats import norm
 
 from justitia.evaluation.impact import Compared, careful, other_side
 from justitia.evaluation.intervals import EVIDENCE, Array, NoisyRates, added
-from justitia.evaluation.largest import bounds_of_largest
+from justitia.evaluation.largest import reaches
 from justitia.evaluation.rates import NoisyCells
 from justitia.evaluation.score_bins import ScoreFacts
 
@@ -104,16 +104,17 @@ class NoisyScores:
     def distance(self, reference: int | None, confidence: float) -> Bounds:
         """Kolmogorov-Smirnov distance of each group, with bounds for all that are known, (..., G)."""
         compared = Compared.of(self.curve, reference)
+        known: Any = compared.known.all(axis=-1)
         apart = compared.first.rates - compared.second.rates
-        known = compared.known.all(axis=-1)
         covariance = np.where(known[..., None, None], self._band(compared), np.nan)
-        lower, upper = bounds_of_largest(apart, covariance, _each(known, confidence))
+        below, above = reaches(apart, covariance, _each(known, confidence))
+        _, low, high = compared.differences(below[..., None])
+        lower = np.maximum(np.maximum(low, -high), 0.0).max(axis=-1)
+        _, low, high = compared.differences(above[..., None])
+        upper = np.maximum(np.abs(low), np.abs(high)).max(axis=-1)
+        value = np.where(known, np.abs(apart).max(axis=-1), np.nan)
         itself = np.where(compared.itself, np.nan, 0.0)  # a group has no distance from itself
-        return (
-            np.where(known, np.abs(apart).max(axis=-1), np.nan),
-            np.where(known, lower, itself),
-            np.where(known, np.minimum(upper, 1.0), 1 + itself),
-        )
+        return value, np.where(known, lower, itself), np.where(known, upper, 1 + itself)
 
     def _band(self, compared: Compared) -> Array:
         """(..., G, K, K): covariance of the differences between shares above the cut points."""
