@@ -209,7 +209,7 @@ def test_simulated_answers_have_the_law_of_the_release() -> None:
 
 
 def test_auc_bounds_hold_where_scores_nearly_tell_the_label() -> None:
-    """An AUC of 0.98: bounds that are symmetric on the logit scale held 67% here."""
+    """An AUC of 0.98: bounds that are symmetric on the logit scale held about 65% here."""
     steep = 1 / (1 + np.exp(-2 * (np.arange(10) - 4.5)))
     population = Population(np.full(5, 300), np.full(5, 0.3), steep)
     assert population.aucs[0] > 0.97
