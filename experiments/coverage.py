@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,19 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Population:
-    """Groups with their expected numbers of people and their selection rates; the best-scored bins are selected."""
+    """Groups with their expected numbers of people and their selection rates; the best-scored bins are selected.
+
+    Attributes
+    ----------
+    sizes : array of shape (G,)
+    selected : array of shape (G,)
+    positive : array of shape (B,)
+        Share of the positive label in each bin.
+    """
 
     sizes: NDArray[np.int64]
     selected: Array
+    positive: Array = field(default_factory=POSITIVE.copy)
 
     @property
     def bins(self) -> Array:
@@ -67,7 +76,7 @@ class Population:
     @property
     def cells(self) -> Array:
         """(G, 2 B): share in each bin of label 0, then of label 1."""
-        return np.concatenate([self.bins * (1 - POSITIVE), self.bins * POSITIVE], axis=1)
+        return np.concatenate([self.bins * (1 - self.positive), self.bins * self.positive], axis=1)
 
     @property
     def distances(self) -> Array:
@@ -157,7 +166,7 @@ def _held(noisy: NoisyRates, scores: NoisyScores, size: Array, population: Popul
         **_holds("shortfall", lacking, size * (rates[0] - rates), others),
         **_holds("z", (z, z * 0, np.where(z > together, -1.0, 1.0)), 0 * rates, others),
         **_holds("ks_distance", scores.distance(0, CONFIDENCE), population.distances, others),
-        **_holds("auc", scores.auc(several_quantile(sure, groups)), population.aucs, others | ~others),
+        **_holds("auc", scores.auc(CONFIDENCE), population.aucs, others | ~others),
     }
     if not np.array_equal(rates, np.full(groups, rates[0])):
         found["z_told"] = np.zeros_like(found["z_told"])  # rates differ: nothing to hold
@@ -191,7 +200,7 @@ def cells(*, quick: bool) -> list[Cell]:
             0,
             epsilon=epsilon,
             settings={"groups": groups, "sizes": sizes},
-            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, bounds 3",
+            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, bounds 4",
         )
         for groups in (2, 5)
         for sizes in SIZES

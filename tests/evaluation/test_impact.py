@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from justitia import Measurement, PrivacyLedger, measure
 from justitia.evaluation.impact import careful, ratios
 from justitia.evaluation.intervals import several_quantile
-from justitia.evaluation.scores import _sup_quantile
+from justitia.evaluation.largest import LOWER, reaches
 from justitia.evaluation.told import NOT_ENOUGH
 
 N = 4000
@@ -204,7 +205,51 @@ def test_simulated_answers_have_the_law_of_the_release() -> None:
     assert norm.sf(3) < 0.01
 
 
-def test_band_of_a_distance_is_that_of_independent_errors_where_they_are() -> None:
-    each = careful(CONFIDENCE) ** (1 / 4)  # of four comparisons
-    found = float(_sup_quantile(np.eye(9), np.ones(9), each))
-    assert found == pytest.approx(several_quantile(each, 9), abs=0.03)
+# --- where bounds are least sure
+
+
+def test_auc_bounds_hold_where_scores_nearly_tell_the_label() -> None:
+    """An AUC of 0.98: bounds that are symmetric on the logit scale held about 65% here."""
+    steep = 1 / (1 + np.exp(-2 * (np.arange(10) - 4.5)))
+    population = Population(np.full(5, 300), np.full(5, 0.3), steep)
+    assert population.aucs[0] > 0.97
+    assert 0.911 < coverage(population, 1.0, 500, seed=3)["auc_holds"] < 0.99
+
+
+@dataclass(frozen=True)
+class Apart(Population):
+    """The second group differs from the first by these numbers at the nine cut points."""
+
+    shape: Any = 0.0
+
+    @property
+    def bins(self) -> Any:
+        above = np.stack([1 - np.arange(11) / 10] * 2)
+        above[1, 1:-1] += self.shape
+        return -np.diff(above, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "epsilon"),
+    [
+        (0.05 * (np.arange(9) == 4), 30000, 0.5),  # one cut point alone: the upper bound
+        (0.05 * np.ones(9), 3000, 1.0),  # all of them: the lower bound
+        (0.04 * np.where(np.arange(9) < 4, -1, 1), 300, 5.0),  # on both sides, with few people
+        (0.02 * (-1.0) ** np.arange(9), 3000, 1.0),  # on both sides in turn, at twice the error
+    ],
+)
+def test_distance_bounds_hold_where_they_fail_most_often(shape: Any, size: int, epsilon: float) -> None:
+    population = Apart(np.array([size, size]), np.array([0.3, 0.3]), shape=shape)
+    assert_allclose(population.distances[1], np.abs(shape).max())
+    found = coverage(population, epsilon, 1000, seed=5)["ks_distance_holds"]
+    assert 0.922 < found < 0.98  # four standard errors of a share of 0.95 among 1,000 are 0.028
+
+
+def test_reach_of_a_distance_is_that_of_the_sides_that_may_be_largest() -> None:
+    each = np.array(careful(CONFIDENCE) ** (1 / 4))  # of four comparisons
+    nothing, all_above = (float(reaches(apart, np.eye(9), each)[0]) for apart in (np.zeros(9), np.full(9, 20.0)))
+    assert nothing == pytest.approx(several_quantile(float(each), 9), abs=0.03)
+    assert all_above == pytest.approx(norm.ppf(each ** (1 / 9)), abs=0.03)
+    alone, above = (float(one) for one in reaches(20.0 * (np.arange(9) == 3), np.eye(9), each))
+    assert norm.sf(alone) == pytest.approx(LOWER * (1 - each))
+    assert norm.sf(alone) + norm.sf(above) == pytest.approx(1 - each)

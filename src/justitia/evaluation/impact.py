@@ -93,7 +93,7 @@ class Compared:
         """How many comparisons there are."""
         return max(1, int((~self.itself).sum()))
 
-    def differences(self, quantile: float) -> tuple[Array, Array, Array]:
+    def differences(self, quantile: float | Array) -> tuple[Array, Array, Array]:
         """Rate minus that of the other side, with bounds, (..., G, K); NaN where one is unknown."""
         noise = self.cross * self.first.noise_with(self.second)
         found = minus(Side.of(self.first, quantile), Side.of(self.second, quantile), noise)

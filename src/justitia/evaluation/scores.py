@@ -5,11 +5,10 @@ the noisy sum of what bins leave out.
 
 * AUC: :math:`\hat p^\top K \hat q / (\hat P \hat Q)` for the counts p and q of either label by bin, where K is 1 above
   the diagonal, 0 below, and on it how often *everybody's* scores in that bin are ranked rightly, which is public. Its
-  variance is that of a ratio (delta method), with the noise of p, of q, and of their product; its bounds are symmetric
-  on the logit scale.
-* Kolmogorov-Smirnov distance: the largest difference between shares above a public cut point. The lower bound is
-  the largest distance from 0 of the band that holds all differences at once (by drawing normal errors of their
-  covariance); the upper bound has to hold where the maximum is, and needs no correction.
+  sampling error has Wilson's bounds, as for a share of so many people as would have the same variance (delta
+  method); they are widened by the noise, which is normal whatever the AUC.
+* Kolmogorov-Smirnov distance: the largest difference between shares above a public cut point
+  (:mod:`justitia.evaluation.largest`).
 * Standardised mean difference: difference of mean scores over everybody's standard deviation, which is public.
 
 Leading axes are kept; letters as in :mod:`justitia.evaluation.intervals`, and B bins.
@@ -17,24 +16,20 @@ Leading axes are kept; letters as in :mod:`justitia.evaluation.intervals`, and B
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.stats import norm
 
 from justitia.evaluation.impact import Compared, careful, other_side
-from justitia.evaluation.intervals import EVIDENCE, Array, NoisyRates, marginal_quantile
+from justitia.evaluation.intervals import EVIDENCE, Array, NoisyRates, added
+from justitia.evaluation.largest import reaches
 from justitia.evaluation.rates import NoisyCells
 from justitia.evaluation.score_bins import ScoreFacts
-from justitia.evaluation.upper_bound import even_normals
 
 Bounds = tuple[Array, Array, Array]
-
-#: Errors that are drawn for the band of a distance, as a power of two. With 2 ** 11 the band of five groups held 94.5%.
-BAND_DRAWS = 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +77,9 @@ class NoisyScores:
         means: Array = weights @ self.facts.mean / weights.sum(axis=-1)
         return means
 
-    def auc(self, quantile: float) -> Bounds:
-        """Area under the ROC curve of each group with bounds, (..., G); NaN, 0 and 1 without enough evidence."""
-        return _Ranked.of(self.cells, self.facts).bounds(quantile)
+    def auc(self, confidence: float) -> Bounds:
+        """Area under the ROC curve of each group, with bounds for all that are known, (..., G); else NaN, 0 and 1."""
+        return _Ranked.of(self.cells, self.facts).bounds(confidence)
 
     def means(self) -> tuple[Array, Array]:
         """Mean score of each group and its variance, (..., G); NaN without enough evidence."""
@@ -107,19 +102,19 @@ class NoisyScores:
         return value, value - half, value + half
 
     def distance(self, reference: int | None, confidence: float) -> Bounds:
-        """Kolmogorov-Smirnov distance of each group, with bounds for all at once, (..., G)."""
+        """Kolmogorov-Smirnov distance of each group, with bounds for all that are known, (..., G)."""
         compared = Compared.of(self.curve, reference)
-        each = careful(confidence) ** (1 / compared.times)
+        known: Any = compared.known.all(axis=-1)
         apart = compared.first.rates - compared.second.rates
-        covariance = np.where(compared.itself[:, None, None], np.nan, self._band(compared))
-        spread = np.sqrt(np.maximum(np.einsum("...kk->...k", covariance), 1e-18))
-        together = _sup_quantile(covariance, spread, each)[..., None]
-        known = compared.known.all(axis=-1)
-        value = np.abs(apart).max(axis=-1)
-        lower = np.maximum(np.abs(apart) - together * spread, 0).max(axis=-1)
-        upper = np.minimum((np.abs(apart) + marginal_quantile(each) * spread).max(axis=-1), 1.0)
+        covariance = np.where(known[..., None, None], self._band(compared), np.nan)
+        below, above = reaches(apart, covariance, _each(known, confidence))
+        _, low, high = compared.differences(below[..., None])
+        lower = np.maximum(np.maximum(low, -high), 0.0).max(axis=-1)
+        _, low, high = compared.differences(above[..., None])
+        upper = np.maximum(np.abs(low), np.abs(high)).max(axis=-1)
+        value = np.where(known, np.abs(apart).max(axis=-1), np.nan)
         itself = np.where(compared.itself, np.nan, 0.0)  # a group has no distance from itself
-        return np.where(known, value, np.nan), np.where(known, lower, itself), np.where(known, upper, 1 + itself)
+        return value, np.where(known, lower, itself), np.where(known, upper, 1 + itself)
 
     def _band(self, compared: Compared) -> Array:
         """(..., G, K, K): covariance of the differences between shares above the cut points."""
@@ -142,20 +137,10 @@ class NoisyScores:
         return total
 
 
-def _sup_quantile(covariance: Array, spread: Array, confidence: float) -> Array:
-    """(...): quantile of the largest of several normal errors, each over its standard deviation; NaN if unknown."""
-    size = covariance.shape[-1]
-    shape = covariance.shape[:-2]
-    correlation = (covariance / spread[..., :, None] / spread[..., None, :]).reshape(-1, size, size)
-    half = even_normals(size, BAND_DRAWS)[: 2 ** (BAND_DRAWS - 1)]  # mirror images are as large
-    draws, kept = np.ascontiguousarray(half.T, dtype=np.float32), math.ceil(confidence * (len(half) - 1))
-    found = np.full(len(correlation), np.nan)
-    for place, one in enumerate(correlation):
-        if np.isfinite(one).all():
-            values, vectors = np.linalg.eigh(one)
-            root = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
-            found[place] = np.partition(np.abs(root @ draws).max(axis=0), kept)[kept]
-    return found.reshape(shape)
+def _each(known: Any, confidence: float) -> Array:
+    """(..., G): confidence of each bound, if those of all groups that are known are to hold at once (Sidak)."""
+    times = np.maximum(known.sum(axis=-1, keepdims=True), 1)
+    return np.broadcast_to(careful(confidence) ** (1 / times), known.shape)
 
 
 @dataclass(frozen=True)
@@ -195,10 +180,12 @@ class _Means:
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The AUC of each group and its variance."""
+    """The AUC of each group and its two errors, (..., G); NaN without enough evidence."""
 
-    value: Array  # (..., G), NaN without enough evidence
-    variance: Array
+    estimate: Array  # beyond 0 and 1, if noise takes it there
+    sampling: Array  # variance
+    noise: Array  # variance
+    fewer: Array  # people of the label that fewer have
 
     @classmethod
     def of(cls, cells: NoisyCells, facts: ScoreFacts) -> _Ranked:
@@ -213,23 +200,35 @@ class _Ranked:
         )
         P, Q = (_known_total(one, noise) for one, noise in ((p, noise_p), (q, noise_q)))
         ranked_q, ranked_p = q @ K.T, p @ K
-        value = ((p * ranked_q).sum(axis=-1) - np.einsum("bc,...bc->...", K, both)[..., None]) / (P * Q)
-        value = np.clip(value, 0, 1)
+        estimate = ((p * ranked_q).sum(axis=-1) - np.einsum("bc,...bc->...", K, both)[..., None]) / (P * Q)
+        value = np.clip(estimate, 0, 1)
         by_p = (ranked_q / Q[..., None] - value[..., None]) / P[..., None]
         by_q = (ranked_p / P[..., None] - value[..., None]) / Q[..., None]
-        sampling = _shares(p) * P[..., None] * by_p**2
-        sampling = sampling + _shares(q) * Q[..., None] * by_q**2
-        products = _trace(K, noise_p, noise_q, both)[..., None] / (P * Q) ** 2
+        sampling = (_shares(p) * P[..., None] * by_p**2 + _shares(q) * Q[..., None] * by_q**2).sum(axis=-1)
+        # Noise of one label is in the gradient by the other, so that of their product is in the square.
         gradient = by_p @ positive.T + by_q @ negative.T
-        of_noise = (gradient[..., None, :] @ cells.noise[..., None, :, :] @ gradient[..., :, None])[..., 0, 0]
-        return cls(value, sampling.sum(axis=-1) + of_noise + products)
+        noise = (gradient[..., None, :] @ cells.noise[..., None, :, :] @ gradient[..., :, None])[..., 0, 0]
+        return cls(estimate, sampling, noise, np.minimum(P, Q))
 
-    def bounds(self, quantile: float) -> Bounds:
-        known = ~np.isnan(self.value)
-        inside = np.clip(self.value, 1e-3, 1 - 1e-3)
-        half = quantile * np.sqrt(self.variance) / (inside * (1 - inside))
-        lower, upper = expit(logit(inside) - half), expit(logit(inside) + half)
-        return self.value, np.where(known, lower, 0.0), np.where(known, upper, 1.0)
+    def bounds(self, confidence: float) -> Bounds:
+        known = ~np.isnan(self.estimate)
+        quantile = norm.isf((1 - _each(known, confidence)) / 2)
+        value = np.clip(self.estimate, 0, 1)
+        # The variance is at most that of as many disjoint pairs as there are people of either label.
+        people = np.maximum(value * (1 - value) / np.maximum(self.sampling, 1e-12), self.fewer)
+        low, high = _wilson(value, people, quantile)
+        reach = quantile * np.sqrt(self.noise)
+        lower = np.clip(self.estimate - added(value - low, reach), 0, 1)
+        upper = np.clip(self.estimate + added(high - value, reach), 0, 1)
+        return value, np.where(known, lower, 0.0), np.where(known, upper, 1.0)
+
+
+def _wilson(share: Array, people: Array, quantile: Array) -> tuple[Array, Array]:
+    """Bounds of a share among so many people."""
+    square = quantile**2
+    middle = (share * people + square / 2) / (people + square)
+    reach = quantile * np.sqrt(share * (1 - share) * people + square / 4) / (people + square)
+    return middle - reach, middle + reach
 
 
 def _known_total(counts: Array, noise: Array) -> Array:
@@ -242,12 +241,4 @@ def _shares(counts: Array) -> Array:
     """Noisy counts as shares that are not negative."""
     kept = np.maximum(counts, 0)
     found: Array = kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1e-12)
-    return found
-
-
-def _trace(K: Array, noise_p: Array, noise_q: Array, both: Array) -> Array:
-    """Variance of the product of the noise of p and q."""
-    own = np.einsum("...ab,bc,...cd,ad->...", noise_p, K, noise_q, K)
-    crossed = np.einsum("...cb,ab,...ad,cd->...", both, K, both, K)
-    found: Array = own + crossed
     return found

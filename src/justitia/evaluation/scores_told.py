@@ -52,17 +52,15 @@ class Scores:
         ``mean_score``; ``standardized_mean_difference`` and ``ks_distance``, to the reference or everybody else;
         ``roc_auc_score``.
         """
-        groups = len(self.groups)
-        others = max(1, groups - (self.reference is not None))
+        others = max(1, len(self.groups) - (self.reference is not None))
         columns = {"mean_score": self.noisy.means()[0]}
-        every = several_quantile(careful(self.confidence), groups)
         for name, found in (
             (
                 "standardized_mean_difference",
                 self.noisy.mean_difference(self.reference, several_quantile(careful(self.confidence), others)),
             ),
             ("ks_distance", self.noisy.distance(self.reference, self.confidence)),
-            ("roc_auc_score", self.noisy.auc(every)),
+            ("roc_auc_score", self.noisy.auc(self.confidence)),
         ):
             columns |= dict(zip((name, f"{name}_lower", f"{name}_upper"), found, strict=True))
         return pd.DataFrame(columns, index=pd.Index(self.groups, name="group"))
