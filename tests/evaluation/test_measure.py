@@ -201,7 +201,7 @@ def test_measurement_as_text_and_json_shows_rates_bounds_and_certificate() -> No
     lines = str(found).splitlines()
     assert lines[0] == "4,000 rows, 2 groups; noisy, with bounds at 0.95"
     assert lines[1].split() == ["metric", "group", "rows", "rate", "gap"]
-    assert lines[-2].startswith("For reproduction only: the noise was seeded, so nothing is promised.")
+    assert lines[-3].startswith("For reproduction only: the noise was seeded, so nothing is promised.")
     assert max(map(len, lines)) <= 96
     facts = json.loads(found.to_json())
     assert facts["violations"]["demographic_parity"]["lower"] == found.violation.lower
