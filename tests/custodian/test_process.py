@@ -135,6 +135,17 @@ def test_custodian_killed_at_any_moment_answers_no_debit_twice_and_nothing_witho
     assert found["debits_without_answer_or_receipt"] <= KILLS
 
 
+def test_records_are_one_file_but_while_a_service_holds_them(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "holder")
+    records, log = Records(folder), Path(f"{Records(folder).path}-wal")
+    assert len(records.clients()) == len(KEYS)
+    assert not log.exists()
+    with opened(folder):
+        assert len(records.clients()) == len(KEYS)
+        assert log.exists()
+    assert not log.exists()
+
+
 def test_debit_without_an_answer_is_never_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_folder(tmp_path / "holder")
     rows = np.ones((len(IDS), 2))
