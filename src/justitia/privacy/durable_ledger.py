@@ -257,10 +257,11 @@ class DurableLedger(PrivacyLedger):
         """What was spent, on what, and what remains, as text."""
         with self._fresh():
             releases, runs = list(self._releases), set(self._runs)
+        debits = _counted(len(releases), "debit")
         lines = [
             f"Ledger of {self.dataset!r} in {self.path}",
             f"  budget     epsilon {self.budget_epsilon:.4g} at delta {self.delta:.4g}",
-            f"  spent      epsilon {self.epsilon():.4g}: {_counted(len(releases), 'debit')} of {_counted(len(runs), 'run')}",
+            f"  spent      epsilon {self.epsilon():.4g}: {debits} of {_counted(len(runs), 'run')}",
             f"  remaining  epsilon {self.remaining():.4g} for one more Gaussian release",
         ]
         if releases:
