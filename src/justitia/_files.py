@@ -26,7 +26,11 @@ _OWNER = 0o600
 @contextmanager
 def stage_beside(target: Path) -> Iterator[Path]:
     """A new folder of an unpredictable name on the target's disk, closed to others; removed with what is left in it."""
-    stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        error.filename = os.fspath(target)  # the name that people know
+        raise
     try:
         yield stage
     finally:

@@ -211,16 +211,23 @@ def test_out_below_a_file_is_refused_before_anything_is_asked(run: Run, here: Pa
     refused(run, here, ("predict", "model", "new.csv", "--out", "model"), "'model' is a folder")
 
 
-@pytest.mark.parametrize("words", [("train", "income.csv", *TRAIN, "--out", "m"), ("evaluate", "model", "test.csv")])
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("train", "income.csv", *TRAIN, "--out", "m"), "'m'"),
+        (("evaluate", "model", "test.csv"), "'model/measurement'"),
+    ],
+)
 def test_no_permission_to_write_is_refused_before_anything_is_asked(
-    run: Run, here: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    run: Run, here: Path, words: tuple[str, ...], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forbidden(path: Path, *_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "mkdir", forbidden)
     monkeypatch.setattr("justitia._files.tempfile.mkdtemp", lambda **place: forbidden(place["dir"]))
-    refused(run, here, words, "permission denied; change its permissions, or choose another place.")
+    refused(
+        run, here, words, f"cannot use {named}: permission denied; change its permissions, or choose another place."
+    )
 
 
 def test_disk_that_fills_up_leaves_no_half_written_model(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from ledger_files import SIGMA, inserted, opened, release
 from justitia import BudgetExceeded, DurableLedger, PrivacyLedger
 from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, SelectionCost, UnboundedCost
 from justitia.privacy.costs import COST_KINDS, cost_from_dict, cost_to_dict
+from justitia.privacy.errors import LedgerError
 from justitia.privacy.ledger import Release
 from justitia.privacy.vault import SensitiveVault
 
@@ -196,9 +197,20 @@ def test_description_says_budget_spent_and_remaining(tmp_path: Path) -> None:
     lines = DurableLedger.open(ledger.path).describe().splitlines()
     assert lines[0] == f"Ledger of 'people' in {ledger.path}"
     assert lines[1] == "  budget     epsilon 2 at delta 1e-05"
-    assert lines[2].endswith("2 debits of 1 runs")
+    assert lines[2].endswith("2 debits of 1 run")
     assert lines[3].startswith("  remaining  epsilon 1.")
     assert lines[5:] == [
         "       1      3.731  gaussian: sizes",
         "       1         20  gaussian: gradient",
     ]
+
+
+def test_folder_that_cannot_be_written_is_named_and_no_ledger_is_said_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(path: Path, **_: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "touch", forbidden)
+    with pytest.raises(LedgerError, match=r"people.ledger' cannot be made here: Permission denied; choose another"):
+        DurableLedger(tmp_path / "people.ledger", dataset="people", epsilon=1.0, delta=1e-5)

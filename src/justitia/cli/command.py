@@ -70,6 +70,12 @@ class Commands(click.Group):
         del ctx
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """First sentences, never cut."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(limit=200)) for name, one in self.commands.items()])
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Suggest the nearest command."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:

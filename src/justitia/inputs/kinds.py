@@ -106,7 +106,7 @@ class _Column:
 
     def missing(self) -> str:
         gone = self.rows - self.given
-        return f", {gone:,} missing" if gone else ""
+        return f"; {gone:,} missing" if gone else ""
 
     def share(self, mask: NDArray[np.bool_]) -> float:
         return float(self.counts[mask].sum() / max(self.given, 1))

@@ -257,10 +257,11 @@ class DurableLedger(PrivacyLedger):
         """What was spent, on what, and what remains, as text."""
         with self._fresh():
             releases, runs = list(self._releases), set(self._runs)
+        debits = _counted(len(releases), "debit")
         lines = [
             f"Ledger of {self.dataset!r} in {self.path}",
             f"  budget     epsilon {self.budget_epsilon:.4g} at delta {self.delta:.4g}",
-            f"  spent      epsilon {self.epsilon():.4g}: {len(releases)} debits of {len(runs)} runs",
+            f"  spent      epsilon {self.epsilon():.4g}: {debits} of {_counted(len(runs), 'run')}",
             f"  remaining  epsilon {self.remaining():.4g} for one more Gaussian release",
         ]
         if releases:
@@ -328,3 +329,7 @@ class DurableLedger(PrivacyLedger):
         del self._runs[known:], self._links[known + 1 :]  # of a debit that was interrupted on its way into memory
         for entry, own_link in read_entries(connection, self.path, self._links):
             self._take(release_of(entry, self.path), entry.run, own_link)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -125,11 +125,12 @@ def link(previous: str, fields: Header | Entry) -> str:
 
 
 @contextmanager
-def connection_to(path: Path, timeout: float, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+def connection_to(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
     """A connection for one operation, closed (and an open transaction undone) at its end; errors in our words."""
     try:
-        uri = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}"
-        with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
+        with closing(
+            sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, isolation_level=None)
+        ) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")  # a viewer may have given it a write-ahead log
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
@@ -146,7 +147,8 @@ def make_file(path: Path, header: Header, *, timeout: float) -> None:
     """Make the file under another name and give it its own in one step: no ledger is ever half made."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with connection_to(draft, timeout, create=True) as connection:
+        draft.touch(mode=0o644)  # which says why where it cannot
+        with connection_to(draft, timeout) as connection:
             connection.execute("BEGIN IMMEDIATE")
             for table in _TABLES:
                 connection.execute(table)
@@ -158,7 +160,9 @@ def make_file(path: Path, header: Header, *, timeout: float) -> None:
     except FileExistsError:
         return  # another process made it first
     except OSError as error:
-        raise LedgerError(f"The ledger {str(path)!r} cannot be made here: {error.strerror}.") from None
+        raise LedgerError(
+            f"The ledger {str(path)!r} cannot be made here: {error.strerror}; choose another place."
+        ) from None
     finally:
         for left in (draft, journal_of(draft)):
             left.unlink(missing_ok=True)

@@ -34,8 +34,8 @@ $ justitia budget verify people.ledger --receipt kept.json
 def budget() -> None:
     """A privacy budget in a file: what a dataset's people may be asked in all.
 
-    One file per dataset of people. Pass it as --ledger to train, tradeoff, evaluate and compare: each debits it
-    before it gives an answer, and refuses what the budget does not allow.
+    One file per dataset of people. Pass it as --ledger to train, tradeoff, evaluate, measure and compare: each
+    debits it before it gives an answer, and refuses what the budget does not allow.
     """
 
 
