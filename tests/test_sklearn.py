@@ -53,7 +53,7 @@ def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     }
 
 
-@pytest.mark.filterwarnings("ignore:the noise.* of group:UserWarning", "ignore:with this budget:UserWarning")
+@pytest.mark.filterwarnings("ignore:the noise.* (of group|groups):UserWarning", "ignore:with this budget:UserWarning")
 @parametrize_with_checks(
     [WITHOUT_NOISE, WITH_NOISE, DEFAULT, DEFAULT_WITHOUT_NOISE], expected_failed_checks=expected_failures
 )

@@ -15,7 +15,7 @@ from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
 from justitia.report.about import About
-from justitia.report.formatting import NOTIONS, known, listed, number, plain_name, short, tolerance_sentence
+from justitia.report.formatting import NOTIONS, at_most, known, listed, number, plain_name, short, tolerance_sentence
 from justitia.report.inputs import Curve, MeasurementInput
 from justitia.report.looks import Look, looks_sentences
 from justitia.report.trained import about, features, notion_name, plan_digest, settings, snippet
@@ -296,5 +296,4 @@ def _headline_violation(contents: Contents) -> tuple[str, str]:
         return "not known", "not enough evidence"
     if one.at_most is None:
         return number(one.estimate), "largest difference between two groups, noised"
-    most = number(one.at_most)
-    return f"\N{LESS-THAN OR EQUAL TO} {most}", "largest difference between two groups, one-sided bound"
+    return f"\N{LESS-THAN OR EQUAL TO} {at_most(one.at_most)}", "largest difference between two groups, one-sided bound"

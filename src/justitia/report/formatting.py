@@ -8,6 +8,7 @@ from typing import Any
 
 from scipy.stats import norm
 
+from justitia.evaluation.told import beside
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.ledger import Certificate, rounded_up
 
@@ -63,6 +64,11 @@ def number(value: Any, digits: int = 3) -> str:
         return NONE
     text = f"{float(value):,.{digits}f}"
     return text.replace("-", "\N{MINUS SIGN}") if any(c in "123456789" for c in text) else text.lstrip("-")
+
+
+def at_most(bound: float) -> str:
+    """An upper bound with three decimals, rounded up: what is written holds, too."""
+    return number(math.ceil(bound * 1000 - 1e-9) / 1000)
 
 
 def known(value: Any) -> bool:
@@ -186,9 +192,9 @@ def verdict(lower: Any, upper: Any, tolerance: float, unknown: Sequence[str], co
         return f"There is not enough evidence to compare with the tolerance of {tolerance:.4g}."
     held = f"(one-sided bound at {confidence:.4g} confidence)"
     if lower > tolerance:
-        least = f"The largest difference between two groups is at least {number(lower)} {held}"
+        least = f"The largest difference between two groups is at least {beside(lower, tolerance)} {held}"
         return f"{least}: above the tolerance of {tolerance:.4g}."
-    most = f"The largest difference between two groups is at most {number(upper)} {held}"
+    most = f"The largest difference between two groups is at most {beside(upper, tolerance)} {held}"
     if upper <= tolerance and not unknown:
         return f"{most}: within the tolerance of {tolerance:.4g}."
     if upper <= tolerance:
