@@ -12,10 +12,11 @@ import pandas as pd
 
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
+from justitia.evaluation.told import beside
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
 from justitia.report.about import About
-from justitia.report.formatting import NOTIONS, at_most, known, listed, number, plain_name, short, tolerance_sentence
+from justitia.report.formatting import NOTIONS, known, listed, number, plain_name, short, tolerance_sentence
 from justitia.report.inputs import Curve, MeasurementInput
 from justitia.report.looks import Look, looks_sentences
 from justitia.report.trained import about, features, notion_name, plan_digest, settings, snippet
@@ -296,4 +297,5 @@ def _headline_violation(contents: Contents) -> tuple[str, str]:
         return "not known", "not enough evidence"
     if one.at_most is None:
         return number(one.estimate), "largest difference between two groups, noised"
-    return f"\N{LESS-THAN OR EQUAL TO} {at_most(one.at_most)}", "largest difference between two groups, one-sided bound"
+    most = beside(one.at_most, one.at_most if contents.tolerance is None else contents.tolerance)
+    return f"\N{LESS-THAN OR EQUAL TO} {most}", "largest difference between two groups, one-sided bound"

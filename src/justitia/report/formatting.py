@@ -66,11 +66,6 @@ def number(value: Any, digits: int = 3) -> str:
     return text.replace("-", "\N{MINUS SIGN}") if any(c in "123456789" for c in text) else text.lstrip("-")
 
 
-def at_most(bound: float) -> str:
-    """An upper bound with three decimals, rounded up: what is written holds, too."""
-    return number(math.ceil(bound * 1000 - 1e-9) / 1000)
-
-
 def known(value: Any) -> bool:
     """Whether there is a finite number."""
     return value is not None and math.isfinite(value)
