@@ -334,3 +334,17 @@ def test_sensitivity_of_minus_zero_is_read_back_as_what_was_hashed(tmp_path: Pat
     ledger = opened(tmp_path)
     ledger.debit(Release("constant rows", GaussianCost(SIGMA), -0.0))  # SQLite keeps no sign of zero
     assert DurableLedger.open(ledger.path).releases == ledger.releases
+
+
+def test_debit_that_is_deleted_from_the_middle_counts_for_who_read_it_and_is_noticed_by_the_next(
+    tmp_path: Path,
+) -> None:
+    ledger = opened(tmp_path, epsilon=5.0)
+    for _ in range(3):
+        ledger.debit(release())
+    spent = ledger.epsilon()
+    edited(ledger.path, "DELETE FROM debits WHERE number = 1")
+    assert ledger.epsilon() == spent
+    assert ledger.debit(release()) == 3
+    with pytest.raises(LedgerError, match="lacks debits that were made"):
+        DurableLedger.open(ledger.path)

@@ -69,7 +69,8 @@ class DurableLedger(PrivacyLedger):
       budget.
     * Whatever is wrong with the file raises :class:`LedgerError` before an answer is computed. Each entry holds a hash
       of itself and of all before it, checked when entries are read: one that was changed without making all that follow
-      anew is noticed, and what was made anew is noticed by :meth:`verify` with a receipt kept elsewhere.
+      anew is noticed, and what was made anew is noticed by :meth:`verify` with a receipt kept elsewhere. Entries that
+      this object has read are not read again: they count as they were, and whoever opens the file next notices.
 
     Examples
     --------
