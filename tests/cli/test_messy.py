@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from running import Run, assert_refused, read
+from running import Run, assert_refused, read, refused
 
 WORDS = ("--target", "y", "--sensitive", "sex", "--groups", "f,m", "--seed", 0)
 
@@ -115,13 +115,21 @@ def test_messy_file_is_read_as_its_table_says_in_training_and_after_it(
     for name, kind in (one.split() for one in kinds.split(", ")):
         assert f"{name} " in made.stdout
         assert kind in made.stdout
-    # Marks and formats are the model's from now on; separator and encoding are those of the file.
-    csv = tuple(words[: words.index("--decimal")]) if "--decimal" in words else ()
-    decided = run("predict", "m", "data.csv", *csv, "--out", "d.csv")
+    # Separator, encoding, marks and formats are the model's from now on.
+    decided = run("predict", "m", "data.csv", "--out", "d.csv")
     assert decided.exit_code == 0, decided.output
     joined = ("--sensitive-file", "sex.csv") if "--key" in words else ()  # the key is the training's
-    measured = run("evaluate", "m", "data.csv", *csv, *joined)
+    measured = run("evaluate", "m", "data.csv", *joined)
     assert measured.exit_code == 0, measured.output
+
+
+def test_file_written_otherwise_than_the_training_s_is_read_as_its_options_say(run: Run, here: Path) -> None:
+    german(here)
+    assert run("train", "data.csv", *WORDS, *GERMAN, "--out", "m").exit_code == 0
+    pd.read_csv("data.csv", sep=";", encoding="latin-1", dtype=str).to_csv("plain.csv", index=False)
+    refused(run, here, ("predict", "m", "plain.csv", "--encoding", "utf-8"), "pass --separator ','")
+    decided = run("predict", "m", "plain.csv", "--encoding", "utf-8", "--separator", ",")
+    assert decided.stdout == run("predict", "m", "data.csv").stdout
 
 
 @pytest.mark.parametrize(

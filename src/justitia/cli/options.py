@@ -33,8 +33,8 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else to the standard output.")
 
 reading = together(
-    click.option("--separator", default=",", show_default=True, help="Between columns of a CSV; 'tab' for tabs."),
-    click.option("--encoding", default="utf-8", show_default=True, help="Of a CSV."),
+    click.option("--separator", help="Between columns of a CSV; 'tab' for tabs. By default ',' or as in training."),
+    click.option("--encoding", help="Of a CSV; by default utf-8 or as in training."),
 )
 
 #: How numbers and dates are written in a CSV; a model remembers what it was trained with.

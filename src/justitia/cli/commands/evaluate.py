@@ -278,7 +278,9 @@ def _notion(model: LagrangianDualClassifier) -> str:
 
 def _completed(where: Where, facts: dict[str, Any]) -> Where:
     """What the options leave open, by the facts of the training."""
-    where = replace(where, person=facts.get("person") if where.person is None else where.person)
+    unsaid = [name for name in ("person", "separator", "encoding") if getattr(where, name) is None]
+    trained: dict[str, Any] = {name: facts.get(name) for name in unsaid}
+    where = replace(where, **trained)
     if (where.sensitive_file is not None or where.custodian is not None) and where.key is None:
         where = replace(where, key=facts.get("key"))
     if where.custodian is not None:

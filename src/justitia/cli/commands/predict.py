@@ -40,8 +40,8 @@ def predict(
     data: Path,
     key: str | None,
     out: Path | None,
-    separator: str,
-    encoding: str,
+    separator: str | None,
+    encoding: str | None,
     stream: bool,
     overwrite: bool,
     as_json: bool,
@@ -57,7 +57,7 @@ def predict(
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=read)
     streamed = is_streamed(data, asked=stream)
-    table = Table.streamed(data) if streamed else open_table(data, separator, encoding)
+    table = Table.streamed(data) if streamed else _opened(data, facts, separator=separator, encoding=encoding)
     if key is not None:
         table.check_columns([key])
         check_apart(facts.get("sensitive") or (), key=key)
@@ -77,6 +77,11 @@ def predict(
         click.echo(found.to_csv(index=False), nl=False)
     else:
         click.echo(f"{len(found):,} decisions in {out}; {share:.1%} are {fitted.classes_[1]}.")
+
+
+def _opened(data: Path, facts: dict[str, Any], **written: str | None) -> Table:
+    """The file, written as the training's unless said otherwise."""
+    return open_table(data, **{name: facts.get(name) if value is None else value for name, value in written.items()})
 
 
 def _write_streamed(

@@ -26,7 +26,9 @@ $ justitia split income.csv --test 0.2 --seed 0
 @options.reading
 @options.overwrite
 @options.as_json
-def split(data: Path, test: float, seed: int, separator: str, encoding: str, overwrite: bool, as_json: bool) -> None:
+def split(
+    data: Path, test: float, seed: int, separator: str | None, encoding: str | None, overwrite: bool, as_json: bool
+) -> None:
     """Write DATA's rows to two files, NAME-train and NAME-test, at random.
 
     Train on one and evaluate on the other: where everybody has one row, the people measured are then others than those

@@ -92,8 +92,8 @@ class Where:
     groups: Sequence[str] = ()
     missing: str | None = None
     person: str | None = None
-    separator: str = ","
-    encoding: str = field(default="utf-8")
+    separator: str | None = None
+    encoding: str | None = None
     custodian: CustodianOptions | None = None
 
 

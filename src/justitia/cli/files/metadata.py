@@ -55,6 +55,8 @@ def training_metadata(model: LagrangianDualClassifier, rows: Rows | StreamedRows
     return {
         "title": f"{target} from {rows.table.path.name}",
         "data": rows.table.path.name,
+        "separator": rows.table.separator,
+        "encoding": rows.table.encoding,
         "rows": len(rows),
         "columns": int(model.n_features_in_),
         "target": target,

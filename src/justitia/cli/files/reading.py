@@ -128,7 +128,7 @@ def is_several(path: Path) -> bool:
     return path.is_dir() or any(mark in str(path) for mark in "*?[")
 
 
-def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") -> Table:
+def open_table(path: Path | str, separator: str | None = None, encoding: str | None = None) -> Table:
     """Look at the names of a file's columns.
 
     Raises
@@ -136,6 +136,7 @@ def open_table(path: Path | str, separator: str = ",", encoding: str = "utf-8") 
     Refusal
         If the file cannot be read, or was written with another separator.
     """
+    separator, encoding = "," if separator is None else separator, encoding or "utf-8"
     file, mark = Path(path), _SEPARATORS.get(separator, separator)
     if len(mark) != 1:
         raise Refusal(f"expected --separator to be one character or 'tab', got {separator!r}.")
