@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 from running import Run, assert_refused, income, read
 
+from justitia.cli.workers import outcome
+
 USUAL = ("--target", "income", "--groups", "Female,Male", "--drop", "age", "--seed", "1", "--out", "streamed")
 
 
@@ -109,6 +111,27 @@ def test_two_workers_join_an_attribute_in_a_file_of_its_own_and_go_on_where_one_
     assert read(here / "streamed" / "training.json")["rows"] == 600
     debits = [json.loads(line)["purpose"] for line in (here / "run" / "ledger.jsonl").read_text().splitlines()]
     assert debits.count("moments") == 1
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [
+        ({1: -9}, None),
+        ({1: -9, 0: 130}, None),  # the launcher has stopped the one that was left
+        ({1: -9, 0: 75}, None),
+        ({0: -9, 1: 75}, None),
+        ({1: 75}, None),
+        ({0: 2, 1: -9}, 2),  # refused; the other one was too slow to stop
+        ({0: 3, 1: 130}, 3),
+        ({0: 130, 1: 130}, 130),  # Ctrl-C
+        ({0: 130, 1: -15}, 130),
+        ({1: 1}, 1),
+    ],
+)
+def test_run_is_started_again_where_a_process_was_killed_and_ends_with_the_code_of_the_first_otherwise(
+    codes: dict[int, int], code: int | None
+) -> None:
+    assert outcome(codes) == code
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import click
 
-from justitia.cli.errors import UNEXPECTED, Refusal
+from justitia.cli.errors import INTERRUPTED, UNEXPECTED, Refusal
 from justitia.cli.output import warn
 
 #: Set in the processes that were started here.
@@ -74,12 +75,20 @@ def _launched(workers: int, words: list[str]) -> int | None:
     try:
         elastic_launch(config, sys.executable)("-m", "justitia", *words)
     except ChildFailedError as error:
-        codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
-        code = int(codes.get(0, next(iter(codes.values()), UNEXPECTED)))
-        return None if code < 0 or code == LOST else code  # it has said why
+        return outcome({rank: int(failure.exitcode) for rank, failure in error.failures.items()})
     except SignalException:
         raise KeyboardInterrupt from None
     return 0
+
+
+def outcome(codes: Mapping[int, int]) -> int | None:
+    """The exit code of a run, by those of processes that failed: the first one's, which says why; None if one was killed.
+
+    Where one was killed, the launcher stops the others, and their ends are among these codes as well.
+    """
+    code = codes.get(0, next(iter(codes.values()), UNEXPECTED))
+    killed = any(one < 0 and -one not in {signal.SIGTERM, signal.SIGINT} for one in codes.values())
+    return None if code < 0 or code == LOST or (code == INTERRUPTED and killed) else code
 
 
 @contextmanager
@@ -109,4 +118,4 @@ def joined(workers: int) -> Iterator[int]:
         dist.destroy_process_group()
 
 
-__all__ = ["joined", "run_workers", "starts_workers"]
+__all__ = ["joined", "outcome", "run_workers", "starts_workers"]
