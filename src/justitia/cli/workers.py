@@ -84,7 +84,7 @@ def _launched(workers: int, words: list[str]) -> int | None:
 def outcome(codes: Mapping[int, int]) -> int | None:
     """The exit code of a run by those of processes that failed: the first one's; None if one was killed.
 
-    The first one has said why. Where one was killed, the launcher stops the others, and their ends are among these codes as well.
+    The first one has said why. Where one was killed, the launcher stops the others, whose ends are among these codes.
     """
     code = codes.get(0, next(iter(codes.values()), UNEXPECTED))
     killed = any(one < 0 and -one not in {signal.SIGTERM, signal.SIGINT} for one in codes.values())
