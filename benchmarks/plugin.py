@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks.ratios import Ratio, compare
 from justitia import LagrangianDualClassifier, datasets, tradeoff
 from justitia.baselines.posteriors import joint, linear_weights
-from justitia.engines.moments.memberships import memberships
+from justitia.postprocessing.memberships import memberships
 from justitia.evaluation.exact import violation
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.default import default_base

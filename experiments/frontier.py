@@ -37,7 +37,7 @@ from experiments.summaries import lookup
 from justitia import LagrangianDualClassifier, tradeoff
 from justitia.baselines import FairGBMClassifier
 from justitia.baselines.posteriors import PosteriorClassifier
-from justitia.engines.plugin.dual import kept_side
+from justitia.postprocessing.dual import kept_side
 from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs
 

@@ -23,7 +23,7 @@ from experiments.stress import fit
 from experiments.stress_cases import WIDE, Case
 from experiments.stress_data import TEST_ROWS
 from experiments.summaries import setting
-from justitia.engines.moments.engine import gap_spread
+from justitia.networks.moments.engine import gap_spread
 from justitia.evaluation.exact import violation
 
 METHOD = "PF-LD plug-in"

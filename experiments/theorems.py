@@ -25,8 +25,8 @@ from experiments.runner import Cell
 from experiments.summaries import mean_and_sd, setting
 from justitia.baselines import PlainClassifier
 from justitia.engines import PrintedPlan
-from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
-from justitia.engines.printed.engine import PrintedEngine
+from justitia.networks.gradients.clipping import dual_error_bound, primal_error_bound
+from justitia.networks.printed.engine import PrintedEngine
 from justitia.networks.row_gradients import h_slope, score_rows
 from justitia.notions import get_notion
 from justitia.privacy.ledger import PrivacyLedger

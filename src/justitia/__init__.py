@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from justitia.curve import Tradeoff, tradeoff
-    from justitia.engines.gradients.plan import GradientsPlan
-    from justitia.engines.moments.plan import MomentsPlan
-    from justitia.engines.plugin.plan import PluginPlan
-    from justitia.engines.printed.plan import PrintedPlan
+    from justitia.networks.gradients.plan import GradientsPlan
+    from justitia.networks.moments.plan import MomentsPlan
+    from justitia.postprocessing.plan import PluginPlan
+    from justitia.networks.printed.plan import PrintedPlan
     from justitia.estimator import LagrangianDualClassifier
     from justitia.evaluation.measure import measure
     from justitia.evaluation.measurement import Measurement
@@ -52,13 +52,13 @@ _HOMES = {
     "BudgetExceeded": "justitia.privacy.errors",
     "Certificate": "justitia.privacy.certificate",
     "DurableLedger": "justitia.privacy.durable_ledger",
-    "GradientsPlan": "justitia.engines.gradients.plan",
+    "GradientsPlan": "justitia.networks.gradients.plan",
     "LagrangianDualClassifier": "justitia.estimator",
     "LedgerError": "justitia.privacy.errors",
     "Measurement": "justitia.evaluation.measurement",
-    "MomentsPlan": "justitia.engines.moments.plan",
-    "PluginPlan": "justitia.engines.plugin.plan",
-    "PrintedPlan": "justitia.engines.printed.plan",
+    "MomentsPlan": "justitia.networks.moments.plan",
+    "PluginPlan": "justitia.postprocessing.plan",
+    "PrintedPlan": "justitia.networks.printed.plan",
     "PrivacyLedger": "justitia.privacy.ledger",
     "RowFiles": "justitia.inputs.files",
     "SearchResult": "justitia.search",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from justitia.engines.plugin.learner import Rule
+from justitia.postprocessing.learner import Rule
 from justitia.inputs.files import is_files
 from justitia.inputs.public_sample import frames
 from justitia.learners.inputs import Inputs

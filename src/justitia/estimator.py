@@ -15,8 +15,8 @@ from torch import nn
 
 from justitia._validate import check_same_length
 from justitia.deciding import DecidingClassifier
-from justitia.engines.plugin.crowd import CrowdLearner
-from justitia.engines.plugin.learner import RuleLearner
+from justitia.postprocessing.crowd import CrowdLearner
+from justitia.postprocessing.learner import RuleLearner
 from justitia.inputs.files import is_files
 from justitia.inputs.ranges import input_remarks
 from justitia.inputs.tables import read_costs, read_target, read_weight
@@ -39,7 +39,7 @@ from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Learner, NetworkLearner
 from justitia.training.plan import Plan, TrainingPlan
-from justitia.training.run import Trained
+from justitia.networks.run import Trained
 from justitia.training.session import Session, Settings, open_session
 
 

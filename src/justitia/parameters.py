@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from justitia._validate import check_choice, check_int, check_nonnegative
 from justitia.engines import DEFAULT_PLANS, PluginPlan, engine_of
-from justitia.engines.plugin.plan import AT
+from justitia.postprocessing.plan import AT
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.door import check_budget, named_groups
 from justitia.training.plan import Plan, TrainingPlan

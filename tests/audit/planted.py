@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import justitia.privacy.vault as vault_module
-from justitia.engines.gradients.engine import GradientsEngine
+from justitia.networks.gradients.engine import GradientsEngine
 from justitia.privacy.mechanisms import SeededNoise, SystemNoise
 
 Patch = pytest.MonkeyPatch

@@ -16,12 +16,12 @@ from recording import Outcome, People, Player, Recorder, distances, largest_move
 from recording import run as fit_and_record
 from torch import Tensor, nn
 
-import justitia.engines.moments.engine as moments_module
+import justitia.networks.moments.engine as moments_module
 import justitia.privacy.vault as vault_module
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
-from justitia.engines.moments import everybody
-from justitia.engines.moments.engine import MomentsEngine
-from justitia.engines.moments.public_rows import PublicRows
+from justitia.networks.moments import everybody
+from justitia.networks.moments.engine import MomentsEngine
+from justitia.postprocessing.public_rows import PublicRows
 from justitia.networks.multilayer import default_widths
 from justitia.notions import NOTIONS
 from justitia.privacy.vault import SensitiveVault

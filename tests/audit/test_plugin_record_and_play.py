@@ -15,13 +15,13 @@ from recording import run as fit_and_record
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-import justitia.engines.plugin.engine as plugin_module
+import justitia.postprocessing.engine as plugin_module
 import justitia.privacy.vault as vault_module
 from justitia import PluginPlan, PrivacyLedger
-from justitia.engines.moments import everybody
-from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.dual import Constraints
-from justitia.engines.plugin.engine import PluginEngine
+from justitia.networks.moments import everybody
+from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.dual import Constraints
+from justitia.postprocessing.engine import PluginEngine
 from justitia.notions import NOTIONS
 from justitia.privacy.vault import SensitiveVault
 

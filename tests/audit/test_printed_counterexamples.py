@@ -12,21 +12,21 @@ from torch import Tensor, nn
 
 from asking import asked, opened
 from justitia.engines import PrintedPlan
-from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
-from justitia.engines.printed.accountant import (
+from justitia.networks.gradients.clipping import dual_error_bound, primal_error_bound
+from justitia.networks.printed.accountant import (
     ORDERS,
     epsilon_without_amplification,
     printed_epsilon,
     printed_noise,
     renyi_sampled_gaussian,
 )
-from justitia.engines.printed.engine import PrintedEngine
+from justitia.networks.printed.engine import PrintedEngine
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_delta, gaussian_mu
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.algorithm import train
+from justitia.networks.algorithm import train
 from justitia.training.lagrangian import Problem
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ from recording import SMALL_PLAN, Outcome, People, largest_movements, make_peopl
 from torch import Tensor
 
 import justitia.privacy.vault as vault_module
-from justitia.engines.gradients.engine import GradientsEngine
+from justitia.networks.gradients.engine import GradientsEngine
 from justitia.notions import NOTIONS
 from justitia.privacy.rows import FactoredRows
 from justitia.training.lagrangian import centred_rows

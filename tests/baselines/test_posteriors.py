@@ -15,7 +15,7 @@ from justitia.baselines import LinearPostClassifier, LocalClassifier
 from justitia.baselines.local import slopes_for_each_label
 from justitia.baselines.posteriors import GroupModel, joint, linear_weights
 from justitia.datasets import make_synthetic
-from justitia.engines.plugin.dual import constraints_of
+from justitia.postprocessing.dual import constraints_of
 from justitia.evaluation.exact import violation
 from justitia.notions import get_notion
 from justitia.privacy.errors import BudgetExceeded

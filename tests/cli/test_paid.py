@@ -14,7 +14,7 @@ from running import Run, assert_refused, income, read
 from justitia import DurableLedger, LagrangianDualClassifier
 from justitia.cli import training
 from justitia.cli.output import unhurried
-from justitia.engines.plugin.engine import PluginEngine
+from justitia.postprocessing.engine import PluginEngine
 
 TRAIN = (
     "income.csv",

@@ -78,7 +78,7 @@ def test_plan_counts_files_and_forecasts_a_fit_from_public_columns_alone(run: Ru
 DIES = """
 import os, pathlib, signal
 if os.environ.get("RANK") == "1" and not pathlib.Path("died").exists():
-    from justitia.engines.plugin.shard import ScoredShard
+    from justitia.postprocessing.shard import ScoredShard
     def die(*_):
         pathlib.Path("died").touch()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PluginPlan, PrintedPlan
-from justitia.engines.plugin.learner import RuleLearner
+from justitia.postprocessing.learner import RuleLearner
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
 from justitia.networks.multilayer import multilayer
@@ -29,7 +29,7 @@ from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Learner, NetworkLearner
 from justitia.training.plan import Plan, TrainingPlan
-from justitia.training.run import Trained
+from justitia.networks.run import Trained
 
 #: What the loop calls of an engine; only these may ask the vault, and which of them do is part of an engine's case.
 CALLED = ("ask_before", "ask_after", "row_weights", "constraint", "watched", "gap", "ascend", "compares", "excess")

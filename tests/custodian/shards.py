@@ -26,7 +26,7 @@ from people_files import FEW, GROUPS, digest, files, model, people, write, write
 from justitia import DurableLedger, PluginPlan, measure
 from justitia.custodian import Custodian, connection, remote, remote_vault
 from justitia.custodian.people import ledger_file
-from justitia.engines.plugin.shard import ScoredShard
+from justitia.postprocessing.shard import ScoredShard
 from justitia.inputs import public_sample
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.questions import RowDigest

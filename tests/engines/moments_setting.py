@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
-from justitia.engines.moments.engine import MomentsEngine
+from justitia.networks.moments.engine import MomentsEngine
 from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, FairnessNotion
 from justitia.privacy.mechanisms import SeededNoise

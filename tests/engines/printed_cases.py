@@ -13,10 +13,10 @@ from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.algorithm import train
+from justitia.networks.algorithm import train
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import TrainingPlan
-from justitia.training.run import Trained
+from justitia.networks.run import Trained
 
 Floats = NDArray[np.float64]
 

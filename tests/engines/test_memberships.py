@@ -7,8 +7,8 @@ from scipy.optimize import minimize_scalar
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-import justitia.engines.moments.memberships as module
-from justitia.engines.moments.memberships import (
+import justitia.postprocessing.memberships as module
+from justitia.postprocessing.memberships import (
     LEAST_RIDGE,
     PRECISION,
     _Objective,

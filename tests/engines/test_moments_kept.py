@@ -19,7 +19,7 @@ from torch import Tensor
 
 from asking import asked
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan
-from justitia.engines.moments.engine import MomentsEngine
+from justitia.networks.moments.engine import MomentsEngine
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import row_bound
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import justitia.engines.moments.public_rows as module
-from justitia.engines.moments.public_rows import FrozenNetwork, PublicRows
+import justitia.postprocessing.public_rows as module
+from justitia.postprocessing.public_rows import FrozenNetwork, PublicRows
 from justitia.networks.multilayer import multilayer
 from justitia.privacy.rows import index_chunks
 

@@ -28,7 +28,7 @@ from printed_cases import (
 
 from asking import asked, opened
 from justitia.engines import PrintedPlan
-from justitia.engines.printed.engine import PrintedEngine
+from justitia.networks.printed.engine import PrintedEngine
 from justitia.notions import AccuracyParity, EqualizedOdds
 
 # --- the paper's two equations, line by line

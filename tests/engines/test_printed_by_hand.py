@@ -13,7 +13,7 @@ from printed_cases import PRINTED, Silent, make_vault, public
 from torch import nn
 
 from asking import asked, opened
-from justitia.engines.printed.engine import PrintedEngine
+from justitia.networks.printed.engine import PrintedEngine
 from justitia.notions import AccuracyParity, DemographicParity, EqualizedOdds, FairnessNotion
 from justitia.training.lagrangian import Problem
 

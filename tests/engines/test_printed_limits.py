@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from asking import opened
 from justitia.engines import GradientsPlan
-from justitia.engines.gradients.engine import GradientsEngine
+from justitia.networks.gradients.engine import GradientsEngine
 from justitia.notions import DemographicParity, EqualizedOdds, FairnessNotion
 from justitia.training.plan import TrainingPlan
 

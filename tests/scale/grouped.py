@@ -26,8 +26,8 @@ from torch import distributed as dist
 from torch import nn
 
 from justitia import PluginPlan
-from justitia.engines.moments.shard import NetworkShard
-from justitia.engines.plugin.shard import ScoredShard
+from justitia.networks.moments.shard import NetworkShard
+from justitia.postprocessing.shard import ScoredShard
 from justitia.inputs import public_sample
 from justitia.scale import data as scale_data
 

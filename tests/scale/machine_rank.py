@@ -19,7 +19,7 @@ from people_files import FEW, digest, files, model, people
 from torch import distributed as dist
 
 from justitia import DurableLedger, LagrangianDualClassifier
-from justitia.engines.plugin.shard import ScoredShard
+from justitia.postprocessing.shard import ScoredShard
 from justitia.inputs import public_sample
 from justitia.inputs.public_sample import OwnRows
 from justitia.privacy.ledger import BudgetExceeded

@@ -7,7 +7,7 @@ import pytest
 from people_files import FEW, digest, files, model, people, write_parts
 
 from dying import Killed
-from justitia.engines.moments.everybody import Everybody
+from justitia.postprocessing.everybody import Everybody
 from justitia.inputs import public_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so

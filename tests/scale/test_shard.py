@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from justitia.engines import shards
-from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.shard import ScoredShard, represented
+from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.shard import ScoredShard, represented
 from justitia.engines.shards import Facts
 from justitia.inputs import files as row_files
 from justitia.inputs.encoding import TabularEncoder

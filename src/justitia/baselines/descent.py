@@ -4,7 +4,7 @@ Both methods minimise a loss plus :math:`\sum_{a,k} \lambda_{a,k}\, \mu(D_{G_{a,
 how the weights :math:`\lambda` follow from a *table* of soft decisions by group. Features and labels are public here,
 so of their stochastic gradient descent-ascent only three questions depend on the attribute: group sizes (once), the
 table (once a round) and the gradient of the sum above (once a round). They are asked over all rows, by the machinery
-of :class:`~justitia.engines.gradients.engine.GradientsEngine`, which both methods profit from: one noised gradient
+of :class:`~justitia.networks.gradients.engine.GradientsEngine`, which both methods profit from: one noised gradient
 steers several public steps, is averaged with earlier ones, and is clipped at a bound chosen from public norms.
 """
 
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from justitia._validate import check_positive
 from justitia.engines import GradientsPlan
-from justitia.engines.gradients.engine import GradientsEngine
+from justitia.networks.gradients.engine import GradientsEngine
 from justitia.inputs.tables import read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.networks.default import make_module

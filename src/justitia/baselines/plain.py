@@ -22,7 +22,7 @@ from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import rehearse
 from justitia.training.plan import Round
-from justitia.training.run import Run
+from justitia.networks.run import Run
 
 #: Share of rows that tell when to stop, steps between two looks at them (a quarter of a pass if that is longer), and
 #: how many looks in a row may bring nothing.

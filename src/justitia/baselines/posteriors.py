@@ -16,7 +16,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_nonnegative
-from justitia.engines.plugin.dual import constraints_of, label_table, solve
+from justitia.postprocessing.dual import constraints_of, label_table, solve
 from justitia.learners.base import PARTS, CrossFitted
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.default import default_base

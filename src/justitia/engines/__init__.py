@@ -6,10 +6,10 @@ engines share where rows are in files: the rows of one process, and everybody as
 """
 
 from justitia._validate import check_choice
-from justitia.engines.gradients.plan import GradientsPlan
-from justitia.engines.moments.plan import MomentsPlan
-from justitia.engines.plugin.plan import PluginPlan
-from justitia.engines.printed.plan import PrintedPlan
+from justitia.networks.gradients.plan import GradientsPlan
+from justitia.networks.moments.plan import MomentsPlan
+from justitia.postprocessing.plan import PluginPlan
+from justitia.networks.printed.plan import PrintedPlan
 from justitia.training.plan import Plan
 
 #: The plan an engine starts from when none is given.

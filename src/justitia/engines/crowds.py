@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.engines.moments.everybody import Everybody
-from justitia.engines.plugin.dual import label_table
+from justitia.postprocessing.everybody import Everybody
+from justitia.postprocessing.dual import label_table
 from justitia.engines.shards import Shard, ShardRows, product_bits
 from justitia.inputs.public_sample import stride
 from justitia.notions import FairnessNotion

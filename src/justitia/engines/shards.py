@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from justitia.engines.moments.public_rows import PublicRows
+from justitia.postprocessing.public_rows import PublicRows
 from justitia.inputs.files import BLOCK
 from justitia.inputs.public_sample import Block, OwnRows, sampled, weights
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from justitia.engines import GradientsPlan, MomentsPlan, PluginPlan
-from justitia.engines.moments.known_noise import gap_spread, noise_spread, outlook_of
-from justitia.engines.plugin.dual import label_table
-from justitia.engines.plugin.tolerance import default_tolerance, spread_of_rates
+from justitia.postprocessing.known_noise import gap_spread, noise_spread, outlook_of
+from justitia.postprocessing.dual import label_table
+from justitia.postprocessing.tolerance import default_tolerance, spread_of_rates
 from justitia.evaluation.intervals import marginal_quantile
 from justitia.evaluation.rates import make_rows, notion_rates
 from justitia.notions import FairnessNotion

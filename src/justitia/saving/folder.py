@@ -28,7 +28,7 @@ from torch import nn
 
 from justitia._files import check_folder, foreign_entry, replace_folder, stage_beside
 from justitia.engines import DEFAULT_PLANS, engine_of, name_of
-from justitia.engines.plugin.learner import Rule
+from justitia.postprocessing.learner import Rule
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.base import base_of
 from justitia.networks.multilayer import multilayer, widths_of

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 from sklearn.linear_model import LogisticRegression
 
-from justitia.engines.plugin.correction import CUT, Correction
-from justitia.engines.plugin.dual import BEYOND
-from justitia.engines.plugin.learner import Rule
-from justitia.engines.plugin.levels import Levels
+from justitia.postprocessing.correction import CUT, Correction
+from justitia.postprocessing.dual import BEYOND
+from justitia.postprocessing.learner import Rule
+from justitia.postprocessing.levels import Levels
 from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import EDGE, Calibration
 from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees

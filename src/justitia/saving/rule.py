@@ -15,9 +15,9 @@ import safetensors
 import safetensors.numpy
 from sklearn.linear_model import LogisticRegression
 
-from justitia.engines.plugin.correction import Correction
-from justitia.engines.plugin.learner import Rule
-from justitia.engines.plugin.levels import Levels
+from justitia.postprocessing.correction import Correction
+from justitia.postprocessing.learner import Rule
+from justitia.postprocessing.levels import Levels
 from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import Calibration
 from justitia.learners.trees import Trees, TreesClassifier, read_trees

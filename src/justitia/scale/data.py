@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from justitia.engines import MomentsPlan, PluginPlan, name_of
-from justitia.engines.plugin.dual import label_table
+from justitia.postprocessing.dual import label_table
 from justitia.inputs.files import BLOCK, RowFiles
 from justitia.inputs.public_sample import Columns, Look, OwnRows, look
 from justitia.notions import FairnessNotion

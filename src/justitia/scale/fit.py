@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from justitia.engines.crowds import OPEN, Crowd
-from justitia.engines.moments.crowd import NetworkCrowd
-from justitia.engines.moments.shard import NetworkShard
-from justitia.engines.plugin.crowd import ScoredCrowd
-from justitia.engines.plugin.shard import ScoredShard
+from justitia.networks.moments.crowd import NetworkCrowd
+from justitia.networks.moments.shard import NetworkShard
+from justitia.postprocessing.crowd import ScoredCrowd
+from justitia.postprocessing.shard import ScoredShard
 from justitia.engines.shards import Facts, Shard
 from justitia.inputs.public_sample import Look, stride
 from justitia.inputs.ranges import input_remarks, truncated

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from justitia.engines import PluginPlan
 from justitia.engines.crowds import serve
-from justitia.engines.moments.shard import NetworkShard
-from justitia.engines.plugin.correction import Correction
-from justitia.engines.plugin.crowd import CrowdLearner, score_of
-from justitia.engines.plugin.learner import Rule, RuleLearner
-from justitia.engines.plugin.shard import Score, ScoredShard
+from justitia.networks.moments.shard import NetworkShard
+from justitia.postprocessing.correction import Correction
+from justitia.postprocessing.crowd import CrowdLearner, score_of
+from justitia.postprocessing.learner import Rule, RuleLearner
+from justitia.postprocessing.shard import Score, ScoredShard
 from justitia.engines.shards import Facts
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.public_sample import OwnRows

@@ -12,10 +12,10 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.correction import ROWS, Distillation
-from justitia.engines.plugin.plan import PluginPlan
-from justitia.engines.plugin.shard import ScoredShard, represented
+from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.correction import ROWS, Distillation
+from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.shard import ScoredShard, represented
 from justitia.engines.shards import Facts
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import BLOCK, RowFiles

@@ -21,12 +21,12 @@ from tqdm.auto import tqdm
 from justitia.networks.default import evaluate, learned_inputs, learns_first
 from justitia.networks.requirements import as_scores, check_module, trainable
 from justitia.networks.row_gradients import score_rows
-from justitia.training.algorithm import train
+from justitia.networks.algorithm import train
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.engine import EVERYBODY, PrimalDualEngine
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import Plan, TrainingPlan
-from justitia.training.run import Trained
+from justitia.networks.run import Trained
 
 #: Public rows that a module is tried on before training.
 TRIAL_ROWS = 16

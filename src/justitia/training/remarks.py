@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from justitia.training.lagrangian import Problem, largest_gap
 
+Array = NDArray[np.float64]
 #: Decisions of which fewer than this share differ are nearly constant.
 CONSTANT = 0.01
 #: Accuracy lost to the constraint that is worth a sentence: at least so much, and this share of what a base gains.
@@ -29,18 +30,18 @@ SURE, DIFFERENT = 4.0, 0.05
 NAMED = 5
 
 
-def decisions_remarks(problem: Problem, scores: Tensor, plain: float | None) -> list[str]:
+def decisions_remarks(problem: Problem, scores: Array, plain: float | None) -> list[str]:
     """What public labels say of decisions.
 
     Parameters
     ----------
-    scores : Tensor (n,)
+    scores : ndarray (n,)
         Positive is a positive decision.
     plain : float, optional
         Accuracy without a constraint, by :func:`value`.
     """
-    positive = float((problem.weight.double() * (scores > 0)).sum() / problem.weight.double().sum())
-    here, majority = value(problem, scores), max(value(problem, torch.full_like(scores, sign)) for sign in (-1.0, 1.0))
+    positive = float(np.average(scores > 0, weights=problem.weight.astype(np.float64)))
+    here, majority = value(problem, scores), max(value(problem, np.full_like(scores, sign)) for sign in (-1.0, 1.0))
     found = []
     if min(positive, 1 - positive) < CONSTANT:
         found.append(
@@ -60,18 +61,18 @@ def decisions_remarks(problem: Problem, scores: Tensor, plain: float | None) -> 
     return found
 
 
-def value(problem: Problem, scores: Tensor) -> float:
+def value(problem: Problem, scores: Array) -> float:
     """Accuracy; errors of either label count by what the threshold says that they cost."""
-    cost = problem.weight.double() * torch.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold).double()
-    return float((cost * ((scores > 0) == (problem.y > 0.5))).sum() / cost.sum())
+    cost = problem.weight * np.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold)
+    return float(np.average((scores > 0) == (problem.y > 0.5), weights=cost))
 
 
-def gap_remark(gap: Tensor | None, allowed: float, noise: float) -> list[str]:
+def gap_remark(gap: Array | None, allowed: float, noise: float) -> list[str]:
     """A sentence if what was learned is beyond the tolerance.
 
     Parameters
     ----------
-    gap : Tensor (G, K), optional
+    gap : ndarray (G, K), optional
         Noised gaps of decisions.
     noise : float
         Standard deviation of the difference of two of them.
@@ -103,23 +104,23 @@ def cell_remark(people: float, cell: str, allowed: float, spread: float, *, give
     return [f"with about {people:.0f} people in {cell}, differences up to {min(reach, 1.0):.2g} {known}."]
 
 
-def silence_by_label(sizes: Tensor, everybody: Tensor, spread: float) -> Tensor:
+def silence_by_label(sizes: Array, everybody: Array, spread: float) -> Array:
     """(2, 2): by label, the share of "not given" and the standard deviation of its noise.
 
     Parameters
     ----------
-    sizes : Tensor (G, 2)
+    sizes : ndarray (G, 2)
         Noised number of rows of either label.
-    everybody : Tensor (2,)
+    everybody : ndarray (2,)
         Public number of rows of either label.
     spread : float
         Standard deviation of the noise in one size.
     """
-    there = everybody.double().clamp_min(1e-12)
-    return torch.stack([1 - sizes.double().sum(0) / there, spread / there], dim=1)
+    there = np.maximum(everybody, 1e-12)
+    return np.stack([1 - sizes.sum(0) / there, spread / there], axis=1)
 
 
-def silence_remark(silence: Tensor | None) -> list[str]:
+def silence_remark(silence: Array | None) -> list[str]:
     """A sentence if "not given" differs by label, from :func:`silence_by_label`."""
     if silence is None:
         return []
@@ -133,12 +134,12 @@ def silence_remark(silence: Tensor | None) -> list[str]:
     ]
 
 
-def size_remarks(names: Sequence[object], sizes: Tensor, noise: Tensor, few: float, loud: float) -> list[str]:
+def size_remarks(names: Sequence[object], sizes: Array, noise: Array, few: float, loud: float) -> list[str]:
     """Groups that may not exist, and rates that are mostly noise.
 
     Parameters
     ----------
-    sizes, noise : Tensor (G,)
+    sizes, noise : ndarray (G,)
         Noised sizes, and the known noise of the groups' rates.
     few : float
         Size that noise alone may show.

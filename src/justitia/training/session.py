@@ -33,7 +33,7 @@ from justitia.training.learner import Learner
 from justitia.training.plan import Plan
 from justitia.training.progress import progress_bar
 from justitia.training.remarks import decisions_remarks, gap_remark, value
-from justitia.training.run import Trained
+from justitia.networks.run import Trained
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

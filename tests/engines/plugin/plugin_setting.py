@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
-from justitia.engines.plugin.engine import PluginEngine
+from justitia.postprocessing.engine import PluginEngine
 from justitia.notions import get_notion
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import justitia.engines.plugin.correction as module
-from justitia.engines.plugin.correction import Correction, Distillation
-from justitia.engines.plugin.dual import kept_side
+import justitia.postprocessing.correction as module
+from justitia.postprocessing.correction import Correction, Distillation
+from justitia.postprocessing.dual import kept_side
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from torch import Tensor
 
-from justitia.engines.plugin.dual import (
+from justitia.postprocessing.dual import (
     MOST_WORTH,
     PATIENCE,
     Constraints,

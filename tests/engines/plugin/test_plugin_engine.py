@@ -10,8 +10,8 @@ import torch
 from plugin_setting import PLAN, Setting, asked, setting
 
 from justitia import PluginPlan
-from justitia.engines.moments.known_noise import gap_spread, noise_spread
-from justitia.engines.plugin.tolerance import weight_of_checks
+from justitia.postprocessing.known_noise import gap_spread, noise_spread
+from justitia.postprocessing.tolerance import weight_of_checks
 from justitia.privacy.mechanisms import Gaussian
 from justitia.training.lagrangian import Problem, centred_rows, row_bound
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from dying import fit_and_die, fit_and_die_after_save
 from justitia import LagrangianDualClassifier, PluginPlan, tradeoff
-from justitia.engines.plugin.correction import Distillation
-from justitia.engines.plugin.engine import PluginEngine
+from justitia.postprocessing.correction import Distillation
+from justitia.postprocessing.engine import PluginEngine
 from justitia.training.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so

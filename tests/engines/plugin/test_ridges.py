@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from justitia.engines.moments.memberships import fit_memberships, memberships
-from justitia.engines.plugin.ridges import IDLE, LEAST_RIDGE, ridges
+from justitia.postprocessing.memberships import fit_memberships, memberships
+from justitia.postprocessing.ridges import IDLE, LEAST_RIDGE, ridges
 
 N, SPREAD, SHARE = 4_000, 30.0, 0.05
 

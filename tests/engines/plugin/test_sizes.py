@@ -8,7 +8,7 @@ import pytest
 
 from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
 from justitia.datasets import make_synthetic
-from justitia.engines.plugin.sizes import refusal
+from justitia.postprocessing.sizes import refusal
 
 NAMES = ("a", "b", "c")
 PEOPLE = make_synthetic(3000, random_state=0)

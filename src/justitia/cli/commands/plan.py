@@ -22,7 +22,7 @@ from justitia.cli.files.streamed import is_streamed
 from justitia.cli.output import fields_text, filled, table_text, tell
 from justitia.cli.plan_file import command_plan
 from justitia.engines import engine_of
-from justitia.engines.plugin.plan import PluginPlan
+from justitia.postprocessing.plan import PluginPlan
 from justitia.evaluation.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
 from justitia.inputs.files import RowFiles
 from justitia.inputs.kinds import Reading

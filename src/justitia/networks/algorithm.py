@@ -12,7 +12,7 @@ from justitia.training.checkpoint import Checkpoint
 from justitia.training.engine import PrimalDualEngine
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import TrainingPlan
-from justitia.training.run import Run, Trained
+from justitia.networks.run import Run, Trained
 
 
 def train(

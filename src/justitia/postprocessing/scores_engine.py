@@ -14,17 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.engines.moments.known_noise import noise_spread
-from justitia.engines.plugin.dual import Constraints, solve
-from justitia.engines.plugin.engine import PluginEngine
-from justitia.engines.plugin.levels import levels_of, moved_probability
-from justitia.engines.plugin.tolerance import weight_of_checks
+from justitia.postprocessing.known_noise import noise_spread
+from justitia.postprocessing.dual import Constraints, solve
+from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.levels import levels_of, moved_probability
+from justitia.postprocessing.tolerance import weight_of_checks
 from justitia.privacy.mechanisms import Unprotected
 from justitia.training.engine import calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
 
 if TYPE_CHECKING:
-    from justitia.engines.plugin.plan import PluginPlan
+    from justitia.postprocessing.plan import PluginPlan
     from justitia.privacy.interface import Vault
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ class ScoresEngine(PluginEngine):
 
     Guarantee
     ---------
-    * That of :class:`~justitia.engines.plugin.engine.PluginEngine`: the same calls of ``group_sums``, with rows of T
+    * That of :class:`~justitia.postprocessing.engine.PluginEngine`: the same calls of ``group_sums``, with rows of T
       times as many columns and a bound on their norm.
     """
 

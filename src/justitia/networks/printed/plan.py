@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 from torch import Tensor
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_positive
-from justitia.engines.printed.accountant import printed_epsilon, printed_noise
-from justitia.engines.printed.engine import PrintedEngine
+from justitia.networks.printed.accountant import printed_epsilon, printed_noise
+from justitia.networks.printed.engine import PrintedEngine
 from justitia.notions import READINGS, FairnessNotion, Reading
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected

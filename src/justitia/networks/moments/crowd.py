@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from justitia.engines.crowds import Crowd, CrowdEverybody, decision_table, population_means_of, rates_of
-from justitia.engines.moments.engine import MomentsEngine, with_prefix
-from justitia.engines.moments.everybody import Everybody
-from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.moments.shard import Check, NetworkShard
+from justitia.networks.moments.engine import MomentsEngine, with_prefix
+from justitia.postprocessing.everybody import Everybody
+from justitia.postprocessing.public_rows import PublicRows
+from justitia.networks.moments.shard import Check, NetworkShard
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import DenseSource, TensorRows
 from justitia.privacy.shards import Drawn

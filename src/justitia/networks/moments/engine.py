@@ -1,8 +1,8 @@
 """The moments engine: ask A for a handful of noised sums, and learn the rest from what is public.
 
-1. After the public warm-up, one release: the sums of public rows (:mod:`justitia.engines.moments.public_rows`) over
+1. After the public warm-up, one release: the sums of public rows (:mod:`justitia.postprocessing.public_rows`) over
    each group.
-2. Soft memberships of largest entropy that agree with them (:mod:`justitia.engines.moments.memberships`) stand in for
+2. Soft memberships of largest entropy that agree with them (:mod:`justitia.postprocessing.memberships`) stand in for
    the attribute: the Lagrangian dual runs on them as often as it likes, at no further cost.
 3. At a few checks the sums of the model's own current decisions are released and join the moments, so that the
    memberships are right where the model is.
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from justitia.engines.moments.everybody import Everybody
-from justitia.engines.moments.known_noise import LOUD, gap_spread, noise_spread, outlook_of
-from justitia.engines.moments.public_rows import FrozenNetwork, PublicRows
+from justitia.postprocessing.everybody import Everybody
+from justitia.postprocessing.known_noise import LOUD, gap_spread, noise_spread, outlook_of
+from justitia.postprocessing.public_rows import FrozenNetwork, PublicRows
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
@@ -34,7 +34,7 @@ from justitia.training.lagrangian import Problem, ascend, centred_rows, row_boun
 from justitia.training.remarks import silence_remark, size_remarks
 
 if TYPE_CHECKING:
-    from justitia.engines.moments.plan import MomentsPlan
+    from justitia.networks.moments.plan import MomentsPlan
 
 #: Rows that a dual step looks at, a public sample where there are more.
 WATCHED = 50_000

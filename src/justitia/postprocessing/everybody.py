@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from justitia.engines.moments.memberships import expected_sums, fit_memberships, memberships
+from justitia.postprocessing.memberships import expected_sums, fit_memberships, memberships
 from justitia.privacy.rows import index_chunks
 
 #: Rows that the memberships are fitted on, a public sample where there are more.

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from justitia.engines.crowds import Crowd, CrowdEverybody, decision_table, population_means_of, rates_of
-from justitia.engines.moments.everybody import Everybody
-from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.checks import Seen
-from justitia.engines.plugin.dual import Constraints, label_table
-from justitia.engines.plugin.engine import PluginEngine
-from justitia.engines.plugin.learner import RuleLearner
-from justitia.engines.plugin.plan import PluginPlan
-from justitia.engines.plugin.shard import Score, ScoredShard
+from justitia.postprocessing.everybody import Everybody
+from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.checks import Seen
+from justitia.postprocessing.dual import Constraints, label_table
+from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.learner import RuleLearner
+from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.shard import Score, ScoredShard
 from justitia.learners.inputs import Inputs
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import DenseSource

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from justitia._validate import check_fraction, check_int, check_positive, check_rate
-from justitia.engines.gradients.engine import GradientsEngine
+from justitia.networks.gradients.engine import GradientsEngine
 from justitia.privacy.accounting import calibrate
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from justitia.engines.gradients.clipping import minimise_error_bound
+from justitia.networks.gradients.clipping import minimise_error_bound
 from justitia.networks.row_gradients import ScoreRows, h_slope
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
@@ -28,7 +28,7 @@ from justitia.training.lagrangian import (
 )
 
 if TYPE_CHECKING:
-    from justitia.engines.gradients.plan import GradientsPlan
+    from justitia.networks.gradients.plan import GradientsPlan
 
 #: Rows whose public gradients are looked at for their means and norms; their number is a matter of speed only.
 PUBLIC_SAMPLE = 4096

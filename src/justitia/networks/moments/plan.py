@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from justitia._validate import check_int, check_nonnegative, check_rate
-from justitia.engines.moments.engine import REVEALED, MomentsEngine
+from justitia.networks.moments.engine import REVEALED, MomentsEngine
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.training.lagrangian import Problem
@@ -177,7 +177,7 @@ class MomentsPlan(TrainingPlan):
     def engine(self, problem: Problem, vault: Vault, **public: Any) -> MomentsEngine:
         """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
         if problem.crowd is not None:
-            from justitia.engines.moments.crowd import CrowdMomentsEngine  # noqa: PLC0415 - which needs the engine
+            from justitia.networks.moments.crowd import CrowdMomentsEngine  # noqa: PLC0415 - which needs the engine
 
             return CrowdMomentsEngine(self, problem, vault, **public)
         return MomentsEngine(self, problem, vault, **public)

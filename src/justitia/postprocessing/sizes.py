@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.engines.moments.known_noise import noise_spread
+from justitia.postprocessing.known_noise import noise_spread
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.privacy.rows import DenseSource

@@ -4,7 +4,7 @@
 1. One release: the sums of public rows (features, label and what the base says of the label) over each group. Soft
    memberships p(a | x, y) of largest entropy agree with them, as in engine ``moments``.
 2. With p(y = 1 | x) of the base they give p(a, y | x), and the best rule under the constraint has a closed form whose
-   unknowns are a few multipliers (:mod:`justitia.engines.plugin.dual`).
+   unknowns are a few multipliers (:mod:`justitia.postprocessing.dual`).
 3. At each check the sums of the current decisions are released. What they say differs from what the memberships say;
    the difference, weighed by its known noise, goes into the constraint, and the dual is solved again.
 """
@@ -21,15 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.engines.moments.everybody import Everybody
-from justitia.engines.moments.known_noise import LOUD, gap_spread, noise_spread, outlook_of
-from justitia.engines.moments.memberships import memberships
-from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.checks import Checked, Seen, settled
-from justitia.engines.plugin.dual import Constraints, constraints_of, kept_side, solve
-from justitia.engines.plugin.ridges import ridges
-from justitia.engines.plugin.sizes import ask_sizes
-from justitia.engines.plugin.tolerance import default_tolerance, spread_of_rates, weight_of_checks
+from justitia.postprocessing.everybody import Everybody
+from justitia.postprocessing.known_noise import LOUD, gap_spread, noise_spread, outlook_of
+from justitia.postprocessing.memberships import memberships
+from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.checks import Checked, Seen, settled
+from justitia.postprocessing.dual import Constraints, constraints_of, kept_side, solve
+from justitia.postprocessing.ridges import ridges
+from justitia.postprocessing.sizes import ask_sizes
+from justitia.postprocessing.tolerance import default_tolerance, spread_of_rates, weight_of_checks
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
 from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
@@ -38,7 +38,7 @@ from justitia.training.lagrangian import Problem, centred_rows, population_means
 from justitia.training.remarks import cell_remark, silence_remark, size_remarks
 
 if TYPE_CHECKING:
-    from justitia.engines.plugin.plan import PluginPlan
+    from justitia.postprocessing.plan import PluginPlan
 
 Array = NDArray[np.float64]
 #: Variance of the noise times the number of features, per row, up to which memberships have weights of their own for

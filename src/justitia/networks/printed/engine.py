@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from justitia.engines.gradients.engine import shares
+from justitia.networks.gradients.engine import shares
 from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_rows
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian
@@ -19,7 +19,7 @@ from justitia.training.engine import EVERYBODY, PrimalDualEngine
 from justitia.training.lagrangian import Problem, ascend_printed
 
 if TYPE_CHECKING:
-    from justitia.engines.printed.plan import PrintedPlan
+    from justitia.networks.printed.plan import PrintedPlan
 
 
 class PrintedEngine(PrimalDualEngine):

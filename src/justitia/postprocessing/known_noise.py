@@ -9,8 +9,8 @@ from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.training.engine import calibrated
 
 if TYPE_CHECKING:
-    from justitia.engines.moments.plan import MomentsPlan
-    from justitia.engines.plugin.plan import PluginPlan
+    from justitia.networks.moments.plan import MomentsPlan
+    from justitia.postprocessing.plan import PluginPlan
 
 #: Noise in a group's rate that is worth a sentence, whatever the tolerance.
 LOUD = 0.05

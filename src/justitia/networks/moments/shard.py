@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from justitia.engines.moments.public_rows import FrozenNetwork, PublicRows
+from justitia.postprocessing.public_rows import FrozenNetwork, PublicRows
 from justitia.engines.shards import Encode, Facts, Piece, Shard, ShardRows, memberships_of, whole
 from justitia.inputs.public_sample import OwnRows
 from justitia.networks.requirements import as_scores

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.engines.plugin.correction import NOTHING, Correction, Distillation
-from justitia.engines.plugin.dual import kept_side, label_table
-from justitia.engines.plugin.engine import PluginEngine
-from justitia.engines.plugin.levels import Levels, moved_probability
-from justitia.engines.plugin.plan import PluginPlan
-from justitia.engines.plugin.scores_engine import ScoresEngine
+from justitia.postprocessing.correction import NOTHING, Correction, Distillation
+from justitia.postprocessing.dual import kept_side, label_table
+from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.levels import Levels, moved_probability
+from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.scores_engine import ScoresEngine
 from justitia.learners.base import Base
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.inputs import Inputs
@@ -25,7 +25,7 @@ from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Bar, Learner
 from justitia.training.public_scores import public_scores
-from justitia.training.run import Trained
+from justitia.networks.run import Trained
 
 Array = NDArray[np.float64]
 

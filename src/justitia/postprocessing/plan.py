@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_rate
-from justitia.engines.plugin.engine import PluginEngine
-from justitia.engines.plugin.scores_engine import ScoresEngine
+from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.scores_engine import ScoresEngine
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.training.lagrangian import Problem
@@ -105,7 +105,7 @@ class PluginPlan(Plan):
     def engine(self, problem: Problem, vault: Vault, **public: Any) -> PluginEngine:
         """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
         if problem.crowd is not None:
-            from justitia.engines.plugin.crowd import CrowdEngine  # noqa: PLC0415 - which needs the plan
+            from justitia.postprocessing.crowd import CrowdEngine  # noqa: PLC0415 - which needs the plan
 
             return CrowdEngine(self, problem, vault, **public)
         kind = ScoresEngine if self.at == "scores" else PluginEngine

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.engines.plugin.correction import Correction
+from justitia.postprocessing.correction import Correction
 
 Array = NDArray[np.float64]
 #: Thresholds closer to each other than this are one.

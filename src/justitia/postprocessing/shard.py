@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from justitia.engines.moments.public_rows import PublicRows
+from justitia.postprocessing.public_rows import PublicRows
 from justitia.engines.shards import Encode, Facts, Piece, Shard, ShardRows, memberships_of, whole
 from justitia.inputs.public_sample import Block, OwnRows, stride
 from justitia.inputs.spilled import Spilled

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from justitia.engines.plugin.plan import PluginPlan
+    from justitia.postprocessing.plan import PluginPlan
 
 Array = NDArray[np.float64]
 
