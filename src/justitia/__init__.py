@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from justitia.curve import Tradeoff, tradeoff
-    from justitia.networks.gradients.plan import GradientsPlan
-    from justitia.networks.moments.plan import MomentsPlan
-    from justitia.postprocessing.plan import PluginPlan
-    from justitia.networks.printed.plan import PrintedPlan
     from justitia.estimator import LagrangianDualClassifier
     from justitia.evaluation.measure import measure
     from justitia.evaluation.measurement import Measurement
     from justitia.inputs.files import RowFiles
+    from justitia.networks.gradients.plan import GradientsPlan
+    from justitia.networks.moments.plan import MomentsPlan
+    from justitia.networks.printed.plan import PrintedPlan
+    from justitia.postprocessing.plan import PluginPlan
     from justitia.privacy.attribute import SensitiveColumns
     from justitia.privacy.certificate import Certificate
     from justitia.privacy.durable_ledger import DurableLedger

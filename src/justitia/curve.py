@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from justitia._validate import check_nonnegative
-from justitia.networks.moments.plan import STRICT_BELOW
 from justitia.estimator import LagrangianDualClassifier
 from justitia.inputs.files import is_files
 from justitia.parameters import plan_of, unfitted
@@ -20,8 +19,9 @@ from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.scale.fit import open_from_files
 from justitia.training.lagrangian import largest_gap
+from justitia.training.learner import Trained
+from justitia.training.plan import STRICT_BELOW
 from justitia.training.public_scores import public_scores
-from justitia.networks.run import Trained
 from justitia.training.session import Session
 
 

@@ -11,22 +11,19 @@ from typing import Any, ClassVar, Self
 import pandas as pd
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from justitia._validate import check_same_length
-from justitia.deciding import DecidingClassifier
-from justitia.postprocessing.crowd import CrowdLearner
-from justitia.postprocessing.learner import RuleLearner
+from justitia.deciding import DecidingClassifier, unchanged_on_error
 from justitia.inputs.files import is_files
 from justitia.inputs.ranges import input_remarks
 from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import unchanged_on_error
-from justitia.networks.default import make_module, ordinary
 from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
+from justitia.postprocessing.crowd import CrowdLearner
+from justitia.postprocessing.learner import RuleLearner
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import open_vault
 from justitia.privacy.frames import sealing
@@ -37,9 +34,8 @@ from justitia.scale.fit import fit_from_files
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner, NetworkLearner
-from justitia.training.plan import Plan, TrainingPlan
-from justitia.networks.run import Trained
+from justitia.training.learner import Learner, Trained
+from justitia.training.plan import Plan
 from justitia.training.session import Session, Settings, open_session
 
 
@@ -280,14 +276,13 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
 
     def _learner(self, X: Any, problem: Problem, plan: Plan, seed: int) -> Learner[Any]:
         """What is trained: a network, or a base with a correction."""
-        if isinstance(plan, TrainingPlan):
-            chosen = self.module, problem.X, problem.notion
-            widths = plan.widths(problem.X.shape[-1])
-            small = plan.small_samples and problem.rows == len(problem)  # a sample of many is no small sample
-            return NetworkLearner(make_module(*chosen, seed=seed, small_samples=small, widths=widths))
+        if plan.trains_network:
+            from justitia.networks.learner import network_learner  # noqa: PLC0415 - needs torch, as this plan does
+
+            return network_learner(self.module, problem, plan, seed)
         base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
         kind = RuleLearner if problem.crowd is None else CrowdLearner
-        return kind(base, Inputs(X, problem.X.flatten(1).numpy()), seed)
+        return kind(base, Inputs(X, problem.X.reshape(len(problem), -1)), seed)
 
     #: Where the attribute goes; audits put a vault there that keeps what is asked.
     _open_vault = staticmethod(open_vault)
@@ -298,15 +293,15 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
             self.__dict__.pop(name, None)  # of an earlier fit
         if isinstance(session.learner, RuleLearner):
             self.rule_ = session.learner.rule(session.problem)
-        elif isinstance(session.learner, NetworkLearner):
-            self.module_ = ordinary(session.learner.module)
+        else:
+            self.module_ = session.learner.fitted()
         self.tolerance_ = session.engine.allowed()
         self.distance_ = session.distance()
         self.groups_ = session.vault.groups
         self.plan_ = session.plan
         self.ledger_ = session.ledger
         self.certificate_ = session.certificate()
-        self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
+        self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=events)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
 
@@ -316,7 +311,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         return saved_folder.save(self, folder)
 
     @classmethod
-    def load(cls, folder: Path | str, module: nn.Module | None = None, base: Any = None) -> Self:
+    def load(cls, folder: Path | str, module: Any = None, base: Any = None) -> Self:
         """Read a model that :meth:`save` wrote, without running code from the folder.
 
         Parameters

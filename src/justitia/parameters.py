@@ -10,11 +10,11 @@ from typing import TypeVar
 from sklearn.base import BaseEstimator
 
 from justitia._validate import check_choice, check_int, check_nonnegative
-from justitia.engines import DEFAULT_PLANS, PluginPlan, engine_of
-from justitia.postprocessing.plan import AT
+from justitia.engines import default_plan, engine_of
 from justitia.notions import FairnessNotion, get_notion
+from justitia.postprocessing.plan import AT, PluginPlan
 from justitia.privacy.door import check_budget, named_groups
-from justitia.training.plan import Plan, TrainingPlan
+from justitia.training.plan import Plan
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
@@ -41,7 +41,7 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
 def plan_of(model: BaseEstimator) -> Plan:
     """The plan that was passed, or the default one of the engine."""
     engine = engine_of(model.engine, model.module)
-    default = DEFAULT_PLANS[engine]
+    default = default_plan(engine)
     plan = default if model.plan is None else model.plan
     if not isinstance(plan, type(default)):
         raise TypeError(
@@ -53,7 +53,7 @@ def plan_of(model: BaseEstimator) -> Plan:
 
 def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
     """What only one kind of engine understands."""
-    network = isinstance(plan, TrainingPlan)
+    network = plan.trains_network
     if network and (model.base is not None or model.threshold != 0.5 or model.class_weight is not None):
         raise ValueError(
             "expected engine 'plugin' where base, threshold or class_weight is given, got one that trains a network; "

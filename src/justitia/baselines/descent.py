@@ -21,10 +21,10 @@ from torch import Tensor
 
 from justitia._validate import check_positive
 from justitia.engines import GradientsPlan
-from justitia.networks.gradients.engine import GradientsEngine
 from justitia.inputs.tables import read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.networks.default import make_module
+from justitia.networks.gradients.engine import GradientsEngine
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger

@@ -16,13 +16,13 @@ from justitia.inputs.tables import read_weight
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.networks.default import make_module
 from justitia.networks.requirements import as_scores
+from justitia.networks.run import Run
 from justitia.notions import DemographicParity
 from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import rehearse
 from justitia.training.plan import Round
-from justitia.networks.run import Run
 
 #: Share of rows that tell when to stop, steps between two looks at them (a quarter of a pass if that is longer), and
 #: how many looks in a row may bring nothing.

@@ -16,13 +16,13 @@ from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_nonnegative
-from justitia.postprocessing.dual import constraints_of, label_table, solve
 from justitia.learners.base import PARTS, CrossFitted
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.notions import FairnessNotion, get_notion
+from justitia.postprocessing.dual import constraints_of, label_table, solve
 from justitia.privacy.door import open_vault
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger

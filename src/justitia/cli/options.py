@@ -13,7 +13,7 @@ from justitia.cli.bases import BASES, DEFAULT
 from justitia.cli.command import Names, Numbers, OneOf
 from justitia.cli.custodian_options import CustodianOptions
 from justitia.cli.files.attribute import Where
-from justitia.engines import DEFAULT_PLANS
+from justitia.engines import PLANS
 from justitia.notions import NOTIONS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -21,7 +21,7 @@ Decorator = Callable[[Function], Function]
 
 FILE = click.Path(path_type=Path)
 NOTION = OneOf("notion", sorted(NOTIONS))
-ENGINE = OneOf("engine", list(DEFAULT_PLANS))
+ENGINE = OneOf("engine", list(PLANS))
 BASE = OneOf("base", list(BASES))
 
 
@@ -144,7 +144,7 @@ settings = together(
         "--engine",
         type=ENGINE,
         metavar="NAME",
-        help=f"One of {', '.join(DEFAULT_PLANS)}; by default plugin, and moments where --hidden is given.",
+        help=f"One of {', '.join(PLANS)}; by default plugin, and moments where --hidden is given.",
     ),
     click.option("--seed", type=click.IntRange(min=0), help="Of public randomness; never of the noise."),
     click.option(

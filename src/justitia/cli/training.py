@@ -22,11 +22,12 @@ from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.files.streamed import StreamedRows, is_streamed, read_streamed
 from justitia.cli.output import json_text, warn
 from justitia.cli.plan_file import command_plan
-from justitia.engines import PluginPlan, engine_of
+from justitia.engines import engine_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.preview import Counts, rate_noise
 from justitia.notions import get_notion
 from justitia.parameters import check_parameters
+from justitia.postprocessing.plan import PluginPlan
 from justitia.privacy.vault import INFER
 
 NO_GROUPS = (

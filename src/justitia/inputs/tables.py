@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -116,9 +117,7 @@ def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.f
     return (weight / weight.mean()).astype(np.float32)
 
 
-def read_costs(
-    class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]
-) -> NDArray[np.float64] | None:
+def read_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:
     """(2,): what an error costs by its true class; None if nothing is said of it."""
     if class_weight is None:
         return None
@@ -133,3 +132,14 @@ def read_costs(
             f"{classes.tolist()}."
         )
     return costs
+
+
+def public_seed(random_state: Any) -> int:
+    """One seed for everything public; None draws a fresh one and leaves numpy's global generator alone."""
+    try:
+        source = np.random.RandomState() if random_state is None else check_random_state(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"expected random_state to be a non-negative int, a numpy RandomState or None, got {random_state!r}."
+        ) from None
+    return int(source.randint(2**31 - 1))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+from torch import nn
 
+from justitia.networks.engine import PrimalDualEngine
+from justitia.networks.plan import TrainingPlan
+from justitia.networks.run import Run
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.engine import PrimalDualEngine
+from justitia.training.engine import Array
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import TrainingPlan
-from justitia.networks.run import Run, Trained
+from justitia.training.learner import Trained
 
 
 def train(
@@ -21,7 +23,7 @@ def train(
     plan: TrainingPlan,
     engine: PrimalDualEngine,
     *,
-    start: Tensor | None = None,
+    start: Array | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Trained:
@@ -34,7 +36,7 @@ def train(
     engine : PrimalDualEngine
         What the constraint adds to a primal step, and how large the violation is; its generator also orders the
         mini-batches.
-    start : Tensor (G, K), optional
+    start : ndarray (G, K), optional
         Multipliers of a run that this one follows; 0 otherwise, as in line 1.
     checkpoint : Checkpoint, optional
         Saved after every round; if it holds a run already, that run goes on.
@@ -42,8 +44,8 @@ def train(
         Told how many primal steps were done.
     """
     rounds = plan.schedule(len(problem))
-    run = Run(module, problem, plan, engine.generator)
-    zero = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)
+    run = Run(module, problem, plan, engine)
+    zero = np.zeros((engine.vault.n_groups, problem.events.shape[1]))
     lam = zero if start is None else start  # line 1
     lam, first = (lam, 0) if checkpoint is None else checkpoint.restore(run, engine, lam)
     engine.ask_before(module, lam, 0)

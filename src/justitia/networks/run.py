@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from justitia.networks.engine import PrimalDualEngine
+from justitia.networks.plan import Round, TrainingPlan
 from justitia.networks.requirements import as_scores, trainable
-from justitia.training.engine import PrimalDualEngine
+from justitia.training.engine import Array, Rows
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import Round, TrainingPlan
 from justitia.training.public_scores import public_scores
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What training leaves: the multipliers and a history of public or noised numbers (weights are in the module)."""
-
-    lam: Tensor
-    history: list[dict[str, Any]]
 
 
 class Run:
     """The state that training mutates: weights, their running average, optimizer, order of the batches, history."""
 
-    def __init__(self, module: nn.Module, problem: Problem, plan: TrainingPlan, generator: torch.Generator) -> None:
-        self.module, self.problem, self.plan, self.generator = module, problem, plan, generator
+    def __init__(self, module: nn.Module, problem: Problem, plan: TrainingPlan, engine: PrimalDualEngine) -> None:
+        self.module, self.problem, self.plan, self.generator = module, problem, plan, engine.generator
+        self.X, self.y, self.weight = engine.X, engine.y, engine.weight
         self.params = trainable(module)
         self.sizes = [p.numel() for p in self.params]
-        self.optimizer = plan.make_optimizer(self.params, n=len(problem), inputs=problem.X[0].numel())
+        self.optimizer = plan.make_optimizer(self.params, n=len(problem), inputs=problem.X[0].size)
         self.held = torch.zeros(len(problem), dtype=torch.bool)
-        self.held[plan.held_rows(len(problem))] = True
+        self.held[torch.from_numpy(plan.held_rows(len(problem)))] = True
         self.average: Tensor | None = None
         self.kept: Tensor | None = None
         self.excess = math.inf
@@ -67,11 +61,11 @@ class Run:
         weights w, or a gradient itself.
         """
         problem = self.problem
-        y = problem.y[batch]
+        y = self.y[batch]
         self.module.train()
-        scores = as_scores(self.module(problem.X.index_select(0, batch)), len(batch))  # faster than X[batch]
+        scores = as_scores(self.module(self.X.index_select(0, batch)), len(batch))  # faster than X[batch]
         losses = F.binary_cross_entropy_with_logits(scores, y, reduction="none")
-        loss = (problem.weight[batch] * losses).mean()
+        loss = (self.weight[batch] * losses).mean()
         if weights is not None:
             loss = loss + len(problem) * (weights.to(scores.dtype) * problem.notion.h(scores, y)).mean()
         self.optimizer.zero_grad()
@@ -87,32 +81,33 @@ class Run:
         flat = torch.cat([p.detach().flatten() for p in self.params])
         self.average = flat if self.average is None else self.average.lerp(flat, self.plan.averaging)
 
-    def scores(self, seen: Tensor | slice) -> Tensor:
+    def scores(self, seen: Rows) -> Array:
         """(m,) public scores of these rows at the current weights."""
         self.module.eval()
         with torch.no_grad():
-            return torch.cat([as_scores(self.module(part), len(part)) for part in self._features(seen)])
+            parts = [as_scores(self.module(part), len(part)) for part in self._features(seen)]
+        return torch.cat(parts).numpy()
 
-    def _features(self, seen: Tensor | slice) -> Iterator[Tensor]:
-        X, size = self.problem.X, self.plan.micro_batch
+    def _features(self, seen: Rows) -> Iterator[Tensor]:
+        size = self.plan.micro_batch
         if isinstance(seen, slice):
-            return iter(X[seen].split(size))
-        return (X.index_select(0, part) for part in seen.split(size))
+            return iter(self.X[seen].split(size))
+        return (self.X.index_select(0, part) for part in torch.from_numpy(seen).split(size))
 
     def record(
         self,
         this: Round,
-        scores: Tensor,
-        seen: Tensor | slice,
-        gap: Tensor | None,
-        lam: Tensor,
+        scores: Array,
+        seen: Rows,
+        gap: Array | None,
+        lam: Array,
         error: Callable[[], float],
     ) -> None:
         """One row of the history: public loss and accuracy on rows held out, the noised gaps, the multipliers."""
         y, weight = self.problem.y[seen], self.problem.weight[seen]
-        if (held := self.held[seen]).any():
+        if (held := self.held.numpy()[seen]).any():
             scores, y, weight = scores[held], y[held], weight[held]
-        loss = F.binary_cross_entropy_with_logits(scores, y, weight=weight)
+        loss = F.binary_cross_entropy_with_logits(*(torch.from_numpy(one) for one in (scores, y, weight)))
         self.history.append(
             {
                 "round": this.k,
@@ -124,7 +119,7 @@ class Run:
             }
         )
 
-    def keep_better(self, engine: PrimalDualEngine, seen: Tensor | slice) -> None:
+    def keep_better(self, engine: PrimalDualEngine, seen: Rows) -> None:
         """Keep the averaged weights of now, unless those kept so far are nearer to the tolerance."""
         if self.average is None:
             return
@@ -148,21 +143,25 @@ class Run:
 
     def state(self) -> dict[str, Any]:
         """Everything a resumed run needs; nothing in it depends on A but through noised answers."""
-        return {
-            "module": self.module.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "average": self.average,
-            "kept": self.kept,
-            "excess": self.excess,
-            "order": self.order,
-            "done": self.done,
-            "generator": self.generator.get_state(),
-            "torch_generator": torch.get_rng_state(),  # dropout draws from it
-            "history": self.history,
-        }
+        found: dict[str, Any] = as_arrays(
+            {
+                "module": self.module.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "average": self.average,
+                "kept": self.kept,
+                "excess": self.excess,
+                "order": self.order,
+                "done": self.done,
+                "generator": self.generator.get_state(),
+                "torch_generator": torch.get_rng_state(),  # dropout draws from it
+                "history": self.history,
+            }
+        )
+        return found
 
     def restore(self, state: dict[str, Any]) -> None:
         """Inverse of :meth:`state`."""
+        state = as_tensors(state)
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.average, self.order, self.done = state["average"], state["order"], state["done"]
@@ -170,3 +169,21 @@ class Run:
         self.generator.set_state(state["generator"])
         torch.set_rng_state(state["torch_generator"])
         self.history = state["history"]
+
+
+def as_arrays(tree: Any) -> Any:
+    """The same tree with an array in the place of every tensor."""
+    if isinstance(tree, dict):
+        return {name: as_arrays(one) for name, one in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(as_arrays(one) for one in tree)
+    return tree.detach().numpy() if isinstance(tree, Tensor) else tree
+
+
+def as_tensors(tree: Any) -> Any:
+    """The same tree with a tensor in the place of every array."""
+    if isinstance(tree, dict):
+        return {name: as_tensors(one) for name, one in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(as_tensors(one) for one in tree)
+    return torch.from_numpy(tree) if isinstance(tree, np.ndarray) else tree

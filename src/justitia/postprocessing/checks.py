@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from justitia.privacy.rows import DenseSource
 
@@ -22,7 +21,7 @@ class Seen:
 
     rows: DenseSource
     bound: float
-    means: Tensor
+    means: Array
     rates: Array
 
 

@@ -11,20 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from justitia.engines.crowds import Crowd, CrowdEverybody, decision_table, population_means_of, rates_of
-from justitia.postprocessing.everybody import Everybody
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.learners.inputs import Inputs
 from justitia.postprocessing.checks import Seen
 from justitia.postprocessing.dual import Constraints, label_table
 from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.everybody import Everybody
 from justitia.postprocessing.learner import RuleLearner
 from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.public_rows import PublicRows
 from justitia.postprocessing.shard import Score, ScoredShard
-from justitia.learners.inputs import Inputs
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import DenseSource
 from justitia.training.lagrangian import Problem
@@ -64,23 +62,23 @@ class ScoredCrowd(Crowd[ScoredShard]):
         """Use the base of this learner from now on."""
         self._learner = learner
 
-    def score(self, learned: PublicRows, eta: Array) -> Tensor:
+    def score(self, learned: PublicRows, eta: Array) -> Array:
         """Score everybody; (width,) sums of public rows."""
         assert self._learner is not None  # noqa: S101 - the learner prepares first
         width = learned.width
-        message = {"name": "score", "learned": learned.numbers(), "width": width, "eta": torch.from_numpy(eta)}
+        message = {"name": "score", "learned": learned.numbers(), "width": width, "eta": eta}
         message |= self._written(self._learner) if self.ranks.size > 1 else {}
         self.ranks.tell(message | {"numbers": width})
         own = self.shard.score(learned, width, score_of(self._learner), eta)
-        return self.ranks.add(own).double() * self.shard.row_step
+        return self.ranks.add(own) * self.shard.row_step
 
-    def judge(self, membership: Tensor, multiplied: Tensor, threshold: float) -> Tensor:
+    def judge(self, membership: Array, multiplied: Array, threshold: float) -> Array:
         """(2, 2, 2 G + 1): see :meth:`ScoredShard.judge`."""
         shape = (2, 2, 2 * multiplied.shape[1] + 1)
         message = {"name": "judge", "membership": membership, "multiplied": multiplied, "threshold": threshold}
         self.ranks.tell(message | {"numbers": int(np.prod(shape))})
         own = self.shard.judge(membership, multiplied, threshold)
-        return self.ranks.add(own).double().view(shape) * self.shard.weight_step
+        return self.ranks.add(own).reshape(shape) * self.shard.weight_step
 
 
 def score_of(learner: RuleLearner) -> Score:
@@ -117,22 +115,22 @@ class CrowdEngine(PluginEngine):
             self._crowd.moment_rows(self.vault.n_groups, self._rows.width), super()._moment_rows()
         )
 
-    def _total(self) -> Tensor:
+    def _total(self) -> Array:
         return super()._total() if self._crowd.in_sample else self._everybodys_total
 
     def _row_bound(self) -> float:
         return super()._row_bound() if self._crowd.in_sample else self._crowd.heaviest_row(self.problem.notion)
 
-    def _use(self, weights: Tensor) -> None:
+    def _use(self, weights: Array) -> None:
         super()._use(weights)
         if not self._crowd.in_sample:
-            judged = self._judge(torch.zeros(self._used().b.shape, dtype=torch.float64))
-            events = torch.from_numpy(label_table(self.problem.notion)[0])
+            judged = self._judge(np.zeros(self._used().b.shape))
+            events = label_table(self.problem.notion)[0]
             groups = self.vault.n_groups
             own = judged[:, :, groups : 2 * groups].sum(1)  # (2, G)
-            self._sizes = (own.T @ events).clamp_min(1.0)
+            self._sizes = np.maximum(own.T @ events, 1.0)
 
-    def solve(self, lam: Tensor) -> Tensor:
+    def solve(self, lam: Array) -> Array:
         """The multipliers of the sample, with what passes and checks have said.
 
         Where nothing is asked, as in a curve, a pass at the multipliers is made for their own sake.
@@ -143,14 +141,14 @@ class CrowdEngine(PluginEngine):
             found = super().solve(found)
         return found
 
-    def settle(self, lam: Tensor) -> Tensor:
+    def settle(self, lam: Array) -> Array:
         """Where it goes back, with a pass that tells how far the sample is off there."""
         found = super().settle(lam)
         if found is not lam and not self._crowd.in_sample:
             self._judge(found)
         return found
 
-    def _seen(self, scores: Tensor) -> Seen:
+    def _seen(self, scores: Array) -> Seen:
         assert self._lam is not None  # noqa: S101 - solved before it is checked
         assert self._weights is not None  # noqa: S101
         if self._crowd.in_sample:
@@ -161,41 +159,41 @@ class CrowdEngine(PluginEngine):
             means, rates = population_means_of(self.problem.notion, judged[:, :, -1]), self._rates_of(judged)
             bound, in_memory = 0.0, None
         table = decision_table(self.problem.notion, means)
-        bound = bound or self._crowd.shard.facts.heaviest * float(table.norm(dim=-1).max())
+        bound = bound or self._crowd.shard.facts.heaviest * float(np.linalg.norm(table, axis=-1).max())
         public = {"membership": self._weights, "multiplied": self._multiplied(self._lam), "table": table}
         rows = self._crowd.decision_rows(self.vault.n_groups, threshold=self.problem.threshold, **public)
         return Seen(replace(rows, whole=in_memory), bound, means, rates)
 
-    def _judge(self, lam: Tensor) -> Tensor:
+    def _judge(self, lam: Array) -> Array:
         """What the memberships say of everybody's decisions; how far the sample is off goes into the constraint."""
         assert self._weights is not None  # noqa: S101
         judged = self._crowd.judge(self._weights, self._multiplied(lam), self.problem.threshold)
-        decided = (self.gain > self._used().correction(lam.numpy())).astype(np.float64)
+        decided = (self.gain > self._used().correction(lam)).astype(np.float64)
         self._shift = self._rates_of(judged) - self._used().rates(decided)
         return judged
 
-    def _rates_of(self, judged: Tensor) -> Array:
-        return rates_of(self.problem.notion, judged[:, :, : self.vault.n_groups].numpy())
+    def _rates_of(self, judged: Array) -> Array:
+        return rates_of(self.problem.notion, judged[:, :, : self.vault.n_groups])
 
-    def _multiplied(self, lam: Tensor) -> Tensor:
+    def _multiplied(self, lam: Array) -> Array:
         """(2, G): what p(a, y | x) is multiplied by in lambda . c."""
         events, _, change = label_table(self.problem.notion)
         sizes = self._used().sizes
         assert sizes is not None  # noqa: S101
-        return torch.from_numpy((events * change[:, None]) @ (lam.numpy() / sizes).T)
+        return (events * change[:, None]) @ (lam / sizes).T
 
     def _corrected(self) -> Constraints:
         found = super()._corrected()
         return found if self._crowd.in_sample else replace(found, b=found.b + self._shift)
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """How far the sample was off at the multipliers of the last pass, too."""
-        return super().state() | {"shift": torch.as_tensor(self._shift)}
+        return super().state() | {"shift": np.asarray(self._shift)}
 
-    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+    def restore(self, state: dict[str, Array], *, lost: int) -> None:
         """Continue from noised answers, and from what the last pass has said."""
         super().restore(state, lost=lost)
-        self._shift = state["shift"].numpy()
+        self._shift = state["shift"]
 
 
 __all__ = ["CrowdEngine", "CrowdLearner", "ScoredCrowd", "score_of"]

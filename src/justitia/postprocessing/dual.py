@@ -21,7 +21,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from justitia.notions import FairnessNotion
@@ -111,16 +110,16 @@ def label_table(notion: FairnessNotion) -> tuple[Array, Array, Array]:
     ValueError
         If the notion averages something else than a function of decision and label.
     """
-    y = torch.tensor([0.0, 1.0])
+    y = np.array([0.0, 1.0])
     sizes = (0.01, 1.0, 30.0)
-    low, high = ([notion.h_exact(sign * s * torch.ones(2), y) for s in sizes] for sign in (-1.0, 1.0))
-    if not all(torch.equal(one, values[0]) for values in (low, high) for one in values):
+    low, high = ([notion.h_exact(sign * s * np.ones(2), y) for s in sizes] for sign in (-1.0, 1.0))
+    if not all(np.array_equal(one, values[0]) for values in (low, high) for one in values):
         raise ValueError(
             f"expected a notion whose h_exact depends on a score through its sign, got {type(notion).__name__}; "
             "use engine 'moments'."
         )
-    events, without = notion.events(y).double().numpy(), low[0].double().numpy()
-    return events, without, high[0].double().numpy() - without
+    events, without = np.asarray(notion.events(y), dtype=np.float64), np.asarray(low[0], dtype=np.float64)
+    return events, without, np.asarray(high[0], dtype=np.float64) - without
 
 
 def solve(gain: Array, constraints: Constraints, tolerance: float, start: Array | None = None) -> Array:

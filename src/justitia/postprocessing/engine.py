@@ -13,27 +13,27 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from scipy.special import logit
 
+from justitia.postprocessing.checks import Checked, Seen, settled
+from justitia.postprocessing.dual import Constraints, constraints_of, kept_side, solve
 from justitia.postprocessing.everybody import Everybody
 from justitia.postprocessing.known_noise import LOUD, gap_spread, noise_spread, outlook_of
 from justitia.postprocessing.memberships import memberships
 from justitia.postprocessing.public_rows import PublicRows
-from justitia.postprocessing.checks import Checked, Seen, settled
-from justitia.postprocessing.dual import Constraints, constraints_of, kept_side, solve
 from justitia.postprocessing.ridges import ridges
 from justitia.postprocessing.sizes import ask_sizes
 from justitia.postprocessing.tolerance import default_tolerance, spread_of_rates, weight_of_checks
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
-from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
-from justitia.training.engine import EVERYBODY, Engine, calibrated
+from justitia.privacy.rows import ArrayRows, DenseSource, index_chunks
+from justitia.training.engine import EVERYBODY, Engine, Rows, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
 from justitia.training.remarks import cell_remark, silence_remark, size_remarks
 
@@ -46,6 +46,17 @@ Array = NDArray[np.float64]
 FEW = 0.005
 #: Probabilities of one base differ by less, whatever machine they were computed on.
 SAME_BASE = 1e-4
+
+
+def represented(eta: Array) -> Callable[[NDArray[np.int64]], tuple[NDArray[Any], NDArray[Any]]]:
+    """What the base says of rows, by their positions: probability and log-odds."""
+    single = eta.astype(np.float32)
+
+    def represent(index: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        some = single[index]
+        return (2 * some - 1)[:, None], logit(some)
+
+    return represent
 
 
 class PluginEngine(Engine):
@@ -65,30 +76,30 @@ class PluginEngine(Engine):
         vault: Vault,
         *,
         tolerance: float | None,
-        generator: torch.Generator,
+        seed: int = 0,
     ) -> None:
-        super().__init__(problem, vault, tolerance=tolerance, generator=generator)
+        super().__init__(problem, vault, tolerance=tolerance, seed=seed)
         if problem.eta is None:
             raise ValueError("expected a problem with eta, got none; learn a base first.")
         self.plan = plan
         self.asks = True
         self._given = tolerance is not None
-        self._eta: Array = problem.eta.double().numpy()
+        self._eta: Array = problem.eta.astype(np.float64)
         self.gain = 2 * (self._eta - problem.threshold)
         self._rows = PublicRows(
             self._represented, problem.X, problem.y, chunk_rows=plan.micro_batch, blocks=self._in_blocks()
         )
         self._everybody = self._make_everybody()
-        self._answer: Tensor | None = None  # (G, width), noised: the moments
-        self._weights: Tensor | None = None  # of the memberships
+        self._answer: Array | None = None  # (G, width), noised: the moments
+        self._weights: Array | None = None  # of the memberships
         self._constraints: Constraints | None = None
         self._surprises: list[Array] = []  # (G, K): what each check said beyond the memberships
         self._variances: list[Array] = []  # (G, K): of their known noise
-        self._lam: Tensor | None = None  # (G, K): the last solution
+        self._lam: Array | None = None  # (G, K): the last solution
         self._checked: list[Checked] = []
-        self._sizes: Tensor | None = None  # (G, K), noised, by the memberships
-        self._counted: Tensor | None = None  # (G,), noised, by the sums themselves
-        self._silence: Tensor | None = None  # (2, 2): share of "not given" by label, and its noise
+        self._sizes: Array | None = None  # (G, K), noised, by the memberships
+        self._counted: Array | None = None  # (G,), noised, by the sums themselves
+        self._silence: Array | None = None  # (2, 2): share of "not given" by label, and its noise
         self._lost = 0
 
     def _in_blocks(self) -> bool:
@@ -101,12 +112,11 @@ class PluginEngine(Engine):
         """Whose memberships are fitted."""
         return Everybody(self._rows.take, len(self.problem), self.plan.micro_batch)
 
-    def _represented(self, index: Tensor) -> tuple[Tensor, Tensor]:
+    def _represented(self, index: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
         """What the base says of these rows: probability and log-odds."""
-        eta = torch.from_numpy(self._eta)[index].float()
-        return (2 * eta - 1)[:, None], torch.logit(eta)
+        return represented(self._eta)(index)
 
-    def ask_before(self, module: Any, lam: Tensor, k: int) -> None:
+    def ask_before(self, module: Any, lam: Array, k: int) -> None:
         """Sizes, if the plan has them, and the moments, once."""
         del module, lam
         if k or self._constraints is not None:
@@ -119,7 +129,7 @@ class PluginEngine(Engine):
             self._answer = self.vault.group_sums(self._moment_rows(), bound=1.0, noise=noise, purpose="moments")
             self.keep(self)
         answer, total = self._answer, self._total()
-        sums = torch.cat([answer, (total - answer.sum(0))[None]])
+        sums = np.concatenate([answer, (total - answer.sum(0))[None]])
         self._counted = self._rows.sizes(answer, total, self.problem.rows).sum(1)
         spread = noise_spread(noise, self._each, self.vault.n_groups)
         self._silence = self._rows.silence(answer, total, spread, self.problem.rows)
@@ -129,30 +139,30 @@ class PluginEngine(Engine):
 
     def _size_rows(self) -> DenseSource:
         """A one for everybody."""
-        return TensorRows(torch.ones(len(self.problem), 1, dtype=torch.float64))
+        return ArrayRows(np.ones((len(self.problem), 1)))
 
     def _moment_rows(self) -> DenseSource:
         """Everybody's public rows."""
         return self._rows
 
-    def _total(self) -> Tensor:
+    def _total(self) -> Array:
         """(width,): their sum."""
-        return torch.stack([part.double().sum(0) for _, part in self._rows.dense()]).sum(0)
+        total: Array = np.sum([part.sum(0, dtype=np.float64) for _, part in self._rows.dense()], axis=0)
+        return total
 
-    def _use(self, weights: Tensor) -> None:
+    def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
         self._weights = weights
         problem, parts = self.problem, list(index_chunks(len(self.problem), self.plan.micro_batch))
         q0, q1 = (
-            torch.cat([memberships(weights, self._rows.take(part, label))[:, :-1] for part in parts]).double()
+            np.concatenate([memberships(weights, self._rows.take(part, label))[:, :-1] for part in parts]).astype(float)
             for label in (0.0, 1.0)
         )
-        own = torch.where(problem.y[:, None] > 0.5, q1, q0)
-        self._sizes = (own.T @ problem.events.double()).clamp_min(1.0)
-        weight = problem.weight.double().numpy()
-        self._constraints = constraints_of(problem.notion, self._eta, q0.numpy(), q1.numpy(), weight)
+        own = np.where(problem.y[:, None] > 0.5, q1, q0)
+        self._sizes = np.maximum(own.T @ problem.events.astype(np.float64), 1.0)
+        self._constraints = constraints_of(problem.notion, self._eta, q0, q1, problem.weight.astype(np.float64))
 
-    def ask_after(self, scores: Tensor, k: int) -> None:
+    def ask_after(self, scores: Array, k: int) -> None:
         """A check: the noised sums of everybody's decisions, held against what the memberships say of them."""
         del k
         if not self.asks:
@@ -163,58 +173,57 @@ class PluginEngine(Engine):
         noise = calibrated(self.plan.noise_checks)
         seen = self._seen(scores)
         answer = self.vault.group_sums(seen.rows, bound=seen.bound, noise=noise, purpose="decisions")
-        told = (answer / self.sizes).numpy() + seen.means.numpy()
-        spread = noise_spread(noise, seen.bound * self._each, self.vault.n_groups) / self.sizes.numpy()
+        told = answer / self.sizes + seen.means
+        spread = noise_spread(noise, seen.bound * self._each, self.vault.n_groups) / self.sizes
         self._surprises.append(told - seen.rates)
         self._variances.append(spread**2)
         if self._lam is not None:
-            self._checked.append(Checked(self._lam.numpy(), told, spread**2))
+            self._checked.append(Checked(self._lam, told, spread**2))
 
-    def settle(self, lam: Tensor) -> Tensor:
+    def settle(self, lam: Array) -> Array:
         """The last multipliers, or those of an earlier check where further ones have made the violation larger."""
         back = settled(self._checked, self.allowed()) if self.asks else None  # checks of a curve are of its first point
         if back is None:
             return lam
         self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
-        self._lam, self._checked = torch.from_numpy(self._checked[back].lam), []
+        self._lam, self._checked = self._checked[back].lam, []
         return self._lam
 
-    def _seen(self, scores: Tensor) -> Seen:
+    def _seen(self, scores: Array) -> Seen:
         """What the vault is asked about the decisions, and what the memberships say of them."""
         problem = self.problem
         h = problem.notion.h_exact(scores, problem.y)
         rows, means = centred_rows(h, problem.events), population_means(h, problem.events)
-        rates = self._used().rates((scores > 0).double().numpy())
-        return Seen(TensorRows(rows.double()), row_bound(rows), means, rates)
+        rates = self._used().rates((scores > 0).astype(np.float64))
+        return Seen(ArrayRows(rows.astype(np.float64)), row_bound(rows), means, rates)
 
-    def solve(self, lam: Tensor) -> Tensor:
+    def solve(self, lam: Array) -> Array:
         """The multipliers, exactly; from where they were if they are not 0."""
-        start = lam.numpy() if lam.any() else None
-        self._lam = torch.from_numpy(solve(self.gain, self._corrected(), self.allowed(), start))
+        start = lam if lam.any() else None
+        self._lam = solve(self.gain, self._corrected(), self.allowed(), start)
         return self._lam
 
-    def correction(self, lam: Tensor) -> Array:
+    def correction(self, lam: Array) -> Array:
         """(n,): t = lambda . c of the training rows."""
-        return self._used().correction(lam.numpy())
+        return self._used().correction(lam)
 
     def multiplied(self) -> Array:
         """(n, G K): the c that multipliers, which add up to 0, multiply, less what groups have in common."""
         c = self._used().c
         return (c - c.mean(1)[:, None]).reshape(len(c), -1)  # type: ignore[no-any-return]
 
-    def scores(self, lam: Tensor) -> Tensor:
+    def scores(self, lam: Array) -> Array:
         """(n,): positive is a positive decision."""
-        scores = kept_side(self.gain, self.gain - self.correction(lam))
-        return torch.from_numpy(scores).to(self.problem.y.dtype)
+        return kept_side(self.gain, self.gain - self.correction(lam)).astype(self.problem.y.dtype)
 
-    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+    def gap(self, scores: Array, seen: Rows = EVERYBODY) -> Array | None:
         """Rates of the decisions by the memberships and all checks so far, less those of the population."""
         del seen
         if self._constraints is None:
             return None
         h = self.problem.notion.h_exact(scores, self.problem.y)
-        rates = self._corrected().rates((scores > 0).double().numpy())
-        return torch.from_numpy(rates) - population_means(h, self.problem.events)
+        rates = self._corrected().rates((scores > 0).astype(np.float64))
+        return rates - population_means(h, self.problem.events)
 
     def allowed(self) -> float:
         """The largest difference between two groups that is allowed."""
@@ -222,10 +231,10 @@ class PluginEngine(Engine):
             return self.tolerance
         return default_tolerance(self.plan, self._population_rates(), self.sizes, self._sum_noise)
 
-    def _population_rates(self) -> Tensor:
+    def _population_rates(self) -> Array:
         """(K,): of everybody, by the base's decisions."""
-        h = self.problem.notion.h_exact(torch.from_numpy(self.gain), self.problem.y)
-        return population_means(h.to(self.problem.y.dtype), self.problem.events)
+        h = self.problem.notion.h_exact(self.gain, self.problem.y)
+        return population_means(h.astype(self.problem.y.dtype), self.problem.events)
 
     def _used(self) -> Constraints:
         if self._constraints is None:
@@ -241,7 +250,7 @@ class PluginEngine(Engine):
         return replace(used, b=used.b + weight * np.mean(self._surprises, axis=0))
 
     @property
-    def sizes(self) -> Tensor:
+    def sizes(self) -> Array:
         """(G, K): noised sizes of the groups in each event."""
         self._used()
         assert self._sizes is not None  # noqa: S101 - known with the constraints
@@ -271,7 +280,7 @@ class PluginEngine(Engine):
         if self._sizes is None or self._counted is None:
             return []
         found = [*silence_remark(self._silence), *self._cell_remark()]
-        noise = (self._sum_noise / self.sizes).max(1).values
+        noise = (self._sum_noise / self.sizes).max(1)
         few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
         few = -math.inf if isinstance(self.plan.noise_moments, Unprotected) else few
         return found + size_remarks(self.vault.group_names, self._counted, noise, few, max(self.tolerance, LOUD))
@@ -290,7 +299,7 @@ class PluginEngine(Engine):
     def gap_noise(self, share: float) -> float:
         """Noise, of the two least known groups: everybody's decisions are out of fold."""
         del share
-        return spread_of_rates(torch.zeros(self.sizes.shape[1]), self.sizes, self._sum_noise)
+        return spread_of_rates(np.zeros(self.sizes.shape[1]), self.sizes, self._sum_noise)
 
     def at(self, tolerance: float) -> Self:
         """An engine on the same answers with this tolerance; it asks nothing."""
@@ -298,23 +307,23 @@ class PluginEngine(Engine):
         follower.tolerance, follower._given, follower.asks = tolerance, True, False
         return follower
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """What the base says, weights of the memberships and what the checks have said; no memberships.
 
         Until these weights are known, the answer that they are made from.
         """
-        eta = {"eta": torch.from_numpy(self._eta)}
+        eta = {"eta": self._eta}
         if self._weights is None or self._counted is None:
             return {} if self._answer is None else eta | {"answer": self._answer}
         saved = eta | {"weights": self._weights, "counted": self._counted}
         saved |= {} if self._silence is None else {"silence": self._silence}
         for j, (surprise, variance) in enumerate(zip(self._surprises, self._variances, strict=True)):
-            saved |= {f"surprise.{j}": torch.from_numpy(surprise), f"variance.{j}": torch.from_numpy(variance)}
+            saved |= {f"surprise.{j}": surprise, f"variance.{j}": variance}
         for j, one in enumerate(self._checked):
-            saved |= {f"lam.{j}": torch.from_numpy(one.lam), f"told.{j}": torch.from_numpy(one.told)}
+            saved |= {f"lam.{j}": one.lam, f"told.{j}": one.told}
         return saved
 
-    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+    def restore(self, state: dict[str, Array], *, lost: int) -> None:
         """Continue from noised answers; what was paid for and lost is not asked again.
 
         Raises
@@ -325,7 +334,7 @@ class PluginEngine(Engine):
         self._lost = lost
         if "eta" not in state:
             return
-        if not np.allclose(state["eta"].numpy(), self._eta, rtol=0.0, atol=SAME_BASE):
+        if not np.allclose(state["eta"], self._eta, rtol=0.0, atol=SAME_BASE):
             raise ValueError(
                 "expected the base that the checkpoint was begun with, got one that says something else of the same "
                 "rows; pass that base, or choose another folder."
@@ -336,10 +345,10 @@ class PluginEngine(Engine):
         self._use(state["weights"])
         self._counted, self._silence = state["counted"], state.get("silence")
         checks = range(sum(name.startswith("surprise.") for name in state))
-        self._surprises = [state[f"surprise.{j}"].numpy() for j in checks]
-        self._variances = [state[f"variance.{j}"].numpy() for j in checks]
+        self._surprises = [state[f"surprise.{j}"] for j in checks]
+        self._variances = [state[f"variance.{j}"] for j in checks]
         self._checked = [
-            Checked(state[f"lam.{j}"].numpy(), state[f"told.{j}"].numpy(), variance)
+            Checked(state[f"lam.{j}"], state[f"told.{j}"], variance)
             for j, variance in enumerate(self._variances)
             if f"lam.{j}" in state
         ]

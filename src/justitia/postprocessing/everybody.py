@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from justitia.postprocessing.memberships import expected_sums, fit_memberships, memberships
 from justitia.privacy.rows import index_chunks
 
+Array = NDArray[Any]
 #: Rows that the memberships are fitted on, a public sample where there are more.
 FIT_ROWS = 200_000
 #: How often the sample's solution is then corrected by a pass over everybody.
@@ -30,10 +32,10 @@ class Everybody:
         Rows computed at once; bounds memory.
     """
 
-    def __init__(self, columns: Callable[[Tensor], Tensor], n: int, chunk_rows: int) -> None:
+    def __init__(self, columns: Callable[[Array], Array], n: int, chunk_rows: int) -> None:
         self._columns, self._n, self._chunk_rows = columns, n, chunk_rows
 
-    def fit(self, sums: Tensor, *, ridge: Tensor, start: Tensor | None = None) -> Tensor:
+    def fit(self, sums: Array, *, ridge: Array, start: Array | None = None) -> Array:
         """(C, d): weights of memberships that agree with the sums over everybody.
 
         What everybody's sums are at the sample's solution is computed once more, and the sample is asked for the
@@ -43,25 +45,26 @@ class Everybody:
         share = len(seen) / self._n
         if share == 1:
             return fit_memberships(seen, sums, ridge=ridge, start=start)
-        sizes = sums[:, 0].clamp_min(0.0)
-        equal = (sizes / sizes.sum().clamp_min(1e-12))[:, None]
-        target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=torch.float64)
+        sizes = np.maximum(sums[:, 0], 0.0)
+        equal = (sizes / max(float(sizes.sum()), 1e-12))[:, None]
+        target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=np.float64)
         for _ in range(CORRECTIONS):
             start = fit_memberships(seen, target, ridge=share * ridge, start=start)
             target = share * (sums - self.expected(start)) + expected_sums(start, seen)
         return fit_memberships(seen, target, ridge=share * ridge, start=start)
 
-    def sample(self) -> Tensor:
+    def sample(self) -> Array:
         """Columns of the rows that memberships are fitted on."""
-        return self._columns(torch.arange(0, self._n, math.ceil(self._n / FIT_ROWS)))
+        return self._columns(np.arange(0, self._n, math.ceil(self._n / FIT_ROWS)))
 
-    def expected(self, weights: Tensor) -> Tensor:
+    def expected(self, weights: Array) -> Array:
         """(C, d): what everybody's sums are under memberships of these weights."""
-        return torch.stack([expected_sums(weights, part) for part in self._parts()]).sum(0)
+        total: Array = np.sum([expected_sums(weights, part) for part in self._parts()], axis=0)
+        return total
 
-    def memberships(self, weights: Tensor) -> Tensor:
+    def memberships(self, weights: Array) -> Array:
         """(n, C): q of everybody."""
-        return torch.cat([memberships(weights, part) for part in self._parts()])
+        return np.concatenate([memberships(weights, part) for part in self._parts()])
 
-    def _parts(self) -> Iterator[Tensor]:
+    def _parts(self) -> Iterator[Array]:
         return (self._columns(part) for part in index_chunks(self._n, self._chunk_rows))

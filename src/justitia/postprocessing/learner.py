@@ -8,24 +8,21 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from justitia.learners.base import Base
+from justitia.learners.calibration import Calibration, calibrate
+from justitia.learners.inputs import Inputs
 from justitia.postprocessing.correction import NOTHING, Correction, Distillation
 from justitia.postprocessing.dual import kept_side, label_table
 from justitia.postprocessing.engine import PluginEngine
 from justitia.postprocessing.levels import Levels, moved_probability
 from justitia.postprocessing.plan import PluginPlan
 from justitia.postprocessing.scores_engine import ScoresEngine
-from justitia.learners.base import Base
-from justitia.learners.calibration import Calibration, calibrate
-from justitia.learners.inputs import Inputs
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Bar, Learner
+from justitia.training.learner import Bar, Learner, Trained
 from justitia.training.public_scores import public_scores
-from justitia.networks.run import Trained
 
 Array = NDArray[np.float64]
 
@@ -112,11 +109,11 @@ class RuleLearner(Learner[PluginPlan]):
     def prepare(self, problem: Problem, plan: PluginPlan, bar: Bar) -> Problem:
         """Cross-fit the base, and mend its calibration where labels show that it needs it."""
         del plan
-        y, weight = problem.y.double().numpy(), problem.weight.double().numpy()
+        y, weight = problem.y.astype(np.float64), problem.weight.astype(np.float64)
         with bar(max(self.base.fits, 1), "base") as shown:
             raw = self.base.learn(self.inputs, y, weight, seed=self.seed, progress=shown.update)
         self.calibration = calibrate(raw, y, weight)
-        return replace(problem, eta=torch.from_numpy(self.calibration(raw)))
+        return replace(problem, eta=self.calibration(raw))
 
     def train(
         self,
@@ -125,12 +122,12 @@ class RuleLearner(Learner[PluginPlan]):
         engine: PluginEngine,
         bar: Bar,
         *,
-        start: Tensor | None = None,
+        start: Array | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Trained:
         """Ask, solve; then check and solve again as often as the plan says."""
         record = _Record(problem)
-        zero = torch.zeros(engine.vault.n_groups, problem.events.shape[1], dtype=torch.float64)
+        zero = np.zeros((engine.vault.n_groups, problem.events.shape[1]))
         lam = zero if start is None else start
         lam, first = (lam, 0) if checkpoint is None else checkpoint.restore(record, engine, lam)
         if checkpoint is not None:
@@ -152,20 +149,20 @@ class RuleLearner(Learner[PluginPlan]):
                 lam = back
                 record.history.pop()  # its last row is about what is deployed
                 record.add(checks, engine, lam)
-        self.lam, self.c = lam.numpy().ravel(), engine.multiplied()
+        self.lam, self.c = lam.ravel(), engine.multiplied()
         if isinstance(engine, ScoresEngine):
             self._of_levels = engine.levels, engine.multipliers
         return Trained(lam, record.history)
 
-    def scores(self, problem: Problem) -> Tensor:
+    def scores(self, problem: Problem) -> Array:
         """Positive is a positive decision; by models that have not seen the row."""
         eta = self._eta(problem)
         if self._of_levels is not None:
             levels, lams = self._of_levels
             p = moved_probability(2 * (eta - levels[:, None]) - lams @ self.c.T, levels)
-            return torch.from_numpy(2 * (p - problem.threshold)).to(problem.y.dtype)
+            return (2 * (p - problem.threshold)).astype(problem.y.dtype)
         gain = 2 * (eta - problem.threshold)
-        return torch.from_numpy(kept_side(gain, gain - self.c @ self.lam)).to(problem.y.dtype)
+        return kept_side(gain, gain - self.c @ self.lam).astype(problem.y.dtype)
 
     def rule(self, problem: Problem) -> Rule:
         """What is deployed: the correction becomes a function of x, and memberships are dropped."""
@@ -193,20 +190,20 @@ class RuleLearner(Learner[PluginPlan]):
         self._levels = levels
         return Rule(self.base, self.calibration, here, problem.threshold, levels)
 
-    def deployed(self, problem: Problem) -> Tensor:
+    def deployed(self, problem: Problem) -> Array:
         """Gain by models that have not seen the row, less the correction as a function of x."""
         if self._levels is not None and not self._follows:
             p = self._levels.probability(self.inputs.numbers, self._eta(problem))
-            return torch.from_numpy(2 * (p - problem.threshold)).to(problem.y.dtype)
+            return (2 * (p - problem.threshold)).astype(problem.y.dtype)
         if self._correction is None or self._follows:
             return self.scores(problem)
         eta = self._eta(problem)
         t = self._correction(self.inputs.numbers, eta)
-        return torch.from_numpy(2 * (eta - problem.threshold) - t).to(problem.y.dtype)
+        return (2 * (eta - problem.threshold) - t).astype(problem.y.dtype)
 
-    def plain(self, problem: Problem) -> Tensor:
+    def plain(self, problem: Problem) -> Array:
         """Gain."""
-        return torch.from_numpy(2 * (self._eta(problem) - problem.threshold)).to(problem.y.dtype)
+        return (2 * (self._eta(problem) - problem.threshold)).astype(problem.y.dtype)
 
     def follower(self) -> Self:
         """The same base, for another correction by the same network."""
@@ -218,7 +215,7 @@ class RuleLearner(Learner[PluginPlan]):
     def _eta(problem: Problem) -> Array:
         if problem.eta is None:
             raise ValueError("expected a problem with eta, got none; learn a base first.")
-        eta: Array = problem.eta.double().numpy()
+        eta: Array = problem.eta.astype(np.float64)
         return eta
 
 
@@ -229,13 +226,13 @@ class _Record:
         self._problem = problem
         self.history: list[dict[str, Any]] = []
 
-    def add(self, k: int, engine: PluginEngine, lam: Tensor) -> None:
+    def add(self, k: int, engine: PluginEngine, lam: Array) -> None:
         """One solution: public loss, accuracy and AUC out of fold, the noised gaps, the multipliers."""
         problem = self._problem
-        y, weight = problem.y.double().numpy(), problem.weight.double().numpy()
+        y, weight = problem.y.astype(np.float64), problem.weight.astype(np.float64)
         scores = engine.scores(lam)
         gap = engine.gap(scores)
-        p = np.clip(problem.threshold + scores.double().numpy() / 2, 1e-6, 1 - 1e-6)
+        p = np.clip(problem.threshold + scores.astype(np.float64) / 2, 1e-6, 1 - 1e-6)
         loss = -np.log(np.where(y > 0.5, p, 1 - p))
         self.history.append(
             {

@@ -16,11 +16,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
-from torch import Tensor
+from scipy.special import logsumexp, softmax
 
+Array = NDArray[Any]
 #: Largest derivative of F in coordinates in which its curvature is about 1: F is then right to about 1e-3 nats.
 PRECISION = 3e-2
 MAX_ITERATIONS = 1000
@@ -32,70 +33,70 @@ SMALL = 4_000_000
 LEAST_RIDGE = 1e-6
 
 
-def memberships(weights: Tensor, rows: Tensor) -> Tensor:
+def memberships(weights: Array, rows: Array) -> Array:
     """(n, C): q of each row."""
-    return (rows @ weights.T.to(rows.dtype)).softmax(1)
+    q: Array = softmax(rows @ weights.T.astype(rows.dtype), axis=1)
+    return q
 
 
-def expected_sums(weights: Tensor, rows: Tensor) -> Tensor:
+def expected_sums(weights: Array, rows: Array) -> Array:
     """(C, d): what the sums over each category are under q."""
-    return (memberships(weights, rows).T @ rows).double()
+    return (memberships(weights, rows).T @ rows).astype(np.float64)
 
 
-def fit_memberships(rows: Tensor, sums: Tensor, *, ridge: Tensor, start: Tensor | None = None) -> Tensor:
+def fit_memberships(rows: Array, sums: Array, *, ridge: Array, start: Array | None = None) -> Array:
     """(C, d): the W that minimises F, by L-BFGS in whitened coordinates.
 
     Parameters
     ----------
-    rows : Tensor (n, d)
+    rows : ndarray (n, d)
         Public rows.
-    sums : Tensor (C, d)
+    sums : ndarray (C, d)
         Noised sums over each category, "not given" among them; they add up to the total of the rows.
-    ridge : Tensor (d,)
+    ridge : ndarray (d,)
         The rho of each column.
-    start : Tensor (C, d), optional
+    start : ndarray (C, d), optional
         Where to start; zero means equal memberships.
     """
-    ridge = ridge.double() + LEAST_RIDGE * len(rows)
-    rows = rows.double() if rows.numel() <= SMALL else rows
+    ridge = ridge.astype(np.float64) + LEAST_RIDGE * len(rows)
+    rows = rows.astype(np.float64) if rows.size <= SMALL else rows
     factor = _whitening(rows, ridge)
-    inverse = torch.linalg.inv(factor)
-    white = [inverse.to(rows.dtype) @ part.T for part in rows.split(CHUNK)]
-    objective = _Objective(white, inverse, sums.double(), ridge)
-    first = torch.zeros_like(objective.sums) if start is None else start.double() @ factor
+    inverse: Array = solve_triangular(factor, np.eye(len(factor)), lower=True)
+    narrow = inverse.astype(rows.dtype)
+    white = [narrow @ rows[first : first + CHUNK].T for first in range(0, len(rows), CHUNK)]
+    objective = _Objective(white, inverse, sums.astype(np.float64), ridge)
+    first = np.zeros(sums.shape) if start is None else start.astype(np.float64) @ factor
     options: Any = {"maxiter": MAX_ITERATIONS, "gtol": PRECISION, "ftol": 0.0, "maxcor": 20}
-    found: Any = minimize(objective, first.numpy().ravel(), jac=True, method="L-BFGS-B", options=options)
-    weights: Tensor = torch.from_numpy(found.x).view_as(first) @ inverse
+    found: Any = minimize(objective, first.ravel(), jac=True, method="L-BFGS-B", options=options)
+    weights: Array = found.x.reshape(first.shape) @ inverse
     return weights
 
 
-def _whitening(rows: Tensor, ridge: Tensor) -> Tensor:
+def _whitening(rows: Array, ridge: Array) -> Array:
     """Cholesky factor of the curvature of F where memberships are undecided between two categories."""
-    curvature = 0.25 * (rows.T @ rows).double() + torch.diag(ridge)
-    factor: Tensor = torch.linalg.cholesky(curvature)
-    return factor
+    return np.linalg.cholesky(0.25 * (rows.T @ rows).astype(np.float64) + np.diag(ridge))
 
 
 class _Objective:
     """F and its gradient as functions of V = W L, where L L^T is the curvature.
 
     Whitened rows come in parts of (d, m): both products are fast that way round, the second finds its part in the
-    processor's cache, and single precision does not add up over everybody.
+    processor's cache, and single precision does not add up over all rows.
     """
 
-    def __init__(self, white: list[Tensor], inverse: Tensor, sums: Tensor, ridge: Tensor) -> None:
+    def __init__(self, white: list[Array], inverse: Array, sums: Array, ridge: Array) -> None:
         self.white, self.inverse, self.ridge = white, inverse, ridge
         self.sums = sums @ inverse.T
 
-    def __call__(self, flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        V = torch.from_numpy(flat).view_as(self.sums)
+    def __call__(self, flat: Array) -> tuple[float, Array]:
+        V = flat.reshape(self.sums.shape)
         W = V @ self.inverse
-        value = 0.5 * (self.ridge * W**2).sum() - (V * self.sums).sum()
+        value = 0.5 * float((self.ridge * W**2).sum()) - float((V * self.sums).sum())
         slope = (self.ridge * W) @ self.inverse.T - self.sums
-        V = V.to(self.white[0].dtype)
+        V = V.astype(self.white[0].dtype)
         for part in self.white:
             logits = V @ part
-            normalisers = logits.logsumexp(0)
-            value += normalisers.double().sum()
-            slope += ((logits - normalisers).exp() @ part.T).double()
-        return float(value), slope.numpy().ravel()
+            normalisers = logsumexp(logits, axis=0)
+            value += float(normalisers.sum(dtype=np.float64))
+            slope += np.exp(logits - normalisers) @ part.T
+        return value, slope.ravel()

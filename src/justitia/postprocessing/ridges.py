@@ -9,10 +9,12 @@ line. Everything here is computed from public rows and noised sums.
 from __future__ import annotations
 
 import math
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+Array = NDArray[np.float64]
 #: Ridge without noise: without one memberships are too sure, and their correction is hard to learn.
 LEAST_RIDGE = 1.0
 #: Ridge of a column that tells nothing, for each of them, as a share of the variance of the noise: the more there are,
@@ -20,18 +22,20 @@ LEAST_RIDGE = 1.0
 IDLE = 0.02
 
 
-def ridges(sums: Tensor, total: Tensor, rows: Tensor, constant: Tensor, n: int, spread: float, share: float) -> Tensor:
+def ridges(
+    sums: Array, total: Array, rows: NDArray[Any], constant: NDArray[np.int64], n: int, spread: float, share: float
+) -> Array:
     """(d,): the ridge of each column.
 
     Parameters
     ----------
-    sums : Tensor (G, d)
+    sums : ndarray (G, d)
         Noised sums over each group.
-    total : Tensor (d,)
+    total : ndarray (d,)
         Of everybody.
-    rows : Tensor (m, d)
+    rows : ndarray (m, d)
         Public rows of a sample.
-    constant : Tensor (d,)
+    constant : ndarray of int (d,)
         Position of the column that is constant where this one is not 0.
     n : int
         Number of rows of everybody.
@@ -40,13 +44,12 @@ def ridges(sums: Tensor, total: Tensor, rows: Tensor, constant: Tensor, n: int, 
     share : float
         Ridge of a column that tells, as a share of the variance of the noise.
     """
-    mean = total / total[constant].clamp_min(1e-12)
-    rest = rows.double() - rows.double()[:, constant] * mean
-    squares = rest.square().sum(0) * n / len(rows)
-    part = (sums[:, constant] / total[constant].clamp_min(1e-12)).clamp(0.0, 1.0)
-    chance = part * (1 - part) * squares + spread**2 * (1 + mean.square())
-    told = ((sums - sums[:, constant] * mean).square() / chance.clamp_min(1e-12)).amax(0)
-    tells = (told > 2 * math.log(len(total))) | (constant == torch.arange(len(total)))
-    ridge = torch.full_like(total, share * spread**2)
-    ridge[~tells] = max(share, IDLE * int((~tells).sum())) * spread**2
-    return ridge.clamp_min(LEAST_RIDGE)
+    mean = total / np.maximum(total[constant], 1e-12)
+    wide = rows.astype(np.float64)
+    squares = np.square(wide - wide[:, constant] * mean).sum(0) * n / len(rows)
+    part = np.clip(sums[:, constant] / np.maximum(total[constant], 1e-12), 0.0, 1.0)
+    chance = part * (1 - part) * squares + spread**2 * (1 + mean**2)
+    statistic = (np.square(sums - sums[:, constant] * mean) / np.maximum(chance, 1e-12)).max(0)
+    tells = (statistic > 2 * math.log(len(total))) | (constant == np.arange(len(total)))
+    idle = max(share, IDLE * int((~tells).sum()))
+    return np.maximum(np.where(tells, share, idle) * spread**2, LEAST_RIDGE)

@@ -10,13 +10,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from justitia.postprocessing.known_noise import noise_spread
 from justitia.postprocessing.dual import Constraints, solve
 from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.known_noise import noise_spread
 from justitia.postprocessing.levels import levels_of, moved_probability
 from justitia.postprocessing.tolerance import weight_of_checks
 from justitia.privacy.mechanisms import Unprotected
@@ -46,14 +44,14 @@ class ScoresEngine(PluginEngine):
         self._lams: Array | None = None  # (T, G, K)
         self._put_levels(levels_of(self._eta, problem.threshold, plan.levels))
 
-    def solve(self, lam: Tensor) -> Tensor:
+    def solve(self, lam: Array) -> Array:
         """The multipliers at all thresholds; those where decisions are made are returned."""
         del lam
         if self._lams is None:  # levels of eta say where to look; those of the score are then evenly filled
             self._lams = self._solutions()
             self._put_levels(levels_of(self.probability(), self.problem.threshold, self.plan.levels))
         self._lams = self._solutions()
-        return torch.from_numpy(self._lams[self._decides].copy())
+        return self._lams[self._decides].copy()
 
     def _put_levels(self, levels: Array) -> None:
         """Other thresholds; multipliers are those of the nearest ones before."""
@@ -83,16 +81,16 @@ class ScoresEngine(PluginEngine):
         margins = 2 * (self._eta - self.levels[:, None]) - self.multipliers @ self.multiplied().T
         return moved_probability(margins, self.levels)
 
-    def scores(self, lam: Tensor) -> Tensor:
+    def scores(self, lam: Array) -> Array:
         """(n,): positive is a positive decision."""
         del lam
-        return torch.from_numpy(2 * (self.probability() - self.problem.threshold)).to(self.problem.y.dtype)
+        return (2 * (self.probability() - self.problem.threshold)).astype(self.problem.y.dtype)
 
-    def _at(self, scores: Tensor, t: int) -> Tensor:
+    def _at(self, scores: Array, t: int) -> Array:
         """(n,): scores whose sign is the decision at threshold t."""
         return scores - 2 * float(self.levels[t] - self.problem.threshold)
 
-    def ask_after(self, scores: Tensor, k: int) -> None:
+    def ask_after(self, scores: Array, k: int) -> None:
         """A check: the noised sums of everybody's decisions at all thresholds."""
         del k
         if not self.asks:
@@ -103,15 +101,15 @@ class ScoresEngine(PluginEngine):
         problem, noise, sizes = self.problem, calibrated(self.plan.noise_checks), self.sizes
         at = [self._at(scores, t) for t in range(len(self.levels))]
         h = [problem.notion.h_exact(one, problem.y) for one in at]
-        rows = torch.cat([centred_rows(one, problem.events) for one in h], dim=1)
+        rows = np.concatenate([centred_rows(one, problem.events) for one in h], axis=1)
         bound = row_bound(rows)
-        answer = self.vault.group_sums(rows.double(), bound=bound, noise=noise, purpose="decisions")
-        parts = answer.split(problem.events.shape[1], dim=1)
+        answer = self.vault.group_sums(rows.astype(np.float64), bound=bound, noise=noise, purpose="decisions")
+        parts = np.split(answer, len(at), axis=1)
         means = [population_means(one, problem.events) for one in h]
-        asked = np.stack([(part / sizes + mean).numpy() for part, mean in zip(parts, means, strict=True)])
-        held = np.stack([self._used().rates((one > 0).double().numpy()) for one in at])
+        asked = np.stack([part / sizes + mean for part, mean in zip(parts, means, strict=True)])
+        held = np.stack([self._used().rates((one > 0).astype(np.float64)) for one in at])
         self._surprises.append(asked - held)
-        self._variances.append((noise_spread(noise, bound * self._each, self.vault.n_groups) / sizes.numpy()) ** 2)
+        self._variances.append((noise_spread(noise, bound * self._each, self.vault.n_groups) / sizes) ** 2)
 
     def _constraint_at(self, t: int) -> Constraints:
         """The constraint at threshold t with what the checks have said."""
@@ -124,18 +122,18 @@ class ScoresEngine(PluginEngine):
     def _corrected(self) -> Constraints:
         return self._constraint_at(self._decides)
 
-    def distance(self, scores: Tensor) -> float | None:
+    def distance(self, scores: Array) -> float | None:
         """Largest noised difference between two groups over all thresholds: that of their scores' distributions."""
         if self._constraints is None:
             return None
         rates = [
-            self._constraint_at(t).rates((self._at(scores, t) > 0).double().numpy()) for t in range(len(self.levels))
+            self._constraint_at(t).rates((self._at(scores, t) > 0).astype(np.float64)) for t in range(len(self.levels))
         ]
         return float(max(np.ptp(one, axis=0).max() for one in rates))
 
-    def _population_rates(self) -> Tensor:
+    def _population_rates(self) -> Array:
         """(K,): where sampling error is largest, some threshold is near."""
-        return torch.full((self.problem.events.shape[1],), 0.5, dtype=torch.float64)
+        return np.full(self.problem.events.shape[1], 0.5)
 
     @property
     def _sum_noise(self) -> float:
@@ -150,18 +148,14 @@ class ScoresEngine(PluginEngine):
         known += self.plan.checks * noise_spread(checks, longer, groups) ** -2
         return 1 / math.sqrt(known)
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """And the multipliers of every threshold, where the next solutions start."""
         saved = super().state()
-        return (
-            saved
-            if self._lams is None or not saved
-            else saved | {"lams": torch.from_numpy(self._lams), "levels": torch.from_numpy(self.levels)}
-        )
+        return saved if self._lams is None or not saved else saved | {"lams": self._lams, "levels": self.levels}
 
-    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+    def restore(self, state: dict[str, Array], *, lost: int) -> None:
         """Inverse of :meth:`state`."""
         super().restore(state, lost=lost)
         if "levels" in state:
-            self._put_levels(state["levels"].numpy())
-            self._lams = state["lams"].numpy()
+            self._put_levels(state["levels"])
+            self._lams = state["lams"]

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from justitia.postprocessing.public_rows import PublicRows
 from justitia.engines.shards import Encode, Facts, Piece, Shard, ShardRows, memberships_of, whole
 from justitia.inputs.public_sample import Block, OwnRows, stride
 from justitia.inputs.spilled import Spilled
+from justitia.postprocessing.engine import represented
+from justitia.postprocessing.public_rows import PublicRows
 from justitia.privacy.noise_grid import to_nearest
 from justitia.training.ranks import Message
 
@@ -39,25 +38,25 @@ class ScoredShard(Shard):
         self._eta, self._decided = Spilled(np.dtype(np.float64)), Spilled(np.dtype(np.bool_))
         self._decided_by: Message = {}
 
-    def public(self, job: Message) -> Tensor:
+    def public(self, job: Message) -> Array:
         """Scores of everybody, or what the memberships say of decisions."""
         if job["name"] == "judge":
             return self.judge(job["membership"], job["multiplied"], job["threshold"])
         assert self._read is not None  # noqa: S101 - of a process that is sent messages
-        return self.score(PublicRows.from_numbers(job["learned"]), job["width"], self._read(job), job["eta"].numpy())
+        return self.score(PublicRows.from_numbers(job["learned"]), job["width"], self._read(job), job["eta"])
 
-    def score(self, learned: PublicRows, width: int, score: Score, sample_eta: Array) -> Tensor:
+    def score(self, learned: PublicRows, width: int, score: Score, sample_eta: Array) -> Array:
         """Score all rows and keep what was said; (width,) sums of public rows."""
         self.learned, self.width = learned, width
         self._eta.rewind()
-        total = torch.zeros(width, dtype=torch.int64)
+        total = np.zeros(width, dtype=np.int64)
         everybody = stride(self.rows.n) == 1
         for piece in self.pieces():
             names = self.rows.columns.features
             eta = np.zeros(len(piece.block)) if everybody else score(piece.block.frame(names), piece.numbers)
             eta[piece.drawn] = sample_eta[piece.places]  # by models that have not seen them
             self._eta.write(eta)
-            total += whole(self._rows_of(piece, eta).double(), self.row_step)
+            total += whole(self._rows_of(piece, eta).astype(np.float64), self.row_step)
         return total
 
     def _scored(self) -> Iterator[tuple[Piece, Array]]:
@@ -66,24 +65,24 @@ class ScoredShard(Shard):
         for piece in self.pieces():
             yield piece, self._eta.read(len(piece.block))
 
-    def moments(self) -> Iterator[Tensor]:
+    def moments(self) -> Iterator[Array]:
         """(m, width): public rows."""
         return (self._rows_of(piece, eta) for piece, eta in self._scored())
 
-    def _rows_of(self, piece: Piece, eta: Array, label: float | None = None) -> Tensor:
+    def _rows_of(self, piece: Piece, eta: Array, label: float | None = None) -> Array:
         """Public rows, by their own labels or as if all had one label."""
         assert self.learned is not None  # noqa: S101 - rows are scored first
-        X, y = torch.from_numpy(piece.numbers), torch.from_numpy(self.labels(piece.block))
-        rows = self.learned.of(represented(eta), X, y if label is None else torch.full_like(y, label))
-        return rows.placed(piece.block.first, torch.arange(len(y)))
+        y = self.labels(piece.block)
+        rows = self.learned.of(represented(eta), piece.numbers, y if label is None else np.full_like(y, label))
+        return rows.placed(piece.block.first, np.arange(len(y)))
 
-    def _posteriors(self, membership: Tensor) -> Iterator[tuple[Piece, Array, Tensor, Tensor]]:
+    def _posteriors(self, membership: Array) -> Iterator[tuple[Piece, Array, Array, Array]]:
         """Rows with eta and p(a | x, y) of both labels, without those for "not given"."""
         for piece, eta in self._scored():
             q0, q1 = (memberships_of(membership, self._rows_of(piece, eta, label))[:, :-1] for label in (0.0, 1.0))
             yield piece, eta, q0, q1
 
-    def judge(self, membership: Tensor, multiplied: Tensor, threshold: float) -> Tensor:
+    def judge(self, membership: Array, multiplied: Array, threshold: float) -> Array:
         """Weights by label, decision and group that the memberships say, and by label and decision: (2, 2, 2 G + 1).
 
         The last axis: sum of w p(a, y | x) over everybody, sum of w p(a | x, y) over those of label y, and of w.
@@ -92,36 +91,36 @@ class ScoredShard(Shard):
         groups = multiplied.shape[1]
         self._decided_by = {}
         self._decided.rewind()
-        total = torch.zeros(2, 2, 2 * groups + 1, dtype=torch.int64)
+        total = np.zeros((2, 2, 2 * groups + 1), dtype=np.int64)
         for piece, eta, q0, q1 in self._posteriors(membership):
-            decided = decisions(torch.from_numpy(eta), q0, q1, multiplied, threshold)
-            self._decided.write(decided.numpy())
-            weight = torch.from_numpy(self.weights(piece.block))[:, None]
-            y, e = torch.from_numpy(self.labels(piece.block)).long(), torch.from_numpy(eta)[:, None]
+            decided = decisions(eta, q0, q1, multiplied, threshold)
+            self._decided.write(decided)
+            weight = self.weights(piece.block)[:, None]
+            y, e = self.labels(piece.block), eta[:, None]
             for label, q, p in ((0, q0, 1 - e), (1, q1, e)):
                 own = (y == label)[:, None]
-                columns = to_nearest(torch.cat([q * p, q * own, own], dim=1) * weight, self.weight_step)
+                columns = to_nearest(np.concatenate([q * p, q * own, own], axis=1) * weight, self.weight_step)
                 for d in (0, 1):
-                    total[label, d] += columns[decided == bool(d)].sum(0).long()
+                    total[label, d] += columns[decided == bool(d)].sum(0).astype(np.int64)
         self._decided_by = {"membership": membership, "multiplied": multiplied, "threshold": threshold}
-        return total.flatten()
+        return total.ravel()
 
-    def _decisions(self, by: Message) -> Iterator[tuple[Block, Tensor]]:
+    def _decisions(self, by: Message) -> Iterator[tuple[Block, Array]]:
         """Blocks, of which labels and weights are read, with their decisions: those that are kept, or made anew."""
         if _same(by, self._decided_by):
             self._decided.rewind()
             columns = self.rows.columns
             for block in self.rows.blocks([name for name in (columns.target, columns.weight) if name is not None]):
-                yield block, torch.from_numpy(self._decided.read(len(block)))
+                yield block, self._decided.read(len(block))
         else:
             for piece, eta, q0, q1 in self._posteriors(by["membership"]):
-                yield piece.block, decisions(torch.from_numpy(eta), q0, q1, by["multiplied"], by["threshold"])
+                yield piece.block, decisions(eta, q0, q1, by["multiplied"], by["threshold"])
 
     def decision_rows(self, message: Message) -> ShardRows:
         """What the decisions of the moment add to a group's sums: weight times an entry of a table."""
         table = message["table"]
 
-        def parts() -> Iterator[Tensor]:
+        def parts() -> Iterator[Array]:
             return (self.of_table(block, decided, table) for block, decided in self._decisions(message))
 
         return ShardRows(parts, len(self.rows), table.shape[-1], message)
@@ -129,27 +128,16 @@ class ScoredShard(Shard):
 
 def _same(one: Message, other: Message) -> bool:
     """Whether both were decided by the same numbers."""
-    return bool(other) and all(torch.equal(torch.as_tensor(one[name]), torch.as_tensor(other[name])) for name in other)
+    return bool(other) and all(np.array_equal(one[name], other[name]) for name in other)
 
 
-def represented(eta: Array) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """What the base says of rows: probability and log-odds."""
-    said = torch.from_numpy(eta)
-
-    def represent(index: Tensor) -> tuple[Tensor, Tensor]:
-        some = said[index].float()
-        return (2 * some - 1)[:, None], torch.logit(some)
-
-    return represent
-
-
-def decisions(eta: Tensor, q0: Tensor, q1: Tensor, multiplied: Tensor, threshold: float) -> Tensor:
+def decisions(eta: Array, q0: Array, q1: Array, multiplied: Array, threshold: float) -> NDArray[np.bool_]:
     """(m,): whether 2 (eta - threshold) exceeds lambda . c, written with what multiplies p(a, y | x)."""
-    corrected = torch.zeros_like(eta)
+    corrected = np.zeros_like(eta)
     for a in range(multiplied.shape[1]):  # one after the other: a row's sum does not depend on the rows beside it
         corrected += (1 - eta) * q0[:, a] * multiplied[0, a] + eta * q1[:, a] * multiplied[1, a]
-    decided: Tensor = 2 * (eta - threshold) - corrected > 0
+    decided: NDArray[np.bool_] = 2 * (eta - threshold) - corrected > 0
     return decided
 
 
-__all__ = ["Score", "ScoredShard", "decisions", "represented"]
+__all__ = ["Score", "ScoredShard", "decisions"]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 if TYPE_CHECKING:
     from justitia.postprocessing.plan import PluginPlan
@@ -15,14 +14,14 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-def default_tolerance(plan: PluginPlan, rates: Tensor, sizes: Tensor, sum_noise: float) -> float:
+def default_tolerance(plan: PluginPlan, rates: Array, sizes: Array, sum_noise: float) -> float:
     """The tolerance where none is given: standard errors of the difference between the two least known groups.
 
     Parameters
     ----------
-    rates : Tensor (K,)
+    rates : ndarray (K,)
         Of the population.
-    sizes : Tensor (G, K)
+    sizes : ndarray (G, K)
         Of the groups.
     sum_noise : float
         Standard deviation of the noise in the sum of a group.
@@ -30,12 +29,11 @@ def default_tolerance(plan: PluginPlan, rates: Tensor, sizes: Tensor, sum_noise:
     return min(1.0, max(plan.least, plan.dead_zone * spread_of_rates(rates, sizes, sum_noise)))
 
 
-def spread_of_rates(rates: Tensor, sizes: Tensor, sum_noise: float) -> float:
+def spread_of_rates(rates: Array, sizes: Array, sum_noise: float) -> float:
     """Standard error, sampling and noise, of the difference between the two least known groups; as above."""
-    rates = rates.clamp(0.0, 1.0)
+    rates = np.clip(rates, 0.0, 1.0)
     variance = rates * (1 - rates) / sizes + (sum_noise / sizes) ** 2
-    worst = variance.topk(min(2, len(variance)), dim=0).values.sum(0)
-    return float(worst.max().sqrt())
+    return float(np.sqrt(np.sort(variance, axis=0)[-2:].sum(0).max()))
 
 
 def weight_of_checks(trust: float, variance: Array) -> Array:

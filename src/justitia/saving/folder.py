@@ -8,7 +8,6 @@ history, multipliers and correction are exact; each column of the history says s
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import re
@@ -20,18 +19,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load as load_weights
-from safetensors.torch import save as weights_of
 from sklearn.base import BaseEstimator
-from torch import nn
 
 from justitia._files import check_folder, foreign_entry, replace_folder, stage_beside
-from justitia.engines import DEFAULT_PLANS, engine_of, name_of
-from justitia.postprocessing.learner import Rule
+from justitia.engines import default_plan, engine_of, name_of
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.base import base_of
-from justitia.networks.multilayer import multilayer, widths_of
+from justitia.postprocessing.learner import Rule
 from justitia.privacy.ledger import Certificate
 from justitia.saving.json_values import plain, read, refuse, written
 from justitia.saving.rule import MOST_BYTES, BaseMismatch, read_rule, written_rule
@@ -83,8 +77,17 @@ def save(model: BaseEstimator, folder: Path | str) -> Path:
 
 
 def _weights(model: BaseEstimator) -> dict[str, bytes]:
-    state = {name: tensor.contiguous().clone() for name, tensor in model.module_.state_dict().items()}
-    return {WEIGHTS: weights_of(state)}
+    from justitia.networks.saving import module_bytes  # noqa: PLC0415 - needs torch, which a network has
+
+    return {WEIGHTS: module_bytes(model.module_)}
+
+
+def _widths(model: BaseEstimator) -> list[int] | None:
+    if not hasattr(model, "module_"):
+        return None
+    from justitia.networks.saving import module_widths  # noqa: PLC0415 - needs torch, which a network has
+
+    return module_widths(model.module_)
 
 
 def _digest(content: bytes) -> str:
@@ -113,7 +116,7 @@ def foreign_in_model(folder: Path) -> Path | None:
 def _is_ours(path: Path) -> bool:
     if not path.is_file():
         return False
-    return _is_weights(path) if path.name == WEIGHTS else holds_marks(path) or _is_recorded(path)
+    return holds_marks(path) or _is_recorded(path)
 
 
 def _is_recorded(path: Path) -> bool:
@@ -137,14 +140,6 @@ def holds_marks(path: Path) -> bool:
     return isinstance(facts, dict) and marks <= facts.keys()
 
 
-def _is_weights(path: Path) -> bool:
-    try:
-        with safe_open(path, framework="pt"):
-            return True
-    except (SafetensorError, OSError):
-        return False
-
-
 def _facts(model: BaseEstimator) -> dict[str, Any]:
     encoder = getattr(model, "encoder_", None)
     names = getattr(model, "feature_names_in_", None)
@@ -153,7 +148,7 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
         "classes": {"dtype": model.classes_.dtype.str, "labels": [plain(label) for label in model.classes_]},
         "n_features": int(model.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
-        "widths": widths_of(model.module_) if hasattr(model, "module_") else None,
+        "widths": _widths(model),
         "encoder": None if encoder is None else encoder.to_state(),
         "parameters": _parameters(model),
         "tolerance": written(float(model.tolerance_)),
@@ -197,7 +192,7 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     return {name: written(value) for name, value in kept.items()}
 
 
-def load(folder: Path | str, *, module: nn.Module | None, base: Any = None, kind: type[Model]) -> Model:
+def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]) -> Model:
     """Read a model that :func:`save` wrote.
 
     Parameters
@@ -265,23 +260,15 @@ def _read_facts(source: Path) -> dict[str, Any]:
     return facts
 
 
-def _load_module(source: Path, facts: Mapping[str, Any], module: nn.Module | None) -> nn.Module:
-    widths = facts["widths"]
-    fresh = copy.deepcopy(module) if widths is None else multilayer(widths[0], widths[1:-1])
-    if fresh is None:
-        raise ValueError(f"{str(source)!r} was fitted with a module of its own; pass load(..., module=that module).")
+def _load_module(source: Path, facts: Mapping[str, Any], module: Any) -> Any:
+    default_plan(facts["plan"]["engine"])  # says so where torch is not installed
+    from justitia.networks.saving import read_module  # noqa: PLC0415 - needs torch
+
     try:
-        weights = load_weights(_read_files(source, facts["files"])[WEIGHTS])
-    except (SafetensorError, OSError, ValueError, KeyError):
+        content = _read_files(source, facts["files"])[WEIGHTS]
+    except (OSError, ValueError, KeyError):
         raise ValueError(f"the weights of {str(source)!r} are damaged; save the model again.") from None
-    try:
-        fresh.load_state_dict(weights)
-    except RuntimeError:
-        raise ValueError(
-            f"expected a module with the layers that were saved in {str(source)!r}, got another one; "
-            "pass one of the same shape."
-        ) from None
-    return fresh.eval()
+    return read_module(content, facts["widths"], module, str(source))
 
 
 def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, base: Any) -> Rule:
@@ -318,7 +305,7 @@ def _read_files(source: Path, recorded: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def _load_plan(engine: str, settings: dict[str, Any]) -> Plan:
-    return type(DEFAULT_PLANS[engine])(**{name: read(value) for name, value in settings.items()})
+    return type(default_plan(engine))(**{name: read(value) for name, value in settings.items()})
 
 
 __all__ = ["load", "save"]

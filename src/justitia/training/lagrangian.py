@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from justitia.notions import FairnessNotion
 
-
 Array = NDArray[Any]
 
 

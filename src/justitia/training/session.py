@@ -14,11 +14,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 from tqdm.auto import tqdm
 
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed
 from justitia.privacy.accounting import Cost, UnboundedCost
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.certificate import Certificate
@@ -27,13 +26,12 @@ from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
-from justitia.training.engine import Engine
+from justitia.training.engine import Array, Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner
+from justitia.training.learner import Learner, Trained
 from justitia.training.plan import Plan
 from justitia.training.progress import progress_bar
 from justitia.training.remarks import decisions_remarks, gap_remark, value
-from justitia.networks.run import Trained
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,12 +113,10 @@ class Session:
         for sentence in self.engine.outlook():
             warnings.warn(sentence, stacklevel=stacklevel + 1)
 
-    def train(self, start: Tensor | None = None) -> Trained:
+    def train(self, start: Array | None = None) -> Trained:
         """Carry the plan out; a run that follows another one starts from its multipliers."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.settings.seed)
-            bar = self.settings.bar
-            return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
+        bar = self.settings.bar
+        return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
 
     def follow(self, last: Session, tolerance: float) -> Session:
         """The session of a model with another tolerance, made of this one's answers; it goes on from the last."""
@@ -145,8 +141,7 @@ class Session:
     def remarks(self) -> tuple[str, ...]:
         """What public rows, noised answers and the decisions that were learned have shown."""
         problem, engine = self.problem, self.engine
-        with torch.random.fork_rng(devices=[]):  # a module of one's own may draw
-            scores, plain = self.learner.deployed(problem), self.learner.plain(problem)
+        scores, plain = self.learner.deployed(problem), self.learner.plain(problem)
         learned = decisions_remarks(problem, scores, None if plain is None else value(problem, plain))
         seen = self.learner.unseen(problem, self.plan)
         gap, share = engine.gap(scores[seen], seen), len(problem.y[seen]) / len(problem)
@@ -195,8 +190,7 @@ def open_session(
         if isinstance(ledger, DurableLedger) or isinstance(attribute, HeldElsewhere):
             vault.check(plan.costs() - ledger.own_costs())
     problem = learner.prepare(problem, plan, settings.bar)  # public, and last: it takes time
-    generator = torch.Generator().manual_seed(settings.seed)
-    engine = plan.engine(problem, vault, tolerance=settings.tolerance, generator=generator)
+    engine = plan.engine(problem, vault, tolerance=settings.tolerance, seed=settings.seed)
     return Session(settings, learner, problem, plan, ledger, vault, engine, saved, before)
 
 
@@ -242,8 +236,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""
     digest = hashlib.sha256()
-    for tensor in (problem.X, problem.y, problem.weight):
-        digest.update(tensor.numpy().tobytes())
+    for array in (problem.X, problem.y, problem.weight):
+        digest.update(np.ascontiguousarray(array).data)
     notion = (problem.notion.name, problem.notion.event_names)
     budget = (settings.epsilon, settings.delta, settings.tolerance)
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:

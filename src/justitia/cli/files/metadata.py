@@ -14,7 +14,6 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
-import torch
 
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Groups, groups_text, read_groups
@@ -104,8 +103,7 @@ def training_scores(model: LagrangianDualClassifier, rows: Rows | StreamedRows) 
     """
     if hasattr(model, "rule_") or isinstance(rows, StreamedRows):
         return {name: float(model.history_[name].iloc[-1]) for name in ("accuracy", "auc")}
-    scores = torch.from_numpy(model.decision_function(rows.X))
-    return public_scores(scores, torch.from_numpy(rows.y), torch.ones(len(rows)))
+    return public_scores(model.decision_function(rows.X), rows.y, np.ones(len(rows)))
 
 
 def noisy_violation(model: LagrangianDualClassifier) -> float | None:

@@ -9,14 +9,16 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.gradients.clipping import minimise_error_bound
 from justitia.networks.row_gradients import ScoreRows, h_slope
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
+from justitia.training.engine import EVERYBODY, Array, Rows, calibrated
 from justitia.training.lagrangian import (
     Problem,
     ascend,
@@ -50,13 +52,13 @@ class GradientsEngine(PrimalDualEngine):
     def __init__(self, plan: GradientsPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(problem, vault, **public)
         self.plan = plan
-        self._sizes: Tensor | None = None
+        self._sizes: Array | None = None
         self._rows: ScoreRows | None = None
-        self._term: Tensor | None = None
-        self._gap: Tensor | None = None
+        self._term: Array | None = None
+        self._gap: Array | None = None
         self._lost = 0
 
-    def ask_before(self, module: nn.Module, lam: Tensor, k: int) -> None:
+    def ask_before(self, module: nn.Module, lam: Array, k: int) -> None:
         """Noised group sizes once; then one noised constraint gradient a round, averaged with the earlier ones."""
         if self._sizes is None:
             events = self.problem.events
@@ -65,27 +67,27 @@ class GradientsEngine(PrimalDualEngine):
         if k == 0:  # all multipliers are 0: there is no gradient to ask for
             return
         if self._rows is None:
-            self._rows = ScoreRows(module, self.problem.X, scale=self._slope, chunk_rows=self.plan.micro_batch)
+            self._rows = ScoreRows(module, self.X, scale=self._slope, chunk_rows=self.plan.micro_batch)
         rows = self._rows
         fresh = self._ask(lambda: self._constraint_gradient(rows, lam))
         if fresh is not None:
             past = 0.0 if self._term is None else min(self.plan.memory, 1 - 1 / k)
             self._term = fresh if self._term is None else past * self._term + (1 - past) * fresh
 
-    def ask_after(self, scores: Tensor, k: int) -> None:
+    def ask_after(self, scores: Array, k: int) -> None:
         """The noised sums of the hard decisions, less their mean, divided by noised sizes."""
         del k
         self._gap = self._ask(lambda: self._noisy_gap(scores))
 
-    def _noisy_gap(self, scores: Tensor) -> Tensor:
+    def _noisy_gap(self, scores: Array) -> Array:
         problem = self.problem
         rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
         noise = calibrated(self.plan.noise_violations)
         sums = self.vault.group_sums(rows, bound=row_bound(rows), noise=noise, purpose="violation")
-        return (sums / usable_sizes(self.noisy_sizes, self.size_std)).clamp(-1.0, 1.0)
+        return np.clip(sums / usable_sizes(self.noisy_sizes, self.size_std), -1.0, 1.0)
 
     @property
-    def noisy_sizes(self) -> Tensor:
+    def noisy_sizes(self) -> Array:
         """(G, K): sizes of the groups within each event as released."""
         if self._sizes is None:
             raise RuntimeError("The group sizes have not been asked for.")
@@ -100,7 +102,7 @@ class GradientsEngine(PrimalDualEngine):
         spread = noise.noise_multiplier * math.sqrt(2 * (1 - 1 / blocks)) * row_bound(self.problem.events)
         return spread * self.vault.rows_per_person
 
-    def _constraint_gradient(self, rows: ScoreRows, lam: Tensor) -> Tensor:
+    def _constraint_gradient(self, rows: ScoreRows, lam: Array) -> Array:
         r"""Noised gradient of :math:`\sum \lambda_{a,k} (\mu(D_{G_{a,k}}) - \mu(D_{P_k}))`.
 
         Each row is grad h_i minus a public mean of its event: the sum over a group then is the constraint's gradient
@@ -112,8 +114,8 @@ class GradientsEngine(PrimalDualEngine):
         sample = torch.randperm(len(problem), generator=self.generator)[:PUBLIC_SAMPLE]
         looked_at = rows.take(sample)
         looked_at = looked_at.zeroed(~torch.isfinite(looked_at.norms()))
-        means = torch.stack([looked_at.weighted_sum(share) for share in shares(problem.events[sample]).T])
-        member, centres = _centring(problem.events, means)
+        means = torch.stack([looked_at.weighted_sum(share) for share in shares(self.events[sample]).T])
+        member, centres = _centring(self.events, means)
         norms = looked_at.centred(member[sample], centres).norms().double()
         answer = self.vault.weighted_sum(
             rows.centred(member, centres),
@@ -123,35 +125,40 @@ class GradientsEngine(PrimalDualEngine):
             purpose="group gradient",
         )
         # What the centres took off the groups' means, less the population's means: public, and 0 for disjoint events.
-        return answer + lam.sum(0) @ (centres - means).double()
+        found: Array = answer + lam.sum(0) @ (centres - means).double().numpy()
+        return found
 
     def _slope(self, scores: Tensor, index: Tensor) -> Tensor:
-        return h_slope(self.problem.notion.h, scores, self.problem.y[index])
+        return h_slope(self.problem.notion.h, scores, self.y[index])
 
-    def _clip(self, norms: Tensor, lam: Tensor, omega: Tensor, noise: Noise, sample: Tensor, width: int) -> float:
+    def _clip(self, norms: Tensor, lam: Array, omega: Array, noise: Noise, sample: Tensor, width: int) -> float:
         """C_p; "auto" minimises Theorem 6 with public norms, expected weights and the averaged noise."""
         if self.plan.clip != "auto":
             return self.plan.clip
         if isinstance(noise, Unprotected):
             return UNCLIPPED
         # In expectation over the noised sizes, row i carries sum_k e_ik sum_a |lambda_ak| / |D_P_k|.
-        carried = population_weights(lam.abs(), self.problem.events)[sample] * (len(self.problem) / len(sample))
-        spread = float((omega.max(1).values - omega.min(1).values).max()) * self.vault.rows_per_person
+        carried = population_weights(np.abs(lam), self.problem.events)[sample.numpy()] * (
+            len(self.problem) / len(sample)
+        )
+        spread = float(np.ptp(omega, axis=1).max()) * self.vault.rows_per_person
         averaged = math.sqrt((1 - self.plan.memory) / (1 + self.plan.memory))
         slope = math.sqrt(width) * noise.noise_multiplier * averaged * spread
-        return max(minimise_error_bound(norms, carried, slope), float(norms.quantile(LEAST_UNCLIPPED)), 1e-6)
+        return max(
+            minimise_error_bound(norms, torch.from_numpy(carried), slope), float(norms.quantile(LEAST_UNCLIPPED)), 1e-6
+        )
 
-    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
+    def constraint(self, module: nn.Module, lam: Array, batch: Tensor) -> Tensor | None:
         """The running average of noised constraint gradients, whatever the batch."""
         del module, lam, batch
-        return self._term
+        return None if self._term is None else torch.from_numpy(self._term)
 
-    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+    def gap(self, scores: Array, seen: Rows = EVERYBODY) -> Array | None:
         """The last answer about everybody's decisions."""
         del scores, seen
         return self._gap
 
-    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+    def ascend(self, lam: Array, gap: Array, k: int) -> Array:
         """Signed ascent on the noised gap."""
         plan = self.plan
         return ascend(lam, gap, step=plan.dual_step_at(k), tolerance=self.half, limit=plan.lambda_max)
@@ -168,18 +175,18 @@ class GradientsEngine(PrimalDualEngine):
             if total <= few
         ]
 
-    def _ask(self, question: Callable[[], Tensor]) -> Tensor | None:
+    def _ask(self, question: Callable[[], Array]) -> Array | None:
         if self._lost:
             self._lost -= 1
             return None
         return question()
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """Noised sizes and the running average of noised group gradients."""
         parts = {"sizes": self._sizes, "term": self._term}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+    def restore(self, state: dict[str, Array], *, lost: int) -> None:
         """Continue from noised answers; what was paid for and lost is not asked again."""
         self._sizes, self._term, self._lost = state.get("sizes"), state.get("term"), lost
 

@@ -8,11 +8,12 @@ from typing import Any, Literal, Self
 
 from justitia._validate import check_fraction, check_int, check_positive, check_rate
 from justitia.networks.gradients.engine import GradientsEngine
+from justitia.networks.plan import Round, TrainingPlan, rounds_of
 from justitia.privacy.accounting import calibrate
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan, check_noise, rounds_of
+from justitia.training.plan import NO_NOISE, PlannedRelease, check_noise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,20 +12,34 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import nn
 
 from justitia.engines.crowds import Crowd, CrowdEverybody, decision_table, population_means_of, rates_of
 from justitia.networks.moments.engine import MomentsEngine, with_prefix
+from justitia.networks.moments.shard import Check, NetworkShard
+from justitia.networks.multilayer import widths_of
+from justitia.networks.piecewise import SmallSampleNetwork
+from justitia.networks.run import as_arrays
 from justitia.postprocessing.everybody import Everybody
 from justitia.postprocessing.public_rows import PublicRows
-from justitia.networks.moments.shard import Check, NetworkShard
 from justitia.privacy.interface import Vault
-from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Drawn
-from justitia.training.engine import EVERYBODY
+from justitia.training.engine import EVERYBODY, Array, Rows
 from justitia.training.lagrangian import Problem, population_means, row_bound
 from justitia.training.ranks import Message, Ranks
+
+
+def network_crowd(shard: NetworkShard, ranks: Ranks, inputs: int, facts: Callable[[], Message]) -> NetworkCrowd:
+    """All rows, as networks with so many features see them; ``facts`` are the public facts that workers need."""
+
+    def written(module: nn.Module, X: Array) -> Message:
+        small, widths = isinstance(module, SmallSampleNetwork), widths_of(module)
+        shape = {"small": small, "X": X if small else X[:1], "widths": None if widths is None else widths[1:-1]}
+        return facts() | {"shape": shape}
+
+    return NetworkCrowd(shard, ranks, inputs, written)
 
 
 class NetworkCrowd(Crowd[NetworkShard]):
@@ -40,12 +54,12 @@ class NetworkCrowd(Crowd[NetworkShard]):
     """
 
     def __init__(
-        self, shard: NetworkShard, ranks: Ranks, inputs: int, written: Callable[[nn.Module, Tensor], Message]
+        self, shard: NetworkShard, ranks: Ranks, inputs: int, written: Callable[[nn.Module, Array], Message]
     ) -> None:
         super().__init__(shard, ranks)
         self.inputs, self._written = inputs, written
 
-    def learn(self, rows: PublicRows, module: nn.Module, X: Tensor) -> Tensor:
+    def learn(self, rows: PublicRows, module: nn.Module, X: Array) -> Array:
         """Use this network for the moments; (width,) sums of public rows."""
         width, beside = rows.width, X[:, self.inputs :]
         message = {"name": "learn", "numbers": width, "learned": rows.numbers(), "width": width, "beside": beside}
@@ -53,14 +67,14 @@ class NetworkCrowd(Crowd[NetworkShard]):
             {"network": weights_of(module)} | self._written(module, X[:, : self.inputs]) if self.ranks.size > 1 else {}
         )
         self.ranks.tell(message)
-        return self.ranks.add(self.shard.learn(rows, width, module, beside)).double() * self.shard.row_step
+        return self.ranks.add(self.shard.learn(rows, width, module, beside)) * self.shard.row_step
 
-    def judge(self, module: nn.Module, decided: Tensor, membership: Tensor) -> Tensor:
+    def judge(self, module: nn.Module, decided: Array, membership: Array) -> Array:
         """(2, 2, G + 1): see :meth:`NetworkShard.judge`."""
         shape = (2, 2, len(membership))
         message: Message = {"network": weights_of(module), "decided": decided, "membership": membership}
         self.ranks.tell({"name": "judge", "numbers": int(np.prod(shape))} | message)
-        return self.ranks.add(self.shard.judge(**message)).double().view(shape) * self.shard.weight_step
+        return self.ranks.add(self.shard.judge(**message)).reshape(shape) * self.shard.weight_step
 
     def recall(self, checks: list[Check]) -> None:
         """Tell everybody the checks of a run that is resumed."""
@@ -68,9 +82,9 @@ class NetworkCrowd(Crowd[NetworkShard]):
         self.ranks.add(self.shard.recall(checks))
 
 
-def weights_of(module: nn.Module) -> dict[str, Tensor]:
+def weights_of(module: nn.Module) -> dict[str, NDArray[Any]]:
     """A copy of the weights as they are now."""
-    return {name: value.detach().clone() for name, value in module.state_dict().items()}
+    return {name: value.copy() for name, value in as_arrays(module.state_dict()).items()}
 
 
 class CrowdMomentsEngine(MomentsEngine):
@@ -85,11 +99,11 @@ class CrowdMomentsEngine(MomentsEngine):
         super().__init__(plan, problem, vault, **public)
         self._crowd: NetworkCrowd = problem.crowd
         self._module: nn.Module | None = None
-        self._everybodys_total: Tensor | None = None  # of the rows that are asked about next
+        self._everybodys_total: Array | None = None  # of the rows that are asked about next
         self._checks: list[Check] = []
-        self._shift: Tensor | None = None  # (G, K): gaps of everybody less those of the sample, by the memberships
+        self._shift: Array | None = None  # (G, K): gaps of everybody less those of the sample, by the memberships
 
-    def ask_before(self, module: nn.Module, lam: Tensor, k: int) -> None:
+    def ask_before(self, module: nn.Module, lam: Array, k: int) -> None:
         """As in memory; the network decides about everybody at the next check."""
         self._module = module
         super().ask_before(module, lam, k)
@@ -110,7 +124,7 @@ class CrowdMomentsEngine(MomentsEngine):
     def _everybody(self) -> Everybody:
         return CrowdEverybody(self._crowd, self._columns, len(self.problem), self.plan.micro_batch)
 
-    def _total(self, rows: DenseSource) -> Tensor:
+    def _total(self, rows: DenseSource) -> Array:
         in_memory = getattr(rows, "whole", None)
         if in_memory is not None:
             return super()._total(in_memory)
@@ -120,9 +134,9 @@ class CrowdMomentsEngine(MomentsEngine):
     def _row_bound(self) -> float:
         return super()._row_bound() if self._crowd.in_sample else self._crowd.heaviest_row(self.problem.notion)
 
-    def _check(self, scores: Tensor) -> None:
+    def _check(self, scores: Array) -> None:
         assert self._module is not None  # noqa: S101 - given before each round
-        notion, decided = self.problem.notion, (scores > 0).to(torch.uint8)
+        notion, decided = self.problem.notion, (scores > 0).astype(np.uint8)
         if self._crowd.in_sample:
             rows = self._decided(scores, EVERYBODY)
             table = decision_table(
@@ -131,17 +145,22 @@ class CrowdMomentsEngine(MomentsEngine):
             bound = row_bound(rows)
         else:
             table = self._judged(scores, decided)
-            rows = self.problem.weight[:, None] * table[self.problem.y.long(), decided.long()].float()
-            bound = self._crowd.shard.facts.heaviest * float(table.norm(dim=-1).max())
+            rows = self.problem.weight[:, None] * table[self.problem.y.astype(int), decided.astype(int)].astype(
+                np.float32
+            )
+            bound = self._crowd.shard.facts.heaviest * float(np.linalg.norm(table, axis=-1).max())
         check = Check(weights_of(self._module), decided, table)
         asked = self._crowd.decision_rows(self.vault.n_groups, **check.message())
         self._checks.append(check)
-        self._decisions.append(rows.to(torch.float32))
+        self._decisions.append(rows.astype(np.float32))
         self._learn(
-            self._crowd.with_whole(asked, TensorRows(rows.double())), bound, self.plan.noise_checks, "decisions"
+            self._crowd.with_whole(asked, ArrayRows(rows.astype(np.float64))),
+            bound,
+            self.plan.noise_checks,
+            "decisions",
         )
 
-    def _judged(self, scores: Tensor, decided: Tensor) -> Tensor:
+    def _judged(self, scores: Array, decided: Array) -> Array:
         """(2, 2, K) what everybody's decisions add to sums; how far the gaps of the sample are off is kept."""
         assert self._module is not None  # noqa: S101
         assert self._weights is not None  # noqa: S101 - moments are asked for first
@@ -150,17 +169,17 @@ class CrowdMomentsEngine(MomentsEngine):
         means, groups = population_means_of(notion, judged[:, :, -1]), judged[:, :, :-1]
         sample = super().gap(scores)
         assert sample is not None  # noqa: S101
-        self._shift = torch.from_numpy(rates_of(notion, groups.numpy())) - means - sample
+        self._shift = rates_of(notion, groups) - means - sample
         table = decision_table(notion, means)
         self._everybodys_total = (judged[:, :, -1:] * table).sum((0, 1))
         return table
 
-    def gap(self, scores: Tensor, seen: Tensor | slice = EVERYBODY) -> Tensor | None:
+    def gap(self, scores: Array, seen: Rows = EVERYBODY) -> Array | None:
         """Gaps of the sample, with what it is off."""
         found = super().gap(scores, seen)
         return found if found is None or self._shift is None else found + self._shift
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """As in memory, and what lets all ranks decide again as at the checks."""
         saved = super().state()
         if self._shift is not None:
@@ -170,7 +189,7 @@ class CrowdMomentsEngine(MomentsEngine):
             saved |= {f"check.{j}.network.{name}": value for name, value in check.network.items()}
         return saved
 
-    def restore(self, state: dict[str, Tensor], *, lost: int) -> None:
+    def restore(self, state: dict[str, Array], *, lost: int) -> None:
         """As in memory."""
         super().restore(state, lost=lost)
         self._shift = state.get("shift")

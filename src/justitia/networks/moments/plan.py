@@ -11,22 +11,21 @@ import torch
 
 from justitia._validate import check_int, check_nonnegative, check_rate
 from justitia.networks.moments.engine import REVEALED, MomentsEngine
+from justitia.networks.plan import Round, TrainingPlan, rounds_of
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import (
     NO_NOISE,
+    STRICT_BELOW,
     PlannedRelease,
-    Round,
-    TrainingPlan,
     budget_scale,
     check_noise,
     moments_and_checks,
-    rounds_of,
 )
 
-#: A tolerance below this asks for a larger penalty, up to 1 + STRICT times as large at 0.
-STRICT_BELOW, STRICT = 0.06, 3.0
+#: Below STRICT_BELOW a tolerance asks for a larger penalty, up to 1 + STRICT times as large at 0.
+STRICT = 3.0
 #: Inputs up to which the penalty follows the number of rows alone; beyond, it grows with their number.
 USUAL_INPUTS = 50
 #: Optimizers whose step is several times faster as one operation, and options that rule it out.

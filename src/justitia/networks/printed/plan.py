@@ -10,13 +10,14 @@ from typing import Any, Literal, Self
 from torch import Tensor
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_positive
+from justitia.networks.plan import Round, TrainingPlan
 from justitia.networks.printed.accountant import printed_epsilon, printed_noise
 from justitia.networks.printed.engine import PrintedEngine
 from justitia.notions import READINGS, FairnessNotion, Reading
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import NO_NOISE, PlannedRelease, Round, TrainingPlan
+from justitia.training.plan import NO_NOISE, PlannedRelease
 
 
 @dataclass(frozen=True, kw_only=True)
