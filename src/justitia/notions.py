@@ -82,6 +82,7 @@ class FairnessNotion(ABC):
         -------
         Tensor of shape (n,)
         """
+        del scores, y
         raise TypeError(
             f"the notion {type(self).__name__} has no differentiable h, which training a network needs; define h, or "
             "use the default engine."
