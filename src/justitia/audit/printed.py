@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from justitia.audit.attacks import Randomness, both_neighbours
 from justitia.audit.replay import Canary, Codes, Floats, Recording, Silent, labels, neutral, vault_of
-from justitia.estimator import LagrangianDualClassifier
 from justitia.networks.printed.engine import PrintedEngine
+from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.training.session import Session
@@ -76,7 +76,7 @@ class Scales(Silent):
     def __init__(self) -> None:
         self.stds: list[float] = []
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Floats, std: float, *, release: int) -> Floats:
         """``exact``."""
         self.stds.append(std)
         return super().add_gaussian(exact, std, release=release)

@@ -66,12 +66,10 @@ class NetworkLearner(Learner[TrainingPlan]):
         checkpoint: Checkpoint | None = None,
     ) -> Trained:
         """Algorithm 1."""
-        with bar(sum(one.steps for one in plan.schedule(len(problem))), "fit") as shown:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(engine.seed)
-                return train(
-                    self.module, problem, plan, engine, start=start, checkpoint=checkpoint, progress=shown.update
-                )
+        steps = sum(one.steps for one in plan.schedule(len(problem)))
+        with bar(steps, "fit") as shown, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(engine.seed)
+            return train(self.module, problem, plan, engine, start=start, checkpoint=checkpoint, progress=shown.update)
 
     def scores(self, problem: Problem) -> Array:
         """Logits."""

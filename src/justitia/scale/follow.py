@@ -118,6 +118,7 @@ def _learn_again(base: Base, calibration: Calibration, job: Message) -> None:
 
 
 def written_facts(model: LagrangianDualClassifier, facts: Facts) -> Message:
+    """Encoder and public facts about all rows, as data."""
     encoder = None if model.preprocess is None else json.dumps(model.encoder_.to_state())
     told = {"positive": _plain(facts.positive), "largest": facts.largest, "cap": facts.cap, "mean": facts.mean}
     return {"encoder": encoder, "facts": told}

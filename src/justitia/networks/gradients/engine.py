@@ -113,10 +113,11 @@ class GradientsEngine(PrimalDualEngine):
         omega = group_weights(lam, usable_sizes(self.noisy_sizes, self.size_std), problem.events)
         sample = torch.randperm(len(problem), generator=self.generator)[:PUBLIC_SAMPLE]
         looked_at = rows.take(sample)
-        looked_at = looked_at.zeroed(~torch.isfinite(looked_at.norms()))
-        means = torch.stack([looked_at.weighted_sum(share) for share in shares(self.events[sample]).T])
+        looked_at = looked_at.zeroed(~np.isfinite(looked_at.norms()))
+        parts = shares(self.events[sample]).numpy().T
+        means = torch.from_numpy(np.stack([looked_at.weighted_sum(share) for share in parts]))
         member, centres = _centring(self.events, means)
-        norms = looked_at.centred(member[sample], centres).norms().double()
+        norms = torch.from_numpy(looked_at.centred(member[sample].numpy(), centres.numpy()).norms()).double()
         answer = self.vault.weighted_sum(
             rows.centred(member, centres),
             omega,
