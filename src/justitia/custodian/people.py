@@ -147,7 +147,7 @@ def retire(root: Path, records: Records, name: str) -> bool:
     Raises
     ------
     ValueError
-        If another process kept the records in use, so that their log could not be emptied.
+        If another process kept the records in use, so that deleted rows may still be in their file.
     """
     with _registering(root, _PATIENCE):
         known = records.population(name) is not None
@@ -161,7 +161,7 @@ def retire(root: Path, records: Records, name: str) -> bool:
         for own in requests:
             shutil.rmtree(spooled(root, *own), ignore_errors=True)
     if found:
-        records.empty_log()
+        records.scrub()
     return found
 
 

@@ -171,7 +171,7 @@ class Records:
         return found
 
     def _upgrade(self) -> None:
-        """Make the tables, or bring those of an earlier version to this one in one transaction.
+        """Make the tables, or bring those of an earlier version to this one.
 
         A key from before keys had lists may use the populations that are registered now, and none that come later.
         """
@@ -193,26 +193,33 @@ class Records:
                     f"expected the records of a custodian in {str(self.path)!r}, got tables of no version of justitia; "
                     "restore the newest copy of the folder."
                 )
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
         if found:
-            with self._connected() as connection:
-                connection.execute("VACUUM")  # earlier versions may have left deleted rows in free pages
-            self.empty_log()
+            self.scrub()  # earlier versions may have left deleted rows in free pages
+        with self._connection(durable=True) as connection:  # last: whoever was killed before this starts again
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
-    def empty_log(self) -> None:
-        """Move the write-ahead log into the file and cut it off, so that it holds nothing that was deleted.
+    def scrub(self) -> None:
+        """Write all records anew and cut off the write-ahead log, so that nothing is left of what was deleted.
+
+        ``secure_delete`` alone is not enough: where SQLite moves rows between pages, copies stay in their unused parts.
 
         Raises
         ------
         ValueError
-            If another process read the records all the time.
+            If another process used the records all the time.
         """
-        with self._connected() as connection:
-            busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        try:
+            with self._connected() as connection:
+                connection.execute("VACUUM")
+                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            busy = True
         if busy:
             raise ValueError(
-                f"expected {str(self.path)!r} to be free for a moment within 60 s, but it was in use all the time; "
-                "run the command again."
+                f"expected {str(self.path)!r} to be free for a moment within 60 s, but it was in use all the time: it "
+                "may still hold what was deleted; run the command again."
             )
 
     def hold(self) -> None:

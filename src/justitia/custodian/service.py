@@ -43,8 +43,11 @@ from justitia.privacy.mechanisms import Gaussian, NoiseSource, SystemNoise
 
 #: Keeps two services from working in one folder.
 LOCK = "custodian.lock"
-#: Before the words in which a client describes what it made of the answers; the custodian has not checked them.
-CLAIMED = "The client, not the custodian, states what was made of the answers:"
+#: The part of a certificate that the custodian cannot check: it knows neither plans nor models.
+CLAIMED = (
+    "The client, not the custodian, states that {answers} planned before the first, and what was made of them: "
+    "{subject!r}."
+)
 #: What the smallest part counts as: every file takes a block.
 _LEAST = 4096
 _LOCK_FLAGS = os.O_CREAT | os.O_RDWR
@@ -145,8 +148,8 @@ class Service:
         """What the population's ledger can say; what the client says of it is quoted as the client's words."""
         people = self._populations.people(name, client.populations)
         made = self._certificate(people, planned=planned, subject=f"Everything that was answered about {name!r}")
-        claimed = f"{made.statement} {CLAIMED} {subject!r}." if subject else made.statement
-        return replace(made, statement=claimed).to_dict()
+        answers = "1 answer was" if planned == 1 else f"{planned} answers were"
+        return replace(made, statement=f"{made.statement} {CLAIMED.format(answers=answers, subject=subject)}").to_dict()
 
     def _certificate(self, people: People, *, planned: int, subject: str) -> Certificate:
         names = group_names(people.facts.groups, names=people.facts.columns)
