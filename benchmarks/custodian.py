@@ -47,7 +47,7 @@ def make(folder: Path, port: int, clients: int) -> list[str]:
     register(folder, records, "people", people, groups=["a", "b"], epsilon=5.0, delta=1e-6)
     keys = [new_key() for _ in range(clients)]
     for k, key in enumerate(keys):
-        records.put_client(Client(f"client-{k}", ("train",), None, key_hash(key)))
+        records.put_client(Client(f"client-{k}", ("train",), None, key_hash(key), ("people",)))
     return keys
 
 

@@ -37,7 +37,7 @@ from justitia.privacy.vault import SensitiveVault
 
 KINDS = ("registered", "unlisted", "silent", "stranger")
 STEPS = ("cohort", "question", "look_up", "look_up_as_stored")
-CLIENT = Client("client", ("train",), None, key_hash("key"))
+CLIENT = Client("client", ("train",), None, key_hash("key"), ("people",))
 
 
 def made(folder: Path, people: int) -> Service:
@@ -60,7 +60,8 @@ def times(service: Service, stored: Register, ids: list[str], body: bytes, reque
     clock.append(time.perf_counter())
     service.sums(CLIENT, cohort, Sums(request, "timing", 1.0, 1e6), body)
     clock.append(time.perf_counter())
-    people, found = service._populations.people("people"), service.records.cohort(cohort, CLIENT.name, whole=True)
+    people = service._populations.people("people", CLIENT.populations)
+    found = service.records.cohort(cohort, CLIENT.name, whole=True)
     assert found is not None
     given: dict[str, Any] = {"groups": people.facts.groups, "ledger": people.ledger}
     steps = list(np.diff(clock))

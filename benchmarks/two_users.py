@@ -127,7 +127,7 @@ def hold(holder: str, repeats: str) -> None:
     from justitia.privacy.mechanisms import SeededNoise  # noqa: PLC0415
 
     folder, settings = Path(holder), Path("custodian.toml").read_text(encoding="utf-8")
-    command("init", holder, "--client", "trainer", "--key-file", "trainer.key")
+    command("init", holder, "--client", "trainer", "--key-file", "trainer.key", "--population", "people")
     people = ["--population", "people", "--id", "id", "--sensitive", SENSITIVE, "--groups", ",".join(GROUPS)]
     command("register", holder, "attribute.csv", *people, "--epsilon", str(EPSILON))
     (folder / "custodian.toml").write_text(settings, encoding="utf-8")

@@ -8,11 +8,11 @@ from holding import IDS, Caller, make_folder, opened
 
 from justitia.custodian import records
 from justitia.custodian.connection import Connection, read_key
-from justitia.custodian.settings import CONFIG, TEMPLATE, Settings
+from justitia.custodian.settings import CONFIG, Settings, settings_text
 
 
 def test_settings_that_init_writes_are_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / CONFIG).write_text(TEMPLATE.format(name="custodian", tls="# "))
+    (tmp_path / CONFIG).write_text(settings_text("custodian", tls=False))
     assert Settings.read(tmp_path) == Settings()
 
 
