@@ -160,6 +160,6 @@ def test_refusal_of_two_workers_is_said_once_with_its_exit_code(folder: Path) ->
 def test_workers_import_nothing_from_the_current_folder_that_the_launcher_would_not(folder: Path) -> None:
     (folder / "click.py").write_text("from pathlib import Path\nPath('imported').touch()\n", encoding="utf-8")
     with started(*TWO, options=("-P",)) as process:  # as the command justitia starts
-        stdout, stderr = process.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=120)
     assert process.returncode == 0, stderr
     assert not (folder / "imported").exists()

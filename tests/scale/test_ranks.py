@@ -92,7 +92,7 @@ def test_shards_that_cannot_be_read_or_differ_get_one_sentence_and_no_second_deb
     sentences = {
         "unreadable": "garbage.parquet cannot be read as Parquet",
         "copy": "expected the same files, settings and version",
-        "spoiled": "1.parquet cannot be read as Parquet",
+        "spoiled": "expected 1.parquet to stay as it was when it was first read",
         "elsewhere": "expected the checkpoint of this run where its first process is",
     }
     for name, sentence in sentences.items():

@@ -1,4 +1,4 @@
-"""Processes that inherited sockets connect: collective operations, and what a process that is gone does to the others."""
+"""Processes that sockets connect: collective operations, and what becomes of them when a process is gone."""
 
 import socket
 from collections.abc import Callable

@@ -307,7 +307,7 @@ class Service:
         if self.records.waiting(own[0]) + size > self.settings.largest_spool:
             raise too_large(f"at most {self.settings.largest_spool} bytes that wait for the rest of their request")
         place = private_folder(self._place(own))
-        (place / str(part)).write_bytes(body)
+        private_file(place / str(part)).write_bytes(body)
         self.records.put_part(*own, part, digest, size)
 
     def _place(self, own: tuple[str, str]) -> Path:
