@@ -1,6 +1,7 @@
-"""The processes of one fit: a single one, or those of a process group that somebody has started.
+"""The processes of one fit: a single one, or several that somebody has started.
 
-This library starts no process group: it asks whether there is one (``torchrun``, Ray, Slurm and the like start it).
+They are those of torch's process group (``torchrun``, Ray, Slurm and the like start it), or those that the command line
+has started with sockets between them (:func:`linked`).
 Rank 0 debits, adds noise and trains; the others add up their rows when they are told to. There is one broadcast and one
 reduce per pass over the rows, never one per batch, so that uneven shards do not wait for each other. Messages are
 tensors and plain values, read as data and never as code.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from justitia.privacy.bounding import bounded_rows
 from justitia.privacy.questions import Heard, Listener, Question, RowDigest
 from justitia.privacy.rows import DenseSource
 from justitia.privacy.shards import Together
+from justitia.training.links import GroupLinks, Links
 
 Message = dict[str, Any]
 #: Names of messages: a fault ends the fit, the fit is done, and what went wrong.
@@ -61,23 +64,26 @@ class Ranks:
 
 
 class ManyRanks(Ranks):
-    """The processes of torch's default group, over gloo."""
+    """Several processes.
 
-    def __init__(self) -> None:
-        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+    Parameters
+    ----------
+    links : Links, optional
+        How they exchange bytes; through torch's default process group unless said otherwise.
+    """
+
+    def __init__(self, links: Links | None = None) -> None:
+        self._links = GroupLinks() if links is None else links
+        self.rank, self.size = self._links.rank, self._links.size
         self._why = ""
         self._pending = 0
         self.bytes_sent = 0
 
     def tell(self, message: Message) -> Message:
         """Broadcast from rank 0; a sum of as many numbers as the message says follows."""
-        content = _written(message) if self.rank == 0 else b""
-        size = torch.tensor([len(content)])
         with _not_lost():
-            dist.broadcast(size, 0)
-            shared = _tensor(content) if self.rank == 0 else torch.empty(int(size), dtype=torch.uint8)
-            dist.broadcast(shared, 0)
-        self.bytes_sent += int(size)
+            shared = self._links.broadcast(_written(message) if self.rank == 0 else b"")
+        self.bytes_sent += len(shared)
         told = _read(shared)
         self._pending = int(told.get("numbers", 0))
         return told
@@ -98,9 +104,8 @@ class ManyRanks(Ranks):
         self._add(torch.zeros(numbers, dtype=torch.int64), failed=True)
 
     def _add(self, numbers: Tensor, *, failed: bool) -> Tensor:
-        total = torch.cat([numbers, torch.tensor([int(failed)])])
         with _not_lost():
-            dist.reduce(total, 0)
+            total = self._links.reduce(torch.cat([numbers, torch.tensor([int(failed)])]))
         self._pending = 0
         self.bytes_sent += total.numel() * 8
         if self.rank:
@@ -117,26 +122,18 @@ class ManyRanks(Ranks):
 
     def gather(self, message: Message) -> list[Message]:
         """The messages of all ranks, for all ranks."""
-        return [_read(_tensor(one)) for one in self._everybodys(_written(message))]
+        content = _written(message)
+        with _not_lost():
+            found = self._links.all_gather(content)
+        self.bytes_sent += max(map(len, found))
+        return [_read(one) for one in found]
 
     def collect(self, content: bytes) -> list[bytes]:
         """The contents of all ranks, for rank 0."""
-        found = self._everybodys(content, only_first=True)
-        return found if self.rank == 0 else []
-
-    def _everybodys(self, content: bytes, *, only_first: bool = False) -> list[bytes]:
-        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         with _not_lost():
-            dist.all_gather(sizes, torch.tensor([len(content)]))
-            longest = max(int(size) for size in sizes)
-            mine = _tensor(content.ljust(longest, b"\0"))
-            rooms = [torch.empty(longest, dtype=torch.uint8) for _ in sizes]
-            if only_first:
-                dist.gather(mine, rooms if self.rank == 0 else None, 0)
-            else:
-                dist.all_gather(rooms, mine)
-        self.bytes_sent += longest
-        return [room[: int(size)].numpy().tobytes() for room, size in zip(rooms, sizes, strict=True)]
+            found = self._links.gather(content)
+        self.bytes_sent += max(map(len, found), default=len(content))
+        return found
 
     def stop(self, sentence: str) -> None:
         """End the others' work after a fault on rank 0, if they can still be reached."""
@@ -146,8 +143,25 @@ class ManyRanks(Ranks):
             self.tell({"name": STOP, "why": sentence})
 
 
+#: Between the processes that the command line has started.
+_LINKS: ContextVar[Links | None] = ContextVar("links", default=None)
+
+
+@contextlib.contextmanager
+def linked(links: Links) -> Iterator[None]:
+    """Fits inside are fits of the processes that these links connect."""
+    token = _LINKS.set(links)
+    try:
+        yield
+    finally:
+        _LINKS.reset(token)
+
+
 def ranks_of() -> Ranks:
     """The processes of this fit."""
+    links = _LINKS.get()
+    if links is not None:
+        return ManyRanks(links)
     grouped = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     return ManyRanks() if grouped else Ranks()
 
@@ -156,7 +170,7 @@ def ranks_of() -> Ranks:
 def _not_lost() -> Iterator[None]:
     try:
         yield
-    except RuntimeError:
+    except (RuntimeError, OSError):
         raise LostRank(
             "another process of this run is gone, or does not answer; what was debited stays debited: start again with "
             "the same checkpoint, which asks nothing twice."
@@ -169,13 +183,9 @@ def _written(message: Message) -> bytes:
     return content.getvalue()
 
 
-def _read(content: Tensor) -> Message:
-    message: Message = torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
+def _read(content: bytes) -> Message:
+    message: Message = torch.load(io.BytesIO(content), weights_only=True)
     return message
-
-
-def _tensor(content: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
 
 
 class Place(Together):
@@ -222,4 +232,4 @@ class Place(Together):
         return self._ranks.add(codes)
 
 
-__all__ = ["DONE", "REVEAL", "STOP", "WHY", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "ranks_of"]
+__all__ = ["DONE", "REVEAL", "STOP", "WHY", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "linked", "ranks_of"]

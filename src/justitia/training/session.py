@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from justitia.networks.classifier import public_seed
-from justitia.privacy.accounting import Cost, UnboundedCost
+from justitia.privacy.accounting import Cost, UnboundedCost, epsilon_spent
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.door import ledger_or_new, open_vault, warn_large_delta
@@ -27,7 +27,7 @@ from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
-from justitia.training.engine import Engine
+from justitia.training.engine import AnswersRefuse, Engine
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Learner
 from justitia.training.plan import Plan
@@ -116,11 +116,28 @@ class Session:
             warnings.warn(sentence, stacklevel=stacklevel + 1)
 
     def train(self, start: Tensor | None = None) -> Trained:
-        """Carry the plan out; a run that follows another one starts from its multipliers."""
+        """Carry the plan out; a run that follows another one starts from its multipliers.
+
+        Raises
+        ------
+        ValueError
+            If the first noised answers say that the run cannot work; it says what they have cost.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.settings.seed)
             bar = self.settings.bar
-            return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
+            try:
+                return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
+            except AnswersRefuse as refused:
+                raise ValueError(f"{refused} {self._spent()}") from None
+
+    def _spent(self) -> str:
+        """What this run has spent so far, as a sentence; rounded up."""
+        epsilon = epsilon_spent(self.ledger.own_costs() - self.before, self.settings.delta)
+        digits = 0 if not 0 < epsilon < math.inf else 2 - math.floor(math.log10(epsilon))
+        told = math.ceil(epsilon * 10.0**digits) / 10.0**digits if math.isfinite(epsilon) else epsilon
+        budget = f"epsilon {self.settings.epsilon:g} (delta {self.settings.delta:g})"
+        return f"This check has spent epsilon {told:g} of this run's budget of {budget}, and it stays spent."
 
     def follow(self, last: Session, tolerance: float) -> Session:
         """The session of a model with another tolerance, made of this one's answers; it goes on from the last."""
