@@ -1,1 +1,1 @@
-"""Experiments on real data; outside the wheel."""
+"""Experiments on real data, by `python -m bench.experiments NAME`."""

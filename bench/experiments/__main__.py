@@ -1,4 +1,4 @@
-"""``python -m experiments NAME``: make one table or figure of the evaluation, or redraw all from their results."""
+"""``python -m bench.experiments NAME``: make one table or figure of the evaluation, or redraw all from the results."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from pathlib import Path
 
 import torch
 
-from experiments.audit import AUDIT
-from experiments.census import CENSUS
-from experiments.choose import CHOOSE
-from experiments.clipping_figures import C_D, C_P
-from experiments.coverage import COVERAGE
-from experiments.experiment import Experiment
-from experiments.folds import dataset
-from experiments.frontier import FRONTIER
-from experiments.holds import HOLDS
-from experiments.inside import INSIDE
-from experiments.measure import MEASURE, SIMULATED
-from experiments.methods import METHODS, estimated_seconds
-from experiments.missing import MISSING
-from experiments.page import fill
-from experiments.pareto import PARETO
-from experiments.price import PRICE
-from experiments.reasons import REASONS
-from experiments.records import add_record
-from experiments.repeats import REPEATS
-from experiments.rules import PLUGIN_RULES, RULES
-from experiments.runner import Cell, pending, read_results, run
-from experiments.scores import SCORES
-from experiments.steps import STEPS
-from experiments.stress import STRESS
-from experiments.table2 import TABLE2
-from experiments.theorems import THEOREMS_6_AND_7
-from experiments.tradeoffs import TRADEOFFS
-from experiments.trial import TRIAL
+from bench.experiments.audit import AUDIT
+from bench.experiments.census import CENSUS
+from bench.experiments.choose import CHOOSE
+from bench.experiments.clipping_figures import C_D, C_P
+from bench.experiments.coverage import COVERAGE
+from bench.experiments.experiment import Experiment
+from bench.experiments.folds import dataset
+from bench.experiments.frontier import FRONTIER
+from bench.experiments.holds import HOLDS
+from bench.experiments.inside import INSIDE
+from bench.experiments.measure import MEASURE, SIMULATED
+from bench.experiments.methods import METHODS, estimated_seconds
+from bench.experiments.missing import MISSING
+from bench.experiments.page import fill
+from bench.experiments.pareto import PARETO
+from bench.experiments.price import PRICE
+from bench.experiments.reasons import REASONS
+from bench.experiments.records import add_record
+from bench.experiments.repeats import REPEATS
+from bench.experiments.rules import PLUGIN_RULES, RULES
+from bench.experiments.runner import Cell, pending, read_results, run
+from bench.experiments.scores import SCORES
+from bench.experiments.steps import STEPS
+from bench.experiments.stress import STRESS
+from bench.experiments.table2 import TABLE2
+from bench.experiments.theorems import THEOREMS_6_AND_7
+from bench.experiments.tradeoffs import TRADEOFFS
+from bench.experiments.trial import TRIAL
 from justitia.datasets import DatasetUnavailable
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 #: Quick results are for a look: they never mix with the committed ones.
 QUICK = ROOT / "out" / "quick"
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     experiment = EXPERIMENTS[ALIASES.get(options.name, options.name)]
     folder = options.out or (QUICK if options.quick else RESULTS)
-    command = f"python -m experiments {options.name}{' --quick' if options.quick else ''}"
+    command = f"python -m bench.experiments {options.name}{' --quick' if options.quick else ''}"
     only = frozenset(options.method or ())
     command += "".join(f" --method '{name}'" for name in sorted(only))
     try:
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.experiments", description=__doc__)
     names = [*EXPERIMENTS, *ALIASES, "figures"]
     parser.add_argument("name", choices=names, help="what to make; 'figures' redraws everything without fitting")
     parser.add_argument("--quick", action="store_true", help="a small version, written to out/quick")

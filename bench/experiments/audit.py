@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments.experiment import Claim, Experiment
-from experiments.measure import SIMULATED
-from experiments.runner import Cell
-from experiments.summaries import setting
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.measure import SIMULATED
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import setting
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan
 from justitia.audit import AuditResult, audit
 from justitia.audit.attacks import Randomness, mechanism_statistics

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.draw import name_of
-from experiments.experiment import Experiment
-from experiments.folds import FOLDS, with_recipes
-from experiments.paper import NOTIONS
-from experiments.runner import Cell
-from experiments.summaries import mean_and_sd
+from bench.experiments.draw import name_of
+from bench.experiments.experiment import Experiment
+from bench.experiments.folds import FOLDS, with_recipes
+from bench.experiments.paper import NOTIONS
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import mean_and_sd
 
 DATASETS = ("census", "census_race")
 #: Steps of the plain network: as many as ours takes.

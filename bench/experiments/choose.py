@@ -18,12 +18,12 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.experiment import Claim, Experiment
-from experiments.folds import INNER_FOLDS, with_recipes
-from experiments.methods import METHODS, recipe
-from experiments.paper import printed
-from experiments.runner import Cell
-from experiments.summaries import mean_and_sd
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import INNER_FOLDS, with_recipes
+from bench.experiments.methods import METHODS, recipe
+from bench.experiments.paper import printed
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import mean_and_sd
 
 SLACKS = [{"difference_bound": bound} for bound in (0.01, 0.002, 0.005, 0.02, 0.03, 0.05, 0.08, 0.12)]
 
@@ -142,4 +142,4 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 CHOOSE = Experiment("choose", cells, publish, (), claims, methods=tuple(CANDIDATES))
 
 if __name__ == "__main__":
-    raise SystemExit(import_module("experiments.__main__").main(["choose"]))
+    raise SystemExit(import_module("bench.experiments.__main__").main(["choose"]))

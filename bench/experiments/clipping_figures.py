@@ -13,11 +13,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from experiments.draw import STYLE, grid, lines, log_axis, name_of, panels, save, styles
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, MEASURES, fitted, measures, with_recipes
-from experiments.runner import Cell
-from experiments.summaries import lookup, mean_and_sd, setting
+from bench.experiments.draw import STYLE, grid, lines, log_axis, name_of, panels, save, styles
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, MEASURES, fitted, measures, with_recipes
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import lookup, mean_and_sd, setting
 from justitia.networks.row_gradients import h_slope, score_rows
 from justitia.notions import FairnessNotion, Reading, get_notion
 

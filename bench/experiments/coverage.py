@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiments.experiment import Claim, Experiment
-from experiments.measure import CONFIDENCE, DELTA, EPSILONS, SIMULATED, SIZES
-from experiments.runner import Cell
-from experiments.summaries import setting
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.measure import CONFIDENCE, DELTA, EPSILONS, SIMULATED, SIZES
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import setting
 from justitia.evaluation.cells import Cells
 from justitia.evaluation.impact import FOUR_FIFTHS, Compared, ImpactRatios, careful, smallest_ratio_bounds
 from justitia.evaluation.intervals import NoisyRates, several_quantile

@@ -14,12 +14,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from experiments.draw import name_of
-from experiments.experiment import Claim
-from experiments.paper import DATASETS, NOTIONS, printed
-from experiments.runner import read_results
-from experiments.summaries import dominated, lookup, mean_and_sd
-from experiments.table2 import summarise as summarise_table2
+from bench.experiments.draw import name_of
+from bench.experiments.experiment import Claim
+from bench.experiments.paper import DATASETS, NOTIONS, printed
+from bench.experiments.runner import read_results
+from bench.experiments.summaries import dominated, lookup, mean_and_sd
+from bench.experiments.table2 import summarise as summarise_table2
 from justitia.notions import get_notion
 
 #: Accuracy and violation of rivals by name.
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 MATCHED = {"A, rerun": 10}
 #: Cells of 15 in which curves are to be better than before.
 BETTER = 10
-TABLE2 = Path(__file__).parents[1] / "results" / "table2.csv"
+TABLE2 = Path(__file__).parents[2] / "results" / "table2.csv"
 #: Permutations of the groups of a test fold: the violation a perfectly fair model would show by chance.
 PERMUTATIONS = 200
 BY = ["method", "dataset", "notion", "epsilon", "tolerance"]

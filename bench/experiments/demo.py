@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from experiments.folds import run, summary
+from bench.experiments.folds import run, summary
+from bench.rivals import PlainClassifier
 from justitia import LagrangianDualClassifier
-from justitia.baselines import PlainClassifier
 
 METHODS = {
     "plain network": lambda _groups, _notion, seed: PlainClassifier(random_state=seed),

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import pandas as pd
 
-from experiments.folds import MEASURES, measure
-from experiments.runner import Cell, Work
+from bench.experiments.folds import MEASURES, measure
+from bench.experiments.runner import Cell, Work
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Experiment:
     methods : tuple of str
         Methods whose absence from the results the page points out.
     work, measures
-        As in :func:`experiments.runner.run`.
+        As in :func:`bench.experiments.runner.run`.
     table : callable
         The results as a table for the page, if there is one.
     """

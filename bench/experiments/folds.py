@@ -18,8 +18,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import TargetEncoder
 from tqdm.auto import tqdm
 
-from experiments.methods import estimated_seconds, make, recipe
-from experiments.runner import Cell
+from bench.experiments.methods import estimated_seconds, make, recipe
+from bench.experiments.runner import Cell
 from justitia.datasets import Dataset, load
 from justitia.datasets.dataset import Index
 from justitia.evaluation.exact import violation

@@ -15,7 +15,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
-from experiments.curves import (
+from bench.experiments.curves import (
     Points,
     advantages,
     by_chance,
@@ -26,17 +26,17 @@ from experiments.curves import (
     since_before,
     summarise,
 )
-from experiments.draw import STYLE, legend, name_of, panels, save, styles
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, MEASURES, prepared, with_recipes
-from experiments.memory import remembered
-from experiments.methods import applies, make
-from experiments.paper import DATASETS, NOTIONS
-from experiments.runner import Cell
-from experiments.summaries import lookup
+from bench.experiments.draw import STYLE, legend, name_of, panels, save, styles
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, MEASURES, prepared, with_recipes
+from bench.experiments.memory import remembered
+from bench.experiments.methods import applies, make
+from bench.experiments.paper import DATASETS, NOTIONS
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import lookup
+from bench.rivals import FairGBMClassifier
+from bench.rivals.posteriors import PosteriorClassifier
 from justitia import LagrangianDualClassifier, tradeoff
-from justitia.baselines import FairGBMClassifier
-from justitia.baselines.posteriors import PosteriorClassifier
 from justitia.engines.plugin.dual import kept_side
 from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs

@@ -14,15 +14,15 @@ import pandas as pd
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 
-from experiments.draw import name_of
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, fitted, measures, prepared, with_recipes
-from experiments.measure import SIMULATED
-from experiments.runner import Cell
-from experiments.stress import fit
-from experiments.stress_cases import WIDE, Case
-from experiments.stress_data import TEST_ROWS
-from experiments.summaries import setting
+from bench.experiments.draw import name_of
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, fitted, measures, prepared, with_recipes
+from bench.experiments.measure import SIMULATED
+from bench.experiments.runner import Cell
+from bench.experiments.stress import fit
+from bench.experiments.stress_cases import WIDE, Case
+from bench.experiments.stress_data import TEST_ROWS
+from bench.experiments.summaries import setting
 from justitia.engines.moments.engine import gap_spread
 from justitia.evaluation.exact import violation
 

@@ -19,11 +19,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from experiments.draw import STYLE, name_of, panels, save
-from experiments.experiment import Experiment
-from experiments.folds import MEASURES, prepared, with_recipes
-from experiments.methods import make
-from experiments.runner import Cell
+from bench.experiments.draw import STYLE, name_of, panels, save
+from bench.experiments.experiment import Experiment
+from bench.experiments.folds import MEASURES, prepared, with_recipes
+from bench.experiments.methods import make
+from bench.experiments.runner import Cell
 from justitia.evaluation.exact import violation
 from justitia.privacy.attribute import Attribute
 from justitia.training.lagrangian import centred_rows, largest_gap

@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiments.draw import STYLE, legend, log_axis, panels, save, styles
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, dataset, paper_features
-from experiments.runner import Cell
-from experiments.summaries import setting
-from justitia.baselines import PlainClassifier
+from bench.experiments.draw import STYLE, legend, log_axis, panels, save, styles
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, dataset, paper_features
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import setting
+from bench.rivals import PlainClassifier
 from justitia.evaluation.intervals import NoisyRates, several_quantile
 from justitia.evaluation.measure import measure
 from justitia.evaluation.rates import METRICS, make_rows

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
-from experiments.memory import SharedBase
-from experiments.readings import READ_AS
-from experiments.runner import Cell
+from bench.experiments.memory import SharedBase
+from bench.experiments.readings import READ_AS
+from bench.experiments.runner import Cell
+from bench.rivals import PlainClassifier
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
-from justitia.baselines import PlainClassifier
 from justitia.engines import PluginPlan
 from justitia.notions import FairnessNotion
 
@@ -52,7 +52,7 @@ def _plain(request: Request, **settings: Any) -> Any:
 
 def _baseline(module: str, name: str) -> Any:
     # Imported when needed: each brings a solver or library of its own.
-    return getattr(import_module(f"justitia.baselines.{module}"), name)
+    return getattr(import_module(f"bench.rivals.{module}"), name)
 
 
 def _zafar(request: Request, **settings: Any) -> Any:
@@ -181,7 +181,7 @@ class Method:
     seconds : (float, float)
         Roughly, one fit on Income and one on a smaller dataset: long cells are started first.
     settings : mapping
-        Chosen on inner splits of training rows (``python -m experiments choose``), the same for every dataset.
+        Chosen on inner splits of training rows (``python -m bench.experiments choose``), the same for every dataset.
     knob, sweep : str, tuple
         The setting that trades accuracy against violation, and the values the Pareto view sweeps.
     private : bool

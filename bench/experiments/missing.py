@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.draw import grid, save
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, with_recipes
-from experiments.runner import Cell
-from experiments.summaries import clearly_less, listed, lookup, mean_and_sd, setting
+from bench.experiments.draw import grid, save
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, with_recipes
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import clearly_less, listed, lookup, mean_and_sd, setting
 
 METHODS = ("PF-LD repaired", "PF-LD printed")
 SHARES = (0.0, 0.2, 0.4, 0.6)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from experiments.experiment import Experiment
-from experiments.records import provenance
-from experiments.runner import read_results
+from bench.experiments.experiment import Experiment
+from bench.experiments.records import provenance
+from bench.experiments.runner import read_results
 
 SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import matplotlib as mpl
 import pandas as pd
 
-from experiments.draw import STYLE, legend, name_of, panels, save, styles
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, with_recipes
-from experiments.methods import METHODS, applies
-from experiments.runner import Cell
-from experiments.summaries import dominated, mean_and_sd
+from bench.experiments.draw import STYLE, legend, name_of, panels, save, styles
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, with_recipes
+from bench.experiments.methods import METHODS, applies
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import dominated, mean_and_sd
 
 SWEPT = ("CLF", "Z", "A", "A-net", "M", "F-LD", "PF-LD printed", "PF-LD repaired")
 #: A reduction over networks fits dozens of them: on one small dataset only.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.draw import grid, name_of, save
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, with_recipes
-from experiments.runner import Cell
-from experiments.summaries import lookup, mean_and_sd
+from bench.experiments.draw import grid, name_of, save
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, with_recipes
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import lookup, mean_and_sd
 
 METHOD = "PF-LD plug-in"
 #: Lines of the picture; results of the moments engine are kept from when it was the default.

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.draw import name_of
-from experiments.experiment import Claim, Experiment
-from experiments.folds import INNER_FOLDS, MEASURES, with_recipes
-from experiments.readings import READ_AS
-from experiments.runner import Cell
-from experiments.steps import work
-from experiments.summaries import clearly_less, listed, lookup, mean_and_sd, setting
+from bench.experiments.draw import name_of
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import INNER_FOLDS, MEASURES, with_recipes
+from bench.experiments.readings import READ_AS
+from bench.experiments.runner import Cell
+from bench.experiments.steps import work
+from bench.experiments.summaries import clearly_less, listed, lookup, mean_and_sd, setting
 from justitia import PrintedPlan
 
 PRINTED, REPAIRED = "PF-LD printed", "PF-LD repaired"

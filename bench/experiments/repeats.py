@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.curves import (
+from bench.experiments.curves import (
     Points,
     behind,
     matched,
@@ -20,13 +20,13 @@ from experiments.curves import (
     since_before,
     summarise,
 )
-from experiments.draw import name_of
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, MEASURES, measure, with_recipes
-from experiments.frontier import BEFORE, METHOD, NOT_PRIVATE, curves_of, measure_curve, spread
-from experiments.paper import DATASETS, NOTIONS
-from experiments.runner import Cell
-from experiments.summaries import mean_and_sd
+from bench.experiments.draw import name_of
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, MEASURES, measure, with_recipes
+from bench.experiments.frontier import BEFORE, METHOD, NOT_PRIVATE, curves_of, measure_curve, spread
+from bench.experiments.paper import DATASETS, NOTIONS
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import mean_and_sd
 
 SMALL = tuple(name for name in DATASETS if name != "income")
 #: Seeds of the shuffles that make the folds; the frontier's is 0.

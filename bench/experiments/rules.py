@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.draw import name_of
-from experiments.experiment import Experiment
-from experiments.folds import with_recipes
-from experiments.runner import Cell
-from experiments.summaries import mean_and_sd
+from bench.experiments.draw import name_of
+from bench.experiments.experiment import Experiment
+from bench.experiments.folds import with_recipes
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import mean_and_sd
 
 #: Where it is tried, and on how many inner folds: large and small cells, every notion.
 PLACES = (
@@ -63,7 +63,7 @@ class Study:
     Parameters
     ----------
     name, method : str
-        Of the experiment, and in :data:`experiments.methods.METHODS`.
+        Of the experiment, and in :data:`bench.experiments.methods.METHODS`.
     candidates : tuple of dict
     """
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.draw import name_of
-from experiments.experiment import Claim, Experiment
-from experiments.folds import MEASURES, fitted, measures, prepared, with_recipes
-from experiments.runner import Cell
-from experiments.summaries import lookup, mean_and_sd
+from bench.experiments.draw import name_of
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import MEASURES, fitted, measures, prepared, with_recipes
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import lookup, mean_and_sd
 
 #: Inner folds.
 FITS = {"bank": 2, "compas": 2, "income": 1}

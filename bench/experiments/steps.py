@@ -14,13 +14,13 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.draw import name_of
-from experiments.experiment import Claim, Experiment
-from experiments.folds import MEASURES, fitted, measures, with_recipes
-from experiments.methods import METHODS
-from experiments.paper import DATASETS, NOTIONS, printed
-from experiments.runner import Cell
-from experiments.summaries import mean_and_sd
+from bench.experiments.draw import name_of
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import MEASURES, fitted, measures, with_recipes
+from bench.experiments.methods import METHODS
+from bench.experiments.paper import DATASETS, NOTIONS, printed
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import mean_and_sd
 from justitia import PrintedPlan
 
 #: s_k of Algorithm 1 for scores and for losses. The authors' public scripts have 0.007 to 0.01, and 0.02 to 0.5.

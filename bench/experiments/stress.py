@@ -19,12 +19,12 @@ import pandas as pd
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 
-from experiments.experiment import Claim, Experiment
-from experiments.measure import SIMULATED
-from experiments.runner import Cell, read_results
-from experiments.stress_cases import CASES, Case
-from experiments.stress_data import TEST_ROWS, Healthy, People
-from experiments.summaries import setting
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.measure import SIMULATED
+from bench.experiments.runner import Cell, read_results
+from bench.experiments.stress_cases import CASES, Case
+from bench.experiments.stress_data import TEST_ROWS, Healthy, People
+from bench.experiments.summaries import setting
 from justitia import LagrangianDualClassifier
 from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs
@@ -71,7 +71,7 @@ def fit(case: Case, people: People, groups: tuple[str, ...], *, seed: int, noise
     """A fitted model of a case."""
     shared = {"epsilon": 1.0, "groups": groups, "random_state": seed, "noise_seed": noise_seed}
     if case.model in RIVALS:
-        kind = getattr(import_module(f"justitia.baselines.{RIVALS[case.model]}"), case.model)
+        kind = getattr(import_module(f"bench.rivals.{RIVALS[case.model]}"), case.model)
         return kind(case.notion, **shared).fit(people.X, people.y, sensitive_features=people.group)
     known = inspect.signature(LagrangianDualClassifier).parameters
     options = {name: value for name, value in case.options.items() if name in known}  # results from before know fewer
@@ -223,7 +223,7 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
 
 def table(results: pd.DataFrame) -> str:
     """The table of the page."""
-    return markdown(results, read_results(Path(__file__).parents[1] / "results" / BEFORE))
+    return markdown(results, read_results(Path(__file__).parents[2] / "results" / BEFORE))
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments import stress_data as hardships
-from experiments.stress_data import Hardship, Healthy, nothing
+from bench.experiments import stress_data as hardships
+from bench.experiments.stress_data import Hardship, Healthy, nothing
 
 Bounds = Mapping[str, tuple[float, float]]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.draw import name_of
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, with_recipes
-from experiments.methods import METHODS, applies
-from experiments.paper import DATASETS, NOTIONS, printed
-from experiments.records import provenance
-from experiments.runner import Cell
-from experiments.summaries import clearly_less, listed, lookup, mean_and_sd
+from bench.experiments.draw import name_of
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, with_recipes
+from bench.experiments.methods import METHODS, applies
+from bench.experiments.paper import DATASETS, NOTIONS, printed
+from bench.experiments.records import provenance
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import clearly_less, listed, lookup, mean_and_sd
 
 #: Rows of the table, in its order.
 ROWS = (

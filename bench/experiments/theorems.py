@@ -18,12 +18,12 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from experiments.draw import STYLE, legend, name_of, panels, save, styles
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, dataset, paper_features
-from experiments.runner import Cell
-from experiments.summaries import mean_and_sd, setting
-from justitia.baselines import PlainClassifier
+from bench.experiments.draw import STYLE, legend, name_of, panels, save, styles
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, dataset, paper_features
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import mean_and_sd, setting
+from bench.rivals import PlainClassifier
 from justitia.engines import PrintedPlan
 from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
 from justitia.engines.printed.engine import PrintedEngine

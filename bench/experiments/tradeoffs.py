@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.draw import grid, name_of, save
-from experiments.experiment import Claim, Experiment
-from experiments.folds import FOLDS, with_recipes
-from experiments.paper import DATASETS
-from experiments.runner import Cell
-from experiments.summaries import clearly_less, lookup, mean_and_sd
+from bench.experiments.draw import grid, name_of, save
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import FOLDS, with_recipes
+from bench.experiments.paper import DATASETS
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import clearly_less, lookup, mean_and_sd
 
 METHODS = ("PF-LD repaired", "PF-LD printed", "M")
 EPSILONS = {"PF-LD repaired": (0.25, 0.5, 1.0, 4.0), "PF-LD printed": (0.25, 1.0, 4.0), "M": (0.25, 0.5, 1.0, 4.0)}

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.audit import DELTA, MEASURES, numbers, rounded_down
-from experiments.experiment import Claim, Experiment
-from experiments.folds import dataset
-from experiments.measure import SIMULATED
-from experiments.runner import Cell
-from experiments.summaries import setting
+from bench.experiments.audit import DELTA, MEASURES, numbers, rounded_down
+from bench.experiments.experiment import Claim, Experiment
+from bench.experiments.folds import dataset
+from bench.experiments.measure import SIMULATED
+from bench.experiments.runner import Cell
+from bench.experiments.summaries import setting
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
 from justitia.audit import audit
 from justitia.datasets import Dataset, make_synthetic

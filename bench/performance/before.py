@@ -1,4 +1,4 @@
-"""Fits in memory, now and at an earlier commit: ``python -m benchmarks.before [--commit 65ebe9e] [--until d628ab9]``.
+"""Fits in memory, now and at an earlier commit: ``python -m bench.performance.before [--commit 65ebe9e] [--until X]``.
 
 Seconds of processors of one fit, in processes of their own that take turns; the ratio is that of the least of all
 turns, which a busy machine moves least. The commit is the one before sums of a vault became whole numbers of steps.
@@ -18,7 +18,7 @@ import time
 import warnings
 from pathlib import Path
 
-from benchmarks.ratios import Ratio, report, table
+from bench.performance.ratios import Ratio, report, table
 
 COMMIT, ROWS, TURNS = "65ebe9e", 20_000, 5
 ENGINES = ("plugin", "moments")
@@ -42,9 +42,9 @@ def one_fit(engine: str) -> float:
 
 def seconds(source: Path, engine: str) -> float:
     """The same, of a version in a process of its own."""
-    here = Path(__file__).resolve().parents[1]
+    here = Path(__file__).resolve().parents[2]
     paths = os.pathsep.join([str(source), str(here)])
-    command = [sys.executable, "-m", "benchmarks.before", "--engine", engine]
+    command = [sys.executable, "-m", "bench.performance.before", "--engine", engine]
     done = subprocess.run(  # noqa: S603 - our own module
         command, check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths}
     )
@@ -61,7 +61,7 @@ def extracted(commit: str, place: Path) -> Path:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.before", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.performance.before", description=__doc__)
     parser.add_argument("--commit", default=COMMIT)
     parser.add_argument("--until", help="another commit instead of what is here")
     parser.add_argument("--engines", nargs="+", default=ENGINES)

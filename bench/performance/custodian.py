@@ -1,4 +1,4 @@
-"""Many clients at once on one custodian: ``python -m benchmarks.custodian [--seconds 300] [--clients 50]``.
+"""Many clients at once on one custodian: ``python -m bench.performance.custodian [--seconds 300] [--clients 50]``.
 
 A service in a process of its own, on this machine only; clients are threads here that ask small questions as fast as
 they are answered. Printed, and kept in ``results/custodian.json``: answers per second in each half, p50 and p99, memory

@@ -1,4 +1,4 @@
-"""Whether time tells who is registered: ``python -m benchmarks.custodian_timing [--repeats 300] [--ids 1 2000]``.
+"""Whether time tells who is registered: ``python -m bench.performance.custodian_timing [--repeats 300] [--ids 1 99]``.
 
 Cohorts of registered people, of people whose label is in no group, of silent people and of strangers, in turns, each of
 ids that were drawn anew, against a service in this process without a network. Timed are the making of a cohort, the

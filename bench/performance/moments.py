@@ -1,4 +1,4 @@
-"""The moments engine on many rows and along a curve, as ratios: ``python -m benchmarks.moments [--quick]``.
+"""The moments engine on many rows and along a curve, as ratios: ``python -m bench.performance.moments [--quick]``.
 
 A plain loop of the same number of steps, one fit against a curve, and millions of rows against fewer, each in a process
 of its own. Nothing here is a test: a busy machine moves all of it.
@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-from benchmarks.people import FEATURES, made_up
-from benchmarks.ratios import Ratio, compare, report, table
-from benchmarks.speed import adam, fill_up_to_peak, peak_bytes
+from bench.performance.people import FEATURES, made_up
+from bench.performance.ratios import Ratio, compare, report, table
+from bench.performance.speed import adam, fill_up_to_peak, peak_bytes
 from justitia import LagrangianDualClassifier, MomentsPlan, datasets, tradeoff
 from justitia.inputs.encoding import TabularEncoder
 from justitia.networks.multilayer import default_widths, multilayer
@@ -81,7 +81,7 @@ def scale_ratios(few: int, many: int) -> list[Ratio]:
     """Time of many rows over that of fewer, and memory per row over that of the features."""
     found = {}
     for rows in (few, many):
-        command = [sys.executable, "-m", "benchmarks.moments", "--rows", str(rows)]
+        command = [sys.executable, "-m", "bench.performance.moments", "--rows", str(rows)]
         run = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own module
         found[rows] = json.loads(run.stdout)
         print(f"{rows:,} rows: {found[rows]['seconds']:.0f} s, {found[rows]['bytes_per_row']:.0f} bytes per row")
@@ -98,7 +98,7 @@ def scale_ratios(few: int, many: int) -> list[Ratio]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.moments", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.performance.moments", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rows and repetitions")
     parser.add_argument("--output", type=Path, default=Path("results/moments.json"))
     parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)

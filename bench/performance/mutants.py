@@ -1,4 +1,4 @@
-"""Do tests notice when code is wrong? ``python -m benchmarks.mutants [--sample 30] [--seed 0]``, or ``make mutants``.
+"""Do tests notice when code is wrong? ``make mutants``, or ``python -m bench.performance.mutants [--sample 30]``.
 
 mutmut makes wrong copies of the lines that may not break unnoticed (``[tool.mutmut]`` in pyproject.toml), in the folder
 ``mutants``, and runs the tests that come by each. There are thousands, so a random sample is run. A survivor is a
@@ -41,12 +41,13 @@ def verdicts() -> dict[str, int | None]:
 
 def run(names: list[str], jobs: int) -> None:
     """Run these in a process of their own: mutmut changes its folder and its path."""
-    subprocess.run([sys.executable, "-m", "benchmarks.mutants", "--only", *names, "--jobs", str(jobs)], check=True)  # noqa: S603
+    words = ["-m", "bench.performance.mutants", "--only", *names, "--jobs", str(jobs)]
+    subprocess.run([sys.executable, *words], check=True)  # noqa: S603
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a sample, and show how each survivor differs."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.performance.mutants", description=__doc__)
     parser.add_argument("--sample", type=int, default=30, help="how many of them")
     parser.add_argument("--seed", type=int, default=0, help="of the choice")
     parser.add_argument("--jobs", type=int, default=1)

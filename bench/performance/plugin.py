@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from experiments.curves import advantage
 from numpy.typing import NDArray
 
-from benchmarks.ratios import Ratio, compare
+from bench.experiments.curves import advantage
+from bench.performance.ratios import Ratio, compare
+from bench.rivals.posteriors import joint, linear_weights
 from justitia import LagrangianDualClassifier, datasets, tradeoff
-from justitia.baselines.posteriors import joint, linear_weights
 from justitia.engines.moments.memberships import memberships
 from justitia.evaluation.exact import violation
 from justitia.inputs.encoding import TabularEncoder

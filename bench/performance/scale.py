@@ -1,4 +1,4 @@
-"""A fit on Parquet files, by number of rows and of processes: ``python -m benchmarks.scale [--rows 1 4 16]``.
+"""A fit on Parquet files, by number of rows and of processes: ``python -m bench.performance.scale [--rows 1 4 16]``.
 
 Made-up people with 50 features and three groups, in files of a million rows. Each fit runs in a process of its own (or
 in several, under torchrun's launcher); peak memory is that of the largest process. A busy machine makes everything
@@ -23,8 +23,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from benchmarks.people import made_up
-from benchmarks.ratios import Ratio, report, table
+from bench.performance.people import made_up
+from bench.performance.ratios import Ratio, report, table
 from justitia import LagrangianDualClassifier, PluginPlan
 
 MILLION = 1_000_000
@@ -109,7 +109,7 @@ def fit(folder: Path, workers: int) -> dict[str, Any]:
     """One fit in so many processes."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(workers)] if workers > 1 else []
     load = os.getloadavg()[0]
-    found = _apart([*launcher, "-m", "benchmarks.scale", "--folder", str(folder)])
+    found = _apart([*launcher, "-m", "bench.performance.scale", "--folder", str(folder)])
     return {
         "workers": workers,
         "seconds": max(one["seconds"] for one in found),
@@ -133,7 +133,7 @@ def measured(rows: int, workers: tuple[int, ...]) -> list[dict[str, Any]]:
     """Fits of so many rows, in one process and in several."""
     with tempfile.TemporaryDirectory() as place:
         write(Path(place), rows)
-        [forecast] = _apart(["-m", "benchmarks.scale", "--folder", place, "--forecast"])
+        [forecast] = _apart(["-m", "bench.performance.scale", "--folder", place, "--forecast"])
         found = [{"rows": rows} | fit(Path(place), number) | forecast for number in workers]
     for one in found:
         print(
@@ -179,7 +179,7 @@ def kept(output: Path, rows: set[int]) -> list[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.performance.scale", description=__doc__)
     parser.add_argument("--rows", type=float, nargs="+", default=ROWS, metavar="MILLIONS", help="1, 4 and 16 as it is")
     parser.add_argument("--workers", type=int, nargs="+", help="1 and, up to 4 million rows, 2 as it is")
     parser.add_argument("--output", type=Path, default=Path("results/scale.json"))

@@ -1,4 +1,4 @@
-"""What privacy costs in time and memory, as ratios: ``python -m benchmarks.speed [--quick] [--output FILE]``.
+"""What privacy costs in time and memory, as ratios: ``python -m bench.performance.speed [--quick] [--output FILE]``.
 
 Every ratio compares two programs that ran in turn in the same process on one thread, so that a slow minute hits
 both; each is the median over turns of the quotient within a turn. The network is the paper's for Income,
@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-from benchmarks.plugin import plugin_ratios
-from benchmarks.ratios import Ratio, Step, compare, report, table
+from bench.performance.plugin import plugin_ratios
+from bench.performance.ratios import Ratio, Step, compare, report, table
 from justitia.networks.requirements import trainable
 from justitia.networks.row_gradients import (
     ScoreRows,
@@ -247,7 +247,7 @@ def memory_ratio(*, quick: bool) -> Ratio:
     turns = 1 if quick else 3
 
     def growth(rows: int) -> float:
-        command = [sys.executable, "-m", "benchmarks.speed", "--stream", str(rows)]
+        command = [sys.executable, "-m", "bench.performance.speed", "--stream", str(rows)]
         runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(turns)]  # noqa: S603 - our own module
         return statistics.median(int(run.stdout) for run in runs)
 
@@ -295,7 +295,7 @@ def fit_ratio() -> Ratio:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.performance.speed", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, and no whole fit")
     parser.add_argument("--output", type=Path, default=Path("results/bench.json"))
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""What a start costs beside a bare interpreter: ``python -m benchmarks.start [--quick] [--output FILE]``.
+"""What a start costs beside a bare interpreter: ``python -m bench.performance.start [--quick] [--output FILE]``.
 
 Each ratio is processor time over that of ``python -c pass``: both start in turn as processes of their own, and the
 median of the quotients counts, so that neither a busy machine nor a cold disk decides it. Nothing here is a test.
@@ -14,7 +14,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.ratios import Ratio, report, table
+from bench.performance.ratios import Ratio, report, table
 from justitia.cli.app import COMMANDS
 
 BARE = ("-c", "pass")
@@ -50,7 +50,7 @@ def slowest_help(turns: int) -> Ratio:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.start", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.performance.start", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer turns")
     parser.add_argument("--output", type=Path, default=Path("results/start.json"))
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Who trains and who holds the attribute, as two users: ``python -m benchmarks.two_users [--income]``, as root.
+"""Who trains and who holds the attribute, as two users: ``python -m bench.performance.two_users [--income]``, as root.
 
 The custodian's user registers people and serves over TLS, with noise that can be drawn again. The trainer's user fits
 against it, with the same settings as a fit in memory before. Then root looks into the trainer's files and memory for
@@ -61,7 +61,7 @@ def run_as(user: int, place: Path, *words: str) -> subprocess.Popen[str]:
     """Run this module as another user."""
     paths = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {"PYTHONPATH": paths, "HOME": str(place), "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
-    command = as_user(user, [sys.executable, "-W", "ignore", "-m", "benchmarks.two_users", *words])
+    command = as_user(user, [sys.executable, "-W", "ignore", "-m", "bench.performance.two_users", *words])
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=environment, cwd=place, **pipes)  # noqa: S603 - this module
 

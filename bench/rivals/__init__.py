@@ -1,14 +1,14 @@
-"""Methods to compare with, one estimator each."""
+"""Rival methods from the literature, one estimator each."""
 
-from justitia.baselines.agarwal import AgarwalClassifier
-from justitia.baselines.fairgbm import FairGBMClassifier
-from justitia.baselines.fermi import FermiClassifier
-from justitia.baselines.histogram import HistogramClassifier
-from justitia.baselines.linear_post import LinearPostClassifier
-from justitia.baselines.local import LocalClassifier
-from justitia.baselines.mozannar import MozannarClassifier
-from justitia.baselines.plain import PlainClassifier
-from justitia.baselines.zafar import ZafarClassifier
+from bench.rivals.agarwal import AgarwalClassifier
+from bench.rivals.fairgbm import FairGBMClassifier
+from bench.rivals.fermi import FermiClassifier
+from bench.rivals.histogram import HistogramClassifier
+from bench.rivals.linear_post import LinearPostClassifier
+from bench.rivals.local import LocalClassifier
+from bench.rivals.mozannar import MozannarClassifier
+from bench.rivals.plain import PlainClassifier
+from bench.rivals.zafar import ZafarClassifier
 
 __all__ = [
     "AgarwalClassifier",

@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bench.rivals.plain import PlainClassifier
 from justitia._validate import check_choice, check_int, check_nonnegative
-from justitia.baselines.plain import PlainClassifier
 from justitia.inputs.tables import as_matrix
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
 from justitia.notions import (
@@ -118,7 +118,7 @@ class Reduction:
 
 
 def import_reductions() -> ModuleType:
-    """The reductions of fairlearn, imported when a baseline needs them.
+    """The reductions of fairlearn, imported when a rival needs them.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def import_reductions() -> ModuleType:
         from fairlearn import reductions  # noqa: PLC0415 - an optional dependency
     except ImportError:
         raise ImportError(
-            "expected fairlearn to be installed for this baseline, found none; run: pip install 'justitia[baselines]'."
+            "expected fairlearn to be installed for this method, found none; run: make setup, in the checkout."
         ) from None
     module: ModuleType = reductions
     return module

@@ -89,7 +89,7 @@ class ProxyLagrangian:
 class FairGBMClassifier(NetworkClassifier):
     r"""Boosted trees of LightGBM with FairGBM's objective; not private: the attribute is read exactly.
 
-    Every tree is fitted to the gradient of :class:`justitia.baselines.fairgbm.ProxyLagrangian`; the attribute is not an
+    Every tree is fitted to the gradient of :class:`bench.rivals.fairgbm.ProxyLagrangian`; the attribute is not an
     input. It is defined for false positive and false negative rates: equalized odds, equal opportunity and predictive
     equality. Other notions are refused. (By the same proxy for rates of positive decisions, the violation of
     demographic parity hardly moved on synthetic data: proxies can be alike where decisions are not.)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
+from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_nonnegative
-from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia.privacy.interface import Vault
 from justitia.training.lagrangian import Problem, population_weights
 
@@ -121,14 +121,14 @@ class FermiClassifier(DescentClassifier):
     r"""DP-FERMI: minimises loss + strength * exponential Renyi mutual information of decision and group.
 
     Stochastic gradient descent-ascent on :math:`\min_\theta \max_W J(\theta) + \mathit{strength}\, \Psi(\theta, W)`,
-    see :mod:`justitia.baselines.fermi`; private in the attribute alone. The attribute enters through group sizes
+    see :mod:`bench.rivals.fermi`; private in the attribute alone. The attribute enters through group sizes
     (:math:`P_s`, once), the cross term :math:`\sum_i s_i F_i^T` of each round (for W) and the gradient
     :math:`\sum_i \omega_{i, A_i} \nabla F_i` of each round (for the weights); everything else is public and exact.
 
     Notions that condition on the label have one W for each event. For accuracy parity F holds the probabilities of a
     correct and of a wrong decision; that case is our extension, the authors treat the others. One noised gradient
     steers several public steps: our adaptation, in the method's favour, since the authors noise every step.
-    Parameters, attributes and guarantee: :class:`~justitia.baselines.descent.DescentClassifier`; ``dual_`` is strength
+    Parameters, attributes and guarantee: :class:`~bench.rivals.descent.DescentClassifier`; ``dual_`` is strength
     times the last slope of Psi by each group's mean.
 
     Notes

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_choice, check_nonnegative
-from justitia.baselines.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia.privacy.interface import Vault
 from justitia.training.lagrangian import Problem
 
@@ -110,14 +110,14 @@ class HistogramEngine(DescentEngine):
 class HistogramClassifier(DescentClassifier):
     r"""RaCO-DP: every group's rate of each decision within ``slack`` of the other groups' rate.
 
-    Stochastic gradient descent-ascent on the Lagrangian of the constraints in :mod:`justitia.baselines.histogram`;
+    Stochastic gradient descent-ascent on the Lagrangian of the constraints in :mod:`bench.rivals.histogram`;
     private in the attribute alone, where the authors protect whole records. In every round a histogram of decisions by
     group is released with noise, the multipliers ascend on its rates, and the weights descend along the loss's public
     gradient plus the noised sum of per-row gradients :math:`\sum_i \omega_{i, A_i} \nabla h_i`, whose weights are
     functions of noised answers only.
 
     Accuracy parity has histograms of correct and wrong decisions. Parameters, attributes and guarantee:
-    :class:`~justitia.baselines.descent.DescentClassifier`; ``dual_`` is the last derivative of the Lagrangian by each
+    :class:`~bench.rivals.descent.DescentClassifier`; ``dual_`` is the last derivative of the Lagrangian by each
     group's mean.
 
     Notes

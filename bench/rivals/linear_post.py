@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from justitia.baselines.posteriors import GroupModel, Learned, PosteriorClassifier
+from bench.rivals.posteriors import GroupModel, Learned, PosteriorClassifier
 from justitia.learners.default import boosted_trees
 from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new

@@ -12,9 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import Tags
 
+from bench.rivals.debiasing import inverse_response_matrix, minority_response_matrix
+from bench.rivals.posteriors import Codes, GroupModel, Learned, PosteriorClassifier
 from justitia._validate import check_positive
-from justitia.baselines.debiasing import inverse_response_matrix, minority_response_matrix
-from justitia.baselines.posteriors import Codes, GroupModel, Learned, PosteriorClassifier
 from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.interface import Vault

@@ -14,9 +14,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 
+from bench.rivals.agarwal import Mixture, MixtureClassifier, Predictor, check_reduction, import_reductions
+from bench.rivals.debiasing import DebiasedGaps, debiased_gaps, visible_share
 from justitia._validate import check_nonnegative, check_positive
-from justitia.baselines.agarwal import Mixture, MixtureClassifier, Predictor, check_reduction, import_reductions
-from justitia.baselines.debiasing import DebiasedGaps, debiased_gaps, visible_share
 from justitia.networks.classifier import all_or_nothing, public_seed
 from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new, named_groups, noise_from

@@ -1,4 +1,4 @@
-"""What two baselines share: posteriors of group and label by models of their own, and the best rule that they give."""
+"""What two rivals share: posteriors of group and label by models of their own, and the best rule that they give."""
 
 from __future__ import annotations
 

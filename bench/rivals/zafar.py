@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
+from bench.rivals.covariance import Solution, error_constraint, linear_constraint, logistic_loss
 from justitia._validate import check_int, check_nonnegative, check_positive
-from justitia.baselines.covariance import Solution, error_constraint, linear_constraint, logistic_loss
 from justitia.inputs.tables import as_matrix
 from justitia.networks.classifier import NetworkClassifier, all_or_nothing
 from justitia.networks.multilayer import multilayer
@@ -39,7 +39,7 @@ class ZafarClassifier(NetworkClassifier):
 
     The forms of 2017 are not convex: the penalty convex-concave procedure finds a local optimum, from the optimum
     without constraint. Each convex problem has one variable per feature and is solved by SLSQP of scipy; see
-    :mod:`justitia.baselines.covariance`.
+    :mod:`bench.rivals.covariance`.
 
     Parameters
     ----------

@@ -335,10 +335,11 @@ def test_report_shows_the_newest_measurement_and_their_number(run: Run, here: Pa
 
 
 def test_reproduce_runs_nothing_of_the_folder_it_is_started_in(run: Run, here: Path) -> None:
-    (here / "experiments").mkdir()
+    (here / "bench" / "experiments").mkdir(parents=True)
     (here / "src" / "justitia").mkdir(parents=True)
-    (here / "experiments" / "__init__.py").touch()
-    (here / "experiments" / "__main__.py").write_text("EXPERIMENTS, ALIASES = {'mine': 1}, {}\n")
+    (here / "bench" / "__init__.py").touch()
+    (here / "bench" / "experiments" / "__init__.py").touch()
+    (here / "bench" / "experiments" / "__main__.py").write_text("EXPERIMENTS, ALIASES = {'mine': 1}, {}\n")
     assert "mine" not in run("reproduce", "--list").stdout
     assert run("reproduce", "--list", "--checkout", ".").stdout == "mine\n"
     assert_refused(run("reproduce", "--list", "--checkout", "model"), 2, "'model' is not a checkout of justitia")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.runner import Cell
+from bench.experiments.runner import Cell
 
 MEASURES = ("accuracy", "violation")
 

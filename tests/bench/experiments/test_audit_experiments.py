@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from experiments.runner import Cell
 
-from experiments import audit, trial
+from bench.experiments import audit, trial
+from bench.experiments.runner import Cell
 
 
 def made_up(experiment: Any, **measures: float) -> pd.DataFrame:

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from experiments.curves import advantage, by_chance, matched, most_accurate, pareto, shortfall, summarise
-from experiments.folds import dataset as load_dataset
-from experiments.frontier import (
+
+from bench.experiments import curves, repeats
+from bench.experiments.curves import advantage, by_chance, matched, most_accurate, pareto, shortfall, summarise
+from bench.experiments.folds import dataset as load_dataset
+from bench.experiments.frontier import (
     AUC_LOSS,
     BEFORE,
     BOOSTED,
@@ -23,10 +25,8 @@ from experiments.frontier import (
     claims,
     scores_along,
 )
-from experiments.methods import SMALLER, make
-from experiments.runner import Cell
-
-from experiments import curves, repeats
+from bench.experiments.methods import SMALLER, make
+from bench.experiments.runner import Cell
 from justitia.datasets import make_synthetic
 from justitia.evaluation.exact import violation
 

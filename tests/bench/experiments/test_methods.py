@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments.__main__ import ALIASES, EXPERIMENTS
-from experiments.choose import CANDIDATES
-from experiments.methods import METHODS, applies, make, recipe
-from experiments.runner import Cell
-from experiments.steps import CANDIDATES as STEPS
-from experiments.table2 import OTHERS
 
-from experiments import memory
+from bench.experiments import memory
+from bench.experiments.__main__ import ALIASES, EXPERIMENTS
+from bench.experiments.choose import CANDIDATES
+from bench.experiments.methods import METHODS, applies, make, recipe
+from bench.experiments.runner import Cell
+from bench.experiments.steps import CANDIDATES as STEPS
+from bench.experiments.table2 import OTHERS
 from justitia.datasets import make_synthetic
 
 CELL = Cell("toy", "bank", "demographic_parity", "PF-LD repaired", 3, seed=1, epsilon=2.0)

@@ -1,7 +1,8 @@
 """The printed table: every private number, and facts that the paper states about it."""
 
 import pytest
-from experiments.paper import COLUMNS, DATASETS, NOTIONS, TABLE2, printed
+
+from bench.experiments.paper import COLUMNS, DATASETS, NOTIONS, TABLE2, printed
 
 #: PF-LD's accuracy and violation in the order of the table (accuracy parity, demographic parity, equalized odds).
 PRIVATE = {

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from experiments.experiment import Experiment
-from experiments.paper import NOTIONS
-from experiments.runner import Cell
 from fake_fits import MEASURES, cells, fit, fit_or_fail
 from torch import nn
 
-from experiments import __main__ as command
-from experiments import clipping_figures, folds, theorems
+from bench.experiments import __main__ as command
+from bench.experiments import clipping_figures, folds, theorems
+from bench.experiments.experiment import Experiment
+from bench.experiments.paper import NOTIONS
+from bench.experiments.runner import Cell
 from justitia.datasets import DatasetUnavailable, make_synthetic
 from justitia.datasets.dataset import Dataset
 from justitia.engines import PrintedPlan
@@ -230,4 +230,4 @@ def test_redraw_fills_the_page_without_fitting(toy_command: None, tmp_path: Path
     page.write_text("<!-- results: toy -->\n<!-- end of results -->\n")
     command.main(["toy", "--jobs", "1", "--out", str(tmp_path)])
     command.redraw(tmp_path, [page])
-    assert "Data: [`results/toy.csv`](./toy.csv). Made by `python -m experiments toy`" in page.read_text()
+    assert "Data: [`results/toy.csv`](./toy.csv). Made by `python -m bench.experiments toy`" in page.read_text()

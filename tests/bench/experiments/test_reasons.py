@@ -7,13 +7,13 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from experiments.folds import with_shuffled
-from experiments.methods import make
-from experiments.paper import printed
-from experiments.readings import READ_AS
-from experiments.runner import Cell
 
-from experiments import reasons, scores, steps
+from bench.experiments import reasons, scores, steps
+from bench.experiments.folds import with_shuffled
+from bench.experiments.methods import make
+from bench.experiments.paper import printed
+from bench.experiments.readings import READ_AS
+from bench.experiments.runner import Cell
 from justitia.datasets import make_synthetic
 from justitia.notions import check_notion
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.records import add_record, provenance
-from experiments.runner import Cell, pending, read_results, read_rows, run
 from fake_fits import MEASURES, Counting, cells, fit, fit_or_die, fit_or_fail, lines
 
 import justitia
+from bench.experiments.records import add_record, provenance
+from bench.experiments.runner import Cell, pending, read_results, read_rows, run
 
 
 def go(todo: list[Cell], work: Any, path: Path, **options: Any) -> Any:
@@ -190,27 +190,27 @@ def test_infinite_epsilon_survives_the_file(tmp_path: Path) -> None:
 def test_record_of_two_runs_keeps_both_and_names_no_computer(tmp_path: Path) -> None:
     path = tmp_path / "toy.csv"
     for fitted in (3, 2):
-        add_record(path, command="python -m experiments toy", fitted=fitted, failed=0, seconds=90.0, jobs=2)
+        add_record(path, command="python -m bench.experiments toy", fitted=fitted, failed=0, seconds=90.0, jobs=2)
     record = json.loads((tmp_path / "toy.json").read_text())
     assert [one["cells_fitted"] for one in record["runs"]] == [3, 2]
     assert set(record["runs"][0]) == {
         *("command", "date", "processes", "cells_fitted", "cells_failed", "wall_seconds", "versions")
     }
-    assert provenance(path).startswith("`python -m experiments toy`, ")
+    assert provenance(path).startswith("`python -m bench.experiments toy`, ")
     assert "3 minutes on 2 processes" in provenance(path)
-    add_record(path, command="python -m experiments toy", fitted=1, failed=0, seconds=60.0, jobs=1)
+    add_record(path, command="python -m bench.experiments toy", fitted=1, failed=0, seconds=60.0, jobs=1)
     assert "4 minutes on 1 or 2 processes" in provenance(path)
 
 
 def test_record_of_one_run_in_this_process_alone_speaks_of_one_process(tmp_path: Path) -> None:
     path = tmp_path / "toy.csv"
-    add_record(path, command="python -m experiments toy", fitted=1, failed=0, seconds=60.0, jobs=1)
+    add_record(path, command="python -m bench.experiments toy", fitted=1, failed=0, seconds=60.0, jobs=1)
     assert "1 minutes on 1 process," in provenance(path)
 
 
 SCRIPT = """
 from pathlib import Path
-from experiments.runner import run
+from bench.experiments.runner import run
 from fake_fits import MEASURES, cells, leave_a_name
 if __name__ == "__main__":
     run(cells(2), leave_a_name, Path("toy.csv"), measures=MEASURES, jobs=2, progress=False)

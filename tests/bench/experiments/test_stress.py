@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from experiments.holds import claims as holds_claims
-from experiments.holds import markdown as holds_markdown
-from experiments.stress import MEASURES, cells, claims, markdown
-from experiments.stress_cases import CASES, Case
-from experiments.stress_data import Healthy, absurd_cells, silent_positives
+
+from bench.experiments.holds import claims as holds_claims
+from bench.experiments.holds import markdown as holds_markdown
+from bench.experiments.stress import MEASURES, cells, claims, markdown
+from bench.experiments.stress_cases import CASES, Case
+from bench.experiments.stress_data import Healthy, absurd_cells, silent_positives
 
 
 def test_right_is_good_numbers_or_the_words() -> None:

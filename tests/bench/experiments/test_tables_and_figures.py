@@ -8,14 +8,14 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
-from experiments.__main__ import EXPERIMENTS, PAGES
-from experiments.experiment import Claim
-from experiments.page import fill
-from experiments.paper import TABLE2 as PAPER
-from experiments.runner import Cell, read_results, run
-from experiments.summaries import clearly_less, dominated, lookup, mean_and_sd
 
-from experiments import choose, clipping_figures, missing, pareto, rules, table2, theorems, tradeoffs
+from bench.experiments import choose, clipping_figures, missing, pareto, rules, table2, theorems, tradeoffs
+from bench.experiments.__main__ import EXPERIMENTS, PAGES
+from bench.experiments.experiment import Claim
+from bench.experiments.page import fill
+from bench.experiments.paper import TABLE2 as PAPER
+from bench.experiments.runner import Cell, read_results, run
+from bench.experiments.summaries import clearly_less, dominated, lookup, mean_and_sd
 
 NAN, INF = math.nan, math.inf
 
@@ -330,7 +330,7 @@ def test_committed_page_is_what_the_committed_results_say(page: Path) -> None:
 
 
 def test_styles_of_all_methods_differ_without_colour() -> None:
-    from experiments.draw import SERIES
+    from bench.experiments.draw import SERIES
 
     looks = {(str(one["linestyle"]), one["marker"]) for one in SERIES}
     assert len(looks) == len(SERIES) >= len(pareto.SWEPT)

@@ -18,8 +18,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
 
+from bench.rivals.agarwal import AgarwalClassifier, Mixture, make_base
 from justitia import BudgetExceeded, PrivacyLedger
-from justitia.baselines.agarwal import AgarwalClassifier, Mixture, make_base
 from justitia.datasets import make_synthetic
 from justitia.notions import NOTIONS, DemographicParity
 
@@ -185,7 +185,7 @@ def test_pickle_of_a_fitted_model_holds_no_attribute() -> None:
 
 def test_fairlearn_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fairlearn", None)
-    with pytest.raises(ImportError, match=r"pip install 'justitia\[baselines\]'"):
+    with pytest.raises(ImportError, match="run: make setup"):
         AgarwalClassifier().fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive)
 
 

@@ -6,8 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from justitia import PrivacyLedger
-from justitia.baselines import (
+from bench.rivals import (
     AgarwalClassifier,
     FairGBMClassifier,
     LinearPostClassifier,
@@ -16,6 +15,7 @@ from justitia.baselines import (
     PlainClassifier,
     ZafarClassifier,
 )
+from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
 
 DATA = make_synthetic(600, random_state=0)

@@ -12,10 +12,10 @@ import torch
 from sklearn.base import clone
 
 from asking import with_plan
+from bench.rivals.descent import DescentClassifier, decision_rows, soft_decisions, table_gaps
+from bench.rivals.fermi import FermiClassifier, FermiPlan
+from bench.rivals.histogram import HistogramClassifier, HistogramPlan
 from justitia import BudgetExceeded, PrivacyLedger
-from justitia.baselines.descent import DescentClassifier, decision_rows, soft_decisions, table_gaps
-from justitia.baselines.fermi import FermiClassifier, FermiPlan
-from justitia.baselines.histogram import HistogramClassifier, HistogramPlan
 from justitia.datasets import make_synthetic
 from justitia.notions import NOTIONS, DemographicParity, get_notion
 
@@ -118,7 +118,7 @@ def test_ledger_that_is_shared_pays_for_two_fits(kind: type[DescentClassifier]) 
 def test_engine_that_asks_more_than_planned_is_a_defect(
     kind: type[DescentClassifier], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("justitia.baselines.descent.DescentPlan.costs", lambda _: Counter())
+    monkeypatch.setattr("bench.rivals.descent.DescentPlan.costs", lambda _: Counter())
     with pytest.raises(RuntimeError, match="does not hold what the plan announced"):
         fitted(kind, epsilon=math.inf)
 

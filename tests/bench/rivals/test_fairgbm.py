@@ -9,9 +9,9 @@ import pytest
 import torch
 from scipy.special import expit
 
+from bench.rivals import FairGBMClassifier
+from bench.rivals.fairgbm import SHIFT, ProxyLagrangian
 from justitia import PrivacyLedger
-from justitia.baselines import FairGBMClassifier
-from justitia.baselines.fairgbm import SHIFT, ProxyLagrangian
 from justitia.datasets import make_synthetic
 from justitia.evaluation.exact import violation
 from justitia.learners.default import boosted_trees

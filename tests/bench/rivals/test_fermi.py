@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from asking import asked, opened, with_plan
+from bench.rivals.descent import soft_decisions
+from bench.rivals.fermi import FermiClassifier, FermiEngine, FermiPlan, ascend_matrix, psi, slopes
 from justitia import PrivacyLedger
-from justitia.baselines.descent import soft_decisions
-from justitia.baselines.fermi import FermiClassifier, FermiEngine, FermiPlan, ascend_matrix, psi, slopes
 from justitia.datasets import make_synthetic
 from justitia.networks.multilayer import multilayer
 from justitia.privacy.vault import SensitiveVault

@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from asking import asked, opened, with_plan
-from justitia import PrivacyLedger
-from justitia.baselines.descent import soft_decisions
-from justitia.baselines.histogram import (
+from bench.rivals.descent import soft_decisions
+from bench.rivals.histogram import (
     HistogramClassifier,
     HistogramEngine,
     HistogramPlan,
     ascend_multipliers,
     contrasts,
 )
+from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.networks.multilayer import multilayer
 from justitia.privacy.vault import SensitiveVault

@@ -8,9 +8,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from bench.rivals import LocalClassifier
+from bench.rivals.debiasing import minority_response_matrix
 from justitia import PrivacyLedger
-from justitia.baselines import LocalClassifier
-from justitia.baselines.debiasing import minority_response_matrix
 from justitia.datasets import make_synthetic
 from justitia.privacy.costs import RandomizedResponseCost
 from justitia.privacy.mechanisms import MinorityResponse, SeededNoise

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from justitia import BudgetExceeded, PrivacyLedger
-from justitia.baselines import mozannar
-from justitia.baselines.agarwal import AgarwalClassifier
-from justitia.baselines.debiasing import (
+from bench.rivals import mozannar
+from bench.rivals.agarwal import AgarwalClassifier
+from bench.rivals.debiasing import (
     DebiasedGaps,
     debiased_gaps,
     debiased_memberships,
     inverse_response_matrix,
     response_matrix,
 )
-from justitia.baselines.mozannar import MozannarClassifier, best_weights, split_halves
+from bench.rivals.mozannar import MozannarClassifier, best_weights, split_halves
+from justitia import BudgetExceeded, PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.privacy.mechanisms import RandomizedResponse, SeededNoise
 from justitia.privacy.vault import SensitiveVault

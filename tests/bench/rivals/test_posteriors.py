@@ -10,10 +10,10 @@ import pytest
 import torch
 from sklearn.base import clone
 
+from bench.rivals import LinearPostClassifier, LocalClassifier
+from bench.rivals.local import slopes_for_each_label
+from bench.rivals.posteriors import GroupModel, joint, linear_weights
 from justitia import PrivacyLedger
-from justitia.baselines import LinearPostClassifier, LocalClassifier
-from justitia.baselines.local import slopes_for_each_label
-from justitia.baselines.posteriors import GroupModel, joint, linear_weights
 from justitia.datasets import make_synthetic
 from justitia.engines.plugin.dual import constraints_of
 from justitia.evaluation.exact import violation

@@ -18,10 +18,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from bench.rivals import covariance
+from bench.rivals.covariance import Contrast, LogisticLoss, contrasts, convexified, logistic_loss
+from bench.rivals.zafar import ZafarClassifier
 from justitia import BudgetExceeded, PrivacyLedger
-from justitia.baselines import covariance
-from justitia.baselines.covariance import Contrast, LogisticLoss, contrasts, convexified, logistic_loss
-from justitia.baselines.zafar import ZafarClassifier
 from justitia.datasets import make_synthetic
 from justitia.evaluation.exact import violation
 from justitia.notions import DemographicParity
