@@ -284,10 +284,10 @@ def test_compare_on_the_training_rows_says_whose_bounds_do_not_hold(run: Run) ->
     both = ("model", "curve/tolerance-0")
     mixed = run("compare", *both, "--data", "income.csv")
     assert all(sentence.format(data="income.csv", model=one) in text_of(mixed) for one in both)
-    words = ("compare", "model", "--data", "test.csv", "--method", "plain", "--train")
+    words = ("compare", "model", "--data", "test.csv", "--method", "uncorrected", "--train")
     assert "was trained on" not in text_of(run(*words, "income.csv"))
     method = run(*words, "test.csv")
-    assert sentence.format(data="test.csv", model="(plain)") in text_of(method)
+    assert sentence.format(data="test.csv", model="(uncorrected)") in text_of(method)
     assert sentence.format(data="test.csv", model="model") not in text_of(method)
 
 

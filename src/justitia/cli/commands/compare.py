@@ -31,7 +31,8 @@ from justitia.privacy.ledger import ROUND_OFF, PrivacyLedger
 
 EXAMPLE = """
 $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1
-$ justitia compare model --method uncorrected --train income.csv --data test.csv
+$ justitia compare model --method uncorrected --train income.csv \\
+    --data test.csv
 """
 
 
