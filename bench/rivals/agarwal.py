@@ -16,10 +16,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bench.rivals.classifier import RivalClassifier, all_or_nothing, as_matrix
 from bench.rivals.plain import PlainClassifier
 from justitia._validate import check_choice, check_int, check_nonnegative
-from justitia.inputs.tables import as_matrix
-from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
+from justitia.networks.classifier import public_seed
 from justitia.notions import (
     AccuracyParity,
     DemographicParity,
@@ -165,7 +165,7 @@ def check_reduction(model: ReductionParameters, *, seed: int) -> Reduction:
     )
 
 
-class MixtureClassifier(NetworkClassifier):
+class MixtureClassifier(RivalClassifier):
     """Base of classifiers that draw, for each row, one of several predictors; the attribute is not an input."""
 
     mixture_: Mixture

@@ -19,11 +19,12 @@ import torch
 from sklearn.utils import Tags
 from torch import Tensor
 
+from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_positive
 from justitia.engines import GradientsPlan
 from justitia.engines.gradients.engine import GradientsEngine
 from justitia.inputs.tables import read_weight
-from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
+from justitia.networks.classifier import public_seed
 from justitia.networks.default import make_module
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.privacy.door import check_budget, named_groups, noise_from
@@ -170,7 +171,7 @@ class DescentEngine(GradientsEngine):
         return table_gaps(table, self.population, self.sizes)
 
 
-class DescentClassifier(HiddenNoiseSeed, NetworkClassifier):
+class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
     """Base of the two methods: everything but the plan, which knows its engine.
 
     Parameters

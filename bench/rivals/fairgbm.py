@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.utils.validation import check_is_fitted
 
+from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_nonnegative
 from justitia.learners.default import SIZES, boosted_trees
-from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
+from justitia.networks.classifier import public_seed
 from justitia.notions import EqualizedOdds, EqualOpportunity, FairnessNotion, PredictiveEquality, get_notion
 from justitia.privacy.door import ledger_or_new, open_vault
 from justitia.privacy.ledger import PrivacyLedger
@@ -86,7 +87,7 @@ class ProxyLagrangian:
         return means
 
 
-class FairGBMClassifier(NetworkClassifier):
+class FairGBMClassifier(RivalClassifier):
     r"""Boosted trees of LightGBM with FairGBM's objective; not private: the attribute is read exactly.
 
     Every tree is fitted to the gradient of :class:`bench.rivals.fairgbm.ProxyLagrangian`; the attribute is not an

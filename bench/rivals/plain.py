@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_positive
 from justitia.engines import GradientsPlan
 from justitia.inputs.tables import read_weight
-from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
+from justitia.networks.classifier import public_seed
 from justitia.networks.default import make_module
 from justitia.networks.requirements import as_scores
 from justitia.notions import DemographicParity
@@ -31,7 +32,7 @@ HELD_OUT, LOOK, PATIENCE = 0.2, 20, 10
 MOST_STEPS = 20_000
 
 
-class PlainClassifier(NetworkClassifier):
+class PlainClassifier(RivalClassifier):
     """Network with two hidden ReLU layers, without constraint; it asks nothing about the attribute.
 
     Parameters

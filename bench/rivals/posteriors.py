@@ -15,13 +15,14 @@ from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
+from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_nonnegative
 from justitia.engines.plugin.dual import constraints_of, label_table, solve
 from justitia.learners.base import PARTS, CrossFitted
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import NetworkClassifier, all_or_nothing, public_seed
+from justitia.networks.classifier import public_seed
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.door import open_vault
 from justitia.privacy.interface import Vault
@@ -122,7 +123,7 @@ def joint(eta: Array, q: Array) -> Array:
     return q * np.stack([1 - eta, eta])[:, :, None]
 
 
-class PosteriorClassifier(NetworkClassifier):
+class PosteriorClassifier(RivalClassifier):
     """Base of classifiers that decide by a linear function of p(a, y | x); the attribute is not an input."""
 
     notion: str | FairnessNotion

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
+from bench.rivals.classifier import RivalClassifier, all_or_nothing, as_matrix
 from bench.rivals.covariance import Solution, error_constraint, linear_constraint, logistic_loss
 from justitia._validate import check_int, check_nonnegative, check_positive
-from justitia.inputs.tables import as_matrix
-from justitia.networks.classifier import NetworkClassifier, all_or_nothing
 from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
 from justitia.privacy.door import ledger_or_new, open_vault
@@ -23,7 +22,7 @@ from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 
 
-class ZafarClassifier(NetworkClassifier):
+class ZafarClassifier(RivalClassifier):
     r"""Logistic regression under decision-boundary covariance constraints; not private, two groups only.
 
     Minimises :math:`\frac1n \sum_i \log(1 + e^{-s_i d_\theta(x_i)}) + \frac{l2}2 \|\theta\|^2` (labels
