@@ -12,7 +12,7 @@ import pytest
 from justitia.privacy.certificate import NOT_COVERED, SEVERAL_ROWS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 README, SPEED, EVALUATION = (
     (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/speed.md", "docs/evaluation.md")
 )

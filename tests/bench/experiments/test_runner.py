@@ -222,7 +222,7 @@ def test_killed_run_keeps_its_rows_and_its_workers_leave_with_it(tmp_path: Path)
     workers.mkdir()
     (tmp_path / "script.py").write_text(SCRIPT)
     here = Path(__file__).parent
-    path = os.pathsep.join([str(here), str(here.parents[1])])
+    path = os.pathsep.join([str(here), str(here.parents[2])])
     environment = os.environ | {"WORKERS": str(workers), "PYTHONPATH": path}
     parent = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, env=environment)
     wait_for(lambda: len(read_rows(tmp_path / "toy.csv")) == 1 and len(list(workers.iterdir())) > 0)

@@ -324,7 +324,7 @@ def test_page_names_the_methods_that_have_no_results_yet(name: str, absent: str,
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_committed_page_is_what_the_committed_results_say(page: Path) -> None:
-    text, results = page.read_text(encoding="utf-8"), Path(__file__).parents[2] / "results"
+    text, results = page.read_text(encoding="utf-8"), Path(__file__).parents[3] / "results"
     assert "<!-- end of results -->" in text
     assert text == fill(text, EXPERIMENTS, results, link="../results")
 
