@@ -88,14 +88,6 @@ def _shown(classes: NDArray[Any]) -> str:
     return repr(classes[0].item() if hasattr(classes[0], "item") else classes[0]) if len(classes) else "none"
 
 
-def as_matrix(features: Tensor) -> NDArray[np.float64]:
-    """(n, p): features for methods that know rows and columns only."""
-    if features.dim() != 2:
-        raise ValueError(f"expected X to have 2 dimensions, got {features.dim()}; pass one row per person.")
-    matrix: NDArray[np.float64] = features.double().numpy()
-    return matrix
-
-
 def read_weight(sample_weight: Any, target: Tensor) -> Tensor:
     """Public weights of shape (n,), truncated (:func:`justitia.inputs.ranges.truncated`) and scaled to mean 1."""
     n = len(target)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +14,9 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from justitia._validate import check_choice, check_same_length
 from justitia.inputs.encoding import TabularEncoder
-from justitia.inputs.tables import read_numbers, read_target
+from justitia.inputs.tables import read_numbers
 from justitia.networks.default import evaluate
-from justitia.privacy.frames import sealing
-
-Model = TypeVar("Model")
 
 
 class NetworkClassifier(ClassifierMixin, BaseEstimator):
@@ -30,15 +25,6 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     preprocess: str | None
     module_: nn.Module
     classes_: NDArray[Any]
-
-    def _read(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
-        """Features and 0/1 targets of a fit, checked; the two class labels are kept."""
-        if self.preprocess is not None:
-            check_choice("preprocess", self.preprocess, ("auto",))
-        features = self._features(X, reset=True)
-        self.classes_, target = read_target(y)
-        check_same_length(X=features, y=target)
-        return features, target
 
     def _features(self, X: Any, *, reset: bool) -> Tensor:
         """Public features as a float tensor, through the default preprocessing unless it is off."""
@@ -103,15 +89,3 @@ def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
     except BaseException:
         estimator.__dict__ = before
         raise
-
-
-def all_or_nothing(fit: Callable[..., Model]) -> Callable[..., Model]:
-    """Make a ``fit`` that fails leave its estimator as it was, and hand it the attribute closed."""
-
-    @sealing
-    @functools.wraps(fit)
-    def guarded(self: BaseEstimator, *args: Any, **kwargs: Any) -> Model:
-        with unchanged_on_error(self):
-            return fit(self, *args, **kwargs)
-
-    return guarded

@@ -1,7 +1,7 @@
 """One fit from its checks to its result: the only owner of the vault.
 
 Check what can be checked without the attribute, open ledger, vault and engine, train, check what was spent. The
-estimator, a curve, a search and the descent baselines all go this way.
+estimator, a curve and a search all go this way.
 """
 
 from __future__ import annotations
