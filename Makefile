@@ -19,7 +19,7 @@ browser:               ## Chromium from Debian for the tests of the report, wher
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 
 demo: setup            ## train on real data and print table and certificate
-	$(BIN)/python -m experiments.demo
+	$(BIN)/python -m bench.experiments.demo
 
 test: check unit       ## everything CI runs
 
@@ -54,32 +54,32 @@ ray-test: setup        ## install Ray, which no other test needs, and fit on a l
 	$(BIN)/python -m pytest tests/scale/test_ray.py
 
 audit: setup           ## attack mechanism and whole fits, and the printed engine: results/audit.csv, results/trial.csv
-	$(BIN)/python -m experiments audit --jobs 2
-	$(BIN)/python -m experiments trial --jobs 2
+	$(BIN)/python -m bench.experiments audit --jobs 2
+	$(BIN)/python -m bench.experiments trial --jobs 2
 
 stress: setup          ## people on whom a fit may go wrong: results/stress.csv, a table in docs/stress.md
-	$(BIN)/python -m experiments stress --jobs 2
+	$(BIN)/python -m bench.experiments stress --jobs 2
 
-reproduce-%: setup     ## one table or figure, by its name in `python -m experiments --help`
-	$(BIN)/python -m experiments $* --jobs 2
+reproduce-%: setup     ## one table or figure, by its name in `python -m bench.experiments --help`
+	$(BIN)/python -m bench.experiments $* --jobs 2
 
 MILLIONS ?= 1 4 16
 
 bench: setup           ## speed, memory and start as ratios: results/{bench,moments,scale,start}.json; MILLIONS="0.25 1" is quicker
-	$(BIN)/python -m benchmarks.speed
-	$(BIN)/python -m benchmarks.moments
-	$(BIN)/python -m benchmarks.scale --rows $(MILLIONS)
-	$(BIN)/python -m benchmarks.start
+	$(BIN)/python -m bench.performance.speed
+	$(BIN)/python -m bench.performance.moments
+	$(BIN)/python -m bench.performance.scale --rows $(MILLIONS)
+	$(BIN)/python -m bench.performance.start
 
 bench-custodian: setup ## 50 clients for five minutes; as root, two users on Income: results/custodian.json
-	$(BIN)/python -m benchmarks.custodian
-	$(BIN)/python -m benchmarks.two_users --income
+	$(BIN)/python -m bench.performance.custodian
+	$(BIN)/python -m bench.performance.two_users --income
 
 SAMPLE ?= 30
 SEED ?= 0
 
 mutants: setup         ## break SAMPLE lines of privacy, Lagrangian and bounds, one at a time: which do tests not notice?
-	$(BIN)/python -m benchmarks.mutants --sample $(SAMPLE) --seed $(SEED)
+	$(BIN)/python -m bench.performance.mutants --sample $(SAMPLE) --seed $(SEED)
 
 lock: setup            ## rewrite requirements.lock from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > requirements.lock

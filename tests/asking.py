@@ -24,7 +24,7 @@ def asked(engine: Engine, scores: Tensor, k: int = 0, seen: Tensor | slice = EVE
 
 
 def with_plan(kind: Any, plan: Any, **settings: Any) -> Any:
-    """A descent baseline whose plan takes the settings that are a plan's."""
+    """A rival trained by descent whose plan takes the settings that are a plan's."""
     names = {one.name for one in fields(plan)}
     return kind(
         plan=plan(**{name: value for name, value in settings.items() if name in names}),

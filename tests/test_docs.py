@@ -12,7 +12,7 @@ import pytest
 from justitia.privacy.certificate import NOT_COVERED, SEVERAL_ROWS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 README, SPEED, EVALUATION = (
     (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/speed.md", "docs/evaluation.md")
 )
@@ -141,7 +141,7 @@ EQUATIONS = {1, 2, 3, 4, 5, 6, 7, 10, 11, 13}
 
 
 def test_equations_that_code_and_pages_name_are_statements_of_the_paper() -> None:
-    files = [*PAGES, *(path for folder in ("src", "tests", "experiments") for path in (ROOT / folder).rglob("*.py"))]
+    files = [*PAGES, *(path for folder in ("src", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))]
     named = re.compile(r"\bEquations? (\d+)(?: and (\d+))?")
     found = {
         (page_name(path), int(number))

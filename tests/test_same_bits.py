@@ -29,6 +29,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from bench.rivals.fermi import FermiClassifier, FermiPlan
 from justitia import (
     GradientsPlan,
     LagrangianDualClassifier,
@@ -39,7 +40,6 @@ from justitia import (
     private_search,
     tradeoff,
 )
-from justitia.baselines.fermi import FermiClassifier, FermiPlan
 
 FILE = Path(__file__).with_name("same_bits.json")
 DIGITS = 10

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from experiments.__main__ import ALIASES, EXPERIMENTS
+
+from bench.experiments.__main__ import ALIASES, EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

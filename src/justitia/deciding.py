@@ -5,10 +5,9 @@ The attribute is not an input.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +16,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from justitia._validate import check_choice, check_same_length
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import is_files
 from justitia.inputs.public_sample import frames
-from justitia.inputs.tables import read_numbers, read_target
+from justitia.inputs.tables import read_numbers
 from justitia.learners.inputs import Inputs
 from justitia.postprocessing.learner import Rule
-from justitia.privacy.frames import sealing
-
-Model = TypeVar("Model")
 
 
 class TabularClassifier(ClassifierMixin, BaseEstimator):
@@ -34,15 +29,6 @@ class TabularClassifier(ClassifierMixin, BaseEstimator):
 
     preprocess: str | None
     classes_: NDArray[Any]
-
-    def _read(self, X: Any, y: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Features and 0/1 targets of a fit, checked; the two class labels are kept."""
-        if self.preprocess is not None:
-            check_choice("preprocess", self.preprocess, ("auto",))
-        features = self._features(X, reset=True)
-        self.classes_, target = read_target(y)
-        check_same_length(X=features, y=target)
-        return features, target
 
     def _features(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
         """Public features as numbers, through the default preprocessing unless it is off."""
@@ -124,15 +110,3 @@ def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
     except BaseException:
         estimator.__dict__ = before
         raise
-
-
-def all_or_nothing(fit: Callable[..., Model]) -> Callable[..., Model]:
-    """Make a ``fit`` that fails leave its estimator as it was, and hand it the attribute closed."""
-
-    @sealing
-    @functools.wraps(fit)
-    def guarded(self: BaseEstimator, *args: Any, **kwargs: Any) -> Model:
-        with unchanged_on_error(self):
-            return fit(self, *args, **kwargs)
-
-    return guarded

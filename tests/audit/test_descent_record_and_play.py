@@ -13,9 +13,9 @@ from recording import Outcome, People, Player, Recorder, largest_movements, make
 from torch import Tensor
 
 from asking import with_plan
-from justitia.baselines.descent import DescentClassifier, DescentEngine, decision_rows
-from justitia.baselines.fermi import FermiClassifier, FermiPlan
-from justitia.baselines.histogram import HistogramClassifier, HistogramPlan
+from bench.rivals.descent import DescentClassifier, DescentEngine, decision_rows
+from bench.rivals.fermi import FermiClassifier, FermiPlan
+from bench.rivals.histogram import HistogramClassifier, HistogramPlan
 from justitia.notions import NOTIONS
 from justitia.privacy.vault import SensitiveVault
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from edge_cases import GROUPS, PLAN, QUIET, SECRET, N, X, Y, classifier
 
-from justitia import measure, private_search, tradeoff
-from justitia.baselines import (
+from bench.rivals import (
     FermiClassifier,
     HistogramClassifier,
     LocalClassifier,
     MozannarClassifier,
 )
+from justitia import measure, private_search, tradeoff
 from justitia.privacy.accounting import gaussian_epsilon
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse, SeededNoise

@@ -9,9 +9,7 @@ import pytest
 import torch
 from edge_cases import GROUPS, QUIET, SECRET, N, X, Y, classifier
 
-from justitia import measure, private_search, tradeoff
-from justitia.audit import audit
-from justitia.baselines import (
+from bench.rivals import (
     AgarwalClassifier,
     FairGBMClassifier,
     FermiClassifier,
@@ -21,6 +19,8 @@ from justitia.baselines import (
     MozannarClassifier,
     ZafarClassifier,
 )
+from justitia import measure, private_search, tradeoff
+from justitia.audit import audit
 from justitia.evaluation.exact import rates_by_group, violation
 from justitia.evaluation.scorer import private_scorer
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger

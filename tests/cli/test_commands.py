@@ -11,6 +11,8 @@ from texts import TRAIN, assert_narrow, parsed
 
 from justitia import DurableLedger, LagrangianDualClassifier, PrivacyLedger
 from justitia.cli.commands.compare import part_of
+from justitia.cli.methods import UncorrectedModel
+from justitia.datasets import make_synthetic
 from justitia.privacy.accounting import gaussian_mu
 from justitia.report import Report, build_report
 
@@ -61,7 +63,7 @@ def test_compare_trains_methods_and_says_what_they_cost(run: Run) -> None:
         "compare",
         "model",
         "--method",
-        "plain",
+        "uncorrected",
         "--method",
         "moments",
         "--train",
@@ -74,12 +76,28 @@ def test_compare_trains_methods_and_says_what_they_cost(run: Run) -> None:
     assert_narrow(result.stdout)
     assert "All that methods learned of the people of --train is (1, 1e-05)" in " ".join(result.stdout.split())
     found = parsed(run(*words, "--json"))["models"]
-    assert [one["model"] for one in found] == ["model", "(plain)", "(moments)"]
+    assert [one["model"] for one in found] == ["model", "(uncorrected)", "(moments)"]
     assert [round(one["epsilon"], 3) for one in found] == [1.0, 0.0, 1.0]
-    alone = ("compare", "--method", "fermi", "--train", "income.csv", "--data", "test.csv", "--target", "income")
+    alone = ("compare", "--method", "plugin", "--train", "income.csv", "--data", "test.csv", "--target", "income")
     assert "pass --groups" in run(*alone, "--sensitive", "sex").stderr
-    assert "to train methods on, got none" in run("compare", "--method", "plain", "--data", "test.csv").stderr
+    assert "to train methods on, got none" in run("compare", "--method", "uncorrected", "--data", "test.csv").stderr
     assert "at least one model" in run("compare", "--data", "test.csv").stderr
+
+
+def test_compare_trains_no_rival_method(run: Run) -> None:
+    result = run("compare", "--method", "fermi", "--train", "income.csv", "--data", "test.csv")
+    assert_refused(result, 2, "uncorrected, plugin, moments, gradients")
+
+
+def test_uncorrected_method_decides_as_the_base_below_the_default_engine() -> None:
+    data = make_synthetic(600, random_state=0)
+    corrected = LagrangianDualClassifier(groups=data.groups, random_state=3)
+    corrected.fit(data.X, data.y, sensitive_features=data.sensitive)
+    uncorrected = UncorrectedModel(seed=3).fit(data.X, data.y)
+    base = corrected.base_proba(data.X)
+    assert base is not None
+    assert (uncorrected.predict(data.X) == (base > 0.5)).all()
+    assert uncorrected.certificate_.epsilon == 0
 
 
 @pytest.mark.parametrize("parts", [1, 2, 7])

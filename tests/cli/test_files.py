@@ -284,10 +284,10 @@ def test_compare_on_the_training_rows_says_whose_bounds_do_not_hold(run: Run) ->
     both = ("model", "curve/tolerance-0")
     mixed = run("compare", *both, "--data", "income.csv")
     assert all(sentence.format(data="income.csv", model=one) in text_of(mixed) for one in both)
-    words = ("compare", "model", "--data", "test.csv", "--method", "plain", "--train")
+    words = ("compare", "model", "--data", "test.csv", "--method", "uncorrected", "--train")
     assert "was trained on" not in text_of(run(*words, "income.csv"))
     method = run(*words, "test.csv")
-    assert sentence.format(data="test.csv", model="(plain)") in text_of(method)
+    assert sentence.format(data="test.csv", model="(uncorrected)") in text_of(method)
     assert sentence.format(data="test.csv", model="model") not in text_of(method)
 
 
@@ -335,10 +335,11 @@ def test_report_shows_the_newest_measurement_and_their_number(run: Run, here: Pa
 
 
 def test_reproduce_runs_nothing_of_the_folder_it_is_started_in(run: Run, here: Path) -> None:
-    (here / "experiments").mkdir()
+    (here / "bench" / "experiments").mkdir(parents=True)
     (here / "src" / "justitia").mkdir(parents=True)
-    (here / "experiments" / "__init__.py").touch()
-    (here / "experiments" / "__main__.py").write_text("EXPERIMENTS, ALIASES = {'mine': 1}, {}\n")
+    (here / "bench" / "__init__.py").touch()
+    (here / "bench" / "experiments" / "__init__.py").touch()
+    (here / "bench" / "experiments" / "__main__.py").write_text("EXPERIMENTS, ALIASES = {'mine': 1}, {}\n")
     assert "mine" not in run("reproduce", "--list").stdout
     assert run("reproduce", "--list", "--checkout", ".").stdout == "mine\n"
     assert_refused(run("reproduce", "--list", "--checkout", "model"), 2, "'model' is not a checkout of justitia")

@@ -54,7 +54,8 @@ def test_evaluate_says_the_same_of_a_folder_and_of_one_file(run: Run, here: Path
 
 @pytest.mark.usefixtures("people")
 def test_compare_says_the_same_of_a_folder_and_of_one_file(run: Run) -> None:
-    words = ("compare", "model", "curve/tolerance-0", "--method", "plain", "--train", "income.csv", "--seed", 1, *EXACT)
+    words = ("compare", "model", "curve/tolerance-0", "--method", "uncorrected", "--train", "income.csv")
+    words += ("--seed", 1, *EXACT)
     assert told(run, *words, "--data", "many") == told(run, *words, "--data", "one.parquet")
 
 
@@ -110,7 +111,7 @@ def test_odd_entry_of_one_person_changes_nothing_public(run: Run, here: Path, pe
         (("evaluate", "model", "test.csv", "--stream"), "expected Parquet to be read a few rows at a time"),
         (("evaluate", "model", "many", "--target", "hired"), "no class"),
         (
-            ("compare", "--method", "plain", "--train", "many", "--data", "many", "--target", "income"),
+            ("compare", "--method", "uncorrected", "--train", "many", "--data", "many", "--target", "income"),
             "expected --train",
         ),
         (("measure", "many", "--decision", "work", "--sensitive", "sex"), "expected the public list of groups"),

@@ -56,7 +56,7 @@ def make_folder(
     people = Register.of(IDS if ids is None else ids, attribute)
     register(folder, records, "people", people, groups=list(groups), epsilon=epsilon, delta=DELTA)
     for name, key in KEYS.items():
-        records.put_client(Client(name, ROLES[name], own, key_hash(key)))
+        records.put_client(Client(name, ROLES[name], own, key_hash(key), ("people", "others")))
     return folder
 
 

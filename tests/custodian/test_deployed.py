@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
-from benchmarks.two_users import HOLDER, as_user
 from holding import DATA, IDS, KEYS, make_folder, served
 
+from bench.performance.two_users import HOLDER, as_user
 from justitia import DurableLedger, measure
 from justitia.custodian import Custodian
 from justitia.custodian.people import ledger_file

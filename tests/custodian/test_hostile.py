@@ -16,7 +16,7 @@ from holding import DATA, IDS, KEYS, LABELS, Caller, N, make_folder, opened, ser
 
 from justitia import DurableLedger, LagrangianDualClassifier, MomentsPlan
 from justitia.custodian import Custodian
-from justitia.custodian.people import ledger_file, register, register_file
+from justitia.custodian.people import ledger_file, register, register_file, retire
 from justitia.custodian.records import Client, Records
 from justitia.custodian.service import Service
 from justitia.custodian.wire import from_stream
@@ -196,7 +196,8 @@ def test_own_budget_that_was_raised_and_lowered_counts_everything(folder: Path) 
         cohort = ask.cohort()
         found = []
         for k, epsilon in enumerate((0.5, 2.0, 2.0, 0.5)):
-            Records(folder).put_client(Client("trainer", ("train",), epsilon, key_hash(KEYS["trainer"])))
+            allowed = Client("trainer", ("train",), epsilon, key_hash(KEYS["trainer"]), ("people",))
+            Records(folder).put_client(allowed)
             found.append(ask.sums(cohort, ROWS, request=f"r{k}", noise_multiplier=12.0).status)
     assert found == [200, 200, 200, 402]
 
@@ -232,8 +233,7 @@ def test_request_id_of_one_population_is_not_anothers(folder: Path) -> None:
 
 def retired(service: Service) -> None:
     """As the command does, from another process."""
-    service.records.retire("people")
-    register_file(service.folder, "people").unlink()
+    retire(service.folder, Records(service.folder), "people")
 
 
 def test_people_retired_between_questions_are_unknown_and_leave_the_memory(folder: Path) -> None:

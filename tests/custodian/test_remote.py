@@ -54,6 +54,13 @@ def local_ledger(folder: Path, tmp_path: Path) -> DurableLedger:
     return DurableLedger(copied_ledger(folder, tmp_path / "copy.ledger"), dataset="people", epsilon=5.0, delta=DELTA)
 
 
+def promised(fitted: LagrangianDualClassifier) -> str:
+    """What a certificate promises, whatever of: a custodian speaks of its answers, and not of what was trained."""
+    _, found, rest = fitted.certificate_.statement.partition(" would be ")
+    assert found
+    return rest
+
+
 @pytest.mark.parametrize("options", [{}, {"module": (4,), "plan": MOMENTS}], ids=["plugin", "moments"])
 @pytest.mark.filterwarnings("ignore:the noise in the rates")
 @pytest.mark.filterwarnings("ignore:even groups")
@@ -66,8 +73,9 @@ def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
         there = model(**options).fit(DATA.X, DATA.y, sensitive_features=Custodian(url, population="people", ids=IDS))
     np.testing.assert_array_equal(there.decision_function(DATA.X), here.decision_function(DATA.X))
     assert there.history_.equals(here.history_)
-    for name in ("epsilon", "delta", "spent_epsilon", "releases", "statement", "groups"):
+    for name in ("epsilon", "delta", "spent_epsilon", "releases", "groups"):
         assert getattr(there.certificate_, name) == getattr(here.certificate_, name)
+    assert promised(here) in there.certificate_.statement
     assert url in there.certificate_.custodian
     assert there.certificate_.receipt["number"] == len(ledger.releases) - 1
     DurableLedger.open(folder / "populations" / "people.ledger").verify(there.certificate_.receipt)
@@ -92,7 +100,7 @@ def test_rows_of_one_person_are_protected_together_as_in_memory(tmp_path: Path) 
         there = model().fit(DATA.X, DATA.y, sensitive_features=holder, person=who)
         told_there = measure(DATA.y, decided, sensitive_features=holder, **asked)
     np.testing.assert_array_equal(there.decision_function(DATA.X), here.decision_function(DATA.X))
-    assert there.certificate_.statement == here.certificate_.statement
+    assert promised(here) in there.certificate_.statement
     assert there.certificate_.unit == "person"
     assert there.certificate_.adjacency == here.certificate_.adjacency
     assert told_there.table.equals(seen.table)

@@ -8,11 +8,11 @@ from holding import IDS, Caller, make_folder, opened
 
 from justitia.custodian import records
 from justitia.custodian.connection import Connection, read_key
-from justitia.custodian.settings import CONFIG, TEMPLATE, Settings
+from justitia.custodian.settings import CONFIG, Settings, settings_text
 
 
 def test_settings_that_init_writes_are_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / CONFIG).write_text(TEMPLATE.format(name="custodian", tls="# "))
+    (tmp_path / CONFIG).write_text(settings_text("custodian", tls=False))
     assert Settings.read(tmp_path) == Settings()
 
 
@@ -67,6 +67,7 @@ def test_parts_of_a_request_that_was_never_finished_are_deleted_a_day_later(
     with opened(folder) as service:
         ask = Caller(service)
         assert ask.sums(ask.cohort(), np.ones((9, 2)), parts=2).facts == {"received": 1, "parts": 2}
-        assert len(list((folder / "spool").iterdir())) == 1
+        (request,) = (folder / "spool").iterdir()
+        assert [one.stat().st_mode & 0o777 for one in (request, *request.iterdir())] == [0o700, 0o600]
     with opened(folder):
         assert list((folder / "spool").iterdir()) == []

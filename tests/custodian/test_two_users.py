@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from benchmarks.two_users import found_in, patterns, trial
 from holding import DATA, DELTA, IDS, KEYS, LABELS, make_folder, served
 
+from bench.performance.two_users import found_in, patterns, trial
 from justitia import LagrangianDualClassifier, PluginPlan
 from justitia.custodian import Custodian
 

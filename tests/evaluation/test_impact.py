@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.coverage import CONFIDENCE, RATES, SIZES, Population, answers, coverage
 from numpy.testing import assert_allclose
 from scipy.stats import ks_2samp, norm
 from sklearn.metrics import roc_auc_score
 
+from bench.experiments.coverage import CONFIDENCE, RATES, SIZES, Population, answers, coverage
 from justitia import Measurement, PrivacyLedger, measure
 from justitia.evaluation.impact import careful, ratios
 from justitia.evaluation.intervals import several_quantile
@@ -185,7 +185,7 @@ def test_bounds_without_the_noise_in_them_would_not_hold(monkeypatch: pytest.Mon
             quiet = {name: getattr(noisy, name) / 100 for name in ("var_sum", "cov", "var_count")}
             yield type(noisy)(**vars(noisy) | quiet), scores, size
 
-    monkeypatch.setattr("experiments.coverage.answers", understated)
+    monkeypatch.setattr("bench.experiments.coverage.answers", understated)
     assert coverage(population, 0.1, 200, seed=3)["ratio_holds"] < 0.85
 
 

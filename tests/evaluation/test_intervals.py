@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.measure import RATES, SIZES, Population, answers, coverage
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
+from bench.experiments.measure import RATES, SIZES, Population, answers, coverage
 from justitia.evaluation.exact import wilson_interval
 from justitia.evaluation.intervals import NoisyRates, marginal_quantile, pairs_quantile, several_quantile
 from justitia.evaluation.rates import METRICS, best_correlations, make_rows, notion_rates

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from experiments.measure import answers
 from numpy.testing import assert_allclose
 
+from bench.experiments.measure import answers
 from justitia import BudgetExceeded, Measurement, PrivacyLedger, measure
 from justitia.evaluation.exact import rates_by_group, violation
 from justitia.evaluation.rates import METRICS, make_rows

@@ -21,8 +21,8 @@ from sklearn.svm import LinearSVC
 from torch import nn
 from xgboost import XGBClassifier
 
+from bench.rivals import PlainClassifier
 from justitia import LagrangianDualClassifier
-from justitia.baselines import PlainClassifier
 from justitia.learners.base import Column, CrossFitted, Fitted, base_of
 from justitia.learners.inputs import Inputs
 
@@ -214,7 +214,7 @@ class Spoiled(LogisticRegression):
     ("base", "error", "words"),
     [
         (LogisticRegression, TypeError, "got 'LogisticRegression'; pass an object of that class"),
-        (nn.Linear(2, 1), TypeError, r"got 'Linear'; pass PlainClassifier\(module=...\)"),
+        (nn.Linear(2, 1), TypeError, "got 'Linear'; pass it as module="),
         (LinearSVC(), TypeError, "expected a base with predict_proba, got 'LinearSVC', which has none"),
         (LinearRegression(), TypeError, "expected a base with predict_proba, got 'LinearRegression', which has none"),
         (3, TypeError, "expected base to be a classifier, a function of X or the name of a column, got 'int'"),

@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from bench.rivals import PlainClassifier
 from justitia import LagrangianDualClassifier, measure
-from justitia.baselines import PlainClassifier
 from justitia.evaluation import exact as metrics
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each

@@ -12,10 +12,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from bench.rivals import FermiClassifier, HistogramClassifier, MozannarClassifier
+from bench.rivals.fermi import FermiPlan
+from bench.rivals.histogram import HistogramPlan
 from justitia import LagrangianDualClassifier, PrivacyLedger
-from justitia.baselines import FermiClassifier, HistogramClassifier, MozannarClassifier
-from justitia.baselines.fermi import FermiPlan
-from justitia.baselines.histogram import HistogramPlan
 from justitia.datasets import make_synthetic
 from justitia.evaluation.scorer import private_scorer
 

@@ -19,8 +19,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from bench.rivals import PlainClassifier
 from justitia import Certificate, GradientsPlan, LagrangianDualClassifier
-from justitia.baselines import PlainClassifier
 from justitia.inputs.encoding import TabularEncoder
 from justitia.saving import onnx_graph
 from justitia.saving.onnx import to_onnx

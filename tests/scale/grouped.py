@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import tempfile
 import warnings
@@ -30,6 +31,8 @@ from justitia.networks.moments.shard import NetworkShard
 from justitia.postprocessing.shard import ScoredShard
 from justitia.inputs import public_sample
 from justitia.scale import data as scale_data
+from justitia.training.links import SocketLinks
+from justitia.training.ranks import linked
 
 WORK = multiprocessing.get_context("fork")
 Rank = Callable[[int], Any]
@@ -56,6 +59,41 @@ def in_group(size: int, rank_work: Rank, *, wait: float = 300.0) -> list[Any]:
                 one.kill()
                 one.join()
     return [results.get(rank) for rank in range(size)]
+
+
+def by_sockets(size: int, rank_work: Rank) -> list[Any]:
+    """What each rank's work returned, where ranks are connected by socket pairs."""
+    results, pairs = WORK.Manager().dict(), [socket.socketpair() for _ in range(1, size)]
+
+    def run(rank: int) -> None:
+        for place, (near, far) in enumerate(pairs, 1):  # a forked process has the ends of all others, too
+            for end, owner in ((near, 0), (far, place)):
+                if rank != owner:
+                    end.close()
+        ends = [near for near, _ in pairs] if rank == 0 else [pairs[rank - 1][1]]
+        with linked(SocketLinks(rank, size, ends)):
+            results[rank] = rank_work(rank)
+
+    processes = [WORK.Process(target=run, args=(rank,)) for rank in range(size)]
+    for one in processes:
+        one.start()
+    for one in processes:
+        one.join()
+    return [results.get(rank) for rank in range(size)]
+
+
+def sockets(folder: Path) -> Any:
+    """Digests of the same fit: in one process, in a process group, and in processes that sockets connect."""
+    table = people()
+    paths = write_parts(table, folder / "parts", [7, 900])
+
+    def fit(where: Any) -> str:
+        return digest(model("equalized_odds").fit(where, "label", sensitive_features="sex"), table)
+
+    def work(rank: int) -> str:
+        return fit(files(paths[rank], own=True))
+
+    return [fit(files(folder / "parts")), *in_group(3, work), *by_sockets(3, work)]
 
 
 def bits(folder: Path) -> Any:
@@ -301,5 +339,5 @@ if __name__ == "__main__":
     public_sample.SAMPLE = FEW
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "shards": shards}
-    scenarios |= {"modules": modules, "bases": bases}
+    scenarios |= {"modules": modules, "bases": bases, "sockets": sockets}
     print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))

@@ -1,6 +1,7 @@
 """Fits, curves, measurements and predictions on rows in files, against those in memory."""
 
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +17,16 @@ from people_files import FEATURES, FEW, GROUPS, PLANS, SHORT, digest, files, mod
 from pyarrow import dataset, parquet
 from torch import Tensor
 
-from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger, SensitiveColumns, measure, tradeoff
+from justitia import (
+    LagrangianDualClassifier,
+    MomentsPlan,
+    PluginPlan,
+    PrivacyLedger,
+    SensitiveColumns,
+    measure,
+    tradeoff,
+)
+from justitia.postprocessing.crowd import ScoredCrowd
 from justitia.inputs import public_sample
 from justitia.notions import DemographicParity
 from justitia.privacy import joining
@@ -241,3 +251,42 @@ def test_keys_of_the_data_that_are_missing_or_repeat_are_refused(tmp_path: Path,
     where = SensitiveColumns("sex", file=second, key="id")
     with pytest.raises(ValueError, match=sentence):
         from_files(write(wrong, tmp_path / "public.parquet"), model(), sensitive_features=where)
+
+
+def test_fit_that_its_first_noised_sizes_refuse_says_what_they_have_cost(stored: Path, few: None) -> None:
+    plan, ledger = PluginPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=9.0, delta=1e-5)
+    refused = model(plan=plan, groups=("F", "M", "X"))
+    with pytest.raises(ValueError, match=r"check the names of the groups.* This check has spent epsilon ") as caught:
+        from_files(stored, refused, ledger=ledger)
+    assert [one.purpose for one in ledger.releases] == ["sizes"]
+    said = float(re.search(r"has spent epsilon ([0-9.]+) of", str(caught.value))[1])
+    assert ledger.epsilon() <= said <= 1.01 * ledger.epsilon()
+
+
+@pytest.mark.parametrize("kind", ["path", "dataset"])
+@pytest.mark.parametrize(("at", "debits"), [("moment_rows", 0), ("judge", 1), ("decision_rows", 1)])
+def test_file_that_is_replaced_between_two_passes_stops_the_fit_before_another_debit(
+    tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch, at: str, debits: int, kind: str
+) -> None:
+    stored = write(people(), tmp_path / "rows" / "people.parquet")
+    other = write(people()[::-1], tmp_path / "other.parquet")
+    method = getattr(ScoredCrowd, at)
+
+    def replaced(self: Any, *given: Any, **more: Any) -> Any:
+        if other.exists():
+            other.rename(stored)
+        return method(self, *given, **more)
+
+    monkeypatch.setattr(ScoredCrowd, at, replaced)
+    ledger, where = PrivacyLedger(epsilon=4.0, delta=1e-5), tmp_path / "rows"
+    with pytest.raises(ValueError, match=r"expected people\.parquet to stay as it was when it was first read"):
+        from_files(where if kind == "path" else dataset.dataset(where), model(), ledger=ledger)
+    assert len(ledger.releases) == debits
+
+
+def test_rows_of_a_file_that_is_written_to_while_it_is_read_are_refused(stored: Path) -> None:
+    tables = files(stored).tables(["a"])
+    next(tables)
+    write(people(), stored)  # the same rows: whoever reads them cannot know
+    with pytest.raises(ValueError, match="start again when nobody writes to it"):
+        list(tables)

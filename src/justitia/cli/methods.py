@@ -1,19 +1,59 @@
-"""Methods that ``justitia compare`` trains on the spot: the private ones, and the network that never asks."""
+"""Methods that ``justitia compare`` trains on the spot: our private engines, and their base without a correction."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from justitia.baselines import FermiClassifier, HistogramClassifier, MozannarClassifier, PlainClassifier
-from justitia.cli.errors import Refusal
+import numpy as np
+from numpy.typing import NDArray
+
 from justitia.cli.files.rows import Rows
 from justitia.cli.training import unfitted
-from justitia.estimator import LagrangianDualClassifier
+from justitia.inputs.encoding import TabularEncoder
+from justitia.inputs.tables import read_target
+from justitia.learners.calibration import calibrate
+from justitia.learners.default import default_base
+from justitia.learners.inputs import Inputs
+from justitia.networks.classifier import public_seed
 from justitia.privacy.ledger import PrivacyLedger
 
-#: Methods that read the attribute exactly (Zafar, Agarwal) are for Python, where their certificate is at hand.
-METHODS = ("plain", "plugin", "moments", "gradients", "fermi", "histogram", "mozannar")
+UNCORRECTED = "uncorrected"
+METHODS = (UNCORRECTED, "plugin", "moments", "gradients")
+
+
+class UncorrectedModel:
+    """The default base (LightGBM, calibrated) without a correction; it never reads the attribute.
+
+    With the same seed its decisions are those of the base below engine "plugin".
+
+    Attributes
+    ----------
+    certificate_ : Certificate
+        Epsilon 0.
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the label from the features."""
+        self._encoder = TabularEncoder().fit(X)
+        label = np.asarray(read_target(y)[1], dtype=np.float64)
+        weight, self._base = np.ones(len(label)), default_base(len(label))
+        seed = public_seed(self.seed)
+        raw = self._base.learn(self._inputs(X), label, weight, seed=seed, progress=lambda _: None)
+        self._calibration = calibrate(raw, label, weight)
+        self.certificate_ = PrivacyLedger(epsilon=0.0, delta=0.0).certificate(groups_source="not asked")
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """(n,): 1 where the second class is more likely than not."""
+        probability = self._calibration(self._base.probability(self._inputs(X)))
+        return (probability > 0.5).astype(np.int64)
+
+    def _inputs(self, X: Any) -> Inputs:
+        return Inputs(X, self._encoder.transform(X))
 
 
 @dataclass(frozen=True)
@@ -25,31 +65,16 @@ class Recipe:
     delta: float
     seed: int | None = None
 
-    def make(self, name: str, rows: Rows) -> Any:
-        """An unfitted classifier."""
-        groups = rows.attribute.groups
-        if name == "plain":
-            return PlainClassifier(random_state=self.seed)
-        if name == "mozannar":
-            return MozannarClassifier(self.notion, epsilon=self.epsilon, groups=groups, random_state=self.seed)
-        if name in {"fermi", "histogram"}:
-            kind = FermiClassifier if name == "fermi" else HistogramClassifier
-            return kind(self.notion, epsilon=self.epsilon, delta=self.delta, groups=groups, random_state=self.seed)
+    def fit(self, name: str, rows: Rows, total: PrivacyLedger) -> Any:
+        """A fitted classifier; what it spent is also on the ledger of all methods."""
+        if name == UNCORRECTED:
+            return UncorrectedModel(self.seed).fit(rows.X, rows.y)
         settings = {"notion": self.notion, "epsilon": self.epsilon, "delta": self.delta, "seed": self.seed}
         default = {"hidden": None, "plan_file": None, "base": None, "base_column": None, "threshold": 0.5}
         default |= {"small_groups": True}  # as in Python
-        return unfitted(rows, settings | default | {"engine": name})
-
-    def fit(self, name: str, rows: Rows, total: PrivacyLedger) -> Any:
-        """A fitted classifier; what it spent is also on the ledger of all methods."""
-        model = self.make(name, rows)
+        model = unfitted(rows, settings | default | {"engine": name})
         own = PrivacyLedger(epsilon=self.epsilon, delta=self.delta)
-        given: dict[str, Any] = {"sensitive_features": rows.sensitive, "ledger": own}
-        if rows.person is not None and name != "plain":
-            if not isinstance(model, LagrangianDualClassifier):
-                raise Refusal(f"the method {name!r} protects rows, not people; leave out --person, or the method.")
-            given["person"] = rows.person
-        model.fit(rows.X, rows.y, **given)
+        model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person, ledger=own)
         for release in own.releases:
             total.debit(release)
         return model

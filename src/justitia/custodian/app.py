@@ -100,11 +100,10 @@ class App:
         return await run_in_threadpool(self.service.ledger, client, request.path_params["name"]), {}
 
     async def _certificate(self, client: Client, request: Request) -> Told:
-        del client
         asked = questions.read_query(dict(request.query_params), questions.Certificate)
         given: dict[str, Any] = {"planned": asked.planned, "subject": asked.subject}
         name = request.path_params["name"]
-        return await run_in_threadpool(lambda: self.service.certificate(name, **given)), {}
+        return await run_in_threadpool(lambda: self.service.certificate(client, name, **given)), {}
 
     async def _cohort(self, client: Client, request: Request) -> Told:
         asked = questions.read_json(await self._body(request), questions.Cohort)

@@ -1,6 +1,7 @@
 """What the custodian remembers, in one SQLite file: clients, populations, cohorts, requests with answers, receipts.
 
-Nothing in it is an attribute or a key: clients are kept with the hash of theirs.
+Nothing in it is an attribute or a key: clients are kept with the hash of theirs. What is deleted is overwritten with
+zeros (``secure_delete``), because cohorts hold digests of people's ids.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from justitia.custodian.settings import private_file
 
 FILE = "custodian.sqlite"
 ROLES = ("train", "measure", "read")
+#: Version of the tables below, kept in ``PRAGMA user_version``; files from before it was kept have 0.
+SCHEMA = 1
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS clients (name TEXT PRIMARY KEY, hash TEXT NOT NULL, roles TEXT NOT NULL, epsilon REAL,"
-    " created TEXT NOT NULL)",
+    " created TEXT NOT NULL, populations TEXT NOT NULL DEFAULT '[]')",
+    "CREATE TABLE IF NOT EXISTS claims (name TEXT PRIMARY KEY, file TEXT NOT NULL, started TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS populations (name TEXT PRIMARY KEY, columns TEXT NOT NULL, groups TEXT NOT NULL,"
     " epsilon REAL NOT NULL, delta REAL NOT NULL, people INTEGER NOT NULL, registered TEXT NOT NULL, retired TEXT)",
     "CREATE TABLE IF NOT EXISTS cohorts (id TEXT PRIMARY KEY, population TEXT NOT NULL, people INTEGER NOT NULL,"
@@ -43,12 +47,26 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class Client:
-    """Who asks: a name, what for, and the largest epsilon of each population that is theirs (None: all of it)."""
+    """Owner of a key.
+
+    Parameters
+    ----------
+    name : str
+    roles : tuple of str
+        What the key is good for, of ``ROLES``.
+    epsilon : float or None
+        The client's own budget within that of each population; None for no limit of its own.
+    hash : str
+        Of the key.
+    populations : tuple of str
+        Names of the populations that the key may use; the others do not exist for it.
+    """
 
     name: str
     roles: tuple[str, ...]
     epsilon: float | None
     hash: str = ""
+    populations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,22 +123,104 @@ class Records:
     def __init__(self, folder: Path) -> None:
         self.path = private_file(folder / FILE)
         self._held: sqlite3.Connection | None = None
-        self._rows("PRAGMA journal_mode = WAL")
-        with self._connection() as connection:
-            for table in _TABLES:
-                connection.execute(table)
+        try:
+            self._rows("PRAGMA journal_mode = WAL")
+            if self._version() != SCHEMA:
+                self._upgrade()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):  # busy, a full disk: nothing is wrong with the file
+                raise
+            raise ValueError(
+                f"expected the records of a custodian in {str(self.path)!r}, got other data ({error}); restore them."
+            ) from None
 
     @contextmanager
     def _connection(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self.path, timeout=60.0, isolation_level=None)) as connection:
+        with self._connected() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
 
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self.path, timeout=60.0, isolation_level=None)) as connection:
+            connection.execute("PRAGMA secure_delete = ON")  # some builds of SQLite have it off
+            yield connection
+
     def _rows(self, query: str, *values: Any) -> list[Any]:
         with closing(sqlite3.connect(self.path, timeout=60.0)) as connection:
             return connection.execute(query, values).fetchall()
+
+    # -- versions of the tables
+
+    def _version(self) -> int:
+        """Version of the tables in the file.
+
+        Raises
+        ------
+        ValueError
+            If it is newer than this program.
+        """
+        found = int(self._rows("PRAGMA user_version")[0][0])
+        if found > SCHEMA:
+            raise ValueError(
+                f"expected records of version {SCHEMA} in {str(self.path)!r}, got version {found}, which a newer "
+                "justitia wrote; upgrade this one."
+            )
+        return found
+
+    def _upgrade(self) -> None:
+        """Make the tables, or bring those of an earlier version to this one.
+
+        A key from before keys had lists may use the populations that are registered now, and none that come later.
+        """
+        with self._connection(durable=True) as connection:
+            found = _columns(connection)
+            if "cohorts" in found and "person" not in found["cohorts"]:
+                # Clients send their cohorts anew for every fit, under names that the first version made otherwise.
+                connection.execute("DROP TABLE cohorts")
+            for table in _TABLES:
+                connection.execute(table)
+            if "clients" in found and "populations" not in found["clients"]:
+                connection.execute("ALTER TABLE clients ADD COLUMN populations TEXT NOT NULL DEFAULT '[]'")
+                names = connection.execute(
+                    "SELECT name FROM populations WHERE retired IS NULL ORDER BY name"
+                ).fetchall()
+                connection.execute("UPDATE clients SET populations = ?", (json.dumps([name for (name,) in names]),))
+            if _columns(connection) != _expected_columns():
+                raise ValueError(
+                    f"expected the records of a custodian in {str(self.path)!r}, got tables of no version of justitia; "
+                    "restore the newest copy of the folder."
+                )
+        if found:
+            self.scrub()  # earlier versions may have left deleted rows in free pages
+        with self._connection(durable=True) as connection:  # last: whoever was killed before this starts again
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    def scrub(self) -> None:
+        """Write all records anew and cut off the write-ahead log, so that nothing is left of what was deleted.
+
+        ``secure_delete`` alone is not enough: where SQLite moves rows between pages, copies stay in their unused parts.
+
+        Raises
+        ------
+        ValueError
+            If another process used the records all the time.
+        """
+        try:
+            with self._connected() as connection:
+                connection.execute("VACUUM")
+                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            busy = True
+        if busy:
+            raise ValueError(
+                f"expected {str(self.path)!r} to be free for a moment within 60 s, but it was in use all the time: it "
+                "may still hold what was deleted; run the command again."
+            )
 
     def hold(self) -> None:
         """Stay connected: who closes the last connection copies everything back into the file, which takes time."""
@@ -136,14 +236,29 @@ class Records:
 
     def put_client(self, client: Client) -> None:
         """A new client, or a new key, roles and budget of one that is known: the earlier key is worth nothing."""
-        values = (client.name, client.hash, " ".join(client.roles), client.epsilon, now())
+        lists = " ".join(client.roles), json.dumps(client.populations)
+        values = (client.name, client.hash, lists[0], client.epsilon, now(), lists[1])
+        insert = (
+            "INSERT OR REPLACE INTO clients (name, hash, roles, epsilon, created, populations)"
+            " VALUES (?, ?, ?, ?, ?, ?)"
+        )
         with self._connection(durable=True) as connection:
-            connection.execute("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?)", values)
+            connection.execute(insert, values)
 
     def clients(self) -> list[Client]:
         """Everybody with a key."""
-        rows = self._rows("SELECT name, roles, epsilon, hash FROM clients ORDER BY name")
-        return [Client(name, tuple(roles.split()), epsilon, kept) for name, roles, epsilon, kept in rows]
+        rows = self._rows("SELECT name, roles, epsilon, hash, populations FROM clients ORDER BY name")
+        return [
+            Client(name, tuple(roles.split()), epsilon, kept, tuple(json.loads(listed)))
+            for name, roles, epsilon, kept, listed in rows
+        ]
+
+    def allow(self, name: str, populations: Sequence[str]) -> None:
+        """Let the key of a known client use these populations too."""
+        with self._connection(durable=True) as connection:
+            (held,) = connection.execute("SELECT populations FROM clients WHERE name = ?", (name,)).fetchone()
+            listed = list(dict.fromkeys([*json.loads(held), *populations]))
+            connection.execute("UPDATE clients SET populations = ? WHERE name = ?", (json.dumps(listed), name))
 
     def drop_clients(self, names: Sequence[str]) -> None:
         """Their keys are deleted."""
@@ -152,19 +267,58 @@ class Records:
 
     # -- populations and cohorts
 
+    def claim(self, name: str, file: str) -> None:
+        """Take a name for people who are being registered, and say which file their attribute will be written to.
+
+        Raises
+        ------
+        ValueError
+            If the name is taken.
+        """
+        with self._connection(durable=True) as connection:
+            taken = "SELECT name FROM populations WHERE name = ? UNION SELECT name FROM claims WHERE name = ?"
+            if connection.execute(taken, (name, name)).fetchone():
+                raise ValueError(
+                    f"the population {name!r} is registered, or was; choose another name for other people."
+                )
+            connection.execute("INSERT INTO claims VALUES (?, ?, ?)", (name, file, now()))
+
+    def claims(self) -> dict[str, str]:
+        """Names that were claimed for a registration that is not finished, with the file of each."""
+        return dict(self._rows("SELECT name, file FROM claims ORDER BY name"))
+
+    def drop_claim(self, name: str) -> None:
+        """The registration ended without a population, and its files are gone."""
+        with self._connection(durable=True) as connection:
+            connection.execute("DELETE FROM claims WHERE name = ?", (name,))
+
     def put_population(self, one: Population) -> None:
-        """Register; a name is used once."""
+        """Register, and end the claim of the name; a name is used once."""
         lists = json.dumps(one.columns), json.dumps(one.groups)
         values = (one.name, *lists, one.epsilon, one.delta, one.people, one.registered, one.retired)
         with self._connection(durable=True) as connection:
             connection.execute("INSERT INTO populations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            connection.execute("DELETE FROM claims WHERE name = ?", (one.name,))
 
-    def retire(self, name: str) -> None:
-        """Say so, and forget who is in which cohort and what was answered: receipts and ledger stay."""
+    def retire(self, name: str) -> list[tuple[str, str]]:
+        """Mark a population as retired, and delete its cohorts and stored answers: receipts and ledger stay.
+
+        Returns
+        -------
+        list of (client, request)
+            Its requests, parts of which may wait in the spool.
+        """
+        own = "(SELECT client, request FROM requests WHERE population = ?)"
         with self._connection(durable=True) as connection:
-            connection.execute("UPDATE populations SET retired = ? WHERE name = ?", (now(), name))
+            update = "UPDATE populations SET retired = COALESCE(retired, ?) WHERE name = ?"
+            connection.execute(update, (now(), name))
             connection.execute("DELETE FROM cohorts WHERE population = ?", (name,))
-            connection.execute("UPDATE requests SET answer = NULL WHERE population = ?", (name,))
+            connection.execute(f"DELETE FROM parts WHERE (client, request) IN {own}", (name,))  # noqa: S608 - ours
+            requests = connection.execute("SELECT client, request FROM requests WHERE population = ?", (name,))
+            found = [(client, request) for client, request in requests]
+            # A question is kept as a hash that its cohort is part of.
+            connection.execute("UPDATE requests SET answer = NULL, question = '' WHERE population = ?", (name,))
+        return found
 
     def populations(self) -> list[Population]:
         """All of them, retired ones too."""
@@ -216,10 +370,15 @@ class Records:
         query = "SELECT part, digest FROM parts WHERE client = ? AND request = ?"
         return dict(self._rows(query, client, request))
 
-    def put_part(self, client: str, request: str, part: int, digest: str, size: int) -> None:
-        """One more has come, and is in its file."""
+    def put_part(self, client: str, request: str, part: int, digest: str, size: int) -> bool:
+        """One more has come, and is in its file; False, and nothing is noted, if its people were retired meanwhile."""
+        insert = (
+            "INSERT INTO parts SELECT ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM requests JOIN populations"
+            " ON populations.name = requests.population WHERE client = ? AND request = ? AND retired IS NULL)"
+        )
         with self._connection() as connection:
-            connection.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?)", (client, request, part, digest, size))
+            own = client, request
+            return connection.execute(insert, (*own, part, digest, size, *own)).rowcount > 0
 
     def waiting(self, client: str) -> int:
         """Bytes of this client's parts whose request has no answer yet."""
@@ -237,6 +396,11 @@ class Records:
             " (SELECT name FROM populations WHERE retired IS NOT NULL))"
         )
         return [(client, request) for client, request in self._rows(query, before)]
+
+    def unanswered(self) -> list[tuple[str, str]]:
+        """Requests without an answer, parts of which may wait in the spool."""
+        rows = self._rows("SELECT client, request FROM requests WHERE receipt IS NULL")
+        return [(client, request) for client, request in rows]
 
     def forget_request(self, client: str, request: str) -> None:
         """A request that was refused before any debit."""
@@ -296,10 +460,24 @@ class Records:
         return (rows[0][0] + 1, rows[0][1]) if rows else (0, "")
 
 
+def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Names of the columns of every table."""
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    query = "SELECT name FROM pragma_table_info(?)"
+    return {table: [name for (name,) in connection.execute(query, (table,))] for (table,) in tables}
+
+
+def _expected_columns() -> dict[str, list[str]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for table in _TABLES:
+            connection.execute(table)
+        return _columns(connection)
+
+
 def _population(row: Sequence[Any]) -> Population:
     name, columns, groups, *rest = row
     listed = tuple(tuple(one) if isinstance(one, list) else one for one in json.loads(groups))
     return Population(name, tuple(json.loads(columns)), listed, *rest)
 
 
-__all__ = ["ROLES", "Asked", "Client", "Cohort", "Population", "Records", "chained", "now"]
+__all__ = ["ROLES", "SCHEMA", "Asked", "Client", "Cohort", "Population", "Records", "chained", "now"]

@@ -13,7 +13,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     population: str
     columns: tuple[str, ...]
     groups: tuple[str | tuple[str, ...], ...]
-    people: int
     neighbours: str
     epsilon: float
     delta: float

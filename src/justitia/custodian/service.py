@@ -14,6 +14,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -24,7 +25,7 @@ from justitia.custodian import questions
 from justitia.custodian.cohorts import joined
 from justitia.custodian.journal import AuditLog
 from justitia.custodian.measurements import measurement_bytes
-from justitia.custodian.people import People, Populations, run_name
+from justitia.custodian.people import People, Populations, recover, run_name, spool_folder, spooled
 from justitia.custodian.records import Client, Cohort, Records
 from justitia.custodian.refusals import LOST, OTHER_BODY, Refused, not_allowed, too_large, unknown, wrong
 from justitia.custodian.replies import Facts, Made, Received
@@ -42,6 +43,11 @@ from justitia.privacy.mechanisms import Gaussian, NoiseSource, SystemNoise
 
 #: Keeps two services from working in one folder.
 LOCK = "custodian.lock"
+#: The part of a certificate that the custodian cannot check: it knows neither plans nor models.
+CLAIMED = (
+    "The client, not the custodian, states that {answers} planned before the first, and what was made of them: "
+    "{subject!r}."
+)
 #: What the smallest part counts as: every file takes a block.
 _LEAST = 4096
 _LOCK_FLAGS = os.O_CREAT | os.O_RDWR
@@ -74,15 +80,19 @@ class Service:
         self.records, self.log = Records(folder), AuditLog(folder)
         self._source = noise_source if noise_source is not None else SystemNoise()
         self._populations = Populations(folder, self.records, self._source)
-        self._spool = private_folder(folder / "spool")
+        recover(folder, self.records)
         for own in self.records.abandoned():
             self._drop(own)
+        waiting = {self._place(own) for own in self.records.unanswered()}
+        for place in set(spool_folder(folder).iterdir()) - waiting:
+            shutil.rmtree(place, ignore_errors=True)  # of a process that was killed after its answer was kept
         self._one = threading.Lock()
         self._busy: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
         self.records.hold()
 
     def close(self) -> None:
         """Leave the folder to others."""
+        self._populations.close()
         self.records.close()
         self._lock_file.close()
 
@@ -98,7 +108,7 @@ class Service:
 
     def facts(self, client: Client, name: str, plan: questions.Plan | None = None, receipt: int | None = None) -> Facts:
         """Public facts of a population; with a plan, how often it fits in; with a receipt's number, its link."""
-        people = self._populations.people(name)
+        people = self._populations.people(name, client.populations)
         facts, ledger = people.facts, people.ledger
         number, head = self.records.head(name)
         fits: int | UnsetType = UNSET
@@ -112,7 +122,6 @@ class Service:
             population=name,
             columns=facts.columns,
             groups=facts.groups,
-            people=facts.people,
             neighbours=ADJACENCY["row"],
             epsilon=facts.epsilon,
             delta=facts.delta,
@@ -131,13 +140,16 @@ class Service:
     def ledger(self, client: Client, name: str) -> Any:
         """What was asked, by whom, for what; with the chain of receipts."""
         _need(client, "read")
-        people = self._populations.people(name)
+        people = self._populations.people(name, client.populations)
         entries = json.loads(people.ledger.to_json())
         return entries | {"receipts": [receipt | {"link": link} for receipt, link in self.records.receipts(name)]}
 
-    def certificate(self, name: str, *, planned: int, subject: str) -> Any:
-        """What the population's ledger can say."""
-        return self._certificate(self._populations.people(name), planned=planned, subject=subject).to_dict()
+    def certificate(self, client: Client, name: str, *, planned: int, subject: str) -> Any:
+        """What the population's ledger can say; what the client says of it is quoted as the client's words."""
+        people = self._populations.people(name, client.populations)
+        made = self._certificate(people, planned=planned, subject=f"Everything that was answered about {name!r}")
+        answers = "1 answer was" if planned == 1 else f"{planned} answers were"
+        return replace(made, statement=f"{made.statement} {CLAIMED.format(answers=answers, subject=subject)}").to_dict()
 
     def _certificate(self, people: People, *, planned: int, subject: str) -> Certificate:
         names = group_names(people.facts.groups, names=people.facts.columns)
@@ -156,7 +168,7 @@ class Service:
         """
         if not {"train", "measure"} & set(client.roles):
             raise not_allowed("measure")
-        people = self._populations.people(name)
+        people = self._populations.people(name, client.populations)
         parts = [self._cohort(client, one, whole=True)[0] for one in cohorts]
         made, grouped = joined(people, client.name, ids, parts, most=self.settings.largest_cohort, person=person)
         held, most = self.records.size_of_cohorts(client.name), self.settings.largest_spool
@@ -169,7 +181,7 @@ class Service:
         cohort = self.records.cohort(name, client.name, whole=whole)
         if cohort is None:
             raise unknown("cohort")
-        return cohort, self._populations.people(cohort.population)
+        return cohort, self._populations.people(cohort.population, client.populations)
 
     # -- questions
 
@@ -307,11 +319,13 @@ class Service:
         if self.records.waiting(own[0]) + size > self.settings.largest_spool:
             raise too_large(f"at most {self.settings.largest_spool} bytes that wait for the rest of their request")
         place = private_folder(self._place(own))
-        (place / str(part)).write_bytes(body)
-        self.records.put_part(*own, part, digest, size)
+        private_file(place / str(part)).write_bytes(body)
+        if not self.records.put_part(*own, part, digest, size):
+            self._drop(own)
+            raise unknown("cohort")
 
     def _place(self, own: tuple[str, str]) -> Path:
-        return self._spool / hashlib.sha256("/".join(own).encode()).hexdigest()
+        return spooled(self.folder, *own)
 
     def _at_once(self, own: tuple[str, str]) -> threading.Lock:
         """Held while one request is looked at: the same one, sent twice at once, is answered once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import tomllib
 from dataclasses import dataclass, fields
@@ -13,7 +14,7 @@ CONFIG = "custodian.toml"
 CERTIFICATE, KEY = "server.pem", "server.key"
 TEMPLATE = """\
 # Configuration of this custodian; every line may be left out. Changes count after a restart.
-name = {name!r}                  # certificates name it
+name = {name}                  # certificates name it
 host = "127.0.0.1"               # another address needs a certificate
 port = 8787
 page_port = 8788                 # for the custodian's own people, on this machine only; 0 for none
@@ -48,6 +49,11 @@ class Settings:
     seconds_per_request: float = 60.0
 
     def __post_init__(self) -> None:
+        if not self.name or not self.name.isprintable():
+            raise ValueError(
+                f"expected the custodian's name to be text on one line without control characters, got {self.name!r}; "
+                "choose another one."
+            )
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ValueError("expected tls_certificate and tls_key together, got one of them; name both files.")
         if self.client_ca and not self.tls_certificate:
@@ -91,6 +97,19 @@ class Settings:
         return Settings(**found)
 
 
+def settings_text(name: str, *, tls: bool) -> str:
+    """The file of a new custodian.
+
+    Raises
+    ------
+    ValueError
+        If the name cannot be used.
+    """
+    Settings(name=name)
+    # What JSON writes of printable text is a basic string of TOML: quotes and backslashes are escaped alike.
+    return TEMPLATE.format(name=json.dumps(name, ensure_ascii=False), tls="" if tls else "# ")
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can connect to it."""
     try:
@@ -113,4 +132,13 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-__all__ = ["CERTIFICATE", "CONFIG", "KEY", "TEMPLATE", "Settings", "is_loopback", "private_file", "private_folder"]
+__all__ = [
+    "CERTIFICATE",
+    "CONFIG",
+    "KEY",
+    "Settings",
+    "is_loopback",
+    "private_file",
+    "private_folder",
+    "settings_text",
+]

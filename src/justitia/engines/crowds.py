@@ -61,16 +61,23 @@ class Crowd(Generic[Kind]):
         """The same rows, and those of everybody where the sample has everybody."""
         return replace(rows, whole=in_memory) if self.in_sample else rows
 
+    def check_unchanged(self) -> None:
+        """Refuse files that were changed, before the vault debits for a pass over them."""
+        self.shard.rows.files.check_unchanged()
+
     def size_rows(self, groups: int) -> ShardRows:
         """A one for everybody, for the vault."""
+        self.check_unchanged()
         return self.shard.size_rows({"name": "sizes", "numbers": _numbers(groups, 1)})
 
     def moment_rows(self, groups: int, width: int) -> ShardRows:
         """Public rows for the vault."""
+        self.check_unchanged()
         return self.shard.moment_rows({"name": "moments", "numbers": _numbers(groups, width)})
 
     def decision_rows(self, groups: int, **public: Any) -> ShardRows:
         """What the decisions of the moment add to a group's sums."""
+        self.check_unchanged()
         numbers = _numbers(groups, public["table"].shape[-1])
         return self.shard.decision_rows({"name": "decisions", "numbers": numbers} | public)
 

@@ -4,6 +4,9 @@ Rows are numbered in the order of the sorted paths, and cut into blocks at multi
 row groups are, so that what is computed block by block does not depend on how rows were stored. A folder may be
 partitioned hive-style (``year=2024/part.parquet``): such keys are columns.
 
+A fit reads the rows several times and relies on finding the same ones, so a file whose size or time of change differs
+from what it was at first is refused.
+
 pyarrow is imported when it is needed. Batches are read from one file after the other: scanning a whole dataset keeps
 what it has read (arrow issue 39808).
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -28,11 +31,37 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One Parquet file: how to open it, its name for people, and the hive keys of its folder."""
+    """One Parquet file: how to open it, its name for people, and the hive keys of its folder.
+
+    ``version`` gives its size and the time of its last change, where there are any.
+    """
 
     shown: str
     open: Callable[[], Any] = field(repr=False)
     keys: dict[str, Any] = field(default_factory=dict)
+    version: Callable[[], Any] = field(default=lambda: None, repr=False)
+
+    @cached_property
+    def _first_version(self) -> Any:
+        return self.version()
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that is not the one that was read first.
+
+        Inodes are not compared: some network file systems number their files anew.
+
+        Raises
+        ------
+        ValueError
+            If it was replaced, changed or removed.
+        """
+        with told(self.shown):
+            same = self._first_version == self.version()
+        if not same:
+            raise ValueError(
+                f"expected {self.shown} to stay as it was when it was first read, got a file that was changed since; "
+                "start again when nobody writes to it."
+            )
 
     def file(self) -> Any:
         """The file, opened by pyarrow.
@@ -40,8 +69,9 @@ class Part:
         Raises
         ------
         ValueError
-            If it cannot be read.
+            If it cannot be read, or was changed since it was first read.
         """
+        self.check_unchanged()
         with told(self.shown):
             return _parquet().ParquetFile(self.open(), pre_buffer=False, buffer_size=BUFFER)
 
@@ -140,6 +170,11 @@ class RowFiles:
     def __len__(self) -> int:
         return sum(self.counts)
 
+    def check_unchanged(self) -> None:
+        """Refuse files that were changed since they were first read (:meth:`Part.check_unchanged`)."""
+        for part in self.parts:
+            part.check_unchanged()
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Columns of the first file, hive keys last."""
@@ -221,6 +256,7 @@ def _rows_of(part: Part, names: Sequence[str], low: int, high: int) -> Iterator[
         if first < high and first + count > low and count:
             yield from _rows_of_group(file, group, part, names, max(low - first, 0), min(high - first, count))
         first += count
+    part.check_unchanged()
 
 
 def _rows_of_group(file: Any, group: int, part: Part, names: Sequence[str], low: int, high: int) -> Iterator[Any]:
@@ -252,7 +288,7 @@ def _joined(tables: list[Any]) -> Any:
 def _of_path(text: str) -> list[Part]:
     path = Path(text)
     if path.is_file():
-        return [Part(path.name, path.__fspath__)]
+        return [_stored(path, path.name, {})]
     if path.is_dir():
         found = [one for one in path.rglob("*") if one.suffix.lower() in ENDINGS and _is_data(one.relative_to(path))]
         return _hive(sorted(found), path)
@@ -277,7 +313,16 @@ def _hive(paths: Sequence[Path], root: Path | None) -> list[Part]:
         for one in keys
     ]
     names = [str(path.relative_to(root) if root else path.name) for path in paths]
-    return [Part(name, path.__fspath__, known) for name, path, known in zip(names, paths, typed, strict=True)]
+    return [_stored(path, name, known) for path, name, known in zip(paths, names, typed, strict=True)]
+
+
+def _stored(path: Path, name: str, keys: dict[str, Any]) -> Part:
+    return Part(name, path.__fspath__, keys, partial(_version_of, path))
+
+
+def _version_of(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def _is_whole(text: str) -> bool:
@@ -290,7 +335,9 @@ def _of_dataset(dataset: Any) -> list[Part]:
 
     if isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat):
         return [
-            Part(Path(one.path).name, _opened(one), dict(ds.get_partition_keys(one.partition_expression)))
+            Part(
+                Path(one.path).name, _opened(one), dict(ds.get_partition_keys(one.partition_expression)), _version(one)
+            )
             for one in dataset.get_fragments()
         ]
     if isinstance(dataset, ds.InMemoryDataset):
@@ -300,6 +347,14 @@ def _of_dataset(dataset: Any) -> list[Part]:
 
 def _opened(fragment: Any) -> Callable[[], Any]:
     return lambda: fragment.filesystem.open_input_file(fragment.path)
+
+
+def _version(fragment: Any) -> Callable[[], Any]:
+    def found() -> Any:
+        about = fragment.filesystem.get_file_info(fragment.path)
+        return about.size, about.mtime_ns  # None where a store has none
+
+    return found
 
 
 class InMemory(Part):

@@ -87,13 +87,6 @@ def _shown(classes: NDArray[Any]) -> str:
     return repr(classes[0].item() if hasattr(classes[0], "item") else classes[0]) if len(classes) else "none"
 
 
-def as_matrix(features: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(n, p): features for methods that know rows and columns only."""
-    if features.ndim != 2:
-        raise ValueError(f"expected X to have 2 dimensions, got {features.ndim}; pass one row per person.")
-    return features.astype(np.float64)
-
-
 def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.float32]:
     """Public weights of shape (n,), truncated (:func:`justitia.inputs.ranges.truncated`) and scaled to mean 1."""
     n = len(target)

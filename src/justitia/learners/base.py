@@ -171,7 +171,8 @@ def base_of(base: Any, positive: Any) -> Base | None:
         return Column(base)
     is_network = hasattr(base, "forward") and hasattr(base, "state_dict")  # of torch, which need not be installed
     if isinstance(base, type) or is_network:
-        hint = "an object of that class" if isinstance(base, type) else "it as module, or wrapped in a classifier"
+        of_module = "it as module=, or a function of X that gives its probabilities"
+        hint = "an object of that class" if isinstance(base, type) else of_module
         raise TypeError(f"expected base to be a classifier, got {_name(base)!r}; pass {hint}.")
     if hasattr(base, "predict_proba"):
         return Fitted(base, positive) if _is_fitted(base) else CrossFitted(base)

@@ -124,8 +124,7 @@ class PluginEngine(Engine):
         noise = calibrated(self.plan.noise_moments)
         if self._answer is None:
             if self.plan.noise_sizes is not None:
-                n, share = self.problem.rows, self.plan.share_sizes
-                ask_sizes(self.vault, self._size_rows(), self.plan.noise_sizes, n, share)
+                ask_sizes(self.vault, self._size_rows(), self.plan.noise_sizes, self.problem.rows)
             self._answer = self.vault.group_sums(self._moment_rows(), bound=1.0, noise=noise, purpose="moments")
             self.keep(self)
         answer, total = self._answer, self._total()

@@ -14,6 +14,7 @@ from justitia.postprocessing.known_noise import noise_spread
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.privacy.rows import DenseSource
+from justitia.training.engine import AnswersRefuse
 
 #: Sizes are judged where all rows, or the mean of a group, are so many standard deviations of their noise.
 TELLING = 8.0
@@ -25,7 +26,7 @@ EMPTY = 2.0
 GO_ON = "or pass --small-groups (in Python, share_sizes=0) to train anyway"
 
 
-def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[str], share: float) -> str | None:
+def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[str]) -> str | None:
     """Why a run with these groups cannot work; None if nothing speaks against it.
 
     Parameters
@@ -36,14 +37,11 @@ def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[s
         Known standard deviation of each.
     n : int
         Rows, public.
-    share : float
-        Of the budget that was spent on them.
     """
-    asked = f"asked for {share:.0%} of the budget and nothing else"
     total = float(sizes.sum())
     if n >= TELLING * spread and total <= min(NOBODY * spread, n / TELLING):
         return (
-            f"the noised sizes of all {len(sizes)} groups ({asked}) add up to about {max(total, 0):.0f} of {n:,} rows; "
+            f"the noised sizes of all {len(sizes)} groups add up to about {max(total, 0):.0f} of {n:,} rows; "
             f"check the names of the groups, where capital letters count, {GO_ON}."
         )
     empty = [name for name, size in zip(names, sizes, strict=True) if size <= EMPTY * spread]
@@ -51,21 +49,21 @@ def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[s
         return None
     listed = ", ".join(repr(name) for name in empty[:3]) + (", ..." if len(empty) > 3 else "")
     return (
-        f"{len(empty)} of {len(sizes)} groups ({listed}) have a noised size ({asked}) of at most {EMPTY * spread:.0f} "
+        f"{len(empty)} of {len(sizes)} groups ({listed}) have a noised size of at most {EMPTY * spread:.0f} "
         f"rows; merge them with others (--bins cuts a number), correct or leave out their names, {GO_ON}."
     )
 
 
-def ask_sizes(vault: Vault, ones: DenseSource, noise: Noise, n: int, share: float) -> None:
+def ask_sizes(vault: Vault, ones: DenseSource, noise: Noise, n: int) -> None:
     """Ask for noised sizes, a sum of ones, and stop by them alone, before more is spent.
 
     Raises
     ------
-    ValueError
+    AnswersRefuse
         If they say that the run cannot work.
     """
     answer = vault.group_sums(ones, bound=1.0, noise=noise, purpose="sizes")[:, 0]
     spread = noise_spread(noise, float(vault.rows_per_person), vault.n_groups)
-    sentence = refusal(answer, spread, n, [str(name) for name in vault.group_names], share)
+    sentence = refusal(answer, spread, n, [str(name) for name in vault.group_names])
     if sentence is not None:
-        raise ValueError(sentence)
+        raise AnswersRefuse(sentence)

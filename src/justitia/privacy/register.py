@@ -6,6 +6,7 @@ by its shape: whoever is not there is "not given", found in the same steps as ev
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -140,7 +141,7 @@ class Register:
         return Attribute(self._names, found)
 
     def write(self, path: Path) -> None:
-        """Into a file that is there already, empty, with its permissions."""
+        """Into a file that is there already, empty, with its permissions; on the disk when this returns."""
         columns = {name: pa.array([_stored(one) for one in column], pa.string()) for name, column in self._pairs()}
         padded = [bytes(one).ljust(16, b"\0") for one in self.__keys]
         table = pa.table(
@@ -148,6 +149,16 @@ class Register:
         )
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
+        with path.open("rb+") as written:
+            os.fsync(written.fileno())
+
+    def forget(self) -> None:
+        """Overwrite keys and labels, and drop them: nobody is registered here from now on."""
+        self.__keys.fill(b"")
+        for column in self.__columns:
+            column.fill(None)
+        self.__keys = self.__keys[:0].copy()
+        self.__columns = [column[:0].copy() for column in self.__columns]
 
     def _pairs(self) -> Iterable[tuple[str, Column]]:
         return zip(self._names, self.__columns, strict=True)

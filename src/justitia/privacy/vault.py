@@ -141,6 +141,10 @@ class SensitiveVault(Vault):
         """A public name of which rows are one person's; nothing where a row is what is protected."""
         return "" if self._people is None else self._people.digest
 
+    def forget(self) -> None:
+        """Overwrite the attribute: every row is "not given" from now on."""
+        self.__codes.fill_(len(self._groups))
+
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
         self._ledger.check(costs)

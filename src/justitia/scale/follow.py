@@ -26,6 +26,7 @@ from justitia.postprocessing.learner import Rule, RuleLearner
 from justitia.postprocessing.shard import Score, ScoredShard
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.saving.folder import is_saved_name
 from justitia.saving.rule import read_rule, written_rule
 from justitia.scale.data import Met, sample_bytes, table_bytes
 from justitia.training.plan import Plan
@@ -197,6 +198,16 @@ def written_model(model: LagrangianDualClassifier) -> Message:
 
 
 def _take_over(model: LagrangianDualClassifier, done: Message, kept: dict[str, Any]) -> None:
+    """Load the model that rank 0 has sent.
+
+    Raises
+    ------
+    ValueError
+        If a name is not that of a file that ``save`` writes: rank 0 does not choose where this process writes.
+    """
+    unknown = [name for name in done["model"] if not is_saved_name(name)]
+    if unknown:
+        raise ValueError(f"expected files of a saved model from rank 0, got one named {str(unknown[0])[:80]!r}.")
     with tempfile.TemporaryDirectory() as place:
         for name, content in done["model"].items():
             (Path(place) / name).write_bytes(content.tobytes())

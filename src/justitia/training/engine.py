@@ -21,6 +21,10 @@ Rows = NDArray[np.int64] | slice
 EVERYBODY = slice(None)
 
 
+class AnswersRefuse(ValueError):
+    """Noised answers say that a run cannot work. The session adds to its text what these answers have cost."""
+
+
 class Engine(ABC):
     """What every engine has: two calls that ask, and what it says of the answers.
 

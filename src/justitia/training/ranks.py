@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -147,22 +148,22 @@ def _not_lost() -> Iterator[None]:
         ) from None
 
 
-_ranks: list[Ranks] = [Ranks()]
+_RANKS: ContextVar[Ranks | None] = ContextVar("ranks", default=None)
 
 
 @contextlib.contextmanager
 def working_as(ranks: Ranks) -> Iterator[None]:
     """Fits inside are carried out by these processes."""
-    _ranks.append(ranks)
+    token = _RANKS.set(ranks)
     try:
         yield
     finally:
-        _ranks.pop()
+        _RANKS.reset(token)
 
 
 def ranks_of() -> Ranks:
-    """The processes of this fit."""
-    return _ranks[-1]
+    """The processes of this fit: those of :func:`working_as`, or this one alone."""
+    return _RANKS.get() or Ranks()
 
 
 class Place(Together):

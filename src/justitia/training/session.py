@@ -1,7 +1,7 @@
 """One fit from its checks to its result: the only owner of the vault.
 
 Check what can be checked without the attribute, open ledger, vault and engine, train, check what was spent. The
-estimator, a curve, a search and the descent baselines all go this way.
+estimator, a curve and a search all go this way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from justitia.inputs.tables import public_seed
-from justitia.privacy.accounting import Cost, UnboundedCost
+from justitia.privacy.accounting import Cost, UnboundedCost, epsilon_spent
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.door import ledger_or_new, open_vault, warn_large_delta
@@ -26,7 +26,7 @@ from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
-from justitia.training.engine import Array, Engine
+from justitia.training.engine import AnswersRefuse, Array, Engine
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Learner, Trained
 from justitia.training.plan import Plan
@@ -114,9 +114,26 @@ class Session:
             warnings.warn(sentence, stacklevel=stacklevel + 1)
 
     def train(self, start: Array | None = None) -> Trained:
-        """Carry the plan out; a run that follows another one starts from its multipliers."""
+        """Carry the plan out; a run that follows another one starts from its multipliers.
+
+        Raises
+        ------
+        ValueError
+            If the first noised answers say that the run cannot work; it says what they have cost.
+        """
         bar = self.settings.bar
-        return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
+        try:
+            return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
+        except AnswersRefuse as refused:
+            raise ValueError(f"{refused} {self._spent()}") from None
+
+    def _spent(self) -> str:
+        """What this run has spent so far, as a sentence; rounded up."""
+        epsilon = epsilon_spent(self.ledger.own_costs() - self.before, self.settings.delta)
+        digits = 0 if not 0 < epsilon < math.inf else 2 - math.floor(math.log10(epsilon))
+        told = math.ceil(epsilon * 10.0**digits) / 10.0**digits if math.isfinite(epsilon) else epsilon
+        budget = f"epsilon {self.settings.epsilon:g} (delta {self.settings.delta:g})"
+        return f"This check has spent epsilon {told:g} of this run's budget of {budget}, and it stays spent."
 
     def follow(self, last: Session, tolerance: float) -> Session:
         """The session of a model with another tolerance, made of this one's answers; it goes on from the last."""

@@ -9,17 +9,18 @@ import pytest
 from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.postprocessing.sizes import refusal
+from justitia.privacy.accounting import epsilon_spent
 
 NAMES = ("a", "b", "c")
 PEOPLE = make_synthetic(3000, random_state=0)
 
 
 def said(sizes: list[float], *, spread: float = 20.0, n: int = 3000) -> str | None:
-    return refusal(np.array(sizes), spread, n, NAMES[: len(sizes)], 0.05)
+    return refusal(np.array(sizes), spread, n, NAMES[: len(sizes)])
 
 
 def test_sizes_of_nobody_stop_and_sizes_of_a_few_who_told_do_not() -> None:
-    assert "all 3 groups (asked for 5% of the budget and nothing else) add up to about 30 of" in str(said([10, 25, -5]))
+    assert "all 3 groups add up to about 30 of" in str(said([10, 25, -5]))
     assert said([60, 70, 80]) is None  # seven percent told their group: fewer than usual, and enough
     assert "of 300 rows" in str(said([-3, 13], n=300))  # fewer rows, and as clear: the noise of a total is that of one
     assert said([20, 25], n=300) is None
@@ -48,6 +49,10 @@ def test_run_with_names_that_nobody_has_spends_the_share_of_the_sizes_and_no_mor
             fit(["A", "B"], plan, ledger, labels)
         sentences.append(str(caught.value))
     assert sentences[0] == sentences[1]
+    spent = epsilon_spent({ledger.releases[0].cost: 1}, 1e-5)
+    assert spent == pytest.approx(0.1951, abs=5e-4)  # 5% of mu^2, and 20% of epsilon
+    said_so = "This check has spent epsilon 0.196 of this run's budget of epsilon 1 (delta 1e-05), and it stays spent."
+    assert sentences[0].endswith(said_so)
     assert [one.purpose for one in ledger.releases] == ["sizes", "sizes"]
     made = plan.calibrate(1.0, 1e-5, n=3000).releases()
     parts = [one.count / one.noise.noise_multiplier**2 for one in made]  # of mu^2

@@ -31,7 +31,8 @@ from justitia.privacy.ledger import ROUND_OFF, PrivacyLedger
 
 EXAMPLE = """
 $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1
-$ justitia compare model --method plain --train income.csv --data test.csv
+$ justitia compare model --method uncorrected --train income.csv \\
+    --data test.csv
 """
 
 
@@ -56,7 +57,7 @@ def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: b
 
     The budget is divided evenly: the more models, the more noise in each violation. Accuracy is public and exact.
     Methods are trained on the people of --train, each at the price of --method-epsilon: what all of them together cost
-    those people is printed below the table.
+    those people is printed below the table. 'uncorrected' is the default base without a correction; it costs nothing.
     """
     ledger = LedgerOptions.taken(settings)
     check_budget(settings["epsilon"], settings["delta"])

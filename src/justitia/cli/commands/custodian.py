@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from justitia.cli.files.reading import Table, open_table
 from justitia.cli.output import fields_text, tell
 
 INIT = """
-$ justitia custodian init holder --client trainer --key-file trainer.key
+$ justitia custodian init holder --client trainer --key-file trainer.key \\
+    --population staff
 """
 REGISTER = """
-$ justitia custodian init holder --client trainer --key-file trainer.key
+$ justitia custodian init holder --client trainer --key-file trainer.key \\
+    --population staff
 $ justitia custodian register holder secret.csv --population staff \\
     --id id --sensitive sex --groups Female,Male --epsilon 3
 """
@@ -30,7 +33,8 @@ $ justitia custodian init holder
 $ justitia custodian serve holder --check
 """
 RETIRE = """
-$ justitia custodian init holder --client trainer --key-file trainer.key
+$ justitia custodian init holder --client trainer --key-file trainer.key \\
+    --population staff
 $ justitia custodian retire holder --client trainer
 """
 AUDIT = """
@@ -38,9 +42,9 @@ $ justitia custodian init holder
 $ justitia custodian audit holder
 """
 _client = options.together(
-    click.option("--client", metavar="NAME", help="A client; known ones get a new key, and the old one ends."),
+    click.option("--client", metavar="NAME", help="A client; with --key-file it gets a new key, and its old one ends."),
     click.option("--key-file", type=options.FILE, help="File for its key, which is shown nowhere else."),
-    click.option("--roles", type=Names(), default="train,measure", show_default=True, help="Of train, measure, read."),
+    click.option("--roles", type=Names(), show_default="train,measure", help="Of train, measure, read."),
     click.option("--client-epsilon", type=float, help="Its own budget, within that of each population."),
 )
 
@@ -58,31 +62,43 @@ def custodian() -> None:
 @click.option("--name", default="custodian", show_default=True, help="Certificates name it.")
 @click.option("--tls-for", metavar="HOST", help="Make a TLS certificate for this name or address, signed by itself.")
 @_client
+@click.option(
+    "--population",
+    "populations",
+    multiple=True,
+    metavar="NAME",
+    help="People whom the key may ask about; several times for several.",
+)
 @options.as_json
 def init(folder: Path, name: str, tls_for: str | None, as_json: bool, **client: Any) -> None:
-    """Make FOLDER: settings, records, and a first client if one is named."""
+    """Make FOLDER: settings, records, and a first client if one is named.
+
+    A key is for the populations that are named with --population, which may be registered later.
+    """
     _check_extra()
     from justitia.custodian.settings import (  # noqa: PLC0415 - an extra
         CERTIFICATE,
         CONFIG,
         KEY,
-        TEMPLATE,
         private_file,
         private_folder,
+        settings_text,
     )
 
     if (folder / CONFIG).exists():
         raise Refusal(f"{shown_path(folder)} is a custodian's folder already; choose another one.")
+    text = settings_text(name, tls=tls_for is not None)
+    _check_client({}, **client)
     tls = [] if tls_for is None else _tls(tls_for)
     private_folder(folder)
-    private_file(folder / CONFIG).write_text(TEMPLATE.format(name=name, tls="" if tls else "# "), encoding="utf-8")
+    private_file(folder / CONFIG).write_text(text, encoding="utf-8")
     for place, content in zip((CERTIFICATE, KEY), tls, strict=False):
         private_file(folder / place).write_bytes(content)
     made = _put_client(folder, **client)
-    text = {"settings": folder / CONFIG, "client": made or "none yet; see 'justitia custodian register --help'"}
+    shown = {"settings": folder / CONFIG, "client": made or "none yet; see 'justitia custodian register --help'"}
     if tls:
-        text["certificate"] = folder / CERTIFICATE
-    tell({"folder": folder, "client": made}, f"Made: {folder}\n{fields_text(_texts(text))}", as_json=as_json)
+        shown["certificate"] = folder / CERTIFICATE
+    tell({"folder": folder, "client": made}, f"Made: {folder}\n{fields_text(_texts(shown))}", as_json=as_json)
 
 
 @custodian.command("register", example=REGISTER)
@@ -90,7 +106,13 @@ def init(folder: Path, name: str, tls_for: str | None, as_json: bool, **client: 
 @click.argument("file", type=options.FILE, required=False)
 @click.option("--table", metavar="NAME", help="Table of FILE, if that is DuckDB; without FILE, of Postgres.")
 @click.option("--database-file", type=options.FILE, help="Has its connection string; or JUSTITIA_CUSTODIAN_DATABASE.")
-@click.option("--population", metavar="NAME", help="Public name of these people.")
+@click.option(
+    "--population",
+    "populations",
+    multiple=True,
+    metavar="NAME",
+    help="Public name of these people; without FILE, of people whom a key may ask about.",
+)
 @click.option("--id", "key", metavar="COLUMN", help="Column with their ids; clients send the same.")
 @click.option("--sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed.")
 @click.option("--groups", multiple=True, metavar="A,B", help="Public names of the groups, fixed from now on.")
@@ -106,7 +128,7 @@ def register(
     file: Path | None,
     table: str | None,
     database_file: Path | None,
-    population: str | None,
+    populations: tuple[str, ...],
     key: str | None,
     epsilon: float | None,
     delta: float,
@@ -117,27 +139,38 @@ def register(
 
     The attribute is copied into FOLDER, which only you can open. Groups and budget are fixed from then on; a service
     that runs knows the people and the keys at once.
+
+    A key may use the populations that are named when it is made, and no other; without any, a new key has those of
+    the client's old one. --client without --key-file lets the client's present key use the named populations too.
     """
     _check(folder)
     from justitia.custodian.people import register as take_in  # noqa: PLC0415 - an extra
     from justitia.privacy.register import Register  # noqa: PLC0415 - needs pyarrow
 
     client = {name: given.pop(name) for name in ("client", "key_file", "roles", "client_epsilon")}
+    client["populations"] = populations
     if file is None and table is None and client["client"] is None:
         raise Refusal("expected people or a client, got neither; pass FILE with --population, or --client.")
+    records = _records(folder)
+    _check_client({one.name: one for one in records.clients()}, **client)
     facts: dict[str, Any] = {}
     if file is not None or table is not None:
-        if population is None or key is None or epsilon is None:
+        if not populations or key is None or epsilon is None:
             raise Refusal("expected --population, --id and --epsilon beside FILE or --table, got fewer; name them.")
+        if len(populations) > 1:
+            raise Refusal("expected one --population beside FILE or --table, got several; register one at a time.")
         where = Where(**given)
         groups, ids, attribute = read_registered(_people(file, table, database_file, where), where, key)
-        records = _records(folder)
         made = take_in(
-            folder, records, population, Register.of(ids, attribute), groups=groups, epsilon=epsilon, delta=delta
+            folder, records, populations[0], Register.of(ids, attribute), groups=groups, epsilon=epsilon, delta=delta
         )
         facts = {"population": made.name, "people": made.people, "groups": list(made.groups), "epsilon": made.epsilon}
     facts["client"] = _put_client(folder, **client)
+    if "population" in facts:
+        facts["clients"] = [one.name for one in records.clients() if facts["population"] in one.populations]
     shown = {name: value for name, value in facts.items() if value is not None}
+    if shown.get("clients") == []:
+        shown["clients"] = "none may ask about these people yet; pass --client NAME --population NAME"
     tell(facts, f"Registered in {folder}\n{fields_text(_texts(shown))}", as_json=as_json)
 
 
@@ -150,6 +183,7 @@ def serve(folder: Path, check: bool, as_json: bool) -> None:
     settings = _check(folder)
     from justitia.custodian.server import serve as run  # noqa: PLC0415 - an extra
 
+    _records(folder)  # refuses those of another version, in one sentence
     scheme = "https" if settings.tls_certificate else "http"
     page = f"http://127.0.0.1:{settings.page_port}" if settings.page_port else "none"
     facts = {"address": f"{scheme}://{settings.host}:{settings.port}", "page": page}
@@ -164,9 +198,13 @@ def serve(folder: Path, check: bool, as_json: bool) -> None:
 @click.option("--client", metavar="NAME", help="Delete this client's key.")
 @options.as_json
 def retire(folder: Path, population: str | None, client: str | None, as_json: bool) -> None:
-    """Delete the attribute of people, or a client's key, and keep the record of what was asked."""
+    """Delete the attribute of people, or a client's key, and keep the record of what was asked.
+
+    A service that runs forgets the attribute within a second. What a 'register' that was killed has left is deleted
+    too.
+    """
     _check(folder)
-    from justitia.custodian.people import register_file  # noqa: PLC0415 - an extra
+    from justitia.custodian import people  # noqa: PLC0415 - an extra
 
     records = _records(folder)
     if (population is None) == (client is None):
@@ -175,11 +213,8 @@ def retire(folder: Path, population: str | None, client: str | None, as_json: bo
         if client not in {one.name for one in records.clients()}:
             raise Refusal(f"there is no client {client!r} here; 'justitia custodian audit' lists them.")
         records.drop_clients([client])
-    elif population is not None:
-        if records.population(population) is None:
-            raise Refusal(f"there is no population {population!r} here; 'justitia custodian audit' lists them.")
-        records.retire(population)
-        register_file(folder, population).unlink(missing_ok=True)
+    elif population is not None and not people.retire(folder, records, people.check_name(population)):
+        raise Refusal(f"there is no population {population!r} here; 'justitia custodian audit' lists them.")
     what = f"client {client!r}" if population is None else f"population {population!r}"
     tell({"population": population, "client": client}, f"Retired: {what}", as_json=as_json)
 
@@ -190,7 +225,7 @@ def retire(folder: Path, population: str | None, client: str | None, as_json: bo
 def audit(folder: Path, as_json: bool) -> None:
     """Check every ledger and chain of receipts, and say who asked what."""
     settings = _check(folder)
-    from justitia.custodian.people import ledger_file  # noqa: PLC0415 - an extra
+    from justitia.custodian.people import ledger_file, strays  # noqa: PLC0415 - an extra
     from justitia.privacy.durable_ledger import DurableLedger  # noqa: PLC0415 - an extra
 
     records, found = _records(folder), []
@@ -207,7 +242,16 @@ def audit(folder: Path, as_json: bool) -> None:
         facts = {"people": one.people, "retired": one.retired, "debits": len(runs), "receipts": len(receipts)}
         spent = {"epsilon": one.epsilon, "delta": one.delta, "spent": ledger.epsilon()}
         found.append({"population": one.name, **facts, **spent, "debits_by_client": asked})
-    clients = [{"client": one.name, "roles": list(one.roles), "epsilon": one.epsilon} for one in records.clients()]
+    clients = [
+        {
+            "client": one.name,
+            "roles": list(one.roles),
+            "epsilon": one.epsilon,
+            "populations": list(one.populations),
+        }
+        for one in records.clients()
+    ]
+    left = strays(folder, records)
     lines = [f"Custodian {settings.name!r}: ledgers and receipts hold"]
     for one in found:
         who = ", ".join(f"{name} {count}" for name, count in one["debits_by_client"].items()) or "nobody"
@@ -216,8 +260,15 @@ def audit(folder: Path, as_json: bool) -> None:
             f"  {one['population']}: {state}; epsilon {one['spent']:.4g} of {one['epsilon']:g} in {one['debits']} "
             f"debits (asked by {who}), {one['receipts']} receipts"
         )
-    lines += [f"  client {one['client']}: {', '.join(one['roles'])}" for one in clients]
-    tell({"populations": found, "clients": clients}, "\n".join(lines), as_json=as_json)
+    lines += [
+        f"  client {one['client']}: {', '.join(one['roles'])}; populations: {', '.join(one['populations']) or 'none'}"
+        for one in clients
+    ]
+    lines += [
+        f"  {name}: files of a registration that did not finish; 'justitia custodian retire' deletes them"
+        for name in left
+    ]
+    tell({"populations": found, "clients": clients, "unfinished": left}, "\n".join(lines), as_json=as_json)
 
 
 def _tls(host: str) -> tuple[bytes, bytes]:
@@ -265,24 +316,76 @@ def _records(folder: Path) -> Any:
     return Records(folder)
 
 
-def _put_client(
-    folder: Path, client: str | None, key_file: Path | None, roles: list[str], client_epsilon: float | None
-) -> str | None:
-    """A client with a fresh key, which is written to a file that only this user can read."""
-    from justitia.custodian.records import ROLES, Client  # noqa: PLC0415 - an extra
-    from justitia.privacy.keys import key_hash, new_key  # noqa: PLC0415
+def _check_client(
+    known: Mapping[str, Any],
+    *,
+    client: str | None,
+    key_file: Path | None,
+    roles: list[str] | None,
+    client_epsilon: float | None,
+    populations: tuple[str, ...],
+) -> None:
+    """Refuse options of a client that cannot be used, before anything is written."""
+    from justitia.custodian.people import check_name  # noqa: PLC0415 - an extra
+    from justitia.custodian.records import ROLES  # noqa: PLC0415
 
-    if (client is None) != (key_file is None):
-        raise Refusal("expected --client and --key-file together, got one of them; name both.")
-    if client is None or key_file is None:
-        return None
+    for name in populations:
+        check_name(name)
+    if client is None:
+        if key_file is not None:
+            raise Refusal("expected --client beside --key-file, got none; name the client whose key it is.")
+        return
     if not client.isidentifier() and not all(letter.isalnum() or letter in "-_." for letter in client):
         raise Refusal(f"expected a name of letters, digits, '-', '_' and '.' for a client, got {client!r}.")
-    strange = [role for role in roles if role not in ROLES]
-    if strange or not roles:
+    if key_file is None:
+        changed = roles is not None or client_epsilon is not None
+        _check_allowed(client, known, populations, changed=changed)
+        return
+    strange = [role for role in roles or () if role not in ROLES]
+    if strange or roles == []:
         raise Refusal(f"expected roles among {', '.join(ROLES)}, got {', '.join(strange) or 'none'}.")
     if client_epsilon is not None and not 0 < client_epsilon < math.inf:
         raise Refusal(f"expected --client-epsilon to be a positive number, got {client_epsilon!r}.")
+    if not populations and (client not in known or not known[client].populations):
+        raise Refusal(
+            f"expected --population beside --client {client}, got none: a key is for named populations only; name "
+            "them, also those that will be registered later."
+        )
+
+
+def _check_allowed(client: str, known: Mapping[str, Any], populations: tuple[str, ...], *, changed: bool) -> None:
+    """Refuse what cannot be done without a new key: only the list of populations can grow."""
+    if client not in known:
+        raise Refusal(f"expected --key-file beside --client {client}, who has no key yet; name a new file.")
+    if not populations or changed:
+        raise Refusal(
+            "expected --key-file, or --population alone, beside a known --client: without a new key only the list of "
+            "populations grows; name a new file for other roles or another budget."
+        )
+
+
+def _put_client(
+    folder: Path,
+    *,
+    client: str | None,
+    key_file: Path | None,
+    roles: list[str] | None,
+    client_epsilon: float | None,
+    populations: tuple[str, ...],
+) -> str | None:
+    """A client with a fresh key, in a file that only this user can read; without a file, more populations for one."""
+    from justitia.custodian.records import Client  # noqa: PLC0415 - an extra
+    from justitia.privacy.keys import key_hash, new_key  # noqa: PLC0415
+
+    if client is None:
+        return None
+    records = _records(folder)
+    known = {one.name: one for one in records.clients()}
+    if key_file is None:
+        records.allow(client, populations)
+        return f"{client}, who may ask about {', '.join(populations)} too"
+    listed = populations or known[client].populations
+    roles = ["train", "measure"] if roles is None else roles
     key = new_key()
     try:
         handle = os.open(key_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -290,5 +393,5 @@ def _put_client(
         raise Refusal(f"{shown_path(key_file)} exists; choose a new file for the key.") from None
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(key + "\n")
-    _records(folder).put_client(Client(client, tuple(roles), client_epsilon, key_hash(key)))
-    return f"{client} ({', '.join(roles)}), key in {key_file}"
+    records.put_client(Client(client, tuple(roles), client_epsilon, key_hash(key), tuple(dict.fromkeys(listed))))
+    return f"{client} ({', '.join(roles)}; may ask about {', '.join(listed)}), key in {key_file}"

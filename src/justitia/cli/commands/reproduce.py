@@ -17,7 +17,7 @@ EXAMPLE = """
 $ justitia reproduce --list
 """
 #: Asks the checkout for what it can make.
-NAMES = "from experiments.__main__ import ALIASES, EXPERIMENTS; print(*EXPERIMENTS, *ALIASES)"
+NAMES = "from bench.experiments.__main__ import ALIASES, EXPERIMENTS; print(*EXPERIMENTS, *ALIASES)"
 
 
 @click.command("reproduce", cls=Command, example=EXAMPLE)
@@ -39,8 +39,8 @@ def reproduce(
 ) -> int:
     """Make the table or figure NAME of the evaluation again.
 
-    Runs 'python -m experiments' of the checkout that justitia is installed from, or of the one that is named: never of
-    the folder it happens to be started in. An interrupted run goes on where it stopped.
+    Runs 'python -m bench.experiments' of the checkout that justitia is installed from, or of the one that is named:
+    never of the folder it happens to be started in. An interrupted run goes on where it stopped.
     """
     root = checkout(folder)
     names = _run(root, ["-c", NAMES], quiet=True)[1].split()
@@ -49,7 +49,7 @@ def reproduce(
         return OK
     if name not in names:
         raise no_such("table or figure", name, names)
-    words = ["-m", "experiments", name, "--jobs", str(jobs), *(["--quick"] if quick else [])]
+    words = ["-m", "bench.experiments", name, "--jobs", str(jobs), *(["--quick"] if quick else [])]
     words += [] if out is None else ["--out", str(out.absolute())]
     code, text = _run(root, words, quiet=as_json)
     if as_json:
@@ -66,7 +66,7 @@ def checkout(named: Path | None = None) -> Path:
         If it is none.
     """
     root = Path(__file__).parents[4] if named is None else named.absolute()
-    if (root / "experiments" / "__main__.py").exists() and (root / "src" / "justitia").exists():
+    if (root / "bench" / "experiments" / "__main__.py").exists() and (root / "src" / "justitia").exists():
         return root
     if named is not None:
         raise Refusal(f"{shown_path(named)} is not a checkout of justitia; clone the repository and name its folder.")

@@ -64,7 +64,7 @@ def train(data: Path, workers: int, **settings: Any) -> int:
     settings["stream"] = settings["stream"] or workers > 1
     if settings["checkpoint"] is not None and settings["seed"] is None:
         settings["seed"] = 0  # a run that goes on has to draw the same public numbers
-    with joined(workers) as rank:
+    with joined() as rank:
         _train(data, rank, **settings)
     return OK
 

@@ -1,0 +1,1 @@
+"""Experiments on real data, by `python -m bench.experiments NAME`."""

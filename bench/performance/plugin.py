@@ -1,0 +1,130 @@
+"""What the default engine costs beyond the base it corrects: seconds as ratios, and accuracy by distillation."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bench.experiments.curves import advantage
+from bench.performance.ratios import Ratio, compare
+from bench.rivals.posteriors import joint, linear_weights
+from justitia import LagrangianDualClassifier, datasets, tradeoff
+from justitia.postprocessing.memberships import memberships
+from justitia.evaluation.exact import violation
+from justitia.inputs.encoding import TabularEncoder
+from justitia.learners.default import default_base
+from justitia.learners.inputs import Inputs
+from justitia.privacy.attribute import Attribute
+
+NAMES = {"income": "Income", "bank": "Bank"}
+NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity")
+#: Twenty tolerances of a curve.
+CURVE = tuple(np.linspace(0.0, 0.19, 20))
+#: Tolerances at which rules with and without memberships are compared.
+TOLERANCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
+TURNS = 3
+Array = NDArray[np.float64]
+
+
+def plugin_ratios() -> list[Ratio]:
+    """A fit over its base, a curve over a fit, and what the deployed rule loses, for two datasets."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return [one for name in NAMES for one in (*_seconds(name), *_distilled(name))]
+
+
+def _seconds(name: str) -> list[Ratio]:
+    data = datasets.load(name, progress=False)
+    rows = (data.X, data.y)
+    inputs, y = Inputs(data.X, TabularEncoder().fit(data.X).transform(data.X)), data.y.to_numpy(dtype=np.float64)
+
+    def model() -> LagrangianDualClassifier:
+        return LagrangianDualClassifier(epsilon=1.0, groups=data.groups, random_state=0, noise_seed=0)
+
+    found = compare(
+        {
+            "base": lambda: default_base(len(y)).learn(inputs, y, np.ones(len(y)), seed=0, progress=lambda _: None),
+            "fit": lambda: model().fit(*rows, sensitive_features=data.sensitive),
+            "curve": lambda: tradeoff(model(), *rows, sensitive_features=data.sensitive, tolerances=CURVE),
+        },
+        "base",
+        TURNS,
+    )
+    return [
+        Ratio(f"default fit on {NAMES[name]} / cross-fitting its base", found["fit"], "<=", 1.5, TURNS),
+        Ratio(
+            f"curve of {len(CURVE)} tolerances on {NAMES[name]} / one fit",
+            found["curve"] / found["fit"],
+            "<=",
+            1.3,
+            TURNS,
+        ),
+    ]
+
+
+def _distilled(name: str) -> list[Ratio]:
+    """Accuracy of rules with memberships less that of deployed ones at the same violation, on held-out rows."""
+    data = datasets.load(name, progress=False)
+    lost = []
+    for notion in NOTIONS:
+        curves = []
+        for fold, (train, test) in enumerate(data.folds(5)):
+            model = LagrangianDualClassifier(notion, groups=data.groups, random_state=fold, noise_seed=fold)
+            seen = data.X.iloc[train], data.y.iloc[train], data.sensitive.iloc[train]
+            truth, groups = data.y.iloc[test].to_numpy(), data.sensitive.iloc[test]
+            rules = [
+                [_measured(scores > 0, truth, groups, notion, data.groups) for scores in kind]
+                for kind in both_rules(model, *seen, data.X.iloc[test])
+            ]
+            curves.append(rules)
+        with_memberships, deployed = np.swapaxes(np.array(curves), 0, 1)  # (folds, tolerances, 2) each
+        lost.append(100 * advantage(with_memberships, deployed).value)
+    name = f"points of accuracy given up by distillation, {NAMES[name]}"
+    return [Ratio(name, statistics.mean(lost), "<=", 0.2, 5 * len(lost))]
+
+
+def _measured(decided: Any, truth: Any, groups: Any, notion: str, listed: Any) -> tuple[float, float]:
+    decided = decided.astype(truth.dtype)
+    violated = violation(truth, decided, sensitive_features=groups, notion=notion, groups=listed)
+    return float(np.mean(decided == truth)), violated
+
+
+def both_rules(
+    model: LagrangianDualClassifier, X: Any, y: Any, sensitive_features: Any, new: Any
+) -> tuple[list[Array], list[Array]]:
+    """Scores of new rows along a curve, by rules that use memberships, which no model keeps, and by deployed ones."""
+    session = model._open(X, y, Attribute.of(sensitive_features))
+    trained = session.train()
+    inputs = Inputs(new, model._features(new, reset=False).numpy())
+    rule, engine = session.learner.rule(session.problem), session.engine
+    eta = rule.calibration(rule.base.probability(inputs))
+    own, likely = _memberships(engine, engine._rows), joint(eta, _memberships(engine, _rows_of(engine, inputs, eta)))
+    exact, deployed = [], []
+    for tolerance in TOLERANCES:
+        here = session.follow(session, tolerance)
+        lam = here.train(start=trained.lam).lam.numpy()
+        weights = linear_weights(session.problem.notion, lam, engine._eta, own)
+        exact.append(2 * eta - 1 - np.einsum("ya,yna->n", weights, likely))
+        deployed.append(2 * eta - 1 - here.learner.rule(here.problem).correction(inputs.numbers, eta))
+    return exact, deployed
+
+
+def _rows_of(engine: Any, inputs: Inputs, eta: Array) -> Any:
+    """Public rows of other people, scaled like those of the training rows."""
+    others, said = copy.copy(engine._rows), torch.from_numpy(eta).float()
+    others._X, others._y = torch.from_numpy(inputs.numbers), torch.zeros(len(eta))
+    others._represent = lambda index: ((2 * said[index] - 1)[:, None], torch.logit(said[index]))
+    return others
+
+
+def _memberships(engine: Any, rows: Any) -> Array:
+    """(2, n, G): p(a | x, y) for both labels."""
+    everybody = torch.arange(len(rows))
+    found = [memberships(engine._weights, rows.take(everybody, label))[:, :-1].double() for label in (0.0, 1.0)]
+    return torch.stack(found).numpy()

@@ -1,0 +1,207 @@
+"""A fit on Parquet files, by number of rows and of processes: ``python -m bench.performance.scale [--rows 1 4 16]``.
+
+Made-up people with 50 features and three groups, in files of a million rows. Each fit runs in a process of its own (or
+in several, under torchrun's launcher); peak memory is that of the largest process. A busy machine makes everything
+slower, least the seconds of processors, so its load is kept beside the numbers. Sizes that are not asked for keep the
+numbers that the file of results has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from bench.performance.people import made_up
+from bench.performance.ratios import Ratio, report, table
+from justitia import LagrangianDualClassifier, PluginPlan
+
+MILLION = 1_000_000
+#: Millions of rows, and up to how many of them two processes are tried.
+ROWS, SHARED = (1.0, 4.0, 16.0), 4.0
+GROUP_ROWS = 131_072
+MOST_BYTES = 1.5 * 2**30
+
+
+def write(folder: Path, rows: int) -> None:
+    """Files of at most a million rows; the same million again and again, which no pass can notice."""
+    X, y, groups = made_up(min(rows, MILLION))
+    columns = {f"x{j}": X[:, j] for j in range(X.shape[1])}
+    people = pa.table(columns | {"y": y, "group": groups})
+    parquet.write_table(people, folder / "000.parquet", row_group_size=GROUP_ROWS)
+    for k in range(1, rows // MILLION):
+        (folder / f"{k:03}.parquet").hardlink_to(folder / "000.parquet")
+    if rows > MILLION and rows % MILLION:
+        parquet.write_table(people.slice(0, rows % MILLION), folder / "rest.parquet", row_group_size=GROUP_ROWS)
+
+
+def one_forecast(folder: Path) -> dict[str, float]:
+    """Seconds of a processor that a fit will take, and that saying so takes."""
+    from justitia.inputs.files import RowFiles  # noqa: PLC0415 - the command itself starts quickly
+    from justitia.scale.forecast import forecast  # noqa: PLC0415
+
+    begun = time.process_time()
+    files = RowFiles.of(folder)
+    features = tuple(name for name in files.names if name.startswith("x"))
+    found = forecast(files, "y", features, PluginPlan())
+    return {"forecast": found.seconds, "forecast_takes": time.process_time() - begun}
+
+
+def one_fit(folder: Path) -> dict[str, float]:
+    """Seconds, processor seconds, peak memory, and bytes sent by this process."""
+    import torch  # noqa: PLC0415
+    from torch import distributed as dist  # noqa: PLC0415
+
+    from justitia.scale import fit as on_files  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    ranks = on_files.ranks_of()
+    passes = _Passes(ranks)
+    on_files.ranks_of = lambda: ranks
+    model = LagrangianDualClassifier("equalized_odds", groups=(0, 1, 2), random_state=0, progress=False)
+    begun = time.perf_counter()
+    model.fit(str(folder), "y", sensitive_features="group")
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "seconds": time.perf_counter() - begun,
+        "pass_seconds": passes.seconds,
+        "processor_seconds": used.ru_utime + used.ru_stime,
+        "peak_bytes": used.ru_maxrss * 1024,
+        "wire_bytes": getattr(ranks, "bytes_sent", 0),
+    }
+
+
+class _Passes:
+    """Seconds from what is told before a pass to the sum that ends it."""
+
+    def __init__(self, ranks: Any) -> None:
+        self.seconds, self._begun = 0.0, 0.0
+        tell, add = ranks.tell, ranks.add
+
+        def told(message: Any) -> Any:
+            heard = tell(message)  # ranks wait here while the first one learns
+            self._begun = time.perf_counter()
+            return heard
+
+        def added(numbers: Any) -> Any:
+            found = add(numbers)
+            self.seconds += time.perf_counter() - self._begun
+            return found
+
+        ranks.tell, ranks.add = told, added
+
+
+def fit(folder: Path, workers: int) -> dict[str, Any]:
+    """One fit in so many processes."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(workers)] if workers > 1 else []
+    load = os.getloadavg()[0]
+    found = _apart([*launcher, "-m", "bench.performance.scale", "--folder", str(folder)])
+    return {
+        "workers": workers,
+        "seconds": max(one["seconds"] for one in found),
+        "pass_seconds": max(one["pass_seconds"] for one in found),
+        "processor_seconds": sum(one["processor_seconds"] for one in found),
+        "peak_bytes": max(one["peak_bytes"] for one in found),
+        "wire_bytes": max(one["wire_bytes"] for one in found),
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+    }
+
+
+def _apart(words: list[str]) -> list[dict[str, float]]:
+    """What other processes have found."""
+    with tempfile.TemporaryDirectory() as place:
+        command = [sys.executable, *words, "--to", place]
+        subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})  # noqa: S603 - our own module
+        return [json.loads(one.read_text()) for one in Path(place).iterdir()]
+
+
+def measured(rows: int, workers: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Fits of so many rows, in one process and in several."""
+    with tempfile.TemporaryDirectory() as place:
+        write(Path(place), rows)
+        [forecast] = _apart(["-m", "bench.performance.scale", "--folder", place, "--forecast"])
+        found = [{"rows": rows} | fit(Path(place), number) | forecast for number in workers]
+    for one in found:
+        print(
+            f"{rows:,} rows, {one['workers']} workers: {one['seconds']:.0f} s ({one['pass_seconds']:.0f} s in passes), "
+            f"{one['processor_seconds']:.0f} s of processors (forecast {one['forecast']:.0f}), peak "
+            f"{one['peak_bytes'] / 2**20:.0f} MB, load {one['load']}",
+            flush=True,
+        )
+    return found
+
+
+def ratios_of(found: list[dict[str, Any]]) -> list[Ratio]:
+    """Memory that stays, time that is linear, a forecast that holds, and what several processes cost and save."""
+    alone = [one for one in found if one["workers"] == 1]
+    few, many = alone[0], alone[-1]
+    name = f"{many['rows']:,} rows / {few['rows']:,} rows"
+    linear = many["processor_seconds"] / few["processor_seconds"]
+    ratios = [
+        Ratio(f"peak memory, {name}", many["peak_bytes"] / few["peak_bytes"], "<=", 1.2, 1),
+        Ratio("peak memory / 1.5 GB", max(one["peak_bytes"] for one in alone) / MOST_BYTES, "<=", 1.0, 1),
+        Ratio(f"processor time, {name}", linear, "<=", 1.1 * many["rows"] / few["rows"], 1),
+    ]
+    off = many["processor_seconds"] / many["forecast"]
+    ratios.append(Ratio(f"processor time / forecast, {many['rows']:,} rows", max(off, 1 / off), "<=", 1.3, 1))
+    shared = [one for one in found if one["workers"] > 1]
+    for one in shared:
+        same = next(other for other in alone if other["rows"] == one["rows"])
+        label = f"{one['workers']} processes / one, {one['rows']:,} rows"
+        used, faster = one["processor_seconds"] / same["processor_seconds"], same["pass_seconds"] / one["pass_seconds"]
+        ratios.append(Ratio(f"processor time, {label}", used, "<=", 1.15, 1))
+        ratios.append(Ratio(f"speed of passes, {label}", faster, ">=", 1.6, 1))
+    if len(shared) > 1:
+        sent = shared[-1]["wire_bytes"] / shared[0]["wire_bytes"]
+        ratios.append(Ratio(f"bytes sent, {shared[-1]['rows']:,} rows / {shared[0]['rows']:,}", sent, "<=", 1.05, 1))
+    return ratios
+
+
+def kept(output: Path, rows: set[int]) -> list[dict[str, Any]]:
+    """Fits of other sizes that the file of results has."""
+    found = json.loads(output.read_text())["fits"] if output.exists() else []
+    return [one for one in found if one["rows"] not in rows]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, write; 0 if every target is met."""
+    parser = argparse.ArgumentParser(prog="python -m bench.performance.scale", description=__doc__)
+    parser.add_argument("--rows", type=float, nargs="+", default=ROWS, metavar="MILLIONS", help="1, 4 and 16 as it is")
+    parser.add_argument("--workers", type=int, nargs="+", help="1 and, up to 4 million rows, 2 as it is")
+    parser.add_argument("--output", type=Path, default=Path("results/scale.json"))
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--forecast", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--to", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.folder is not None:
+        one = one_forecast if options.forecast else one_fit
+        (options.to / f"{os.getpid()}.json").write_text(json.dumps(one(options.folder)))
+        return 0
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    for millions in options.rows:
+        rows = int(millions * MILLION)
+        new = measured(rows, tuple(options.workers or ((1, 2) if millions <= SHARED else (1,))))
+        found = sorted([*kept(options.output, {rows}), *new], key=lambda one: (one["rows"], one["workers"]))
+        ratios = ratios_of(found)
+        facts = json.loads(report(ratios, quick=False)) | {"fits": found}
+        options.output.write_text(json.dumps(facts, indent=2) + "\n")
+    print(table(ratios))
+    return 0 if all(one.passed for one in ratios) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,1 +1,0 @@
-"""Experiments on real data; outside the wheel."""

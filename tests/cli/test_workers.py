@@ -1,0 +1,165 @@
+"""``--workers``: nobody else can connect to its processes, and they end with the one that started them."""
+
+import contextlib
+import ipaddress
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from running import income, read
+
+from justitia.cli.command import STOPPED
+
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sockets of a process are read from /proc")
+
+WORDS = ("train", "people", "--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--drop", "age")
+TWO = (*WORDS, "--seed", "1", "--out", "late", "--workers", "2")
+#: Read by Python when it starts: the second of two workers says that it has come to its first check, and stays there.
+STAYS = """
+import os, pathlib, time
+if os.environ.get("RANK") == "1":
+    from justitia.postprocessing.shard import ScoredShard
+    def stay(*_):
+        pathlib.Path("staying").touch()
+        time.sleep(600)
+    ScoredShard.decision_rows = stay
+"""
+
+
+@pytest.fixture
+def folder(here: Path) -> Path:
+    people = here / "people"
+    people.mkdir()
+    table = income(600, seed=4)
+    table[:100].to_parquet(people / "0.parquet", index=False)
+    table[100:].to_parquet(people / "1.parquet", index=False)
+    return here
+
+
+@contextlib.contextmanager
+def started(*words: str, custom: str = "", options: tuple[str, ...] = ()) -> "Iterator[subprocess.Popen[str]]":
+    """The command in a process of its own, in this folder; whatever of it is left at the end is killed."""
+    Path("custom").mkdir()
+    Path("custom/sitecustomize.py").write_text(custom, encoding="utf-8")
+    paths = os.pathsep.join(["custom", *(one for one in sys.path if one)])
+    process = subprocess.Popen(
+        [sys.executable, *options, "-m", "justitia", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
+    )
+    try:
+        yield process
+    finally:
+        children = descendants(process.pid)
+        process.kill()
+        for one in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        process.communicate()
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that this one has started, and those that they have."""
+    found: list[int] = []
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, listed.read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Inodes of the sockets that a process has open."""
+    found = set()
+    for one in Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            found.add(str(one.readlink()))
+    return {name[8:-1] for name in found if name.startswith("socket:[")}
+
+
+def listening() -> dict[str, str]:
+    """Addresses that TCP sockets listen at, by the inode of the socket."""
+    found = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A":
+                address, port = local.split(":")
+                words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
+                found[rest[5]] = f"{ipaddress.ip_address(b''.join(words))} {int(port, 16)}"
+    return found
+
+
+def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str] | None" = None) -> None:
+    until = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < until
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has asked for its exit code counts as gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_two_workers_open_no_listening_socket(folder: Path) -> None:
+    most, heard = 0, set()
+    with started(*TWO) as process:
+        while process.poll() is None:
+            family = [process.pid, *descendants(process.pid)]
+            most = max(most, len(family))
+            open_, at = set().union(*map(sockets_of, family)), listening()
+            heard |= {at[inode] for inode in open_ & at.keys()}
+            time.sleep(0.1)
+        assert process.returncode == 0, process.communicate()
+    assert most == 3  # the launcher and two workers were looked at
+    assert heard == set()
+    assert read(folder / "late" / "training.json")["rows"] == 600
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_launcher_that_is_ended_leaves_no_worker_and_no_half_written_model(folder: Path, sent: signal.Signals) -> None:
+    before = {one.name for one in folder.iterdir()} | {"custom", "staying"}
+    with started(*TWO, custom=STAYS) as process:
+        wait_for((folder / "staying").exists, process)
+        workers = descendants(process.pid)
+        assert len(workers) == 2
+        assert any(one.name.startswith(".late.") for one in folder.iterdir())
+        process.send_signal(sent)
+        try:
+            stdout, stderr = process.communicate(timeout=40)  # to the end of what workers may write
+            wait_for(lambda: all(map(is_gone, workers)))
+        finally:
+            for one in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
+    assert stdout == ""
+    assert (process.returncode, stderr.strip()) == ((130, STOPPED) if sent == signal.SIGTERM else (-9, ""))
+    assert {one.name for one in folder.iterdir()} == before
+
+
+def test_refusal_of_two_workers_is_said_once_with_its_exit_code(folder: Path) -> None:
+    with started(*TWO, "--epsilon", "-1") as process:
+        stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert stdout == ""
+    assert stderr.count("error:") == 1
+
+
+def test_workers_import_nothing_from_the_current_folder_that_the_launcher_would_not(folder: Path) -> None:
+    (folder / "click.py").write_text("from pathlib import Path\nPath('imported').touch()\n", encoding="utf-8")
+    with started(*TWO, options=("-P",)) as process:  # as the command justitia starts
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    assert not (folder / "imported").exists()
