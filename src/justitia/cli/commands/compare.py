@@ -16,7 +16,7 @@ from justitia.cli import options
 from justitia.cli.command import Command, OneOf
 from justitia.cli.commands.evaluate import Judged, judge
 from justitia.cli.errors import Refusal
-from justitia.cli.files.columns import Columns, written_by
+from justitia.cli.files.columns import Columns, warn_of, written_by
 from justitia.cli.files.public_rows import public_rows
 from justitia.cli.files.rows import read_rows
 from justitia.cli.files.seen import Said, SeenRows, read_seen
@@ -102,6 +102,7 @@ def _trained(
         raise Refusal(f"expected --train with {AT_ONCE}")
     fresh = Columns(written=written_by(dict(settings)))
     rows = read_rows(settings["train_file"], where, target=target, positive=settings["positive"], columns=fresh)
+    warn_of(rows.readings)
     if rows.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
     same = replace(fresh, features=tuple(str(name) for name in rows.X), known=rows.readings)
