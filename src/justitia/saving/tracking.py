@@ -195,6 +195,8 @@ def _measured(measurement: Measurement) -> dict[str, float]:
             f"measured.{name}.noisy_violation": one.estimate,
             f"measured.{name}.lower": one.lower,
             f"measured.{name}.upper": one.upper,
+            f"measured.{name}.groups": len(measurement.groups),
+            f"measured.{name}.groups_compared": len(measurement.groups) - len(measurement.not_compared(name)),
         }
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
