@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from bench.rivals.classifier import RivalClassifier, all_or_nothing, as_matrix
 from bench.rivals.plain import PlainClassifier
 from justitia._validate import check_choice, check_int, check_nonnegative
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed
 from justitia.notions import (
     AccuracyParity,
     DemographicParity,

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_positive
-from justitia.engines import GradientsPlan
+from justitia.networks.gradients.plan import GradientsPlan
 from justitia.inputs.tables import read_weight
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed
 from justitia.networks.default import make_module
 from justitia.networks.gradients.engine import GradientsEngine
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
@@ -33,7 +33,7 @@ from justitia.privacy.noise_seed import HiddenNoiseSeed
 from justitia.training.engine import calibrated
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
-from justitia.training.learner import NetworkLearner
+from justitia.networks.learner import NetworkLearner
 from justitia.training.plan import PlannedRelease
 from justitia.training.session import Settings, open_session
 

@@ -21,7 +21,7 @@ from justitia.learners.base import PARTS, CrossFitted
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.dual import constraints_of, label_table, solve
 from justitia.privacy.door import open_vault

@@ -1,12 +1,14 @@
 """Files and folders that appear complete or not at all, and are never open to more people than they should be.
 
-What is written is staged beside its place, in a folder that nobody else can open, and moved there in one step.
+What is written is staged beside its place, in a folder that nobody else can open, and moved there in one step. What is
+read from a folder that anybody may have made is a regular file of a bounded size.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import stat
@@ -14,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 #: Finds the first entry of a folder that this package did not write.
 Foreign = Callable[[Path], Path | None]
@@ -21,6 +24,8 @@ Foreign = Callable[[Path], Path | None]
 _ALL = 0o666
 _GROUP = 0o060
 _OWNER = 0o600
+#: Bytes of a JSON file at most, and how deep lists and objects in it may be nested: ours have fewer than ten levels.
+MOST_JSON, DEEPEST = 2**26, 32
 
 
 @contextmanager
@@ -77,6 +82,60 @@ def _keep_group(handle: int, groups: set[int]) -> None:
     made = os.fstat(handle)
     if groups - {made.st_gid}:
         os.fchmod(handle, stat.S_IMODE(made.st_mode) & ~_GROUP)
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """Content of a regular file of at most ``most`` bytes.
+
+    A folder that somebody else made may hold a link to a device that never ends, or a pipe that nobody writes to.
+
+    Raises
+    ------
+    ValueError
+        If it is a link, no regular file, or larger.
+    OSError
+        If it cannot be read.
+    """
+    odd = f"expected {str(path)!r} to be a regular file, got"
+    if path.is_symlink():
+        raise ValueError(f"{odd} a link; copy the file that it leads to.")
+    # Neither flag is on every system. Without the second one, opening a pipe waits for somebody to write to it.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError(f"{odd} a device, pipe or folder; write it again.")
+        content = file.read(most + 1) if found.st_size <= most else b""
+    if found.st_size > most or len(content) > most:
+        raise ValueError(f"expected {str(path)!r} to have at most {most:,} bytes, got more; write it again.")
+    return content
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file that may have been written by anybody.
+
+    Raises
+    ------
+    ValueError
+        If it is no regular file, too large, no JSON object, or nested deeper than anything of ours.
+    OSError
+        If it cannot be read.
+    """
+    content = read_bounded(path, MOST_JSON)
+    deep = f"expected {str(path)!r} to be nested at most {DEEPEST} levels deep, got more; write it again."
+    try:
+        found = json.loads(content.decode("utf-8"))
+    except RecursionError:
+        raise ValueError(deep) from None
+    if not isinstance(found, dict):
+        raise ValueError(f"expected {str(path)!r} to hold a JSON object, got something else; write it again.")
+    level: list[Any] = [found]
+    for _ in range(DEEPEST):
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for items in inner for one in items if isinstance(one, dict | list)]
+        if not level:
+            return found
+    raise ValueError(deep)
 
 
 def check_folder(target: Path) -> None:

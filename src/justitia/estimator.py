@@ -305,10 +305,16 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
 
-    def save(self, folder: Path | str) -> Path:
-        """Write the fitted model to ``folder`` without pickle; see :func:`justitia.saving.folder.save`."""
+    def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
+        """Write the fitted model to ``folder`` without pickle; see :func:`justitia.saving.folder.save`.
+
+        Parameters
+        ----------
+        without_base : bool
+            Whether a base that cannot be written (a forest, say) may stay with you; pass it to :meth:`load` again.
+        """
         check_is_fitted(self, "plan_")
-        return saved_folder.save(self, folder)
+        return saved_folder.save(self, folder, without_base=without_base)
 
     @classmethod
     def load(cls, folder: Path | str, module: Any = None, base: Any = None) -> Self:

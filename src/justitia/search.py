@@ -13,7 +13,7 @@ import pandas as pd
 from justitia._validate import check_nonnegative, check_positive
 from justitia.curve import accuracy_and_violation, tradeoff
 from justitia.estimator import LagrangianDualClassifier
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed
 from justitia.parameters import check_parameters, plan_of, unfitted
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute, HeldElsewhere

@@ -19,7 +19,7 @@ from justitia.audit.attacks import Randomness, mechanism_statistics, released_nu
 from justitia.audit.printed import CERTAIN, log_ratio, printed_replay
 from justitia.audit.replay import Canary, make_replay, noise_scale, record, worst_canary
 from justitia.audit.statistics import evidence
-from justitia.engines import PluginPlan
+from justitia.postprocessing.plan import PluginPlan
 
 PLANS: dict[str, Any] = {
     "gradients": replace(SMALL_PLAN, private_steps=1, clip=1e-4),

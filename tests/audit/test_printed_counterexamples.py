@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from asking import asked, opened
-from justitia.engines import PrintedPlan
+from justitia.networks.printed.plan import PrintedPlan
 from justitia.networks.gradients.clipping import dual_error_bound, primal_error_bound
 from justitia.networks.printed.accountant import (
     ORDERS,

@@ -1,5 +1,6 @@
 """Files that commands write and replace: only their own, open to nobody new, and every look at people is kept."""
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -289,6 +290,58 @@ def test_compare_on_the_training_rows_says_whose_bounds_do_not_hold(run: Run) ->
     method = run(*words, "test.csv")
     assert sentence.format(data="test.csv", model="(uncorrected)") in text_of(method)
     assert sentence.format(data="test.csv", model="model") not in text_of(method)
+
+
+def test_compare_is_kept_in_every_model_with_the_price_of_the_whole_table(run: Run, here: Path) -> None:
+    done = run("compare", "model", "./model", "curve/tolerance-0", "--data", "test.csv", "--epsilon", 1, "--json")
+    found = json.loads(done.stdout)
+    assert [one["kept"] for one in found["models"]] == [
+        "model/measurement-001.json",
+        "curve/tolerance-0/measurement-001.json",
+    ]
+    for folder in ("model", "curve/tolerance-0"):
+        kept = read(here / folder / "measurement-001.json")
+        assert kept["compared"] == ["model", "curve/tolerance-0"]
+        assert round(kept["certificate"]["epsilon"], 3) == 1.0  # the price of both models: the same people paid it
+        assert sum(one["count"] for one in kept["certificate"]["releases"]) == 2
+        assert list(kept["violations"]) == ["demographic_parity"]
+    assert any(one.startswith("model: Together with the other certificate") for one in found["statements"])
+    # The next look at the same people adds it: mu of (1, 1e-5) is 0.2681, and two have sqrt(2) times that.
+    again = run("evaluate", "model", "test.csv")
+    assert "measured before (measurement 1 of the model)" in text_of(again)
+    assert "(1.466, 1e-05)" in remarks(here / "model")[1]
+    # So does a comparison after it; the page shows what evaluate measured, and the newest sum.
+    assert "measured before (measurement 1, 2 of 'model')" in text_of(run("compare", "model", "--data", "test.csv"))
+    assert "(1.835, 1e-05)" in remarks(here / "model")[2]
+    assert run("report", "model", "--out", "r.html").exit_code == 0
+    facts = read(here / "r.json")
+    assert [one["name"] for one in facts["looks"]] == ["training", "1", "2", "3"]
+    assert facts["looks"][1]["cost"].endswith(", for 2 models")
+    assert facts["measurement"]["certificate"]["remarks"] == [remarks(here / "model")[1]]
+    for page in ("r.html", "r.md"):
+        text = " ".join((here / page).read_text().replace("\\", "").split())
+        assert "(1.835, 1e-05)" in text
+        assert "measured 3 times. The page shows the newest that is not part of a comparison of models." in text
+
+
+def test_compare_with_a_ledger_is_kept_with_its_receipt(run: Run, here: Path) -> None:
+    ledger = ("--ledger", "new.ledger", "--ledger-name", "test people", "--ledger-epsilon", 3)
+    assert run("compare", "model", "--data", "test.csv", *ledger).exit_code == 0
+    first = read(here / "model" / "measurement-001.json")["certificate"]
+    assert run("evaluate", "model", "test.csv", *ledger[:2]).exit_code == 0
+    second = read(here / "model" / "measurement-002.json")["certificate"]
+    assert first["receipt"]["ledger"] == second["receipt"]["ledger"] is not None
+    assert "(3, 1e-05)" in second["remarks"][-1]  # that ledger's budget, once
+
+
+def test_compare_stops_before_it_spends_where_an_earlier_cost_is_not_known(run: Run, here: Path) -> None:
+    (here / "model" / "measurement-001.json").write_text('{"people": 3}')
+    ledger = ("--ledger", "new.ledger", "--ledger-name", "test people", "--ledger-epsilon", 3)
+    done = run("compare", "curve/tolerance-0", "model", "--data", "test.csv", *ledger)
+    assert done.exit_code == 2
+    assert "what it cost is not known" in text_of(done)
+    assert not (here / "new.ledger").exists()
+    assert measurement_files(here / "curve" / "tolerance-0") == []
 
 
 def test_part_of_the_training_rows_in_another_order_and_format_is_noticed(run: Run) -> None:

@@ -1,6 +1,7 @@
 """The command measure: decisions of any model, from a file."""
 
 import csv
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -67,3 +68,23 @@ def test_measure_debits_the_ledger_and_stops_when_it_is_empty(run: Run) -> None:
 )
 def test_wrong_columns_are_refused_in_one_sentence(run: Run, words: tuple[str, ...], part: str) -> None:
     assert_refused(run("measure", "hired.csv", *words), 2, part)
+
+
+def test_violation_says_of_how_many_groups_it_speaks(run: Run) -> None:
+    groups = ("--groups", "Female,Male,Other", "--epsilon", 8)
+    words = ("measure", "hired.csv", "--decision", "hired", "--sensitive", "sex", *groups)
+    lines = run(*words).stdout.splitlines()
+    assert any(one.startswith("violation, ") for one in lines)
+    assert all(one.endswith(" among 2 of 3 groups") for one in lines if one.startswith("violation, "))
+    found = json.loads(run(*words, "--json").stdout)["violations"]["demographic_parity"]
+    assert found["not_compared"] == ["Other"]
+    measured = run("evaluate", "model", "test.csv", "--sensitive", "sex", *groups).stdout.splitlines()
+    assert "among 2 of 3 groups" in next(one for one in measured if one.startswith("violation, "))
+    table = run("compare", "model", "--data", "test.csv", "--sensitive", "sex", *groups)
+    assert "model: the violation is the largest difference among 2 of 3 groups; without enough evidence: Other." in (
+        " ".join(table.stdout.split())
+    )
+    (row,) = json.loads(run("compare", "model", "--data", "test.csv", "--sensitive", "sex", *groups, "--json").stdout)[
+        "models"
+    ]
+    assert (row["groups"], row["groups_compared"], row["not_compared"]) == (3, 2, ["Other"])

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 from running import Run, assert_refused, read, refused
 
+from justitia.cli.files.rows import related_column
+
 WORDS = ("--target", "y", "--sensitive", "sex", "--groups", "f,m", "--seed", 0)
 
 
@@ -167,6 +169,52 @@ def test_plan_warns_of_what_train_would_refuse_and_of_what_it_leaves_out(run: Ru
         assert part in text
 
 
+def amounts(folder: Path, mark: str) -> None:
+    """Whole amounts from 250 to 10,000, with a mark between thousands."""
+    table = people(300).assign(amount=[f"{250 * (1 + row % 40):,}".replace(",", mark) for row in range(300)])
+    table.to_csv(folder / "data.csv", index=False)
+
+
+def test_plan_for_commas_between_thousands_gives_a_hint_that_reads_the_amounts(run: Run, here: Path) -> None:
+    amounts(here, ",")
+    text = " ".join(run("plan", "data.csv", *WORDS[:6]).stderr.split())
+    assert "written as '1,000'" in text
+    assert "pass --thousands ',' if that is 1000, pass --decimal ',' if it is 1, or" in text
+    planned = run("plan", "data.csv", *WORDS[:6], "--thousands", ",", "--json")
+    assert json.loads(planned.stdout)["columns"][0]["says"] == "250 to 10000"
+    assert planned.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("mark", "words", "right"),
+    [
+        (",", ("--decimal", ","), "--thousands ',' instead of --decimal ','"),
+        (".", (), "--decimal ',' --thousands '.'"),
+    ],
+    ids=["comma", "point"],
+)
+def test_amounts_that_are_read_a_thousand_times_too_small_are_warned_of(
+    run: Run, here: Path, mark: str, words: tuple[str, ...], right: str
+) -> None:
+    amounts(here, mark)
+    part = f"every {mark!r} in it has three digits after it, as in '1{mark}000': if it stands between thousands, pass"
+    shown = run("plan", "data.csv", *WORDS[:6], *words)
+    assert f"{part} {right} to read 250 to 10000." in " ".join(shown.stderr.split())
+    people(300).assign(amount=[str(250 * (1 + row % 40)) for row in range(300)]).to_csv("plain.csv", index=False)
+    assert run("train", "plain.csv", *WORDS, "--out", "m").exit_code == 0
+    for command in (("predict", "m", "data.csv"), ("evaluate", "m", "data.csv")):
+        assert part in " ".join(run(*command, *words).stderr.split())
+    meant = {",": ("--thousands", ","), ".": ("--decimal", ",", "--thousands", ".")}[mark]
+    assert run("predict", "m", "data.csv", *meant).stdout == run("predict", "m", "plain.csv").stdout
+
+
+@pytest.mark.parametrize("number", ["{:.3f}", "{:.4f}", "{:.0f}"])
+def test_numbers_of_a_program_are_not_taken_for_thousands(run: Run, here: Path, number: str) -> None:
+    table = people(300)
+    table.assign(amount=[number.format(0.001 * row) for row in range(300)]).to_csv(here / "data.csv", index=False)
+    assert "thousands" not in run("plan", "data.csv", *WORDS[:6]).stderr
+
+
 def test_plan_without_the_name_of_the_sensitive_column_looks_at_no_column(run: Run, here: Path) -> None:
     american(here)
     shown = run("plan", "data.csv", "--target", "y", "--groups", "f,m", "--json")
@@ -193,3 +241,66 @@ def test_column_that_holds_something_else_than_in_training_is_told(run: Run, her
     assert_refused(
         run("predict", "m", "other.csv"), 2, "expected numbers in column 'amount', as in training, got 'much'"
     )
+
+
+# --- columns that are named after the attribute
+
+
+@pytest.mark.parametrize(
+    ("name", "sensitive", "related"),
+    [
+        ("sex-age", "sex", True),
+        ("sex_age", "sex", True),
+        ("Sex and status", "sex", True),
+        ("personalStatusSex", "SEX", True),
+        ("Essex", "sex", False),
+        ("sexton", "sex", False),
+        ("age", "age_group", True),
+        ("age_cat", "age", True),
+        ("wage", "age", False),
+        ("status", "marital status", False),
+        ("marital-status", "marital status", True),
+    ],
+)
+def test_column_is_named_after_the_attribute_if_its_words_are(name: str, sensitive: str, related: bool) -> None:
+    assert related_column(name, [sensitive]) == (sensitive if related else None)
+
+
+def test_column_named_after_the_attribute_is_no_feature_unless_it_is_named(run: Run, here: Path) -> None:
+    table = people(300)
+    table["sex-age"] = [f"{sex} {20 + row % 3}" for row, sex in enumerate(table["sex"])]
+    table.to_csv(here / "data.csv", index=False)
+    table.to_parquet(here / "data.parquet")
+    sentence = "column 'sex-age' is named after the sensitive column 'sex' and may tell it, so it is not used; pass"
+    planned = run("plan", "data.csv", *WORDS[:6], "--json")
+    assert [(one["name"], one["kind"]) for one in json.loads(planned.stdout)["columns"]] == [
+        ("amount", "number"),
+        ("sex-age", "ignored"),
+    ]
+    for words in (("data.csv",), ("data.parquet", "--stream")):
+        made = run("train", *words, *WORDS, "--out", "m", "--overwrite")
+        assert made.exit_code == 0, made.output
+        assert sentence in " ".join(made.stderr.split())
+        assert read(here / "m" / "model.json")["feature_names"] == ["amount"]
+        assert run("predict", "m", "data.csv").exit_code == 0
+    kept = (("--features", "amount,sex-age"), ("--categorical", "sex-age"))
+    for words, names in (
+        (kept[0], ["amount", "sex-age"]),
+        (kept[1], ["amount", "sex-age"]),
+        (("--drop", "sex-age"), ["amount"]),
+    ):
+        made = run("train", "data.csv", *WORDS, *words, "--out", "m", "--overwrite")
+        assert made.exit_code == 0, made.output
+        assert "named after" not in made.stderr
+        assert read(here / "m" / "model.json")["feature_names"] == names
+
+
+def test_column_named_after_the_attribute_is_left_out_alike_whatever_is_in_the_attribute(run: Run, here: Path) -> None:
+    outcomes = []
+    for entry in ("f", "m", "", "other"):
+        table = people(300).assign(**{"sex-age": np.arange(300) % 7})
+        table.loc[5, "sex"] = entry
+        table.to_csv(here / "data.csv", index=False)
+        shown = run("plan", "data.csv", *WORDS[:6], "--json")
+        outcomes.append((shown.exit_code, shown.stdout, shown.stderr))
+    assert len(set(outcomes)) == 1

@@ -1,6 +1,7 @@
 """Wrong input through the command line: one sentence, the right exit code, nothing spent and nothing left behind."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -182,6 +183,31 @@ def test_model_folder_that_is_none_or_damaged_is_told_in_a_sentence(run: Run, he
     refused(run, here, ("predict", "network", "new.csv"), "the weights of 'network' are damaged")
     (here / "curve" / "tolerance-0" / "training.json").write_text("[")
     refused(run, here, ("predict", "curve/tolerance-0", "new.csv"), "training.json' is damaged")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes of POSIX")
+@pytest.mark.parametrize("name", ["model.json", "training.json", "measurement-001.json", "base-1.txt", "tradeoff.json"])
+def test_file_of_a_model_folder_that_never_ends_is_refused_and_not_read(run: Run, here: Path, name: str) -> None:
+    file = here / "model" / name
+    file.unlink(missing_ok=True)
+    file.symlink_to("/dev/zero")
+    before = names(here)
+    assert_refused(run("report", "model"), 2, f"model/{name}' to be a regular file, got a link")
+    file.unlink()
+    os.mkfifo(file)
+    assert_refused(run("report", "model"), 2, f"model/{name}' to be a regular file, got a device, pipe or folder")
+    assert names(here) == before
+
+
+@pytest.mark.parametrize("name", ["model.json", "training.json", "measurement-001.json"])
+@pytest.mark.parametrize("depth", [50, 100_000])
+def test_json_of_a_model_folder_that_is_nested_deeply_is_refused(run: Run, here: Path, name: str, depth: int) -> None:
+    (here / "model" / name).write_text('{"a":' * depth + "1" + "}" * depth)
+    for words in (("evaluate", "model", "test.csv"), ("report", "model")):
+        refused(run, here, words, f"model/{name}' to be nested at most 32 levels deep, got more")
+    (here / "deep.json").write_text('{"a":' * depth + "1" + "}" * depth)
+    verify = ("budget", "verify", "people.ledger", "--receipt", "deep.json")
+    refused(run, here, verify, "'deep.json' to be nested at most 32 levels deep, got more")
 
 
 def test_predict_without_a_column_of_the_training_is_told_with_the_nearest(run: Run, here: Path) -> None:

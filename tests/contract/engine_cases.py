@@ -27,9 +27,11 @@ from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner, NetworkLearner
-from justitia.training.plan import Plan, TrainingPlan
-from justitia.networks.run import Trained
+from justitia.training.learner import Learner
+from justitia.networks.learner import NetworkLearner
+from justitia.training.plan import Plan
+from justitia.networks.plan import TrainingPlan
+from justitia.training.learner import Trained
 
 #: What the loop calls of an engine; only these may ask the vault, and which of them do is part of an engine's case.
 CALLED = ("ask_before", "ask_after", "row_weights", "constraint", "watched", "gap", "ascend", "compares", "excess")

@@ -8,15 +8,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from justitia.engines import PrintedPlan
+from justitia.networks.printed.plan import PrintedPlan
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.vault import SensitiveVault
 from justitia.networks.algorithm import train
 from justitia.training.lagrangian import Problem
-from justitia.training.plan import TrainingPlan
-from justitia.networks.run import Trained
+from justitia.networks.plan import TrainingPlan
+from justitia.training.learner import Trained
 
 Floats = NDArray[np.float64]
 

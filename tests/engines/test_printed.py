@@ -27,7 +27,7 @@ from printed_cases import (
 )
 
 from asking import asked, opened
-from justitia.engines import PrintedPlan
+from justitia.networks.printed.plan import PrintedPlan
 from justitia.networks.printed.engine import PrintedEngine
 from justitia.notions import AccuracyParity, EqualizedOdds
 

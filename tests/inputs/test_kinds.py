@@ -68,6 +68,42 @@ def test_column_that_could_be_several_things_is_not_guessed(values: Any, part: s
     assert not reading.is_feature
 
 
+AMOUNTS = ["950", "2,500", "120,000", "1,500"]
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        (AMOUNTS, "pass --thousands ',' if that is 2500, pass --decimal ',' if it is 2.5,"),
+        ([*AMOUNTS, "1,250,000"], "written as '2,500'; pass --thousands ',', or"),
+        ([*AMOUNTS, "2,500.75"], "written as '2,500'; pass --thousands ',', or"),
+        ([*AMOUNTS, "0,250"], "written as '2,500'; pass --decimal ',', or"),  # no amount begins with a zero
+        ([*AMOUNTS, "2,5"], "written as '2,500'; pass --decimal ',', or"),
+        (["7"] * 90 + ["2,500"] * 9, "pass --thousands ',' if that is 2500, pass --decimal ',' if it is 2.5,"),
+        (["950", "1.500", "1.250.000"], "written as '1.250.000'; pass --decimal ',' --thousands '.', or"),
+        (["2 500", "950", "12 500,5"], "written as '2 500'; pass --decimal ',' --thousands ' ', or"),
+    ],
+)
+def test_marks_between_thousands_are_told_from_decimal_marks(values: list[str], part: str) -> None:
+    reading = look_at(column(values * 10), Written())
+    assert part in reading.refusal
+    assert not reading.is_feature
+
+
+def test_decimal_marks_that_may_stand_between_thousands_are_read_with_a_warning() -> None:
+    reading = look_at(column(AMOUNTS * 10), Written(","))
+    assert (reading.kind, reading.says) == ("number", "1.5 to 950")
+    assert "is read as 1.5 to 950, but every ',' in it has three digits after it, as in '2,500'" in reading.doubt
+    assert "pass --thousands ',' instead of --decimal ',' to read 950 to 120000." in reading.doubt
+    assert look_at(column([*AMOUNTS, "0,250"] * 10), Written(",")).doubt == ""
+    assert look_at(column(AMOUNTS * 10), Written(".", ",")).says == "950 to 120000"
+    assert look_at(column(AMOUNTS * 10), Written(".", ",")).doubt == ""
+
+
+def test_numbers_of_a_program_in_a_file_with_other_marks_are_refused_with_what_to_leave_out() -> None:
+    assert "leave out --decimal and --thousands" in look_at(column(["2.5", "7.25", "9"] * 10), Written(",")).refusal
+
+
 def test_identifier_that_is_wanted_is_a_feature_and_levels_may_be_numbers() -> None:
     assert look_at(column(lambda row: f"p{row}"), Written(), wanted=True).kind == "category"
     codes = look_at(column(lambda row: row % 5), Written(), categorical=True)

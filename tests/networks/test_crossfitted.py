@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from justitia import LagrangianDualClassifier, MomentsPlan, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.postprocessing.public_rows import FrozenNetwork
+from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.crossfitted import PARTS, CrossFittedNetwork
 from justitia.networks.default import evaluate, ordinary
 from justitia.networks.multilayer import default_widths, widths_of

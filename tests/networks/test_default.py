@@ -11,7 +11,7 @@ from justitia.networks.default import evaluate, make_module
 from justitia.networks.multilayer import multilayer
 from justitia.networks.piecewise import PiecewiseNetwork
 from justitia.notions import get_notion
-from justitia.training.learner import rehearse
+from justitia.networks.learner import rehearse
 
 ROWS, PARITY = torch.zeros(10, 3), get_notion("demographic_parity")
 

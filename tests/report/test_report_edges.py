@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from cases import PLAN, Case, found
+from cases import PLAN, Case, fit, found
 from pages import cells, full, page_of, sections
 from sklearn.exceptions import NotFittedError
 
-from justitia import LagrangianDualClassifier
+from justitia import LagrangianDualClassifier, measure
 from justitia.datasets import make_synthetic
 from justitia.report import build_report
-from justitia.report.contents import MOST_ROUNDS
+from justitia.report.contents import MOST_ROUNDS, headline
 from justitia.report.formatting import number
 
 # --- sections without data, and edges
@@ -49,6 +49,43 @@ def test_group_without_enough_evidence_is_said_not_drawn_as_zero(two: Case) -> N
     assert page.says("Not enough evidence on nobody")
     labels = [str(given.get("aria-label")) for _, given in page.elements if given.get("role") == "img"]
     assert not [label for label in labels if label.startswith("nobody")]
+
+
+def test_violation_of_four_groups_of_five_is_never_said_to_be_of_all() -> None:
+    case = fit(("a", "b", "c", "d", "e"), n=1500, tolerance=0.4)
+    data = make_synthetic(1500, groups=("a", "b", "c", "d", "e"), n_features=3, random_state=3)
+    without_e = data.sensitive.where(data.sensitive != "e", "a")
+    measured = measure(
+        data.y,
+        case.model.predict(data.X),
+        sensitive_features=without_e,
+        groups=list(data.groups),
+        epsilon=4.0,
+        noise_seed=1,
+    )
+    assert measured.not_compared() == ("e",)
+    looks = [{"name": "training", "certificate": case.model.certificate_.to_dict()}, measured.to_dict()]
+    report = build_report(case.model, measurement=measured, looks=looks)
+    page, card, facts = page_of(report), report.markdown(), report.facts()
+    tile = next(sense for name, _, sense in headline(report.contents) if name == "Violation")
+    assert tile == "largest difference between two groups among 4 of 5 groups, one-sided bound"
+    for text in (" ".join(" ".join(page.text).split()), card):
+        assert "The largest difference between two groups among 4 of 5 groups is at most 0." in text
+        assert "there is not enough evidence on e." in text
+        assert "The largest difference between two groups is at most" not in text
+        assert tile in text
+    (table,) = [rows for caption, rows in page.tables.items() if caption.startswith("Largest differences")]
+    assert [row[1] for row in table[1:]] == [
+        "between two groups among 4 of 5 groups",
+        "of a group to everybody among 4 of 5 groups",
+    ]
+    violation = facts["measurement"]["violations"][0]
+    assert (violation["groups"], violation["not_compared"]) == (5, ["e"])
+    assert facts["looks"][1]["found"].endswith(" among 4 of 5 groups")
+    # Files of earlier versions name the groups without evidence once for all notions.
+    old = measured.to_dict()
+    del old["violations"]["demographic_parity"]["not_compared"]
+    assert "among 4 of 5 groups is at most" in build_report(case.model, measurement=old).markdown()
 
 
 def test_five_groups_and_two_events_have_all_their_multipliers_and_lines(five: Case) -> None:

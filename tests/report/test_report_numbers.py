@@ -162,11 +162,11 @@ def test_accuracy_on_evaluation_people_is_told_where_the_file_holds_it(two: Case
 
 
 def test_verdict_compares_the_violation_with_the_tolerance() -> None:
-    assert verdict(0.0, 0.04, 0.05, ()).endswith("within the tolerance of 0.05.")
-    assert verdict(0.06, 0.1, 0.05, ()).endswith("above the tolerance of 0.05.")
-    assert "does not tell" in verdict(0.0, 0.06, 0.05, ())
-    assert "not enough evidence on c" in verdict(0.0, 0.04, 0.05, ("c",))
-    assert "not enough evidence" in verdict(0.0, None, 0.05, ())
+    assert verdict(0.0, 0.04, 0.05, 5, ()).endswith("within the tolerance of 0.05.")
+    assert verdict(0.06, 0.1, 0.05, 5, ()).endswith("above the tolerance of 0.05.")
+    assert "does not tell" in verdict(0.0, 0.06, 0.05, 5, ())
+    assert "not enough evidence on c" in verdict(0.0, 0.04, 0.05, 5, ("c",))
+    assert "not enough evidence" in verdict(0.0, None, 0.05, 5, ())
 
 
 # --- what must not be there

@@ -3,6 +3,7 @@
 import builtins
 import json
 import math
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,15 @@ def saved_and_loaded(model: Any, people: Any, folder: Path, **changes: Any) -> t
     [
         np.array(["no", "yes"]),
         np.array(["no", "yes"], dtype=object),
+        np.array([0, 1], dtype=object),
+        np.array([False, True], dtype=object),
         np.array([-1, 1]),
         np.array([3, 7], dtype=np.uint8),
         np.array([False, True]),
         np.array([0.1, 1.5]),
         np.array([0.1, 1.5], dtype=np.float32),
     ],
-    ids=lambda labels: str(labels.dtype),
+    ids=lambda labels: f"{labels.dtype} {labels[1]}",
 )
 def test_load_any_labels_predicts_bit_identically(people: Any, make: Any, tmp_path: Path, labels: Any) -> None:
     model, again = saved_and_loaded(make(), people, tmp_path, y=labels[people.y])
@@ -254,3 +257,136 @@ def test_load_damaged_folder_is_refused_in_one_sentence(people: Any, make: Any, 
     (folder / "weights.safetensors").write_bytes(b"garbage")
     with pytest.raises(ValueError, match=r"the weights of .* are damaged"):
         LagrangianDualClassifier.load(folder)
+
+
+# --- folders that somebody made to harm
+
+
+@pytest.fixture
+def folder(people: Any, make: Any, tmp_path: Path) -> Path:
+    return make().fit(people.X, people.y, sensitive_features=people.a).save(tmp_path / "model")
+
+
+def assert_refused(folder: Path, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence) as told:
+        LagrangianDualClassifier.load(folder)
+    assert str(told.value).count("\n") == 0
+
+
+#: Columns of an encoder; the first would make a list of 10^10 names.
+COLUMNS: list[dict[str, Any]] = [
+    {"kind": "category", "name": "c", "levels": ["a"], "other": 10**10, "missing": False},
+    {"kind": "category", "name": "c", "levels": ["a"], "other": False, "missing": 10**10},
+    {"kind": "category", "name": "c", "levels": [["a"]], "other": False, "missing": False},
+    {"kind": "number", "name": "c", "median": "0", "mean": 0.0, "scale": 1.0, "missing": False},
+    {"kind": "number", "name": 7, "median": 0.0, "mean": 0.0, "scale": 1.0, "missing": False},
+]
+DAMAGED = r"^the model\.json of .* is damaged; save the model again\.$"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes of POSIX")
+@pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
+def test_load_file_that_is_no_regular_one_is_refused_and_not_read(folder: Path, tmp_path: Path, name: str) -> None:
+    (folder / name).replace(tmp_path / "aside")
+    for target in ("/dev/zero", tmp_path / "aside", tmp_path / "nothing"):
+        (folder / name).symlink_to(target)
+        assert_refused(folder, rf"^expected '.*{name}' to be a regular file, got a link; copy the file")
+        (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert_refused(folder, rf"^expected '.*{name}' to be a regular file, got a device, pipe or folder")
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    with pytest.raises((ValueError, IsADirectoryError)):
+        LagrangianDualClassifier.load(folder)
+
+
+def test_load_description_larger_than_any_of_ours_is_refused_and_not_read(folder: Path) -> None:
+    with (folder / "model.json").open("r+b") as file:
+        file.truncate(2**26 + 1)  # a hole: it takes no room on the disk
+    assert_refused(folder, r"model\.json' to have at most 67,108,864 bytes, got more; write it again\.$")
+
+
+@pytest.mark.parametrize("depth", [40, 2_000, 1_000_000])
+def test_load_description_that_is_nested_deeply_is_refused(folder: Path, depth: int) -> None:
+    facts = json.loads((folder / "model.json").read_text())
+    text = json.dumps(facts | {"groups": 0}).replace('"groups": 0', f'"groups": {"[" * depth}{"]" * depth}')
+    (folder / "model.json").write_text(text)
+    assert_refused(folder, "to be nested at most 32 levels deep, got more; write it again")
+
+
+@pytest.mark.parametrize(
+    "widths",
+    [[3, 10**9, 1], [3, 10**9, 10**9, 1], [3] * 100_000, [3, -4, 1], [], [3], "wide", [3, "x", 1], {"a": 1}, 7],
+)
+def test_load_widths_that_are_not_those_of_the_weights_are_refused_before_a_network_is_made(
+    folder: Path, widths: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("justitia.saving.folder.multilayer", lambda *_: pytest.fail("a network was made"))
+    facts = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(facts | {"widths": widths}))
+    assert_refused(folder, r"^the weights of .* are damaged; save the model again\.$")
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        {"dtype": "|O", "labels": [["a"], ["b"]]},
+        {"dtype": "|O", "labels": ["a", None]},
+        {"dtype": "|O", "labels": [0, "b"]},
+        {"dtype": "|O", "labels": [{"a": 1}, None]},
+        {"dtype": "<U1000000000", "labels": ["a", "b"]},
+        {"dtype": "|V1000000000", "labels": [0, 1]},
+        {"dtype": "<M8[ns]", "labels": [0, 1]},
+        {"dtype": "i4,(100000,100000)f8", "labels": [0, 1]},
+        {"dtype": "no type", "labels": [0, 1]},
+        {"dtype": 5, "labels": [0, 1]},
+        {"dtype": "<i8", "labels": [0, 1, 2]},
+        {"dtype": "<i8", "labels": [1, 1]},
+        {"dtype": "<i8", "labels": [0, 10**30]},
+        {"dtype": "<i8", "labels": "ab"},
+    ],
+    ids=str,
+)
+def test_load_class_labels_of_another_type_are_refused(folder: Path, classes: dict[str, Any]) -> None:
+    facts = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(facts | {"classes": classes}))
+    assert_refused(folder, DAMAGED)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parameters": {"unheard_of": 1}},
+        {"parameters": []},
+        {"plan": {"engine": "unheard of", "settings": {}}},
+        {"plan": {"engine": "moments", "settings": {"unheard_of": 1}}},
+        {"dual": {"groups": ["a"], "events": ["b"], "values": [1, 2, 3]}},
+        {"history": [{"name": "a", "values": 5}]},
+        {"groups": {"unheard of": 1}},
+        {"encoder": {"max_levels": 3}},
+        *({"encoder": {"max_levels": 3, "feature_names": None, "columns": [one]}} for one in COLUMNS),
+        {"n_features": "many"},
+        {"certificate": []},
+    ],
+    ids=str,
+)
+def test_load_description_of_another_shape_is_refused_in_one_sentence(folder: Path, change: dict[str, Any]) -> None:
+    facts = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(facts | change))
+    assert_refused(folder, DAMAGED)
+
+
+@pytest.mark.parametrize("files", [{"../../secret": "0"}, {"/etc/passwd": "0"}, {"notes.txt": "0"}, [], None, {}])
+def test_load_names_of_other_files_are_refused(folder: Path, files: Any) -> None:
+    facts = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(facts | {"files": files}))
+    assert_refused(folder, r"^the weights of .* are damaged; save the model again\.$")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices of POSIX")
+def test_save_over_a_folder_whose_description_is_a_device_does_not_read_it(folder: Path) -> None:
+    model = LagrangianDualClassifier.load(folder)
+    (folder / "model.json").unlink()
+    (folder / "model.json").symlink_to("/dev/zero")
+    with pytest.raises(FileExistsError, match="which does not belong to a saved model"):
+        model.save(folder)

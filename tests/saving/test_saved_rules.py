@@ -176,7 +176,7 @@ KEPT = {
 @pytest.mark.parametrize("name", list(KEPT))
 def test_load_base_that_cannot_be_written_is_asked_for(name: str, tmp_path: Path) -> None:
     model = fit(X, base=KEPT[name])
-    folder = model.save(tmp_path / "model")
+    folder = model.save(tmp_path / "model", without_base=True)
     assert sorted(one.name for one in folder.iterdir()) == ["correction.safetensors", "model.json"]
     with pytest.raises(ValueError, match=r"which is not in the folder, got none; pass load\(\.\.\., base=that") as told:
         load(folder)
@@ -184,10 +184,29 @@ def test_load_base_that_cannot_be_written_is_asked_for(name: str, tmp_path: Path
     assert_same(load(folder, base=KEPT[name]), model, X)
 
 
+@pytest.mark.parametrize("name", list(KEPT))
+def test_save_base_that_cannot_be_written_is_refused_before_anything_is_written(
+    name: str, model: Any, tmp_path: Path
+) -> None:
+    mine = fit(X, base=KEPT[name])
+    with pytest.raises(
+        ValueError, match=r"^expected a base that can be saved \(a LightGBM classifier, .*\), got"
+    ) as told:
+        mine.save(tmp_path / "new" / "model")
+    assert mine.rule_.base.describe() in str(told.value)
+    assert "save(folder, without_base=True), then load(folder, base=that base)." in str(told.value)
+    assert list(tmp_path.iterdir()) == []
+    before = model.save(tmp_path / "earlier")
+    held = {one.name: one.read_bytes() for one in before.iterdir()}
+    with pytest.raises(ValueError, match="expected a base that can be saved"):
+        mine.save(before)
+    assert {one.name: one.read_bytes() for one in before.iterdir()} == held
+
+
 def test_load_base_that_was_cross_fitted_is_the_one_of_the_rule(tmp_path: Path) -> None:
     forest = RandomForestClassifier(10, random_state=0)
     model = fit(X, base=forest)
-    folder = model.save(tmp_path / "model")
+    folder = model.save(tmp_path / "model", without_base=True)
     with pytest.raises(ValueError, match="got one that is not fitted; pass load"):
         load(folder, base=forest)
     assert_same(load(folder, base=model.rule_.base), model, X)
@@ -202,7 +221,7 @@ def test_load_base_where_none_is_needed_is_refused(folder: Path, tmp_path: Path)
 
 
 def test_load_base_that_is_no_model_is_refused(tmp_path: Path) -> None:
-    folder = fit(X, base=by_hand).save(tmp_path / "model")
+    folder = fit(X, base=by_hand).save(tmp_path / "model", without_base=True)
     with pytest.raises(TypeError, match="expected base to be a classifier"):
         load(folder, base=3)
 
@@ -364,7 +383,8 @@ def test_load_trees_of_another_number_of_columns_are_refused_though_their_hash_i
 def test_load_file_larger_than_any_of_ours_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("justitia.saving.folder.MOST_BYTES", 1000)
     monkeypatch.setattr("justitia.saving.folder._digest", lambda _: pytest.fail("the file was read"))
-    refused(folder)
+    with pytest.raises(ValueError, match=r"'.*base-1\.txt' to have at most 1,000 bytes, got more; write it again\.$"):
+        load(folder)
 
 
 @pytest.mark.parametrize("part", ["base", "calibration", "threshold", "correction"])
@@ -393,3 +413,13 @@ def test_load_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     (one / "weights.safetensors").write_bytes((other / "weights.safetensors").read_bytes())
     with pytest.raises(ValueError, match=r"the weights of .* are damaged"):
         load(one)
+
+
+def test_load_coefficients_of_another_type_or_number_are_refused_though_their_hash_is_right(tmp_path: Path) -> None:
+    folder = fit(base=LogisticRegression()).save(tmp_path / "model")
+    held = json.loads((folder / "base-1.json").read_text())
+    for change in ({"dtype": "|O"}, {"dtype": "V1000000000"}, {"dtype": "<U100000000"}, {"coef": [1.0] * 4}):
+        forged(folder, "base-1.json", json.dumps(held | change).encode())
+        refused(folder)
+    forged(folder, "base-1.json", b"[" * 100_000)
+    refused(folder)

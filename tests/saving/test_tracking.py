@@ -11,6 +11,7 @@ from typing import Any
 
 import mlflow
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 
 from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan, measure
@@ -225,6 +226,16 @@ def test_wrong_input_is_one_sentence_and_leaves_no_run(fitted: Any, tmp_path: Pa
         log_to_mlflow(model, report=3)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError, match="expected report to be a file, but there is none at"):
         log_to_mlflow(model, report=tmp_path / "none.html")
+    assert mlflow.search_runs(output_format="list") == []
+
+
+def test_folder_of_a_model_whose_base_cannot_be_saved_is_refused_and_leaves_no_run() -> None:
+    data = make_synthetic(400, random_state=0)
+    forest = RandomForestClassifier(5, random_state=0)
+    model = LagrangianDualClassifier(epsilon=8.0, groups=data.groups, base=forest, random_state=0, noise_seed=1)
+    model.fit(data.X, data.y, sensitive_features=data.sensitive)
+    with pytest.raises(ValueError, match="expected a base that can be saved"):
+        log_to_mlflow(model, save_model=True)
     assert mlflow.search_runs(output_format="list") == []
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from justitia.engines import shards
 from justitia.postprocessing.public_rows import PublicRows
-from justitia.postprocessing.shard import ScoredShard, represented
+from justitia.postprocessing.shard import ScoredShard
+from justitia.postprocessing.engine import represented
 from justitia.engines.shards import Facts
 from justitia.inputs import files as row_files
 from justitia.inputs.encoding import TabularEncoder

@@ -21,21 +21,33 @@ def measurement_text(found: Measurement, accuracy: float | None, name: str) -> s
     ]
     for metric in found.rate_names:
         lines += ["", f"{metric} (population {found.overall[metric]:.3f})", _rates(found, metric)]
-    lines += ["", *(f"violation, {name}: {one}" for name, one in found.violations.items())]
+    lines += ["", *violation_lines(found, "violation")]
     if found.unknown_groups:
         lines.append(filled(f"without enough evidence: {', '.join(found.unknown_groups)}", first="  ", indent=4))
     lines += [filled(str(one), indent=2) for one in found.verdicts.values()]
     lines += impact_lines(found)
     if found.before is not None:
-        before = found.before.violations.items()
-        lines += [filled(f"decisions before, {name}: {one}", indent=2) for name, one in before]
+        lines += violation_lines(found.before, "decisions before")
     for column, one in found.margins.items():
         for metric in one.rate_names:
             lines += ["", f"{metric} by {column} alone", _rates(one, metric)]
-        lines += [f"violation by {column} alone, {name}: {bounds}" for name, bounds in one.violations.items()]
+        lines += violation_lines(one, f"violation by {column} alone")
     if found.scores is not None:
         lines += ["", f"scores, compared with {found.scores.compared_with}", _scores(found.scores)]
     return "\n".join([*lines, "", *(filled(one) for one in (found.certificate.statement, *found.certificate.remarks))])
+
+
+def violation_lines(found: Measurement, what: str) -> list[str]:
+    """Each violation with its bounds, and of how many groups it speaks if not of all."""
+    return [filled(f"{what}, {name}: {one}{among(found, name)}", indent=2) for name, one in found.violations.items()]
+
+
+def among(found: Measurement, notion: str) -> str:
+    """Of how many groups a violation speaks, if it is known and not of all."""
+    left_out = found.not_compared(notion)
+    if not left_out or math.isnan(found.violations[notion].estimate):
+        return ""
+    return f" among {len(found.groups) - len(left_out)} of {len(found.groups)} groups"
 
 
 def _kind(found: Measurement) -> str:

@@ -15,7 +15,7 @@ from justitia.inputs.tables import read_target
 from justitia.learners.calibration import calibrate
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed
 from justitia.privacy.ledger import PrivacyLedger
 
 UNCORRECTED = "uncorrected"

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from justitia._files import MOST_JSON, read_bounded
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.looks import ROWS, SHARED, measurement_files
 from justitia.cli.files.metadata import CURVE, read_json
@@ -33,7 +34,7 @@ def digest_of(facts: dict[str, Any]) -> str | None:
 
 def model_digest(folder: Path) -> str:
     """Of the file that describes the model and holds the digests of its other files."""
-    return hashlib.sha256((folder / MODEL).read_bytes()).hexdigest()
+    return hashlib.sha256(read_bounded(folder / MODEL, MOST_JSON)).hexdigest()
 
 
 def folder_curve(folder: Path, tolerance: float | None) -> dict[str, Any] | None:

@@ -187,6 +187,11 @@ class Measurement:
         """Groups without enough evidence for some rate."""
         return tuple(group for group, known in zip(self.groups, self._enough.all(axis=1), strict=True) if not known)
 
+    def not_compared(self, notion: str | None = None) -> tuple[str, ...]:
+        """Groups that the violation does not speak of: some rate of theirs that it compares lacks evidence."""
+        enough = self.noisy.only(self.questions[self._only_question(notion)]).enough
+        return tuple(group for group, known in zip(self.groups, enough, strict=True) if not known.all())
+
     def test(self, threshold: float, notion: str | None = None) -> Verdict:
         """Whether the violation is below ``threshold``, with an error of at most 1 - confidence whatever the truth.
 
@@ -277,7 +282,9 @@ class Measurement:
 
     def _rates_dict(self) -> dict[str, Any]:
         bounded = {
-            name: one.to_dict() | dict(zip(("at_least", "at_most"), self._one_sided[name], strict=True))
+            name: one.to_dict()
+            | dict(zip(("at_least", "at_most"), self._one_sided[name], strict=True))
+            | {"not_compared": list(self.not_compared(name))}
             for name, one in self.violations.items()
         }
         return {

@@ -7,6 +7,7 @@ transformers, so that a saved model can be loaded without running code from the 
 
 import datetime as dt
 import decimal
+import math
 import numbers
 from collections import Counter
 from collections.abc import Iterator
@@ -345,6 +346,15 @@ def _column_state(column: NumberColumn | CategoryColumn) -> dict[str, Any]:
 
 def _column_from_state(state: dict[str, Any]) -> NumberColumn | CategoryColumn:
     fields = {key: value for key, value in state.items() if key != "kind"}
-    if check_choice("kind", state["kind"], ("number", "category")) == "number":
+    kind = check_choice("kind", state["kind"], ("number", "category"))
+    # A state may come from anybody: what is multiplied or compared later has the type that `to_state` writes.
+    if not isinstance(fields["missing"], bool) or not isinstance(fields["name"], str):
+        raise ValueError("expected the name of a column and whether entries were missing, got something else.")
+    if kind == "number":
+        numbers = [value for key, value in fields.items() if key not in {"name", "missing"}]
+        if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers):
+            raise ValueError("expected finite numbers of a column, got something else.")
         return NumberColumn(**fields)
+    if not isinstance(fields["other"], bool) or not all(isinstance(level, str) for level in fields["levels"]):
+        raise ValueError("expected levels of a column as text, got something else.")
     return CategoryColumn(**fields | {"levels": tuple(fields["levels"])})

@@ -120,10 +120,10 @@ class _Column:
 
     @property
     def is_named_as_identifier(self) -> bool:
-        return bool(_IDENTIFIER.search(_snake(self.name)))
+        return bool(_IDENTIFIER.search(snake_case(self.name)))
 
 
-def _snake(name: str) -> str:
+def snake_case(name: str) -> str:
     """``customerId`` and ``Customer ID`` as ``customer_id``."""
     return re.sub(r"[\W_]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)).strip("_").lower()
 
@@ -167,7 +167,7 @@ def _numeric(column: _Column, numbers: NDArray[np.float64], *, wanted: bool, dou
     whole = bool((numbers == np.floor(numbers)).all())
     if whole and not wanted and _numbers_rows(column, numbers):
         return _identifier(column)
-    if whole and _CODE.search(_snake(column.name)) and len(numbers) > MANY_LEVELS:
+    if whole and _CODE.search(snake_case(column.name)) and len(numbers) > MANY_LEVELS:
         doubt = f"column {column.name!r} is read as a number; if it holds codes, pass --categorical {column.name!r}."
     elif whole and len(numbers) > 1 and _like_dates(numbers):
         doubt = f"column {column.name!r} looks like dates: pass --date '{column.name}=%Y%m%d' to read them as such."
@@ -232,27 +232,77 @@ def _textual(column: _Column, written: Written, *, wanted: bool) -> Reading:
 
 
 def _as_numbers(column: _Column, written: Written, doubt: str, *, wanted: bool) -> Reading | None:
-    numbers = written.numbers(column.entries)
-    if not np.isnan(numbers).any() and not _has_leading_zeros(column.entries):
-        return _numeric(column, numbers, wanted=wanted, doubt=doubt)
     if _has_leading_zeros(column.entries):
         return None
+    numbers = written.numbers(column.entries)
+    if not np.isnan(numbers).any():
+        doubt = " ".join(filter(None, (doubt, thousands_doubt(column.name, column.entries, written))))
+        return _numeric(column, numbers, wanted=wanted, doubt=doubt)
     readable = ~np.isnan(numbers)
-    if column.share(readable) >= MOSTLY:
+    other, share = _best_written(column)
+    # A few marked amounts among many small ones: 950, 1,500. What reads all of them beats what reads most of them.
+    if column.share(readable) >= MOSTLY and share < 1:
         odd = _shown(column.entries[~readable][0])
         return _refused(
             column, f"holds numbers, but also {odd}; correct that, or pass --categorical NAME or --drop NAME."
         )
-    for other in OTHERS_WRITTEN:
-        readable = ~np.isnan(other.numbers(column.entries))
-        if column.share(readable) >= MOSTLY:
-            seen = _shown(column.entries[readable][0])
-            return _refused(column, f"holds numbers written as {seen}; pass{other.options()}, or --categorical NAME.")
+    if share >= MOSTLY:
+        return _refused(column, _written_otherwise(column, other, written))
     bare = [_SIGNS.sub("", one) if isinstance(one, str) else one for one in column.entries]
     if any(column.share(~np.isnan(one.numbers(bare))) >= MOSTLY for one in (written, *OTHERS_WRITTEN)):
         odd = _shown(column.entries[np.isnan(numbers)][0])
         return _refused(column, f"holds numbers with signs, such as {odd}; write numbers alone.")
     return None
+
+
+def _best_written(column: _Column) -> tuple[Written, float]:
+    """The way of writing numbers that reads most rows of a column, and their share; the first of several alike."""
+    shares = [column.share(~np.isnan(one.numbers(column.entries))) for one in OTHERS_WRITTEN]
+    best = int(np.argmax(shares))
+    return OTHERS_WRITTEN[best], shares[best]
+
+
+def _written_otherwise(column: _Column, other: Written, written: Written) -> str:
+    """What to pass for numbers that are not written as expected; both readings where the marks allow two."""
+    readable = [one for one in column.entries if not np.isnan(other.numbers([one])[0])]
+    seen = next((one for one in readable if np.isnan(written.numbers([one])[0])), readable[0])
+    thousands = other.looks_like_thousands(readable)
+    if thousands is not None:
+        large, small = (one.numbers([seen])[0] for one in (thousands, other))
+        return (
+            f"holds numbers written as {_shown(seen)}, always with three digits after the {other.decimal!r}; pass"
+            f"{thousands.options()} if that is {large:.10g}, {_passing(other)} if it is {small:.10g}, or pass "
+            "--categorical NAME."
+        )
+    return f"holds numbers written as {_shown(seen)}; {_passing(other)}, or pass --categorical NAME."
+
+
+def _passing(written: Written) -> str:
+    return f"pass{written.options()}" if written.options() else "leave out --decimal and --thousands"
+
+
+def _range(numbers: NDArray[np.float64]) -> str:
+    return f"{np.nanmin(numbers):.10g} to {np.nanmax(numbers):.10g}"
+
+
+def thousands_doubt(name: str, entries: Collection[Any], written: Written) -> str:
+    """What to say of numbers whose decimal marks may stand between thousands; nothing where none do.
+
+    Parameters
+    ----------
+    entries : collection
+        As they stand in the file: text.
+    """
+    other = written.looks_like_thousands(entries)
+    if other is None:
+        return ""
+    marked = next(one for one in entries if isinstance(one, str) and written.decimal in one)
+    small, large = (_range(one.numbers(entries)) for one in (written, other))
+    instead = f" instead of{written.options()}" if written.options() else ""
+    return (
+        f"column {name!r} is read as {small}, but every {written.decimal!r} in it has three digits after it, as in "
+        f"{_shown(marked)}: if it stands between thousands, pass{other.options()}{instead} to read {large}."
+    )
 
 
 def _refused(column: _Column, what: str) -> Reading:

@@ -82,6 +82,18 @@ class Written:
             f" --thousands {thousands}" if self.thousands else ""
         )
 
+    def looks_like_thousands(self, texts: Iterable[Any]) -> Written | None:
+        """How the same texts read if every decimal mark in them stood between thousands; None where one cannot.
+
+        A mark with one to three digits before it and exactly three behind it is read both ways: 1,500 is 1.5 or 1500.
+        If all marked numbers of a column are like that, nothing in the column says which one is meant.
+        """
+        if self.thousands:  # a file that marks thousands has another mark for decimals
+            return None
+        marked = [one for one in texts if isinstance(one, str) and self.decimal in one]
+        other = Written("," if self.decimal == "." else ".", self.decimal, self.dates)
+        return other if marked and not np.isnan(other.numbers(marked)).any() else None
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for a model's facts."""
         return {"decimal": self.decimal, "thousands": self.thousands, "dates": dict(self.dates)}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load as load_weights
 from safetensors.torch import save as save_weights
-from torch import nn
+from torch import Tensor, nn
 
 from justitia.networks.multilayer import multilayer, widths_of
 
@@ -29,14 +31,12 @@ def read_module(content: bytes, widths: list[int] | None, module: nn.Module | No
     Raises
     ------
     ValueError
-        If there is no module to put the weights into, they are damaged, or they do not fit.
+        If they are damaged, or do not fit the module.
     """
-    fresh: Any = copy.deepcopy(module) if widths is None else multilayer(widths[0], widths[1:-1])
-    if fresh is None:
-        raise ValueError(f"{place!r} was fitted with a module of its own; pass load(..., module=that module).")
     try:
         weights = load_weights(content)
-    except (SafetensorError, OSError, ValueError, KeyError):
+        fresh: Any = copy.deepcopy(module) if widths is None else _network(widths, weights)
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError):
         raise ValueError(f"the weights of {place!r} are damaged; save the model again.") from None
     try:
         fresh.load_state_dict(weights)
@@ -47,3 +47,12 @@ def read_module(content: bytes, widths: list[int] | None, module: nn.Module | No
         ) from None
     network: nn.Module = fresh.eval()
     return network
+
+
+def _network(widths: Any, weights: Mapping[str, Tensor]) -> nn.Module:
+    """A network of these widths, made only where the weights that were read have exactly its shapes."""
+    inner = [tuple(weight.shape) for weight in weights.values() if weight.ndim == 2]
+    written = [(after, before) for before, after in pairwise(int(width) for width in widths)]
+    if sorted(inner) != sorted(written):
+        raise ValueError("expected weights of the widths that are written, got others.")
+    return multilayer(int(widths[0]), [int(width) for width in widths[1:-1]])

@@ -221,7 +221,8 @@ def _verdict(contents: Contents) -> str | None:
     if one is None or measured is None or contents.tolerance is None:
         return None
     least, most = (None, None) if one.estimate is None else (one.at_least, one.at_most)
-    return formatting.verdict(least, most, contents.tolerance, measured.unknown_groups, measured.confidence)
+    bounds = (least, most, contents.tolerance)
+    return formatting.verdict(*bounds, one.groups, one.not_compared, measured.confidence)
 
 
 def _pictures(contents: Contents) -> dict[str, Any]:

@@ -99,7 +99,8 @@ def violation_chart(measured: MeasurementInput, notion: str, tolerance: float | 
         for name, one in (("to everybody", gap), ("between groups", violation)):
             place, found = y + ROW / 2, one.estimate
             told = _with_bounds(found, one, measured.confidence)
-            told = f"{plain_name(one.notion)}, largest difference {name}: {told}"
+            which = f" {one.among}" if one.among else ""
+            told = f"{plain_name(one.notion)}, largest difference {name}{which}: {told}"
             parts += [svg.label(0, place, name), *_interval(found, one, scale, place, "not enough evidence")]
             marks += [] if found is None else [Mark(scale(found), place, told, index=len(marks))]
             y += ROW

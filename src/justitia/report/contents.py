@@ -92,6 +92,7 @@ class Contents:
     stated: About
     looks: tuple[Look, ...]
     looks_say: tuple[str, ...]
+    joint: tuple[str, ...]
     features: tuple[tuple[str, str], ...]
     digests: tuple[tuple[str, str | None], ...]
     settings: tuple[tuple[str, str], ...]
@@ -152,6 +153,7 @@ def read_contents(
         stated=stated,
         looks=looks,
         looks_say=looks_sentences(looks, None if measured is None else measured.confidence),
+        joint=looks[-1].remarks if looks and looks[-1].name != "training" else (),
         features=features(model, own.get("read_as") or ()),
         digests=(
             ("Model", own.get("model_digest")),
@@ -295,7 +297,8 @@ def _headline_violation(contents: Contents) -> tuple[str, str]:
         return "not measured", f"in {plain_name(contents.notion)}, for which it was trained{others}"
     if one.estimate is None:
         return "not known", "not enough evidence"
+    which = f" {one.among}" if one.among else ""
     if one.at_most is None:
-        return number(one.estimate), "largest difference between two groups, noised"
+        return number(one.estimate), f"largest difference between two groups{which}, noised"
     most = beside(one.at_most, one.at_most if contents.tolerance is None else contents.tolerance)
-    return f"\N{LESS-THAN OR EQUAL TO} {most}", "largest difference between two groups, one-sided bound"
+    return f"\N{LESS-THAN OR EQUAL TO} {most}", f"largest difference between two groups{which}, one-sided bound"

@@ -181,20 +181,32 @@ def tolerance_sentence(asked: float | None, in_force: float | None, engine: str)
     return f"No tolerance was given: two groups were allowed to differ by what {BY_CHANCE[engine]} could show{told}."
 
 
-def verdict(lower: Any, upper: Any, tolerance: float, unknown: Sequence[str], confidence: float = 0.95) -> str:
-    """One-sided bounds of the violation against the tolerance; a group that is not known rules out "within"."""
+def among(groups: int, not_compared: Sequence[str]) -> str:
+    """Of how many groups a largest difference speaks, where it does not speak of all."""
+    return f"among {groups - len(not_compared)} of {groups} groups" if not_compared else ""
+
+
+def verdict(
+    lower: Any, upper: Any, tolerance: float, groups: int, not_compared: Sequence[str], confidence: float = 0.95
+) -> str:
+    """One-sided bounds of the violation against the tolerance; a group that is not compared rules out "within".
+
+    Parameters
+    ----------
+    groups : int
+        Their number, with those that are not compared.
+    """
     if not (known(lower) and known(upper)):
         return f"There is not enough evidence to compare with the tolerance of {tolerance:.4g}."
     held = f"(one-sided bound at {confidence:.4g} confidence)"
     if lower > tolerance:
         least = f"The largest difference between two groups is at least {beside(lower, tolerance)} {held}"
         return f"{least}: above the tolerance of {tolerance:.4g}."
-    most = f"The largest difference between two groups is at most {beside(upper, tolerance)} {held}"
-    if upper <= tolerance and not unknown:
+    which = f" {among(groups, not_compared)}" if not_compared else ""
+    most = f"The largest difference between two groups{which} is at most {beside(upper, tolerance)} {held}"
+    if upper <= tolerance and not not_compared:
         return f"{most}: within the tolerance of {tolerance:.4g}."
+    lacking = f"; there is not enough evidence on {listed(not_compared)}" if not_compared else ""
     if upper <= tolerance:
-        return (
-            f"{most} among the groups that are known, within the tolerance of {tolerance:.4g}; there is not enough "
-            f"evidence on {listed(unknown)}."
-        )
-    return f"{most}: the evidence does not tell whether it is within the tolerance of {tolerance:.4g}."
+        return f"{most}, within the tolerance of {tolerance:.4g}{lacking}."
+    return f"{most}: the evidence does not tell whether it is within the tolerance of {tolerance:.4g}{lacking}."

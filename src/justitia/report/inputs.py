@@ -11,6 +11,7 @@ from typing import Any
 from justitia.curve import Tradeoff
 from justitia.evaluation.measurement import Measurement
 from justitia.privacy.ledger import Certificate
+from justitia.report.formatting import among
 
 MEASUREMENT = "what Measurement.to_dict() gives"
 CURVE = "a mapping with 'points' (each with tolerance, accuracy and noisy_violation) and 'chosen'"
@@ -36,7 +37,8 @@ class Rate:
 class Largest:
     """A noisy violation or largest gap of one notion with its bounds.
 
-    ``at_least`` and ``at_most`` are one-sided: what a verdict rests on. Only violations have them.
+    ``at_least`` and ``at_most`` are one-sided: what a verdict rests on. Only violations have them. It speaks of all
+    ``groups`` but those ``not_compared``.
     """
 
     notion: str
@@ -45,6 +47,13 @@ class Largest:
     upper: float
     at_least: float | None = None
     at_most: float | None = None
+    groups: int = 0
+    not_compared: tuple[str, ...] = ()
+
+    @property
+    def among(self) -> str:
+        """Of how many groups it speaks, if not of all."""
+        return among(self.groups, self.not_compared)
 
 
 @dataclass(frozen=True)
@@ -129,8 +138,8 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measurem
             confidence=_number(facts["confidence"]),
             overall={str(name): _number(value) for name, value in facts["overall"].items()},
             rates=tuple(_rate(row) for row in facts["by_group"]),
-            violations=_largest(facts["violations"]),
-            largest_gaps=_largest(facts["largest_gaps"]),
+            violations=_largest(facts, "violations"),
+            largest_gaps=_largest(facts, "largest_gaps"),
             unknown_groups=tuple(str(name) for name in facts["unknown_groups"]),
             verdicts=tuple(str(one["sentence"]) for one in facts["verdicts"].values()),
             certificate=Certificate.from_dict(facts["certificate"]),
@@ -153,7 +162,7 @@ def _before(facts: Any) -> Before | None:
     if facts is None:
         return None
     overall = {str(name): _number(value) for name, value in facts["overall"].items()}
-    return Before(overall, tuple(_rate(row) for row in facts["by_group"]), _largest(facts["violations"]))
+    return Before(overall, tuple(_rate(row) for row in facts["by_group"]), _largest(facts, "violations"))
 
 
 def _checked(facts: Any, *names: str) -> Mapping[str, Any] | None:
@@ -173,14 +182,28 @@ def _rate(row: Mapping[str, Any]) -> Rate:
     return Rate(**values)
 
 
-def _largest(facts: Mapping[str, Any]) -> tuple[Largest, ...]:
+def _largest(facts: Mapping[str, Any], kind: str) -> tuple[Largest, ...]:
+    """Violations or largest gaps of a measurement, which leave out the same groups."""
+    groups = len({str(row["group"]) for row in facts["by_group"]})
     return tuple(
         Largest(
-            *(str(name), _optional(one["estimate"]), _number(one["lower"]), _number(one["upper"])),
-            *(_optional(one.get(bound)) for bound in ("at_least", "at_most")),
+            notion=str(name),
+            estimate=_optional(one["estimate"]),
+            lower=_number(one["lower"]),
+            upper=_number(one["upper"]),
+            at_least=_optional(one.get("at_least")),
+            at_most=_optional(one.get("at_most")),
+            groups=groups,
+            not_compared=not_compared(facts, name),
         )
-        for name, one in facts.items()
+        for name, one in facts[kind].items()
     )
+
+
+def not_compared(facts: Mapping[str, Any], notion: str) -> tuple[str, ...]:
+    """Groups that the violation of a notion does not speak of; of older measurements, all with a rate not known."""
+    listed = facts["violations"][notion].get("not_compared", facts.get("unknown_groups", ()))
+    return tuple(str(group) for group in listed)
 
 
 def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Curve | None:

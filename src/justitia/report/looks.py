@@ -8,12 +8,21 @@ from typing import Any
 
 from justitia.evaluation.told import beside
 from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.formatting import listed, plain_name
+from justitia.report.formatting import among, listed, plain_name
+from justitia.report.inputs import not_compared
 
 
 @dataclass(frozen=True)
 class Look:
-    """One look: what was asked of whom, when, at which price, and what came out."""
+    """One look: what was asked of whom, when, at which price, and what came out.
+
+    Attributes
+    ----------
+    models : int
+        How many models the price covers: several where ``justitia compare`` measured them in one table.
+    remarks : tuple of str
+        What it costs together with the looks before it.
+    """
 
     name: str
     created: str | None
@@ -23,13 +32,16 @@ class Look:
     cost: str
     found: str
     same_people: tuple[str, ...] = ()
+    models: int = 1
+    remarks: tuple[str, ...] = ()
 
 
 def read_looks(sources: Sequence[Mapping[str, Any]]) -> tuple[Look, ...]:
     """Looks from the facts of training and measurements, oldest first.
 
     Each has ``certificate``, and may have ``name``, ``created``, ``data``, ``people`` or ``rows``, ``digest``,
-    ``violations``, ``confidence``, ``verdicts`` and ``shared_with``.
+    ``violations``, ``by_group``, ``confidence``, ``verdicts``, ``shared_with`` and ``compared`` (the names of all
+    models of a table).
 
     Raises
     ------
@@ -45,15 +57,18 @@ def read_looks(sources: Sequence[Mapping[str, Any]]) -> tuple[Look, ...]:
 def _look(number: int, facts: Mapping[str, Any]) -> Look:
     certificate = Certificate.from_dict(facts["certificate"])
     rows = facts.get("people", facts.get("rows"))
+    models = len(facts.get("compared") or ()) or 1
     return Look(
         name=str(facts.get("name", number)),
         created=_text(facts.get("created")),
         data=_text(facts.get("data")),
         rows=None if rows is None else int(rows),
         digest=_text(facts.get("digest")),
-        cost=_cost(certificate),
+        cost=_cost(certificate) + (f", for {models} models" if models > 1 else ""),
         found=_found(facts),
         same_people=tuple(str(one) for one in facts.get("shared_with") or ()),
+        models=models,
+        remarks=certificate.remarks,
     )
 
 
@@ -75,7 +90,7 @@ def _found(facts: Mapping[str, Any]) -> str:
         return ""
     verdicts = facts.get("verdicts") or {}
     return "; ".join(
-        f"{plain_name(name)}: {_bounded(one, verdicts.get(name))}{_answer(verdicts.get(name))}"
+        f"{plain_name(name)}: {_bounded(one, verdicts.get(name))}{_among(facts, name)}{_answer(verdicts.get(name))}"
         for name, one in violations.items()
     )
 
@@ -91,6 +106,12 @@ def _bounded(one: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
     return f"at least {beside(least, limit)}, {told}" if least else told
 
 
+def _among(facts: Mapping[str, Any], notion: str) -> str:
+    groups = len({str(row["group"]) for row in facts["by_group"]})
+    which = among(groups, not_compared(facts, notion))
+    return f" {which}" if which else ""
+
+
 def _answer(verdict: Mapping[str, Any] | None) -> str:
     if verdict is None:
         return ""
@@ -101,12 +122,16 @@ def _answer(verdict: Mapping[str, Any] | None) -> str:
 def looks_sentences(looks: Sequence[Look], confidence: float | None) -> tuple[str, ...]:
     """What several looks mean for the number that the page shows, and whether people were looked at twice."""
     measured = [one for one in looks if one.name != "training"]
+    alone = [one for one in measured if one.models == 1]
+    shown = (
+        "the newest" if len(alone) in {0, len(measured)} else "the newest that is not part of a comparison of models"
+    )
     found = []
     if len(measured) > 1:
         together = 1 - len(measured) * (1 - (0.95 if confidence is None else confidence))
         held = f"at {together:.2f} confidence or more" if together > 0 else "at no confidence that can be stated"
         found.append(
-            f"This model was measured {len(measured)} times. The page shows the newest. The looks are not pooled: each "
+            f"This model was measured {len(measured)} times. The page shows {shown}. The looks are not pooled: each "
             "was asked with rows of its own, of other people or of the same ones again. Bounds hold for one look each; "
             f"those of all {len(measured)} hold at once {held}. Whoever looks until the answer suits has to say so."
         )

@@ -12,16 +12,19 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from justitia._files import check_folder, foreign_entry, replace_folder, stage_beside
+from justitia._files import check_folder, foreign_entry, read_bounded, read_object, replace_folder, stage_beside
 from justitia.engines import default_plan, engine_of, name_of
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.base import base_of
@@ -36,6 +39,11 @@ Model = TypeVar("Model", bound=BaseEstimator)
 
 FORMAT = 3
 MODEL, WEIGHTS = "model.json", "weights.safetensors"
+#: Files beside ``model.json`` that a model may name, and bytes of all of them at most.
+OURS = re.compile(r"(weights|correction)\.safetensors|base-[1-9][0-9]{0,2}\.(txt|json)")
+MOST_TOGETHER = 2**30
+#: Letters of a class label at most.
+MOST_LETTERS = 10_000
 #: Files of ours that are JSON, and names that each of them holds: others have files of the same name.
 MARKS = {
     re.compile(r"model\.json"): {"format", "certificate", "parameters", "plan", "widths"},
@@ -52,11 +60,16 @@ def is_saved_name(name: Any) -> bool:
     return isinstance(name, str) and _NAMES.fullmatch(name) is not None
 
 
-def save(model: BaseEstimator, folder: Path | str) -> Path:
+def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False) -> Path:
     """Write the fitted ``model`` to ``folder``, completely or not at all.
 
     An earlier model there is replaced, with what commands kept beside it (its training facts and measurements), if the
     folder holds nothing else.
+
+    Parameters
+    ----------
+    without_base : bool
+        Whether a base that cannot be written may stay with its owner, who passes it again to :func:`load`.
 
     Raises
     ------
@@ -64,10 +77,18 @@ def save(model: BaseEstimator, folder: Path | str) -> Path:
         If ``folder`` exists and is not a saved model, or holds a file that does not belong to one.
     TypeError
         If a class label or an optimizer option is neither text nor a number.
+    ValueError
+        If the base cannot be written and ``without_base`` does not say that this is known.
     """
     target = Path(folder)
     _check_replaceable(target)
     rule, files = (None, _weights(model)) if hasattr(model, "module_") else written_rule(model.rule_)
+    if rule is not None and not rule["base"]["written"] and not without_base:
+        raise ValueError(
+            f"expected a base that can be saved (a LightGBM classifier, a logistic regression of two classes, or a "
+            f"column of scores), got {rule['base']['words']}; keep model.rule_.base yourself and pass "
+            "save(folder, without_base=True), then load(folder, base=that base)."
+        )
     described = _facts(model) | {"rule": rule, "files": {name: _digest(content) for name, content in files.items()}}
     facts = json.dumps(described, indent=2, allow_nan=False, default=refuse)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,8 +150,8 @@ def _is_ours(path: Path) -> bool:
 def _is_recorded(path: Path) -> bool:
     """Whether the model beside it says that it wrote this very file."""
     try:
-        recorded = json.loads((path.parent / MODEL).read_text(encoding="utf-8"))["files"][path.name]
-        return bool(recorded == _digest(path.read_bytes()))
+        recorded = read_object(path.parent / MODEL)["files"][path.name]
+        return bool(recorded == _digest(read_bounded(path, MOST_BYTES)))
     except (ValueError, OSError, KeyError, TypeError):
         return False
 
@@ -141,10 +162,9 @@ def holds_marks(path: Path) -> bool:
     if marks is None:
         return False
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        return marks <= read_object(path).keys()
     except (ValueError, OSError):
         return False
-    return isinstance(facts, dict) and marks <= facts.keys()
 
 
 def _facts(model: BaseEstimator) -> dict[str, Any]:
@@ -217,47 +237,94 @@ def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]
         If ``folder`` is not a saved model.
     ValueError
         If it was saved in another format, its files are damaged, or the module or base does not fit.
+
+    Notes
+    -----
+    The folder may come from anybody: only regular files of bounded sizes are read, no type of values and no size of an
+    array is taken from ``model.json`` without a check, and whatever does not fit is refused in one sentence.
     """
     source = Path(folder)
     facts = _read_facts(source)
-    parameters = {name: read(value) for name, value in facts["parameters"].items()}
+    with _described(source):
+        parameters = {name: read(value) for name, value in facts["parameters"].items()}
+        described = _fitted(facts)
+        if parameters.keys() - set(kind._get_param_names()):
+            raise ValueError("expected parameters of the model, got others.")
+        is_network, widths, files = facts["rule"] is None, facts["widths"], facts["files"]
     if base is not None:
         parameters["base"] = base
     model: Model = kind(**parameters, module=module)
-    model.classes_ = np.array(facts["classes"]["labels"], dtype=np.dtype(facts["classes"]["dtype"]))
-    model.n_features_in_ = facts["n_features"]
-    if facts["feature_names"] is not None:
-        model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
-    if facts["encoder"] is not None:
-        model.encoder_ = TabularEncoder.from_state(facts["encoder"])
-    if facts["rule"] is None:
+    vars(model).update(described)
+    if is_network:
         _refuse_base(source, base)
-        model.module_ = _load_module(source, facts, module)
+        model.module_ = _load_module(source, widths, files, module)
     else:
         model.rule_ = _load_rule(source, facts, model, base)
-    model.tolerance_ = read(facts["tolerance"])
-    model.distance_ = None if facts["distance"] is None else read(facts["distance"])
-    model.groups_ = read(facts["groups"])
-    model.plan_ = _load_plan(**facts["plan"])
-    model.certificate_ = Certificate.from_dict(facts["certificate"])
+    return model
+
+
+@contextmanager
+def _described(source: Path) -> Iterator[None]:
+    """Whatever is wrong with the description of a model becomes one sentence."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        raise ValueError(f"the model.json of {str(source)!r} is damaged; save the model again.") from None
+
+
+def _fitted(facts: dict[str, Any]) -> dict[str, Any]:
+    """What ``fit`` left behind, but for network or rule."""
+    found: dict[str, Any] = {"classes_": _read_classes(**facts["classes"]), "n_features_in_": int(facts["n_features"])}
+    if facts["feature_names"] is not None:
+        found["feature_names_in_"] = np.array([str(name) for name in facts["feature_names"]], dtype=object)
+    if facts["encoder"] is not None:
+        found["encoder_"] = TabularEncoder.from_state(facts["encoder"])
     dual = facts["dual"]
     shape = (len(dual["groups"]), len(dual["events"]))
     multipliers = np.array(dual["values"], dtype=np.float64).reshape(shape)
-    model.dual_ = pd.DataFrame(multipliers, index=pd.Index(dual["groups"], name="group"), columns=dual["events"])
     values = {column["name"]: [read(value) for value in column.pop("values")] for column in facts["history"]}
-    model.history_ = pd.DataFrame(values)
-    model.history_columns_ = tuple(Column(**column) for column in facts["history"])
-    return model
+    return found | {
+        "tolerance_": read(facts["tolerance"]),
+        "distance_": None if facts["distance"] is None else read(facts["distance"]),
+        "groups_": read(facts["groups"]),
+        "plan_": _load_plan(**facts["plan"]),
+        "certificate_": Certificate.from_dict(facts["certificate"]),
+        "dual_": pd.DataFrame(multipliers, index=pd.Index(dual["groups"], name="group"), columns=dual["events"]),
+        "history_": pd.DataFrame(values),
+        "history_columns_": tuple(Column(**column) for column in facts["history"]),
+    }
+
+
+def _read_classes(labels: list[Any], dtype: str) -> NDArray[Any]:
+    """The two class labels.
+
+    A type of values is an instruction to allocate: ``<U1000000000`` makes 4 GB of one letter, and ``|O`` takes any
+    object for a label. So every label has to be text or a number of its own, whatever type is written; numbers have a
+    plain type, and text is hardly longer than the labels are.
+    """
+    kind = np.dtype(str(dtype))
+    if not isinstance(labels, list) or len(labels) != 2 or labels[0] == labels[1]:
+        raise ValueError("expected two class labels, got others.")
+    text = all(isinstance(label, str) for label in labels)
+    if not text and not all(isinstance(label, bool | int | float) for label in labels):
+        raise ValueError("expected class labels that are text or numbers, got others.")
+    if kind.kind == "O":
+        return np.fromiter(labels, dtype=object, count=2)
+    if kind.kind not in ("U" if text else "biuf"):
+        raise ValueError("expected class labels of a plain type, got another.")
+    if text and not max(map(len, labels)) <= kind.itemsize // 4 <= MOST_LETTERS:
+        raise ValueError("expected class labels of bounded lengths, got others.")
+    return np.array(labels, dtype=kind)
 
 
 def _read_facts(source: Path) -> dict[str, Any]:
     path = source / MODEL
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         raise FileNotFoundError(f"{str(source)!r} is not a saved model: it has no model.json.")
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts = read_object(path)
         version = facts.get("format")
-    except (ValueError, AttributeError):
+    except (json.JSONDecodeError, UnicodeDecodeError):
         raise ValueError(f"the model.json of {str(source)!r} is damaged; save the model again.") from None
     if version != FORMAT:
         raise ValueError(
@@ -267,15 +334,18 @@ def _read_facts(source: Path) -> dict[str, Any]:
     return facts
 
 
-def _load_module(source: Path, facts: Mapping[str, Any], module: Any) -> Any:
-    default_plan(facts["plan"]["engine"])  # says so where torch is not installed
+def _load_module(source: Path, widths: Any, files: Any, module: Any) -> Any:
+    if widths is None and module is None:
+        raise ValueError(f"{str(source)!r} was fitted with a module of its own; pass load(..., module=that module).")
     from justitia.networks.saving import read_module  # noqa: PLC0415 - needs torch
 
     try:
-        content = _read_files(source, facts["files"])[WEIGHTS]
-    except (OSError, ValueError, KeyError):
+        content = _read_files(source, files)[WEIGHTS]
+    except _UnreadableFile as error:
+        raise ValueError(str(error)) from None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise ValueError(f"the weights of {str(source)!r} are damaged; save the model again.") from None
-    return read_module(content, facts["widths"], module, str(source))
+    return read_module(content, widths, module, str(source))
 
 
 def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, base: Any) -> Rule:
@@ -287,7 +357,9 @@ def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, bas
         return read_rule(facts["rule"], files, given, columns=columns, numbers=numbers)
     except BaseMismatch as error:
         raise ValueError(f"{str(source)!r}: {error}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except _UnreadableFile as error:
+        raise ValueError(str(error)) from None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise ValueError(
             f"the trees of {str(source)!r} are damaged, or of another model; save the model again."
         ) from None
@@ -298,14 +370,22 @@ def _refuse_base(source: Path, base: Any) -> None:
         raise ValueError(f"expected no base, since {str(source)!r} holds a network, got one; leave it out.")
 
 
+class _UnreadableFile(ValueError):
+    """A file beside ``model.json`` is a link, no regular file, or too large."""
+
+
 def _read_files(source: Path, recorded: Mapping[str, str]) -> dict[str, bytes]:
     """Contents of the files that the model names, each with the hash that it names."""
-    found = {}
+    found: dict[str, bytes] = {}
+    left = MOST_TOGETHER
     for name, digest in recorded.items():
-        path = source / Path(name).name
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"expected {name!r} to be smaller.")
-        found[name] = path.read_bytes()
+        if not OURS.fullmatch(name):
+            raise ValueError(f"expected the name of a file of ours, got {name!r}.")
+        try:
+            found[name] = read_bounded(source / name, min(left, MOST_BYTES))
+        except ValueError as error:
+            raise _UnreadableFile(str(error)) from None
+        left -= len(found[name])
         if _digest(found[name]) != digest:
             raise ValueError(f"expected {name!r} to be as it was written.")
     return found

@@ -1,7 +1,8 @@
 """The deployed model of engine ``plugin`` as files: trees as text, numbers as JSON and arrays, and no pickle.
 
-Bases of boosted trees (LightGBM) and of logistic regression are written. A base that is a column needs nothing; any
-other one stays with its owner, and is passed again when the model is loaded.
+Bases of boosted trees (LightGBM) and of logistic regression are written. A base that is a column needs nothing. Any
+other one cannot be written: ``save`` refuses it, or with ``without_base=True`` leaves it with its owner, who passes it
+again when the model is loaded.
 """
 
 from __future__ import annotations
@@ -178,11 +179,13 @@ def _model(name: str, content: bytes, columns: int) -> Any:
             raise ValueError("expected a model of a label, got a correction.")
         return TreesClassifier(trees)
     facts = json.loads(content)
+    if facts["dtype"] not in ("float32", "float64") or len(facts["coef"]) != columns:
+        raise ValueError("expected one number per column, got others.")
     model = LogisticRegression()
-    model.coef_ = np.array([facts["coef"]], dtype=np.dtype(facts["dtype"]))
+    model.coef_ = np.array([facts["coef"]], dtype=facts["dtype"])
     model.intercept_ = np.array([facts["intercept"]], dtype=model.coef_.dtype)
     model.classes_, model.n_features_in_ = np.array([0, 1]), columns
-    if model.coef_.shape != (1, columns) or model.coef_.dtype.kind != "f" or not np.isfinite(model.coef_).all():
+    if model.coef_.shape != (1, columns) or not np.isfinite(model.coef_).all():
         raise ValueError("expected one number per column, got others.")
     if facts["names"]:
         model.feature_names_in_ = np.array(facts["names"], dtype=object)

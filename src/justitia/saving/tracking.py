@@ -75,7 +75,8 @@ def log_to_mlflow(
     NotFittedError, TypeError, FileNotFoundError
         If an argument is not what it should be; then nothing is noted.
     ValueError
-        If the measurement, or the model whose folder was asked for, has no finite epsilon; then nothing is noted.
+        If the measurement, or the model whose folder was asked for, has no finite epsilon, or that model has a base
+        that cannot be saved; then nothing is noted.
 
     Guarantee
     ---------
@@ -85,16 +86,18 @@ def log_to_mlflow(
     _check(model, measurement, report)
     _check_private(model, measurement, save_model=save_model)
     mlflow = _import_mlflow()
-    with tempfile.TemporaryDirectory() as folder, _run(mlflow, run_name) as run_id:
-        client = mlflow.MlflowClient()
-        mlflow.log_params(_parameters(model))
-        mlflow.set_tags(_tags(model))
-        mlflow.log_metrics(_spent(model) | ({} if measurement is None else _measured(measurement)))
-        for batch in _history(mlflow, model):
-            client.log_batch(run_id, metrics=batch)
-        mlflow.log_artifacts(str(_files(model, measurement, Path(folder), save_model=save_model)))
-        if report is not None:
-            mlflow.log_artifact(str(report))
+    with tempfile.TemporaryDirectory() as folder:
+        files = _files(model, measurement, Path(folder), save_model=save_model)  # first: not every model can be saved
+        with _run(mlflow, run_name) as run_id:
+            client = mlflow.MlflowClient()
+            mlflow.log_params(_parameters(model))
+            mlflow.set_tags(_tags(model))
+            mlflow.log_metrics(_spent(model) | ({} if measurement is None else _measured(measurement)))
+            for batch in _history(mlflow, model):
+                client.log_batch(run_id, metrics=batch)
+            mlflow.log_artifacts(str(files))
+            if report is not None:
+                mlflow.log_artifact(str(report))
     return run_id
 
 
@@ -195,6 +198,8 @@ def _measured(measurement: Measurement) -> dict[str, float]:
             f"measured.{name}.noisy_violation": one.estimate,
             f"measured.{name}.lower": one.lower,
             f"measured.{name}.upper": one.upper,
+            f"measured.{name}.groups": len(measurement.groups),
+            f"measured.{name}.groups_compared": len(measurement.groups) - len(measurement.not_compared(name)),
         }
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 

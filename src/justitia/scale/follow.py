@@ -192,7 +192,7 @@ class _Scorer(RuleLearner):
 def written_model(model: LagrangianDualClassifier) -> Message:
     """A fitted model for the other ranks: the files that ``save`` writes."""
     with tempfile.TemporaryDirectory() as place:
-        folder = model.save(Path(place) / "model")
+        folder = model.save(Path(place) / "model", without_base=True)  # every rank was started with the same base
         contents = {path.name: path.read_bytes() for path in folder.iterdir()}
     return {"model": {name: np.frombuffer(content, dtype=np.uint8) for name, content in contents.items()}}
 

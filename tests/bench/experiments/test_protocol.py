@@ -21,7 +21,7 @@ from bench.experiments.paper import NOTIONS
 from bench.experiments.runner import Cell
 from justitia.datasets import DatasetUnavailable, make_synthetic
 from justitia.datasets.dataset import Dataset
-from justitia.engines import PrintedPlan
+from justitia.networks.printed.plan import PrintedPlan
 from justitia.notions import get_notion
 
 

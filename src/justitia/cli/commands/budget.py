@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from justitia._files import read_object
 from justitia.cli import options
 from justitia.cli.command import Commands
 from justitia.cli.errors import Refusal, shown_path
@@ -98,9 +99,11 @@ def _receipt_in(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise Refusal(f"there is no file {shown_path(path)}; pass a model, or a file with a receipt.")
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        facts: Any = read_object(path)
+    except (json.JSONDecodeError, UnicodeDecodeError):
         raise Refusal(f"expected JSON in {shown_path(path)}, got other text; pass a file with a receipt.") from None
+    except ValueError as error:
+        raise Refusal(str(error)) from None
     for name in ("certificate", "receipt"):
         facts = facts.get(name, facts) if isinstance(facts, dict) else facts
     if not isinstance(facts, dict) or "head" not in facts:

@@ -17,7 +17,7 @@ from justitia.cli.errors import Refusal, no_such
 from justitia.cli.files.attribute import Groups, Where, find_attribute
 from justitia.cli.files.columns import Columns, columns_text, warn_of
 from justitia.cli.files.reading import Table, open_table
-from justitia.cli.files.rows import feature_names, read_target
+from justitia.cli.files.rows import feature_names, hidden_names, named_after, read_target
 from justitia.cli.files.streamed import is_streamed
 from justitia.cli.output import fields_text, filled, table_text, tell
 from justitia.cli.plan_file import command_plan
@@ -111,9 +111,10 @@ def _looked_at(
         return Counts(len(y), int(y.sum()), _number(where, None), str(positive)), ()
     counted = len(where.groups) == 1 and where.groups[0].strip().isdecimal()
     attribute = find_attribute(replace(where, groups=()) if counted else where, table)
-    names = feature_names(table, attribute.hidden() | {settings["target"]}, columns)
+    related = named_after(attribute, table, settings["target"], columns)
+    names = feature_names(table, hidden_names(attribute, settings["target"], related), columns)
     counts = Counts(len(y), int(y.sum()), _number(where, attribute.groups), str(positive))
-    return counts, columns.look(table, names)[1]
+    return counts, (*columns.look(table, names)[1], *related)
 
 
 def _number(where: Where, groups: Groups | None) -> int:

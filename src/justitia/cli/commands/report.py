@@ -45,9 +45,9 @@ def report(
 ) -> None:
     """Write a page about MODEL (HTML, opens anywhere), a model card (Markdown) and the facts (JSON).
 
-    They show what the folder holds: the training, every private measurement of 'justitia evaluate', the newest of
-    them in full, and the curve if it is a point of one. Nothing in them is exact about groups. What nobody states with
-    --about stays visibly empty.
+    They show what the folder holds: the training, every private measurement of 'justitia evaluate' and 'justitia
+    compare', the newest of 'evaluate' in full, and the curve if it is a point of one. Nothing in them is exact about
+    groups. What nobody states with --about stays visibly empty.
     """
     fitted, facts = load_model(model)
     stated = read_about(about, title=title, positive_means=positive_means)

@@ -14,6 +14,7 @@ from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import OK
 from justitia.cli.files.columns import columns_text
+from justitia.cli.files.rows import Rows
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.output import (
     check_apart,
@@ -96,7 +97,7 @@ def _train(
         facts = {"target": settings["target"], "kept": kept_of(rows, settings["target"])}
         written = save_somewhere(lambda folder: save(model, rows, folder, **facts), stage, out)
     facts = {"model": out, **written, "certificate": model.certificate_.to_dict(), "warnings": warnings}
-    table = f"{columns_text(rows.readings)}\n\n" if rows.readings else ""
+    table = f"{columns_text(rows.readings)}\n\n" if isinstance(rows, Rows) else ""
     tell(facts, table + _text(model, facts, out), as_json=as_json)
 
 

@@ -6,15 +6,16 @@ Everything here is public: the sensitive columns are not among those that are lo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.reading import Table
 from justitia.cli.output import shortened, table_text, warn
-from justitia.inputs.kinds import IGNORED, Reading, converted, look_at_all
+from justitia.inputs.kinds import IGNORED, NUMBER, Reading, converted, look_at_all, thousands_doubt
 from justitia.inputs.written import Written
 
 #: In training.json: how each column was read, and how numbers were written.
@@ -68,7 +69,21 @@ class Columns:
             return frame, tuple(one for one in self.known if one.name in set(names))
         wanted = {*(self.features or ()), *self.written.dates}
         readings = look_at_all(frame, self.written, wanted=wanted, categorical=self.categorical)
-        return frame, tuple(readings)
+        doubts = self._thousands_doubts(table, frame, readings)
+        return frame, tuple(replace(one, doubt=doubts.get(one.name, one.doubt)) for one in readings)
+
+    def _thousands_doubts(self, table: Table, frame: pd.DataFrame, readings: Sequence[Reading]) -> dict[str, str]:
+        """By column, what to say of numbers in a CSV whose decimal marks may stand between thousands."""
+        numeric = [one.name for one in readings if one.kind == NUMBER and one.name in frame and not one.doubt]
+        typed = [name for name in numeric if _may_be_thousands(frame[name])]
+        texts = {
+            name: frame[name].dropna().unique() for name in numeric if not pd.api.types.is_numeric_dtype(frame[name])
+        }
+        if typed and not table.is_parquet:  # pandas made numbers of these; how they were written is in the file
+            raw = table.raw(typed)
+            texts |= {name: raw[name].unique() for name in typed}
+        found = {name: thousands_doubt(name, entries, self.written) for name, entries in texts.items()}
+        return {name: doubt for name, doubt in found.items() if doubt}
 
     def read(self, table: Table, names: Sequence[str]) -> tuple[pd.DataFrame, tuple[Reading, ...]]:
         """These columns as models read them, and how they were read; of a fresh file, features alone.
@@ -83,6 +98,9 @@ class Columns:
             if one.refusal:
                 raise Refusal(f"{shown_path(table.path)}: {one.refusal}")
         read = self.as_read(frame, readings)
+        if self.known is not None:  # what was in doubt in training was settled there
+            for sentence in self._thousands_doubts(table, frame, readings).values():
+                warn(sentence)
         if not len(read.columns):
             raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
         dropped = tuple(Reading(name, IGNORED, says="left out") for name in self.drop)
@@ -101,6 +119,20 @@ class Columns:
     def to_keep(self, readings: Sequence[Reading]) -> dict[str, Any]:
         """What later commands need to read other files alike."""
         return {COLUMNS: [one.to_dict() for one in readings], WRITTEN: self.written.to_dict()}
+
+
+def _may_be_thousands(values: pd.Series) -> bool:
+    """Whether numbers could be amounts such as 1.500 with a point between thousands: cheap, before a file is read.
+
+    Each is whole, or at least 1, below 1000, and has no more than three decimals.
+    """
+    if not pd.api.types.is_float_dtype(values):
+        return False
+    numbers = values.dropna().to_numpy(dtype=np.float64)
+    fractions = numbers[numbers != np.floor(numbers)]
+    thousandths = fractions * 1000
+    small = (np.abs(fractions) >= 1) & (np.abs(fractions) < 1000)
+    return bool(len(numbers) and (small & (np.abs(thousandths - np.round(thousandths)) < 1e-6)).all())
 
 
 def written_by(values: dict[str, Any], recorded: Mapping[str, Any] | None = None) -> Written:

@@ -19,6 +19,8 @@ from justitia.privacy.ledger import Certificate
 _NAME = re.compile(r"measurement-\d+\.json")
 #: In training.json and in measurements: for the next look, not for readers.
 ROWS, SHARED = "public_rows", "shared_with"
+#: In measurements that are a part of a table: the names of all its models.
+COMPARED = "compared"
 UNSHOWN = frozenset({ROWS, SHARED})
 
 
@@ -56,10 +58,14 @@ def measurement_files(folder: Path) -> list[Path]:
 
 
 def newest_measurement(folder: Path) -> dict[str, Any] | None:
-    """The last measurement in a model's folder, with their number as ``measurements``."""
-    files = measurement_files(folder)
-    found = read_json(files[-1]) if files else None
-    return None if found is None else found | {"measurements": len(files)}
+    """The last measurement in a model's folder, with the number of its kind as ``measurements``.
+
+    One of ``evaluate`` if there is any: ``compare`` shares its budget among several models and asks for one notion.
+    """
+    kept = [found for found in map(read_json, measurement_files(folder)) if found is not None]
+    alone = [one for one in kept if not one.get(COMPARED)]
+    listed = alone or kept
+    return listed[-1] | {"measurements": len(listed)} if listed else None
 
 
 def keep_measurement(text: str, stage: Path, folder: Path) -> Path:
@@ -110,22 +116,22 @@ def earlier_looks(folder: Path, certificate: Certificate) -> list[Look]:
     return looks
 
 
-def shared_with(rows: PublicRows, looks: Sequence[Look], data: str) -> tuple[str, ...]:
+def shared_with(rows: PublicRows, looks: Sequence[Look], data: str, model: str = "the model") -> tuple[str, ...]:
     """Looks that these people are in, or may be in; a warning says so."""
     found = {look.name: rows.overlap(look.sketch) for look in looks}
     if found["training"] == "shared":
-        warn_trained_on(data, "the model")
+        warn_trained_on(data, model)
     elif found["training"] == "unknown":
         warnings.warn(
-            f"whether people of {data!r} were trained on cannot be told from the model's folder, so the costs of "
+            f"whether people of {data!r} were trained on cannot be told from the folder of {model}, so the costs of "
             "training and measurement are added.",
             stacklevel=2,
         )
     again = [name for name, how in found.items() if how != "apart" and name != "training"]
     if again:
         warnings.warn(
-            f"people of {data!r} were, or may have been, measured before (measurement {', '.join(again)}); the costs "
-            "of all looks at them add up.",
+            f"people of {data!r} were, or may have been, measured before (measurement {', '.join(again)} of {model}); "
+            "the costs of all looks at them add up.",
             stacklevel=2,
         )
     return tuple(name for name, how in found.items() if how != "apart")

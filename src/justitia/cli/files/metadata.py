@@ -15,6 +15,7 @@ import click
 import numpy as np
 import pandas as pd
 
+from justitia._files import read_object
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Groups, groups_text, read_groups
 from justitia.cli.files.rows import Rows
@@ -130,15 +131,14 @@ def groups_of(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """A file that an earlier command wrote; None if it did not."""
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise Refusal(f"{shown_path(path)} is damaged; run the command that wrote it again.")
-    return found
+        return read_object(path)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise Refusal(f"{shown_path(path)} is damaged; run the command that wrote it again.") from None
+    except ValueError as error:
+        raise Refusal(str(error)) from None
 
 
 def load_model(folder: Path) -> tuple[LagrangianDualClassifier, dict[str, Any]]:

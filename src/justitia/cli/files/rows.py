@@ -15,11 +15,13 @@ from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, read_attribute, read_person
 from justitia.cli.files.columns import Columns
 from justitia.cli.files.reading import Table, open_table
-from justitia.cli.output import doing
-from justitia.inputs.kinds import Reading
+from justitia.cli.output import doing, shortened
+from justitia.inputs.kinds import IGNORED, Reading, snake_case
 from justitia.privacy.attribute import Attribute
 
 Label = str | int | float | bool
+#: Last words of a column that puts another one into groups: ``age_group`` is made of ``age``.
+GROUPED = frozenset({"group", "groups", "cat", "category", "band", "bin", "bracket", "class", "range"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +89,60 @@ def read_rows(
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     columns = Columns() if columns is None else columns
-    names = feature_names(table, attribute.hidden() | {target}, columns, base_column)
+    related = named_after(attribute, table, target, columns, base_column)
+    names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
     y, known = read_target(table, target, positive, classes)
     person = read_person(attribute, table)
     X, readings = columns.read(table, names)
     sensitive = read_attribute(attribute, table)
     doing("")
-    return Rows(table, X, y, known, attribute, sensitive, person, columns, readings)
+    return Rows(table, X, y, known, attribute, sensitive, person, columns, (*readings, *related))
+
+
+def hidden_names(attribute: PublicAttribute, target: str, related: Sequence[Reading]) -> set[str]:
+    """Columns of the data file that are no features."""
+    return {*attribute.hidden(), target, *(one.name for one in related)}
+
+
+def named_after(
+    attribute: PublicAttribute, table: Table, target: str, columns: Columns, base_column: str | None = None
+) -> tuple[Reading, ...]:
+    """Columns that probably hold the attribute, by their names, such as ``sex-age`` beside the attribute ``sex``.
+
+    A model must not get the attribute as an input, so they are no features unless an option names them. Of a model's
+    own columns none is left out: that was settled in training.
+    """
+    if columns.known is not None:
+        return ()
+    settled = {*attribute.hidden(), target, *columns.drop, *(columns.features or ()), *columns.categorical}
+    settled |= {*columns.written.dates, *([] if base_column is None else [base_column])}
+    open_names = [name for name in table.columns if columns.features is None and name not in settled]
+    found = {name: related_column(name, attribute.columns) for name in open_names}
+    return tuple(_left_out(name, sensitive) for name, sensitive in found.items() if sensitive is not None)
+
+
+def related_column(name: str, sensitive: Sequence[str]) -> str | None:
+    """The sensitive column whose name is a part of this one's, word by word; None if there is none.
+
+    ``sex`` is a part of ``Sex and status`` and of ``sexAge``, not of ``Essex``. ``age_group`` counts as ``age``.
+    """
+    words = snake_case(name).split("_")
+    for column in sensitive:
+        own = snake_case(column).split("_")
+        plain = own[:-1] if len(own) > 1 and own[-1] in GROUPED else own
+        if any(plain) and any(words[at : at + len(plain)] == plain for at in range(len(words))):
+            return column
+    return None
+
+
+def _left_out(name: str, sensitive: str) -> Reading:
+    return Reading(
+        name,
+        IGNORED,
+        says=f"named after the sensitive {shortened(sensitive, 14)!r}",
+        doubt=f"column {name!r} is named after the sensitive column {sensitive!r} and may tell it, so it is not used; "
+        f"pass --drop {name!r} if that is right, or name it in --features or --categorical to use it.",
+    )
 
 
 def feature_names(table: Table, hidden: set[str], columns: Columns, base_column: str | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, label_reader
 from justitia.cli.files.columns import Columns
 from justitia.cli.files.reading import PARQUET, Table, is_several
-from justitia.cli.files.rows import feature_names
+from justitia.cli.files.rows import feature_names, hidden_names, named_after
 from justitia.inputs.files import RowFiles
 from justitia.inputs.kinds import Reading
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
@@ -32,7 +32,7 @@ class StreamedRows:
         Where it is.
     person : str, optional
     readings : tuple of Reading
-        None: columns are taken as the files type them.
+        Columns that are no features because of their names; the others are taken as the files type them.
     """
 
     table: Table
@@ -71,9 +71,10 @@ def read_streamed(
     attribute = find_attribute(where, table, streamed=True)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
-    names = feature_names(table, attribute.hidden() | {target}, columns, base_column)
+    related = named_after(attribute, table, target, columns, base_column)
+    names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
     files = RowFiles.of(data, features=names, positive=positive)
-    return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person)
+    return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related)
 
 
 def place_of(attribute: PublicAttribute) -> SensitiveColumns | HeldElsewhere:
