@@ -76,7 +76,7 @@ class Scales(Silent):
     def __init__(self) -> None:
         self.stds: list[float] = []
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Floats, std: float, *, release: int) -> Floats:
         """``exact``."""
         self.stds.append(std)
         return super().add_gaussian(exact, std, release=release)

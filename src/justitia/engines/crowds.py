@@ -99,7 +99,7 @@ class CrowdEverybody(Everybody):
         return self._crowd.expected(weights)
 
     def _parts(self) -> Iterator[Tensor]:
-        return (self._columns(part) for part in index_chunks(self._seen_rows, self._chunk_rows))
+        return (self._columns(torch.from_numpy(part)) for part in index_chunks(self._seen_rows, self._chunk_rows))
 
 
 def rates_of(notion: FairnessNotion, shares: Array) -> Array:

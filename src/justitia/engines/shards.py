@@ -22,6 +22,7 @@ from torch.nn.functional import pad
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.inputs.files import BLOCK
 from justitia.inputs.public_sample import Block, OwnRows, sampled, weights
+from justitia.privacy.arrays import Floats, Index
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
 from justitia.privacy.rows import DenseSource
 from justitia.privacy.shards import Drawn
@@ -207,11 +208,11 @@ class ShardRows:
     def __len__(self) -> int:
         return self.length
 
-    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def dense(self) -> Iterator[tuple[Index, Floats]]:
         """Yield ``(positions, rows)`` for all rows in order."""
         at = 0
         for rows in self.parts():
-            yield torch.arange(at, at + len(rows)), rows
+            yield np.arange(at, at + len(rows)), rows.numpy()
             at += len(rows)
 
 
@@ -230,7 +231,7 @@ def product_bits(n: int) -> int:
 
 def whole(values: Tensor, step: float) -> Tensor:
     """(d,): sums of the columns in steps."""
-    return to_nearest(values, step).sum(0).long()
+    return torch.from_numpy(to_nearest(values.numpy(), step).sum(0).astype(np.int64))
 
 
 __all__ = ["Encode", "Facts", "Piece", "Shard", "ShardRows", "memberships_of", "product_bits", "whole"]

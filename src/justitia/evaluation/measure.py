@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from justitia._validate import check_choice, check_fraction, check_nonnegative
 from justitia.evaluation.exact import as_binary
 from justitia.evaluation.from_files import read_people
@@ -172,8 +170,8 @@ def measure(
     noise = budget.noise()
     if held is not None:
         vault.check({noise.cost(): 1})  # the holder's budget, before one's own is debited
-    answer = vault.group_sums(torch.from_numpy(question.values()), bound=1.0, noise=noise, purpose="group rates")
-    noisy, noisy_before, noisy_scores = question.read(answer.numpy(), budget.variance() * vault.rows_per_person**2)
+    answer = vault.group_sums(question.values(), bound=1.0, noise=noise, purpose="group rates")
+    noisy, noisy_before, noisy_scores = question.read(answer, budget.variance() * vault.rows_per_person**2)
     return Measurement(
         people=n,
         groups=vault.group_names,

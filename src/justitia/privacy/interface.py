@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
+from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.costs import Cost
 from justitia.privacy.groups import Groups
@@ -69,7 +69,7 @@ class Vault(ABC):
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
 
     @abstractmethod
-    def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
+    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
         """(G, d): noised sum of public rows over each group."""
 
     @abstractmethod
@@ -79,8 +79,8 @@ class Vault(ABC):
         """What can be said about everything asked so far."""
 
     def weighted_sum(
-        self, values: Tensor | RowSource, weights: Tensor, *, bound: float, noise: Noise, purpose: str
-    ) -> Tensor:
+        self, values: Floats | RowSource, weights: Floats, *, bound: float, noise: Noise, purpose: str
+    ) -> Array:
         """Noised sum of public rows, each weighted by its person's group; not everywhere."""
         del values, weights, bound, noise, purpose
         self._not_here("this engine", "use engine 'plugin' or 'moments'")
@@ -90,7 +90,7 @@ class Vault(ABC):
         del source, bound, step, seeded
         self._not_here("training in several processes", "train in one")
 
-    def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> Tensor:
+    def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> NDArray[np.int64]:
         """Everybody's randomised group code; only where the attribute is."""
         del mechanism, purpose, not_given
         self._not_here("randomised response", "use a method that asks for sums")

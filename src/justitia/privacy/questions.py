@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 #: A digest of one row is added up in so many numbers of 16 bits: exact for 2^47 rows, in any order.
 LANES = 16
@@ -21,13 +20,13 @@ LANES = 16
 class Listener(Protocol):
     """Hears everybody's public row."""
 
-    def hear(self, *rows: Tensor) -> None:
+    def hear(self, *rows: NDArray[Any]) -> None:
         """The next rows, to the last bit."""
 
-    def heard(self) -> Tensor:
+    def heard(self) -> NDArray[np.int64]:
         """Whole numbers (int64) that are to be added up over all places where rows are heard."""
 
-    def settle(self, lanes: Tensor) -> None:
+    def settle(self, lanes: NDArray[np.int64]) -> None:
         """What they added up to."""
 
 
@@ -38,17 +37,17 @@ class Question:
         self.idle = idle
         self._sum = hashlib.sha256(repr(tuple(facts)).encode())
 
-    def hear(self, *rows: Tensor) -> None:
+    def hear(self, *rows: NDArray[Any]) -> None:
         """Public rows, weights or marks, to the last bit and in this order."""
         if not self.idle:
             for part in rows:
-                self._sum.update(part.detach().contiguous().numpy().data)
+                self._sum.update(np.ascontiguousarray(part).data)
 
-    def heard(self) -> Tensor:
+    def heard(self) -> NDArray[np.int64]:
         """Nothing: all rows are here, and heard in order."""
-        return torch.empty(0, dtype=torch.int64)
+        return np.empty(0, dtype=np.int64)
 
-    def settle(self, lanes: Tensor) -> None:
+    def settle(self, lanes: NDArray[np.int64]) -> None:
         """Nothing was added up."""
 
     def digest(self) -> bytes:
@@ -69,26 +68,26 @@ class RowDigest:
 
     def __init__(self, question: Question, *, first: int) -> None:
         self._question, self._next = question, first
-        self._lanes = torch.zeros(LANES, dtype=torch.int64)
+        self._lanes = np.zeros(LANES, dtype=np.int64)
 
-    def hear(self, *rows: Tensor) -> None:
+    def hear(self, *rows: NDArray[Any]) -> None:
         """The next rows, to the last bit, each with its position."""
         for part in () if self._question.idle else rows:
-            table = part.detach().contiguous().numpy()
+            table = np.ascontiguousarray(part)
             width, raw = table.shape[1] * table.itemsize, table.tobytes()
             found = (
                 hashlib.sha256((self._next + i).to_bytes(8, "little") + raw[i * width : (i + 1) * width]).digest()
                 for i in range(len(table))
             )
             digests = np.frombuffer(b"".join(found), dtype="<u2").reshape(-1, LANES)
-            self._lanes += torch.from_numpy(digests.sum(0, dtype=np.int64))
+            self._lanes += digests.sum(0, dtype=np.int64)
             self._next += len(table)
 
-    def heard(self) -> Tensor:
+    def heard(self) -> NDArray[np.int64]:
         """Sums of the digests, 16 bits at a time."""
         return self._lanes
 
-    def settle(self, lanes: Tensor) -> None:
+    def settle(self, lanes: NDArray[np.int64]) -> None:
         """The question hears the sums over all places."""
         self._question.hear(lanes)
 
@@ -96,14 +95,14 @@ class RowDigest:
 class Heard:
     """A listener for rows that the question has heard already, in order: those of the places add nothing."""
 
-    def hear(self, *rows: Tensor) -> None:
+    def hear(self, *rows: NDArray[Any]) -> None:
         """Nothing new."""
 
-    def heard(self) -> Tensor:
+    def heard(self) -> NDArray[np.int64]:
         """As many numbers as other places add up."""
-        return torch.zeros(LANES, dtype=torch.int64)
+        return np.zeros(LANES, dtype=np.int64)
 
-    def settle(self, lanes: Tensor) -> None:
+    def settle(self, lanes: NDArray[np.int64]) -> None:
         """Nothing was added up."""
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from justitia.privacy.questions import Listener, Question
 from justitia.privacy.rows import DenseSource
@@ -37,10 +36,10 @@ class Drawn:
     places: slice
     number: int
 
-    def placed(self, codes: Tensor) -> Tensor:
+    def placed(self, codes: NDArray[np.signedinteger[Any]]) -> NDArray[np.int64]:
         """(number,): codes of the rows of this place, 0 elsewhere."""
-        found = torch.zeros(self.number, dtype=torch.int64)
-        found[self.places] = codes[torch.from_numpy(self.here)].long()
+        found = np.zeros(self.number, dtype=np.int64)
+        found[self.places] = codes[self.here]
         return found
 
 
@@ -61,11 +60,11 @@ class Together(ABC):
         """Tell the others, after the debit, what to add up; only then do they compute."""
 
     @abstractmethod
-    def add(self, steps: Tensor) -> Tensor:
+    def add(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sum over all places of whole numbers (int64); only the place that debits is given it."""
 
     @abstractmethod
-    def gather(self, codes: Tensor) -> Tensor:
+    def gather(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Codes of rows that were drawn, of all places; after the debit the others are told to add theirs."""
 
 
@@ -94,11 +93,11 @@ class Alone(Together):
         """Nobody to tell."""
         del source, bound, step, seeded
 
-    def add(self, steps: Tensor) -> Tensor:
+    def add(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """What is here is all there is."""
         return steps
 
-    def gather(self, codes: Tensor) -> Tensor:
+    def gather(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """What is here is all there is."""
         return codes
 

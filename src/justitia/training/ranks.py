@@ -13,7 +13,9 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch import distributed as dist
 
@@ -204,7 +206,7 @@ class Place(Together):
         if whole is None or question.idle:
             return RowDigest(question, first=self._first)
         for _, rows in whole.dense():
-            question.hear(bounded_rows(rows.detach().double(), bound))
+            question.hear(bounded_rows(rows.astype(np.float64, copy=False), bound))
         return Heard()
 
     def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
@@ -212,14 +214,15 @@ class Place(Together):
         asked, whole = getattr(source, "message", {}), getattr(source, "whole", None)
         self._ranks.tell(asked | {"bound": bound, "step": step, "seeded": seeded and whole is None})
 
-    def add(self, steps: Tensor) -> Tensor:
+    def add(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sum over all ranks, for rank 0."""
-        return self._ranks.add(steps)
+        total: NDArray[np.int64] = self._ranks.add(torch.from_numpy(steps)).numpy()
+        return total
 
-    def gather(self, codes: Tensor) -> Tensor:
+    def gather(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tell the others that no privacy was asked for, and gather the codes of all ranks."""
         self._ranks.tell({"name": REVEAL, "numbers": len(codes)})
-        return self._ranks.add(codes)
+        return self.add(codes)
 
 
 __all__ = ["DONE", "REVEAL", "STOP", "WHY", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "ranks_of"]

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -61,7 +62,8 @@ class GradientsEngine(PrimalDualEngine):
         if self._sizes is None:
             events = self.problem.events
             noise = calibrated(self.plan.noise_sizes)
-            self._sizes = self.vault.group_sums(events, bound=row_bound(events), noise=noise, purpose="group sizes")
+            sizes = self.vault.group_sums(events.numpy(), bound=row_bound(events), noise=noise, purpose="group sizes")
+            self._sizes = torch.from_numpy(sizes)
         if k == 0:  # all multipliers are 0: there is no gradient to ask for
             return
         if self._rows is None:
@@ -81,8 +83,8 @@ class GradientsEngine(PrimalDualEngine):
         problem = self.problem
         rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
         noise = calibrated(self.plan.noise_violations)
-        sums = self.vault.group_sums(rows, bound=row_bound(rows), noise=noise, purpose="violation")
-        return (sums / usable_sizes(self.noisy_sizes, self.size_std)).clamp(-1.0, 1.0)
+        sums = self.vault.group_sums(rows.numpy(), bound=row_bound(rows), noise=noise, purpose="violation")
+        return (torch.from_numpy(sums) / usable_sizes(self.noisy_sizes, self.size_std)).clamp(-1.0, 1.0)
 
     @property
     def noisy_sizes(self) -> Tensor:
@@ -111,19 +113,20 @@ class GradientsEngine(PrimalDualEngine):
         omega = group_weights(lam, usable_sizes(self.noisy_sizes, self.size_std), problem.events)
         sample = torch.randperm(len(problem), generator=self.generator)[:PUBLIC_SAMPLE]
         looked_at = rows.take(sample)
-        looked_at = looked_at.zeroed(~torch.isfinite(looked_at.norms()))
-        means = torch.stack([looked_at.weighted_sum(share) for share in shares(problem.events[sample]).T])
+        looked_at = looked_at.zeroed(~np.isfinite(looked_at.norms()))
+        parts = shares(problem.events[sample]).numpy().T
+        means = torch.from_numpy(np.stack([looked_at.weighted_sum(share) for share in parts]))
         member, centres = _centring(problem.events, means)
-        norms = looked_at.centred(member[sample], centres).norms().double()
+        norms = torch.from_numpy(looked_at.centred(member[sample].numpy(), centres.numpy()).norms()).double()
         answer = self.vault.weighted_sum(
             rows.centred(member, centres),
-            omega,
+            omega.numpy(),
             bound=self._clip(norms, lam, omega, noise, sample, looked_at.width),
             noise=noise,
             purpose="group gradient",
         )
         # What the centres took off the groups' means, less the population's means: public, and 0 for disjoint events.
-        return answer + lam.sum(0) @ (centres - means).double()
+        return torch.from_numpy(answer) + lam.sum(0) @ (centres - means).double()
 
     def _slope(self, scores: Tensor, index: Tensor) -> Tensor:
         return h_slope(self.problem.notion.h, scores, self.problem.y[index])

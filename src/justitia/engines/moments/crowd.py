@@ -21,7 +21,7 @@ from justitia.engines.moments.everybody import Everybody
 from justitia.engines.moments.public_rows import PublicRows
 from justitia.engines.moments.shard import Check, NetworkShard
 from justitia.privacy.interface import Vault
-from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Drawn
 from justitia.training.engine import EVERYBODY
 from justitia.training.lagrangian import Problem, population_means, row_bound
@@ -138,7 +138,7 @@ class CrowdMomentsEngine(MomentsEngine):
         self._checks.append(check)
         self._decisions.append(rows.to(torch.float32))
         self._learn(
-            self._crowd.with_whole(asked, TensorRows(rows.double())), bound, self.plan.noise_checks, "decisions"
+            self._crowd.with_whole(asked, ArrayRows(rows.double().numpy())), bound, self.plan.noise_checks, "decisions"
         )
 
     def _judged(self, scores: Tensor, decided: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from justitia.engines.moments.public_rows import FrozenNetwork, PublicRows
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Drawn
 from justitia.training.engine import EVERYBODY, PrimalDualEngine, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
@@ -124,16 +124,16 @@ class MomentsEngine(PrimalDualEngine):
 
     def _total(self, rows: DenseSource) -> Tensor:
         """(d,): the public sum of these rows."""
-        return torch.stack([part.double().sum(0) for _, part in rows.dense()]).sum(0)
+        return torch.stack([torch.from_numpy(part).double().sum(0) for _, part in rows.dense()]).sum(0)
 
     def _learn(self, rows: DenseSource, bound: float, noise: Noise | None, purpose: str) -> None:
         """Release the sums of these rows, keep the first, and fit the memberships anew."""
         answer = self.vault.group_sums(rows, bound=bound, noise=calibrated(noise), purpose=purpose)
-        total = self._total(rows)
+        sums, total = torch.from_numpy(answer), self._total(rows)
         spread = noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups)
         if not self._sums and self._rows is not None:
-            self._silence = self._rows.silence(answer, total, spread, self.problem.rows)
-        self._sums.append(torch.cat([answer, (total - answer.sum(0))[None]]))
+            self._silence = self._rows.silence(sums, total, spread, self.problem.rows)
+        self._sums.append(torch.cat([sums, (total - sums.sum(0))[None]]))
         self._spreads.append(spread)
         if len(self._sums) == 1:
             self.keep(self)
@@ -207,7 +207,7 @@ class MomentsEngine(PrimalDualEngine):
     def _check(self, scores: Tensor) -> None:
         rows = self._decided(scores, EVERYBODY)
         self._decisions.append(rows.to(torch.float32))
-        self._learn(TensorRows(rows.double()), row_bound(rows), self.plan.noise_checks, "decisions")
+        self._learn(ArrayRows(rows.double().numpy()), row_bound(rows), self.plan.noise_checks, "decisions")
 
     def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
         """Signed ascent on gaps beyond the tolerance or, if none was given, beyond the dead zone.

@@ -64,4 +64,4 @@ class Everybody:
         return torch.cat([memberships(weights, part) for part in self._parts()])
 
     def _parts(self) -> Iterator[Tensor]:
-        return (self._columns(part) for part in index_chunks(self._n, self._chunk_rows))
+        return (self._columns(torch.from_numpy(part)) for part in index_chunks(self._n, self._chunk_rows))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from justitia.networks.requirements import as_scores
+from justitia.privacy.arrays import Floats, Index
 from justitia.privacy.rows import index_chunks, placed_chunks
 from justitia.training.remarks import silence_by_label
 
@@ -175,10 +176,10 @@ class PublicRows:
         unit, everybody = self.sizes(one[None], total, n).sum(), self.sizes(total[None], total, n)[0]
         return silence_by_label(self.sizes(answer, total, n), everybody, spread * float(unit))
 
-    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def dense(self) -> Iterator[tuple[Index, Floats]]:
         """Yield ``(positions, rows)`` for all rows in order."""
         for part in index_chunks(len(self), self._chunk_rows):
-            yield part, self.placed(int(part[0]), part)
+            yield part, self.placed(int(part[0]), torch.from_numpy(part)).numpy()
 
     def placed(self, first: int, part: Tensor) -> Tensor:
         """(m, width): consecutive rows, of which the first has this position among those of everybody.
@@ -186,7 +187,7 @@ class PublicRows:
         To the last bit it does not matter which of the others are here (``placed_chunks``).
         """
         chunks = placed_chunks(first, len(part), self.places)
-        return torch.cat([self.take(part[who])[places] for places, who in chunks])
+        return torch.cat([self.take(part[torch.from_numpy(who)])[places] for places, who in chunks])
 
     def _standardised(self, X: Tensor) -> Tensor:
         return ((X.flatten(1).to(torch.float32) - self._centre) / self._spread).clamp(-CUT, CUT)

@@ -147,7 +147,8 @@ class NetworkShard(Shard):
         if len(piece.drawn) < len(X):
             assert self.learned is not None  # noqa: S101 - learned before
             with torch.no_grad():
-                for places, who in placed_chunks(piece.block.first, len(X), self.learned.places):
+                for places, numbers in placed_chunks(piece.block.first, len(X), self.learned.places):
+                    who = torch.from_numpy(numbers)
                     decided[who[places]] = as_scores(network(X[who]), len(who))[places] > 0
         decided[torch.from_numpy(piece.drawn)] = in_sample[piece.places].bool()
         return decided
@@ -162,7 +163,8 @@ class NetworkShard(Shard):
             y = torch.from_numpy(self.labels(piece.block)).bool()
             taken = self._decide(deciding, self._inputs(piece), piece, decided)
             weight = torch.from_numpy(self.weights(piece.block))[:, None]
-            columns = to_nearest(torch.cat([q, torch.ones(len(q), 1)], dim=1) * weight, self.weight_step)
+            weighted = torch.cat([q, torch.ones(len(q), 1)], dim=1) * weight
+            columns = torch.from_numpy(to_nearest(weighted.numpy(), self.weight_step))
             for label in (0, 1):
                 for d in (0, 1):
                     total[label, d] += columns[(y == bool(label)) & (taken == bool(d))].sum(0).long()

@@ -32,7 +32,7 @@ from justitia.engines.plugin.sizes import ask_sizes
 from justitia.engines.plugin.tolerance import default_tolerance, spread_of_rates, weight_of_checks
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
-from justitia.privacy.rows import DenseSource, TensorRows, index_chunks
+from justitia.privacy.rows import ArrayRows, DenseSource, index_chunks
 from justitia.training.engine import EVERYBODY, Engine, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
 from justitia.training.remarks import cell_remark, silence_remark, size_remarks
@@ -116,7 +116,8 @@ class PluginEngine(Engine):
             if self.plan.noise_sizes is not None:
                 n, share = self.problem.rows, self.plan.share_sizes
                 ask_sizes(self.vault, self._size_rows(), self.plan.noise_sizes, n, share)
-            self._answer = self.vault.group_sums(self._moment_rows(), bound=1.0, noise=noise, purpose="moments")
+            moments = self.vault.group_sums(self._moment_rows(), bound=1.0, noise=noise, purpose="moments")
+            self._answer = torch.from_numpy(moments)
             self.keep(self)
         answer, total = self._answer, self._total()
         sums = torch.cat([answer, (total - answer.sum(0))[None]])
@@ -129,7 +130,7 @@ class PluginEngine(Engine):
 
     def _size_rows(self) -> DenseSource:
         """A one for everybody."""
-        return TensorRows(torch.ones(len(self.problem), 1, dtype=torch.float64))
+        return ArrayRows(np.ones((len(self.problem), 1)))
 
     def _moment_rows(self) -> DenseSource:
         """Everybody's public rows."""
@@ -137,12 +138,13 @@ class PluginEngine(Engine):
 
     def _total(self) -> Tensor:
         """(width,): their sum."""
-        return torch.stack([part.double().sum(0) for _, part in self._rows.dense()]).sum(0)
+        return torch.stack([torch.from_numpy(part).double().sum(0) for _, part in self._rows.dense()]).sum(0)
 
     def _use(self, weights: Tensor) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
         self._weights = weights
-        problem, parts = self.problem, list(index_chunks(len(self.problem), self.plan.micro_batch))
+        problem = self.problem
+        parts = [torch.from_numpy(part) for part in index_chunks(len(problem), self.plan.micro_batch)]
         q0, q1 = (
             torch.cat([memberships(weights, self._rows.take(part, label))[:, :-1] for part in parts]).double()
             for label in (0.0, 1.0)
@@ -163,7 +165,7 @@ class PluginEngine(Engine):
         noise = calibrated(self.plan.noise_checks)
         seen = self._seen(scores)
         answer = self.vault.group_sums(seen.rows, bound=seen.bound, noise=noise, purpose="decisions")
-        told = (answer / self.sizes).numpy() + seen.means.numpy()
+        told = answer / self.sizes.numpy() + seen.means.numpy()
         spread = noise_spread(noise, seen.bound * self._each, self.vault.n_groups) / self.sizes.numpy()
         self._surprises.append(told - seen.rates)
         self._variances.append(spread**2)
@@ -185,7 +187,7 @@ class PluginEngine(Engine):
         h = problem.notion.h_exact(scores, problem.y)
         rows, means = centred_rows(h, problem.events), population_means(h, problem.events)
         rates = self._used().rates((scores > 0).double().numpy())
-        return Seen(TensorRows(rows.double()), row_bound(rows), means, rates)
+        return Seen(ArrayRows(rows.double().numpy()), row_bound(rows), means, rates)
 
     def solve(self, lam: Tensor) -> Tensor:
         """The multipliers, exactly; from where they were if they are not 0."""

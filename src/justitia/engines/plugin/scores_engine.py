@@ -105,8 +105,8 @@ class ScoresEngine(PluginEngine):
         h = [problem.notion.h_exact(one, problem.y) for one in at]
         rows = torch.cat([centred_rows(one, problem.events) for one in h], dim=1)
         bound = row_bound(rows)
-        answer = self.vault.group_sums(rows.double(), bound=bound, noise=noise, purpose="decisions")
-        parts = answer.split(problem.events.shape[1], dim=1)
+        answer = self.vault.group_sums(rows.numpy(), bound=bound, noise=noise, purpose="decisions")
+        parts = torch.from_numpy(answer).split(problem.events.shape[1], dim=1)
         means = [population_means(one, problem.events) for one in h]
         asked = np.stack([(part / sizes + mean).numpy() for part, mean in zip(parts, means, strict=True)])
         held = np.stack([self._used().rates((one > 0).double().numpy()) for one in at])

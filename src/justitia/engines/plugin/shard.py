@@ -100,7 +100,8 @@ class ScoredShard(Shard):
             y, e = torch.from_numpy(self.labels(piece.block)).long(), torch.from_numpy(eta)[:, None]
             for label, q, p in ((0, q0, 1 - e), (1, q1, e)):
                 own = (y == label)[:, None]
-                columns = to_nearest(torch.cat([q * p, q * own, own], dim=1) * weight, self.weight_step)
+                weighted = torch.cat([q * p, q * own, own], dim=1) * weight
+                columns = torch.from_numpy(to_nearest(weighted.numpy(), self.weight_step))
                 for d in (0, 1):
                     total[label, d] += columns[decided == bool(d)].sum(0).long()
         self._decided_by = {"membership": membership, "multiplied": multiplied, "threshold": threshold}

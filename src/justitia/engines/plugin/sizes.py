@@ -64,7 +64,7 @@ def ask_sizes(vault: Vault, ones: DenseSource, noise: Noise, n: int, share: floa
     ValueError
         If they say that the run cannot work.
     """
-    answer = vault.group_sums(ones, bound=1.0, noise=noise, purpose="sizes")[:, 0].numpy()
+    answer = vault.group_sums(ones, bound=1.0, noise=noise, purpose="sizes")[:, 0]
     spread = noise_spread(noise, float(vault.rows_per_person), vault.n_groups)
     sentence = refusal(answer, spread, n, [str(name) for name in vault.group_names], share)
     if sentence is not None:

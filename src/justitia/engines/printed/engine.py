@@ -15,6 +15,7 @@ from justitia.engines.gradients.engine import shares
 from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_rows
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian
+from justitia.privacy.rows import FactoredRows
 from justitia.training.engine import EVERYBODY, PrimalDualEngine
 from justitia.training.lagrangian import Problem, ascend_printed
 
@@ -62,20 +63,19 @@ class PrintedEngine(PrimalDualEngine):
         y = self.problem.y[batch]
         self._layout = self._layout or find_layout(module, self.problem.X)
         scores, rows = score_rows(module, self.problem.X[batch], self._layout)
-        rows = rows.scaled(h_slope(self._h, scores, y))
+        rows = rows.scaled(h_slope(self._h, scores, y).numpy())
         h = self._h(scores, y).double()
         population, group = shares(self.problem.events[batch].double()), shares(terms)
         signs = (population * h[:, None]).sum(0) - (group * h[:, None, None]).sum(0)
-        clip = (
-            (plan.C_p / rows.norms().clamp_min(1e-30)).clamp_max(1.0).double() if plan.sigma_p else torch.ones(len(h))
-        )
+        norms = torch.from_numpy(rows.norms()).clamp_min(1e-30)
+        clip = (plan.C_p / norms).clamp_max(1.0).double() if plan.sigma_p else torch.ones(len(h))
         present = (terms.sum(0) > 0).double()
         # (m, G, K): weight of row i's gradient in grad mu(B_P) - clip(grad mu(B_G)) of each constraint
         parts = (population[:, None, :] - group * clip[:, None, None]) * present
         if plan.absolute == "sign":
-            exact = rows.weighted_sum((parts * (lam * signs.sign())).sum((1, 2)).to(scores.dtype)).double()
+            exact = _summed(rows, (parts * (lam * signs.sign())).sum((1, 2)).to(scores.dtype))
         else:
-            each = [rows.weighted_sum(part.to(scores.dtype)).abs().double() for part in parts.flatten(1).T]
+            each = [_summed(rows, part.to(scores.dtype)).abs() for part in parts.flatten(1).T]
             exact = (lam.flatten()[:, None] * torch.stack(each)).sum(0)
         return self._noised(exact, plan.sigma_p, plan.primal_sensitivity(lam, sizes))
 
@@ -104,9 +104,9 @@ class PrintedEngine(PrimalDualEngine):
         if not sigma:
             return exact
         self._draws += 1  # numbered apart from the ledger's releases, so that a seeded source repeats none of them
-        return Gaussian(sigma).add_noise(
-            exact, sensitivity=sensitivity, source=self.vault.noise_source, release=2**32 + self._draws
-        )
+        source, release = self.vault.noise_source, 2**32 + self._draws
+        noisy = Gaussian(sigma).add_noise(exact.numpy(), sensitivity=sensitivity, source=source, release=release)
+        return torch.from_numpy(noisy)
 
     def state(self) -> dict[str, Tensor]:
         """How many times noise was drawn, so that a seeded source never repeats itself."""
@@ -121,3 +121,8 @@ class PrintedEngine(PrimalDualEngine):
         """Lines 5 and 6 as printed."""
         step = self.plan.step_for(self.problem.notion, k)
         return ascend_printed(lam, gap - self.half, step=step, limit=self.plan.lambda_max)
+
+
+def _summed(rows: FactoredRows, c: Tensor) -> Tensor:
+    """Sum of ``c_i * row_i``, in double precision from here on."""
+    return torch.from_numpy(rows.weighted_sum(c.numpy())).double()
