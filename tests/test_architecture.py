@@ -2,6 +2,8 @@
 
 import ast
 import graphlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -187,6 +189,25 @@ def test_privacy_imports_nothing_of_ours_outside_it_but_the_voice_of_its_errors(
         if not module.startswith("privacy")
     }
     assert outside == {("privacy/door.py", "_validate")}
+
+
+def test_privacy_names_no_torch() -> None:
+    roots = {
+        (name, module.split(".", maxsplit=1)[0])
+        for name, tree in FILES.items()
+        if name.startswith("privacy/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)])
+    }
+    assert [one for one in roots if one[1] == "torch"] == []
+
+
+def test_every_module_of_privacy_is_imported_without_torch() -> None:
+    modules = [f"justitia.{module_of(name)}" for name in FILES if name.startswith("privacy/")]
+    assert "justitia.privacy.vault" in modules
+    code = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_imports_go_downward() -> None:
