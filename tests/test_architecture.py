@@ -2,6 +2,8 @@
 
 import ast
 import graphlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -191,6 +193,25 @@ def test_package_imports_nothing_of_bench_which_is_not_in_the_wheel() -> None:
         if module.split(".")[0] == "bench"
     }
     assert importing == set()
+
+
+def test_privacy_names_no_torch() -> None:
+    roots = {
+        (name, module.split(".", maxsplit=1)[0])
+        for name, tree in FILES.items()
+        if name.startswith("privacy/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)])
+    }
+    assert [one for one in roots if one[1] == "torch"] == []
+
+
+def test_every_module_of_privacy_is_imported_without_torch() -> None:
+    modules = [f"justitia.{module_of(name)}" for name in FILES if name.startswith("privacy/")]
+    assert "justitia.privacy.vault" in modules
+    code = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_imports_go_downward() -> None:

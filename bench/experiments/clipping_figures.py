@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -87,12 +88,12 @@ def gradient_norms(
 ) -> Tensor:
     """(n,): public norms of grad h, less its mean over the row's event if ``centred``, as the engines clip them."""
     scores, rows = score_rows(module, X)
-    rows = rows.scaled(h_slope(notion.h_read_as(reading), scores, y))
+    rows = rows.scaled(h_slope(notion.h_read_as(reading), scores, y).numpy())
     if centred:
         events = notion.events(y)
-        shares = events / events.sum(0).clamp_min(1)
-        rows = rows.centred(events, torch.stack([rows.weighted_sum(share) for share in shares.T]))
-    return rows.norms()
+        shares = (events / events.sum(0).clamp_min(1)).numpy()
+        rows = rows.centred(events.numpy(), np.stack([rows.weighted_sum(share) for share in shares.T]))
+    return torch.from_numpy(rows.norms())
 
 
 def summarise_primal(results: pd.DataFrame) -> pd.DataFrame:

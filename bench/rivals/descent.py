@@ -167,8 +167,8 @@ class DescentEngine(GradientsEngine):
         self.population = population_means(h, problem.events)
         rows = decision_rows(h, problem.events)
         noise = calibrated(self.plan.noise_violations)
-        table = self.vault.group_sums(rows, bound=row_bound(rows), noise=noise, purpose=self.plan.table)
-        return table_gaps(table, self.population, self.sizes)
+        table = self.vault.group_sums(rows.numpy(), bound=row_bound(rows), noise=noise, purpose=self.plan.table)
+        return table_gaps(torch.from_numpy(table), self.population, self.sizes)
 
 
 class DescentClassifier(HiddenNoiseSeed, RivalClassifier):

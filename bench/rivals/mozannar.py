@@ -278,7 +278,7 @@ class MozannarClassifier(HiddenNoiseSeed, MixtureClassifier):
         ledger = ledger_or_new(ledger, epsilon=epsilon, delta=0.0)
         vault = self._vault(sensitive_features, epsilon=epsilon, ledger=ledger, n=len(rows), noise_seed=self.noise_seed)
         response = RandomizedResponse(epsilon)
-        answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given).numpy()
+        answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given)
         if self.correct:
             bound = reduction.difference_bound * visible_share(epsilon, vault.n_groups + not_given)
             reduction = replace(reduction, difference_bound=bound)

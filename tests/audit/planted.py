@@ -18,7 +18,7 @@ Patch = pytest.MonkeyPatch
 
 
 def codes_of(engine: GradientsEngine) -> Tensor:
-    codes: Tensor = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+    codes: Tensor = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
     return codes
 
 

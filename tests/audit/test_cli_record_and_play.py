@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -120,7 +121,7 @@ def test_command_with_other_labels_and_the_same_answers_says_and_writes_the_same
     for labels in others:
         second = run(tmp_path / "run", command, labels, apart=apart, answers=first.noisy)
         assert public(second) == public(first)
-        assert any(not one.equal(other) for one, other in zip(first.exact, second.exact, strict=True))
+        assert any(not np.array_equal(one, other) for one, other in zip(first.exact, second.exact, strict=True))
 
 
 def test_person_without_a_row_in_the_second_file_is_like_one_without_an_entry(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_person_without_a_row_in_the_second_file_is_like_one_without_an_entry(tm
         patch.setitem(globals(), "write_files", shorter)
         second = run(tmp_path / "run", "train", labels_of(), apart=True, answers=first.noisy)
     assert public(second) == public(first)
-    assert all(one.equal(other) for one, other in zip(first.exact, second.exact, strict=True))
+    assert all(np.array_equal(one, other) for one, other in zip(first.exact, second.exact, strict=True))
 
 
 def test_labels_are_in_no_file_and_no_line_of_output(tmp_path: Path) -> None:

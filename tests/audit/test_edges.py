@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from edge_cases import GROUPS, PLAN, QUIET, SECRET, N, X, Y, classifier
 
 from bench.rivals import (
@@ -18,6 +17,7 @@ from bench.rivals import (
 )
 from justitia import measure, private_search, tradeoff
 from justitia.privacy.accounting import gaussian_epsilon
+from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse, SeededNoise
 from justitia.privacy.noise_grid import largest_epsilon, sampler_delta
@@ -83,19 +83,19 @@ def test_two_measurements_with_one_secret_seed_do_not_share_noise() -> None:
             vault = SensitiveVault(
                 SECRET, groups=GROUPS, ledger=PrivacyLedger(epsilon=1.0, delta=1e-3), noise_source=SeededNoise(99)
             )
-            rows = torch.from_numpy(decided.astype(float))
+            rows = decided.astype(float)
             answers.append(vault.group_sums(rows, bound=1.0, noise=Gaussian(20.0), purpose="rates"))
         moved = (answers[1] - answers[0]).flatten()
-        exact = torch.zeros(2, dtype=torch.float64)
+        exact = np.zeros(2)
         exact[GROUPS.index(SECRET[person])] = float(other[person]) - float(Y[person])
-        named += bool(torch.allclose(moved, exact, atol=0.6))
+        named += bool(np.allclose(moved, exact, atol=0.6))
     assert named <= 2
 
 
-def asked(**changes: Any) -> torch.Tensor:
+def asked(**changes: Any) -> Array:
     facts: dict[str, Any] = {
         "purpose": "a",
-        "rows": torch.ones(N, 2, dtype=torch.float64),
+        "rows": np.ones((N, 2)),
         "bound": 2.0,
         "weight": 1.0,
         "identity": "",
@@ -111,21 +111,21 @@ def asked(**changes: Any) -> torch.Tensor:
     vault = SensitiveVault(
         facts["labels"], groups=facts["groups"], ledger=ledger, people=people, noise_source=SeededNoise(7)
     )
-    weights = facts["weight"] * torch.eye(3, dtype=torch.float64)[torch.arange(N) % 3]
+    weights = facts["weight"] * np.eye(3)[np.arange(N) % 3]
     how: dict[str, Any] = {"bound": facts["bound"], "noise": Gaussian(40.0), "purpose": facts["purpose"]}
     sums = vault.group_sums(facts["rows"], **how).flatten()
-    return torch.cat([sums, vault.weighted_sum(facts["rows"], weights, **how)])
+    return np.concatenate([sums, vault.weighted_sum(facts["rows"], weights, **how)])
 
 
 def test_seeded_noise_is_the_same_for_the_same_question_and_other_for_any_other() -> None:
     base = asked()
-    assert torch.equal(base, asked())
-    moved = torch.ones(N, 2, dtype=torch.float64)
+    assert np.array_equal(base, asked())
+    moved = np.ones((N, 2))
     moved[0, 0] += 1e-12
     others = [{"purpose": "b"}, {"rows": moved}, {"bound": 2.0 + 1e-12}, {"identity": "another ledger"}]
     for change in others:
-        assert not torch.isclose(base, asked(**change)).any()
-    assert not torch.isclose(base[4:], asked(weight=1.0 + 1e-12)[4:]).any()
+        assert not np.isclose(base, asked(**change)).any()
+    assert not np.isclose(base[4:], asked(weight=1.0 + 1e-12)[4:]).any()
 
 
 def test_seeded_noise_is_other_where_other_rows_of_a_person_are_asked_about() -> None:
@@ -133,12 +133,12 @@ def test_seeded_noise_is_other_where_other_rows_of_a_person_are_asked_about() ->
     one, other = (Persons.of(ids) for ids in (busy, busy[::-1]))
     assert one.rows_each == other.rows_each
     labels = [None] * N  # so that the exact answers are the same, and the noise alone can differ
-    assert not torch.isclose(asked(labels=labels, ids=busy)[:4], asked(labels=labels, ids=busy[::-1])[:4]).any()
+    assert not np.isclose(asked(labels=labels, ids=busy)[:4], asked(labels=labels, ids=busy[::-1])[:4]).any()
 
 
 def test_seeded_noise_is_other_for_groups_that_are_only_printed_alike() -> None:
     labels = [None] * N
-    assert not torch.isclose(asked(labels=labels, groups=["1", "2"])[:4], asked(labels=labels, groups=[1, 2])[:4]).any()
+    assert not np.isclose(asked(labels=labels, groups=["1", "2"])[:4], asked(labels=labels, groups=[1, 2])[:4]).any()
 
 
 def test_seeded_randomized_response_of_another_epsilon_tosses_other_coins() -> None:
@@ -147,14 +147,14 @@ def test_seeded_randomized_response_of_another_epsilon_tosses_other_coins() -> N
         ledger = PrivacyLedger(epsilon=1.0, delta=0.0)
         vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=SeededNoise(7))
         drawn.append(vault.randomized_labels(RandomizedResponse(epsilon), purpose="a"))
-    assert not torch.equal(*drawn)
+    assert not np.array_equal(*drawn)
 
 
-def sums_of(labels: Any, groups: Any = tuple(GROUPS), ids: Any = None) -> torch.Tensor:
+def sums_of(labels: Any, groups: Any = tuple(GROUPS), ids: Any = None) -> Array:
     people = None if ids is None else Persons.of(ids)
     ledger = PrivacyLedger(epsilon=5.0, delta=1e-3)
     vault = SensitiveVault(labels, groups=groups, ledger=ledger, people=people, noise_source=SeededNoise(7))
-    return vault.group_sums(torch.ones(N), bound=1.0, noise=Gaussian(5.0), purpose="sizes").flatten()
+    return vault.group_sums(np.ones(N), bound=1.0, noise=Gaussian(5.0), purpose="sizes").flatten()
 
 
 def test_seeded_noise_is_other_for_other_persons_labels_or_columns() -> None:
@@ -170,7 +170,7 @@ def test_seeded_noise_is_other_for_other_persons_labels_or_columns() -> None:
         "columns": [sums_of({name: SECRET}) for name in ("sex", "illness")],
     }
     for what, (one, other) in pairs.items():
-        assert not torch.isclose((one - other) % 1, torch.zeros_like(one)).all(), what
+        assert not np.isclose((one - other) % 1, np.zeros_like(one)).all(), what
 
 
 def test_seeded_randomized_response_does_not_share_coins_between_two_epsilons() -> None:
@@ -180,9 +180,9 @@ def test_seeded_randomized_response_does_not_share_coins_between_two_epsilons() 
         ledger = PrivacyLedger(epsilon=2.0, delta=0.0)
         vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, noise_source=SeededNoise(7))
         told.append(vault.randomized_labels(RandomizedResponse(epsilon), purpose="answers", not_given=False))
-    true = torch.tensor([GROUPS.index(label) for label in SECRET])
+    true = np.array([GROUPS.index(label) for label in SECRET])
     other = told[0] != told[1]
-    assert not torch.equal(told[1][other], true[other])
+    assert not np.array_equal(told[1][other], true[other])
 
 
 def test_seeded_fit_is_reproducible_and_its_certificate_promises_nothing_first() -> None:
@@ -265,7 +265,7 @@ def test_randomized_response_at_the_largest_epsilon_still_lies() -> None:
             drawn = super().words(size, release=release, stream=stream).copy()
             return np.zeros_like(drawn) + np.uint64(2**54) if stream == "coins" else drawn
 
-    told = RandomizedResponse(50.0).randomize(torch.zeros(4).long(), categories=2, source=Low(0), release=0)
+    told = RandomizedResponse(50.0).randomize(np.zeros(4).astype(np.int64), categories=2, source=Low(0), release=0)
     # a coin of about 2^-10 is above e^-50, one whose leading word is 0 is below
     assert told.tolist() == [0] * 4
 
@@ -274,5 +274,5 @@ def test_randomized_response_at_the_largest_epsilon_still_lies() -> None:
             drawn = super().words(size, release=release, stream=stream).copy()
             return np.where(np.arange(size) % 2, drawn, 0).astype(np.uint64) if stream == "coins" else drawn
 
-    told = RandomizedResponse(50.0).randomize(torch.zeros(4).long(), categories=2, source=Lowest(0), release=0)
+    told = RandomizedResponse(50.0).randomize(np.zeros(4).astype(np.int64), categories=2, source=Lowest(0), release=0)
     assert told.tolist() == [1] * 4

@@ -46,7 +46,7 @@ class Tampered(SeededNoise):
         super().__init__(seed)
         self._factor = factor
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Any, std: float, *, release: int) -> Any:
         return super().add_gaussian(exact, self._factor * std, release=release)
 
 

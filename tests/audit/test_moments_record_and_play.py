@@ -110,9 +110,9 @@ def watched_rows(people: People, **options: Any) -> tuple[Outcome, list[Tensor]]
     """One run, and the public rows of each of its releases."""
     group_sums, asked = SensitiveVault.group_sums, []
 
-    def watch(vault: SensitiveVault, values: Any, **rest: Any) -> Tensor:
-        rows = values if isinstance(values, Tensor) else torch.cat([part for _, part in values.dense()])
-        asked.append(rows.double())
+    def watch(vault: SensitiveVault, values: Any, **rest: Any) -> Any:
+        rows = values if isinstance(values, np.ndarray) else np.concatenate([part for _, part in values.dense()])
+        asked.append(torch.from_numpy(rows).double())
         return group_sums(vault, values, **rest)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -203,7 +203,7 @@ def problems_of_one_change(**options: Any) -> list[str]:
 
 
 def codes_of(engine: MomentsEngine) -> Tensor:
-    codes: Tensor = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+    codes: Tensor = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
     return codes
 
 

@@ -43,7 +43,7 @@ class Silent(NoiseSource):
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
         return np.full(size, 2**63, dtype=np.uint64)
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Floats, std: float, *, release: int) -> Floats:
         self.scales.append(std)
         return exact
 
@@ -154,7 +154,7 @@ def test_mean_one_person_joins_moves_by_more_than_claimed_while_the_sum_moves_by
     sums = []
     for person in "ba":
         vault = open_vault("a" * 9 + "b" * 9 + person + "c" * 100, Silent())
-        sums.append(vault.group_sums(h[:, None], bound=1.0, noise=Gaussian(1.0), purpose="sums")[:, 0])
+        sums.append(vault.group_sums(h[:, None].numpy(), bound=1.0, noise=Gaussian(1.0), purpose="sums")[:, 0])
     assert (sums[1] - sums[0]).tolist() == pytest.approx([1.0, -1.0, 0.0])
 
 
@@ -346,7 +346,7 @@ def test_skipped_batch_one_person_decides_whether_there_is_a_step() -> None:
         ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
         vault = SensitiveVault(list(group), groups=["a", "b"], ledger=ledger, noise_source=silent)
         weights = torch.tensor([[1.0, -1.0, 0.0]] * 5, dtype=torch.float64)
-        answer = vault.weighted_sum(X, weights, bound=1.0, noise=Gaussian(1.0), purpose="step")
+        answer = vault.weighted_sum(X.numpy(), weights.numpy(), bound=1.0, noise=Gaussian(1.0), purpose="step")
         assert answer.shape == (1,)
         scales += silent.scales
     assert scales == [pytest.approx(2.0, rel=1e-8)] * 3

@@ -316,7 +316,7 @@ def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
                 return found
 
         holder.connection._pool = Losing()  # type: ignore[assignment]
-        answer = vault.group_sums(torch.ones(N, 3), bound=2.0, noise=Gaussian(5.0), purpose="test")
+        answer = vault.group_sums(np.ones((N, 3)), bound=2.0, noise=Gaussian(5.0), purpose="test")
         assert answer.shape == (2, 3)
     assert len(sent) >= 2 * (N // 64)
     assert len(DurableLedger.open(folder / "populations" / "people.ledger").releases) == 1

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from justitia.networks.printed.plan import PrintedPlan
 from justitia.notions import DemographicParity, FairnessNotion
@@ -53,7 +53,7 @@ class Silent(NoiseSource):
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
         return np.full(size, 2**63, dtype=np.uint64)
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Floats, std: float, *, release: int) -> Floats:
         self.scales.append(std)
         return exact
 
@@ -69,9 +69,9 @@ class KnownNoise(NoiseSource):
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
         return np.full(size, 2**63, dtype=np.uint64)
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Floats, std: float, *, release: int) -> Floats:
         self.scales.append(std)
-        return exact + std * torch.from_numpy(known_draws(release, exact.numel())).reshape(exact.shape)
+        return exact + std * known_draws(release, exact.size).reshape(exact.shape)
 
 
 def known_draws(release: int, size: int) -> Floats:

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from moments_setting import (
@@ -210,7 +211,7 @@ def test_noise_spread_is_the_spread_of_the_vaults_answers() -> None:
             ledger=PrivacyLedger(epsilon=math.inf, delta=1e-5),
             noise_source=SeededNoise(3),
         )
-        answer = vault.group_sums(torch.zeros(2, 20_000), bound=0.7, noise=Gaussian(2.5), purpose="test")
+        answer = vault.group_sums(np.zeros((2, 20_000)), bound=0.7, noise=Gaussian(2.5), purpose="test")
         expected = noise_spread(Gaussian(2.5), 0.7, n_groups)
         assert answer.std(1).tolist() == pytest.approx([expected] * n_groups, rel=0.03)
         rest = -answer.sum(0)

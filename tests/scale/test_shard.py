@@ -50,7 +50,7 @@ def asked(shard: ScoredShard, width: int, seed: int) -> tuple[dict[str, Tensor |
         "threshold": 0.5,
     }
     table = torch.arange(8, dtype=torch.float64).view(2, 2, 2)
-    return by, torch.cat([rows for _, rows in shard.decision_rows(by | {"table": table}).dense()])
+    return by, np.concatenate([rows for _, rows in shard.decision_rows(by | {"table": table}).dense()])
 
 
 def test_decisions_that_are_kept_are_those_that_would_be_made_again(made: tuple[ScoredShard, int]) -> None:

@@ -217,7 +217,7 @@ class Service:
             given: dict[str, Any] = {"bound": asked.bound, "noise": noise, "purpose": asked.purpose}
 
             def answer() -> bytes:
-                return to_stream(people.vault(cohort).group_sums(source, **given).numpy())
+                return to_stream(people.vault(cohort).group_sums(source, **given))
 
             return self._answered(own, client, people, asked.purpose, GaussianCost(asked.noise_multiplier), answer)
 

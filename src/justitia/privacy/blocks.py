@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ def _as_column(c: NDArray[Any], values: Floats) -> NDArray[Any]:
 
 
 def _squares(values: Floats) -> Floats:
-    flat = values.reshape(len(values), -1)
+    flat = values.reshape(len(values), math.prod(values.shape[1:]))
     squares: Floats = np.vecdot(flat, flat)
     return squares
 
@@ -276,7 +277,7 @@ class ScatterBlock:
     def _materialised_norms(self) -> Floats:
         m, _, e = self.values.shape
         places = np.arange(m)[:, None] * self.rows + self.index
-        return _squares(sum_by(places.ravel(), self.values.reshape(-1, e), m * self.rows).reshape(m, -1))
+        return _squares(sum_by(places.ravel(), self.values.reshape(-1, e), m * self.rows).reshape(m, self.width))
 
     def sums(self, c: Floats) -> list[Floats]:
         """Return the weighted sum as one piece."""

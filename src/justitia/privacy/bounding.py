@@ -37,6 +37,7 @@ def bounded_rows(rows: Array, bound: float) -> Array:
     return scaled
 
 
+@quietly
 def clip_factor(norms: Floats, bound: float) -> Floats:
     """Factor that brings each norm down to ``bound``.
 

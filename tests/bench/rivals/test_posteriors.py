@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.base import clone
 
 from bench.rivals import LinearPostClassifier, LocalClassifier
@@ -118,7 +117,7 @@ def test_local_certificate_states_epsilon_exactly_and_delta_zero(not_given: bool
 
 
 def test_local_rule_depends_on_the_attribute_through_the_answers_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = torch.from_numpy(np.random.default_rng(0).integers(0, 3, len(DATA.y)))
+    said = np.random.default_rng(0).integers(0, 3, len(DATA.y))
     monkeypatch.setattr(SensitiveVault, "randomized_labels", lambda *_, **__: said)
     model = fitted(LocalClassifier)
     other = DATA.sensitive.to_numpy()[::-1]
