@@ -85,7 +85,7 @@ def answers(
         rows = make_rows([METRICS["selection_rate"]], totals[which])
         cells = exact[which] @ (rows.cell[:, None] == np.arange(len(rows.vectors[0]))).astype(float)
         blocks = np.concatenate([cells, np.zeros_like(cells[:, :1])], axis=1) @ rows.vectors  # nobody is "not given"
-        scale = math.sqrt(2) / gaussian_mu(epsilon, DELTA)
+        scale = 0.0 if math.isinf(epsilon) else math.sqrt(2) / gaussian_mu(epsilon, DELTA)
         noisy = blocks + scale * generator.standard_normal(blocks.shape)
         noisy += (blocks.sum(axis=1, keepdims=True) - noisy.sum(axis=1, keepdims=True)) / blocks.shape[1]
         yield which, rows.read(noisy[:, :-1], scale**2)
