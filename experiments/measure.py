@@ -148,7 +148,7 @@ def cells(*, quick: bool) -> list[Cell]:
             0,
             epsilon=epsilon,
             settings={"groups": groups, "sizes": sizes},
-            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, rows and bounds 2",
+            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, rows and bounds 3",
         )
         for groups in (2, 5)
         for sizes in SIZES
@@ -156,7 +156,7 @@ def cells(*, quick: bool) -> list[Cell]:
         for epsilon in ((0.5,) if quick else EPSILONS)
     ]
     folds = [
-        Cell("measure", "income", notion, "plain network", fold, epsilon=epsilon, recipe="rows and bounds 2")
+        Cell("measure", "income", notion, "plain network", fold, epsilon=epsilon, recipe="rows and bounds 3")
         for notion in ("demographic_parity", "equalized_odds")
         for fold in range(1 if quick else FOLDS)
         for epsilon in ((0.5,) if quick else EPSILONS)

@@ -103,9 +103,7 @@ class NoisyRates:
     def rest(self) -> NoisyRates:
         """The same rates of everybody who is not in the group; those without a group are among them."""
         n0 = self.population
-        return replace(
-            self, counts=n0 - self.counts, sums=n0 * self.overall - self.sums, repeats=self.rest_repeats
-        )
+        return replace(self, counts=n0 - self.counts, sums=n0 * self.overall - self.sums, repeats=self.rest_repeats)
 
     @property
     def independent(self) -> Array:
@@ -153,9 +151,7 @@ class NoisyRates:
         """
         noise = self._roots(self.sums, quantile, sampling=False)
         both = self._roots(self.sums, quantile, sampling=True)
-        lower, upper = (
-            np.where((one >= 0) & (one <= 1), one, other) for one, other in zip(both, noise, strict=True)
-        )
+        lower, upper = (np.where((one >= 0) & (one <= 1), one, other) for one, other in zip(both, noise, strict=True))
         n = self.known_counts
         rate = self.sums / n
         return Side(rate, np.minimum(lower, rate), np.maximum(upper, rate), self.variance, n)

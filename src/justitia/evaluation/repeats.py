@@ -12,9 +12,12 @@ If the rows of a person are independent of each other, bounds with D in them are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from justitia.privacy.persons import Persons, person_codes
 
 Array = NDArray[np.float64]
 
@@ -48,4 +51,38 @@ class Repeats:
         return np.where(np.isnan(counts), np.nan, found)
 
 
-__all__ = ["Repeats"]
+@dataclass(frozen=True, eq=False)
+class PersonRows:
+    """Which public rows are one person's.
+
+    Attributes
+    ----------
+    codes : array of shape (n,)
+        Number of the person of every row.
+    persons : Persons
+        Which of a person's rows are counted in a group; the others count as "not given".
+    """
+
+    codes: NDArray[np.int64]
+    persons: Persons
+
+    @classmethod
+    def of(cls, ids: Any, n: int) -> PersonRows:
+        """From public ids, one per row.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is not one id per row.
+        """
+        codes = person_codes(ids)
+        persons = Persons.of_codes(codes)
+        persons.check_rows(n)
+        return cls(codes, persons)
+
+    def repeats(self, event: NDArray[np.bool_]) -> tuple[Repeats, Repeats]:
+        """Rows of an event by person: those that groups may hold, and all of them."""
+        return Repeats.of(self.codes[event & self.persons.counted]), Repeats.of(self.codes[event])
+
+
+__all__ = ["PersonRows", "Repeats"]
