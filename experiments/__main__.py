@@ -15,6 +15,7 @@ from experiments.audit import AUDIT
 from experiments.census import CENSUS
 from experiments.choose import CHOOSE
 from experiments.clipping_figures import C_D, C_P
+from experiments.corners import CORNERS
 from experiments.coverage import COVERAGE
 from experiments.experiment import Experiment
 from experiments.folds import dataset
@@ -52,7 +53,7 @@ PAGES = tuple(
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, INSIDE)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, AUDIT, TRIAL, STRESS, HOLDS)
+BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, CORNERS, AUDIT, TRIAL, STRESS, HOLDS)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from experiments.experiment import Claim, Experiment
-from experiments.measure import CONFIDENCE, DELTA, EPSILONS, SIMULATED, SIZES
+from experiments.measure import CONFIDENCE, EPSILONS, SIMULATED, SIZES, noise_scale
 from experiments.runner import Cell
 from experiments.summaries import setting
 from justitia.evaluation.cells import Cells
@@ -28,7 +28,6 @@ from justitia.evaluation.intervals import NoisyRates, several_quantile
 from justitia.evaluation.rates import METRICS, Rows, make_rows
 from justitia.evaluation.score_bins import ScoreBins, ScoreFacts
 from justitia.evaluation.scores import NoisyScores
-from justitia.privacy.accounting import gaussian_mu
 
 Array = NDArray[np.float64]
 
@@ -121,7 +120,7 @@ def answers(
     """What a release answers for many samples: selection rates and scores; and how many people are in each group."""
     rows, facts = question(population)
     n, shares = int(population.sizes.sum()), population.sizes / population.sizes.sum()
-    scale = math.sqrt(2) / gaussian_mu(epsilon, DELTA)
+    scale = noise_scale(epsilon)
     for start in range(0, times, TOGETHER):
         many = min(TOGETHER, times - start)
         drawn = generator.multinomial(n, (shares[:, None] * population.cells).ravel(), size=many)
