@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from justitia._validate import check_int
 from justitia.evaluation.cells import Cells, Ints
@@ -86,31 +85,17 @@ class ScoreBins:
         places = range(len(rows.totals))
         mean, spread = (np.array([how(self.scores[column == j]) for j in places]) for how in (np.mean, np.var))
         rest = self.scores - mean[column]
-        label = rows.of_columns(cells.label)
         return ScoreFacts(
             cuts=self.cuts,
             median=self.median,
-            label=label,
+            label=rows.of_columns(cells.label),
             bin=rows.of_columns(cells.bin),
             mean=mean,
             spread=spread,
-            within=self._ranked_within(label[column]),
             deviation=float(self.scores.std()),
             rest=rest,
             reach=float(np.abs(rest).max()),
         )
-
-    def _ranked_within(self, y: Ints) -> Array:
-        """(B,): among everybody in a bin, how often the positive label has the higher score; 1/2 if nothing tells."""
-        found = np.full(len(self.cuts) + 1, 0.5)
-        for b in np.unique(self.bin):
-            here = self.bin == b
-            positive = int(y[here].sum())
-            negative = int(here.sum()) - positive
-            if positive and negative:
-                ranks = rankdata(self.scores[here])[y[here] == 1].sum()
-                found[b] = (ranks - positive * (positive + 1) / 2) / (positive * negative)
-        return found
 
 
 def _finite(scores: Any, n: int) -> Array:
@@ -137,8 +122,6 @@ class ScoreFacts:
     label, bin : arrays of shape (m,)
     mean, spread : arrays of shape (m,)
         Mean and variance of the scores of everybody in the column.
-    within : array of shape (B,)
-        Share of pairs of different labels within a bin, of everybody, that the scores rank rightly.
     deviation : float
         Standard deviation of everybody's scores.
     rest : array of shape (n,)
@@ -153,7 +136,6 @@ class ScoreFacts:
     bin: Ints
     mean: Array
     spread: Array
-    within: Array
     deviation: float
     rest: Array
     reach: float

@@ -164,7 +164,9 @@ class Judged:
 @options.delta
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all bounds.")
 @options.below
-@click.option("--scores", is_flag=True, help="Score metrics by group, too: AUC, calibration, distances. More noise.")
+@click.option(
+    "--scores", is_flag=True, help="Score metrics by group, too: binned AUC, calibration, distances. More noise."
+)
 @options.reference
 @click.option("--exact", is_flag=True, help="Exact numbers instead: NOT private.")
 @options.ledger
