@@ -127,6 +127,19 @@ class Session:
         plan, engine = self.plan.following(tolerance), last.engine.at(tolerance)
         return replace(last, learner=last.learner.follower(), plan=plan, engine=engine)
 
+    def repeated(self, attribute: Attribute, *, person: Any, ledger: PrivacyLedger, noise_seed: int | None) -> Session:
+        """The same fit once more with noise of its own, of a session that has not trained yet.
+
+        What is public is taken over: neither the base of the label nor anything else is learned a second time.
+        """
+        settings = replace(self.settings, noise_seed=noise_seed)
+        vault = opened_vault(settings, attribute, n=self.problem.rows, person=person, ledger=ledger)
+        engine = opened_engine(settings, self.plan, self.problem, vault)
+        learner = self.learner.untrained()
+        return replace(
+            self, settings=settings, learner=learner, ledger=ledger, vault=vault, engine=engine, before=Counter()
+        )
+
     def check_spent(self) -> None:
         """What the plan said it would cost equals what the ledger recorded."""
         if _finite_part(self.ledger.own_costs() - self.before) != _finite_part(self.plan.costs()):
@@ -174,17 +187,7 @@ def open_session(
             "sums only."
         )
     ledger = open_ledger(settings, plan, ledger, folder)
-    vault = settings.open_vault(
-        attribute,
-        groups=settings.groups,
-        epsilon=settings.epsilon,
-        ledger=ledger,
-        n=n,
-        person=person,
-        features=settings.features,
-        noise_seed=settings.noise_seed,
-        missing_marker=settings.missing_marker,
-    )
+    vault = opened_vault(settings, attribute, n=n, person=person, ledger=ledger)
     before: Counter[Cost] = Counter()
     saved = None
     if folder is None:
@@ -195,9 +198,36 @@ def open_session(
         if isinstance(ledger, DurableLedger) or isinstance(attribute, HeldElsewhere):
             vault.check(plan.costs() - ledger.own_costs())
     problem = learner.prepare(problem, plan, settings.bar)  # public, and last: it takes time
-    generator = torch.Generator().manual_seed(settings.seed)
-    engine = plan.engine(problem, vault, tolerance=settings.tolerance, generator=generator)
+    engine = opened_engine(settings, plan, problem, vault)
     return Session(settings, learner, problem, plan, ledger, vault, engine, saved, before)
+
+
+def opened_vault(
+    settings: Settings,
+    attribute: Attribute | AttributeStream | HeldElsewhere,
+    *,
+    n: int,
+    person: Any,
+    ledger: PrivacyLedger,
+) -> Vault:
+    """The vault of one fit: the attribute ends here."""
+    return settings.open_vault(
+        attribute,
+        groups=settings.groups,
+        epsilon=settings.epsilon,
+        ledger=ledger,
+        n=n,
+        person=person,
+        features=settings.features,
+        noise_seed=settings.noise_seed,
+        missing_marker=settings.missing_marker,
+    )
+
+
+def opened_engine(settings: Settings, plan: Plan, problem: Problem, vault: Vault) -> Engine:
+    """The engine of one fit, with a generator of public randomness of its own."""
+    generator = torch.Generator().manual_seed(settings.seed)
+    return plan.engine(problem, vault, tolerance=settings.tolerance, generator=generator)
 
 
 def open_ledger(
