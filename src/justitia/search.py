@@ -25,6 +25,7 @@ from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.persons import Persons
 from justitia.privacy.selection import calibrate_selection, draw_trials
 from justitia.training.history import names_of
+from justitia.training.same_rows import FITS
 from justitia.training.session import Session
 
 #: What a candidate may not change: the budget, the question, and who is asked.
@@ -209,6 +210,7 @@ def _repeated(
     )
     listed = [_rehearsed(unfitted(base).set_params(**one), data) for one in candidates]
     cost = SelectionCost(1 / max(one.mu() for one in listed), plan.stop, plan.shape)
+    alone = ledger is None
     ledger = ledger_or_new(ledger, epsilon=model.epsilon, delta=model.delta)
     unit = "row" if data["person"] is None else "person"
     number = ledger.debit(Release("search over candidates", cost, 1.0, unit))
@@ -218,7 +220,10 @@ def _repeated(
         outcome = _trial(listed[pick], seed, pick, data, aim)
         if best is None or outcome.score > best.score:
             best = outcome
-    return _shown(best, model, candidates, ledger)
+    found = _shown(best, model, candidates, ledger)
+    if alone:
+        FITS.note(listed[0].session.settings.rows, found.certificate, stacklevel=4)
+    return found
 
 
 class _Candidate(NamedTuple):

@@ -142,6 +142,10 @@ class DurableLedger(PrivacyLedger):
 
     # -- the interface of PrivacyLedger
 
+    @property
+    def _in_memory(self) -> bool:
+        return False
+
     def debit(self, release: Release) -> int:
         """Record ``release`` on the disk and return its number, or raise and record nothing.
 
