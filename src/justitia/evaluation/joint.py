@@ -67,8 +67,8 @@ def joint(own: Certificate, *, after: Sequence[Certificate] = (), apart: Sequenc
     together = "Nothing is promised, since noise was seeded; with secret noise, together" if seeded else "Together"
     return (
         f"{together} with {others}{added}{lists}: ({rounded_up(epsilon)}, {rounded_up(delta)})-differentially private "
-        f"in the sensitive attribute of everybody in {'either dataset' if number == 1 else 'any of the datasets'}{rows}, "
-        f"provided that {' and that '.join(conditions)}."
+        f"in the sensitive attribute of everybody in {'either dataset' if number == 1 else 'any of the datasets'}{rows}"
+        f", provided that {' and that '.join(conditions)}."
     )
 
 
