@@ -55,7 +55,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     ----------
     notion : str or FairnessNotion
         "demographic_parity", "equalized_odds", "accuracy_parity", "equal_opportunity", "predictive_equality", or an
-        object of your own.
+        object of your own. fairlearn's names, such as "true_positive_rate_parity", are taken too.
     epsilon, delta : float
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
     tolerance : float, optional
