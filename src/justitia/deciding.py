@@ -13,6 +13,7 @@ from justitia.inputs.files import is_files
 from justitia.inputs.public_sample import frames
 from justitia.learners.inputs import Inputs
 from justitia.networks.classifier import NetworkClassifier
+from justitia.privacy.frames import features_only
 
 
 class DecidingClassifier(NetworkClassifier):
@@ -21,6 +22,7 @@ class DecidingClassifier(NetworkClassifier):
     rule_: Rule
     feature_names_in_: NDArray[Any]
 
+    @features_only
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of the second class; positive means that ``predict`` says the second class."""
         check_is_fitted(self, "plan_")
@@ -30,6 +32,7 @@ class DecidingClassifier(NetworkClassifier):
             return super().decision_function(X)
         return self.rule_.margin(self._inputs(X))
 
+    @features_only
     def base_proba(self, X: Any) -> NDArray[np.float64] | None:
         """(n,): the base's probability of the second class, before the correction; None of a network, without one."""
         check_is_fitted(self, "plan_")
@@ -38,6 +41,7 @@ class DecidingClassifier(NetworkClassifier):
     def _inputs(self, X: Any) -> Inputs:
         return Inputs(X, self._features(X, reset=False).flatten(1).numpy())
 
+    @features_only
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): what decisions are made from, in the order of ``classes_``.
 

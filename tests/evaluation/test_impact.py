@@ -141,6 +141,7 @@ def test_noise_is_in_the_variance_of_z() -> None:
         ({"scores": S[:10]}, "expected one score per row"),
         ({"scores": np.full(N, 0.5)}, "expected scores that differ"),
         ({"scores": np.where(Y == 1, np.nan, S)}, "expected a finite score in every row"),
+        ({"scores": np.where(np.arange(len(S)) == 3, 1e300, S)}, r"expected scores between -1e\+100 and 1e\+100, got"),
         ({"scores": ["high"] * N}, "expected scores to be numbers"),
         ({"score_bins": 7}, "expected an even score_bins"),
         ({"reference": "K"}, "no reference 'K'"),

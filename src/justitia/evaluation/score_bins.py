@@ -22,6 +22,8 @@ from justitia.evaluation.rates import Rate, Rows
 SCORE_WEIGHT = 1 / 16
 #: Share of a row's squared length that goes into what bins leave out.
 LEFT_OUT = 1 / 16
+#: Squares of larger scores would not be finite numbers.
+LARGEST_SCORE = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +109,11 @@ def _finite(scores: Any, n: int) -> Array:
         raise ValueError(f"expected one score per row ({n}), got shape {values.shape}; pass one number per row.")
     if pd.isna(values).any() or not np.isfinite(values).all():
         raise ValueError("expected a finite score in every row, got missing or infinite ones; drop those rows.")
+    if np.abs(values).max(initial=0.0) > LARGEST_SCORE:
+        raise ValueError(
+            f"expected scores between -{LARGEST_SCORE:g} and {LARGEST_SCORE:g}, got one of {np.abs(values).max():g}; "
+            "pass probabilities or log-odds, or drop such rows."
+        )
     return values
 
 

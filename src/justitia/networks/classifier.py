@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.tables import read_numbers
 from justitia.networks.default import evaluate
+from justitia.privacy.frames import features_only
 
 
 class NetworkClassifier(ClassifierMixin, BaseEstimator):
@@ -41,11 +42,13 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("expected X to have rows, got 0 sample(s) while a minimum of 1 is required.")
         return features
 
+    @features_only
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of the second class: its log-odds; positive means that ``predict`` says the second class."""
         check_is_fitted(self, "module_")
         return evaluate(self.module_, self._features(X, reset=False))
 
+    @features_only
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): the score through a sigmoid, in the order of ``classes_``.
 
@@ -55,6 +58,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         second = torch.sigmoid(torch.from_numpy(self.decision_function(X))).numpy()
         return np.column_stack([1 - second, second])
 
+    @features_only
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,): predicted class labels; the attribute is not an input."""
         scores = self.decision_function(X)

@@ -13,7 +13,7 @@ from torch import Tensor
 from justitia.privacy.mechanisms import Noise
 from justitia.privacy.rows import CANCELLATION, SUM_ERROR, FactoredRows, round_off
 
-#: The square of a longer row is infinite in float64, so it counts as zero.
+#: A longer row counts as zero: its square is infinite in float64, and sums of such rows are not exact on the grid.
 LONGEST = 2.0**512
 #: What the underflow of a factor, at most 2^-1074 each, may add to one row that long.
 _UNDERFLOW = 2.0**-560
@@ -27,9 +27,10 @@ def check_bound(bound: float) -> float:
 
 
 def bounded_rows(rows: Tensor, bound: float) -> Tensor:
-    """Rows scaled down to norm ``bound``; rows that are not finite become zero."""
+    """Rows scaled down to norm ``bound``; rows that are not finite, or longer than ``LONGEST``, become zero."""
     norms = rows.norm(dim=1, keepdim=True)
-    return torch.where(torch.isfinite(norms), rows * clip_factor(norms, bound), torch.zeros_like(rows))
+    # Not only where the norm is infinite: that of a single column is its absolute value, which is never squared.
+    return torch.where(norms <= LONGEST, rows * clip_factor(norms, bound), torch.zeros_like(rows))
 
 
 def clip_factor(norms: Tensor, bound: float) -> Tensor:

@@ -35,6 +35,7 @@ from justitia.engines.plugin.learner import Rule
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.base import base_of
 from justitia.networks.multilayer import multilayer, widths_of
+from justitia.notions import notion_name
 from justitia.privacy.ledger import Certificate
 from justitia.saving.json_values import plain, read, refuse, written
 from justitia.saving.rule import MOST_BYTES, BaseMismatch, read_rule, written_rule
@@ -217,7 +218,7 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     kept["engine"] = engine_of(chosen["engine"], chosen["module"])  # the module that decides it is not written
     kept["base"] = chosen["base"] if isinstance(chosen["base"], str) else None
     kept["tolerance"] = None if chosen["tolerance"] is None else float(chosen["tolerance"])
-    kept["notion"] = notion if isinstance(notion, str) else notion.name
+    kept["notion"] = notion_name(notion)
     kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
     kept["missing_marker"] = chosen["missing_marker"]
     kept["groups"] = groups if groups is None or isinstance(groups, str | Mapping) else list(groups)

@@ -15,6 +15,7 @@ from torch import Tensor
 from justitia._files import staged_file
 from justitia.inputs.encoding import CategoryColumn, TabularEncoder
 from justitia.networks.classifier import NetworkClassifier
+from justitia.notions import notion_name
 from justitia.privacy.ledger import Certificate
 
 #: Rows that a module of one's own is traced with.
@@ -165,7 +166,7 @@ def _facts(model: NetworkClassifier, encoder: TabularEncoder | None, inputs: lis
     }
     notion = getattr(model, "notion", None)
     if notion is not None:
-        kept["justitia.notion"] = notion if isinstance(notion, str) else notion.name
+        kept["justitia.notion"] = notion_name(notion)
     certificate = getattr(model, "certificate_", None)
     if isinstance(certificate, Certificate):
         shown = certificate.without_exact_remarks()

@@ -85,6 +85,10 @@ class Learner(ABC, Generic[PlanKind]):
     def follower(self) -> Self:
         """A copy that goes on from here without changing this one."""
 
+    def untrained(self) -> Self:
+        """A copy of a prepared learner before it is trained; what it learned in public is shared, not learned again."""
+        return self.follower()
+
 
 class NetworkLearner(Learner[TrainingPlan]):
     """A network, trained in place by Algorithm 1.
