@@ -16,6 +16,7 @@ FILES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) f
 LEVELS = {
     "_validate": 0,
     "_files": 0,
+    "exceptions": 0,
     "privacy": 1,
     "notions": 2,
     "inputs": 2,

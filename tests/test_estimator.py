@@ -3,6 +3,7 @@
 import copy
 import inspect
 import math
+import threading
 import warnings
 from collections import Counter
 from typing import Any
@@ -16,6 +17,8 @@ from sklearn.base import clone
 from torch import nn
 
 from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
+from justitia.privacy.accounting import GaussianCost
+from justitia.privacy.ledger import Release
 
 
 def fitted(model: LagrangianDualClassifier, people: Any, **changes: Any) -> LagrangianDualClassifier:
@@ -326,3 +329,60 @@ def test_refit_with_other_preprocessing_forgets_the_first(people: Any, make: Any
     fitted(model.set_params(preprocess=None), people)
     assert not hasattr(model, "encoder_")
     assert not hasattr(model, "feature_names_in_")
+
+
+# ------------------------------------------------------------------ others who debit the same ledger meanwhile
+
+
+class Busy(PrivacyLedger):
+    """A ledger from which somebody else debits before every debit of ours."""
+
+    def debit(self, release: Any) -> int:
+        super().debit(Release("of another thread", GaussianCost(1000.0), 1.0))
+        return super().debit(release)
+
+
+def test_fit_does_not_take_debits_of_others_on_its_ledger_for_its_own(people: Any, make: Any) -> None:
+    ledger = Busy(epsilon=50.0, delta=1e-5)
+    model = fitted(make(), people, ledger=ledger)
+    assert len(ledger.releases) == 2 * sum(model.plan_.costs().values())
+
+
+def test_fits_in_two_threads_share_one_ledger_in_memory(people: Any, make: Any) -> None:
+    gate, errors = threading.Barrier(2), []
+
+    class InTurn(PrivacyLedger):
+        def debit(self, release: Any) -> int:
+            gate.wait(timeout=60)  # both threads are between two debits
+            return super().debit(release)
+
+    ledger = InTurn(epsilon=50.0, delta=1e-5)
+
+    def work() -> None:
+        try:
+            fitted(make(), people, ledger=ledger)
+        except BaseException as error:  # noqa: BLE001 - shown below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(ledger.releases) == 14
+
+
+def test_fits_on_one_journal_do_not_take_each_others_debits_for_their_own(
+    people: Any, make: Any, tmp_path: Any
+) -> None:
+    path = tmp_path / "journal"
+    other = PrivacyLedger(epsilon=50.0, delta=1e-5, journal=path)
+
+    class Journalled(PrivacyLedger):
+        def debit(self, release: Any) -> int:
+            other.debit(Release("of another process", GaussianCost(1000.0), 1.0))
+            return super().debit(release)
+
+    fitted(make(), people, ledger=Journalled(epsilon=50.0, delta=1e-5, journal=path))
+    assert len(other.releases) == 14

@@ -1,11 +1,14 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from justitia.evaluation.exact import violation
 from justitia.notions import (
+    FAIRLEARN_NAMES,
     NOTIONS,
     AccuracyParity,
     DemographicParity,
@@ -15,6 +18,7 @@ from justitia.notions import (
     PredictiveEquality,
     decision,
     get_notion,
+    notion_name,
 )
 
 Y = torch.tensor([0.0, 1.0, 1.0, 0.0])
@@ -131,3 +135,47 @@ def test_get_notion_own_notion_that_breaks_the_contract_is_refused() -> None:
 def test_fairness_notion_without_methods_cannot_be_made() -> None:
     with pytest.raises(TypeError, match="abstract"):
         FairnessNotion()  # type: ignore[abstract]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("demographic_parity", DemographicParity),
+        ("selection_rate_parity", DemographicParity),
+        ("equalized_odds", EqualizedOdds),
+        ("true_positive_rate_parity", EqualOpportunity),
+        ("false_negative_rate_parity", EqualOpportunity),
+        ("false_positive_rate_parity", PredictiveEquality),
+        ("true_negative_rate_parity", PredictiveEquality),
+        ("error_rate_parity", AccuracyParity),
+    ],
+)
+def test_names_of_fairlearn_are_ours(name: str, kind: type[FairnessNotion]) -> None:
+    assert type(get_notion(name)) is kind
+    assert notion_name(name) == notion_name(get_notion(name)) == kind.name
+
+
+def test_names_of_fairlearn_are_about_the_same_difference_as_theirs() -> None:
+    """By their own metrics, on decisions that no two notions judge alike."""
+    fairlearn = pytest.importorskip("fairlearn.metrics")
+    rng = np.random.default_rng(0)
+    y, decided, a = rng.random(400) < 0.4, rng.random(400) < 0.5, np.where(rng.random(400) < 0.3, "f", "m")
+    decided |= (a == "f") & y & (rng.random(400) < 0.5)
+    rates = {
+        "selection_rate_parity": fairlearn.selection_rate,
+        "true_positive_rate_parity": fairlearn.true_positive_rate,
+        "false_negative_rate_parity": fairlearn.false_negative_rate,
+        "false_positive_rate_parity": fairlearn.false_positive_rate,
+        "true_negative_rate_parity": fairlearn.true_negative_rate,
+        "error_rate_parity": lambda y_true, y_pred: float((y_true != y_pred).mean()),
+    }
+    assert set(rates) == set(FAIRLEARN_NAMES)
+    for name, rate in rates.items():
+        theirs = fairlearn.MetricFrame(metrics=rate, y_true=y, y_pred=decided, sensitive_features=a).difference()
+        assert violation(y, decided, sensitive_features=a, notion=name) == pytest.approx(theirs)
+
+
+def test_slip_in_a_name_of_a_rate_is_not_answered_with_another_rate() -> None:
+    with pytest.raises(ValueError, match="no notion 'true_positive_parity'") as refused:
+        get_notion("true_positive_parity")
+    assert "predictive_equality'?" not in str(refused.value)

@@ -1,10 +1,13 @@
 """Choosing among candidates has a price, and the search pays it once."""
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
 
 from justitia import (
     BudgetExceeded,
@@ -109,6 +112,105 @@ def test_candidates_that_differ_in_tolerance_share_the_releases_of_one_model(peo
     excess = (found.table["noisy_violation"] - 0.02).clip(lower=0)
     assert found.table["score"].tolist() == pytest.approx((found.table["accuracy"] - 2 * excess).tolist())
     assert found.score == found.table["score"].max()
+
+
+CALLS: list[str] = []
+
+
+class Counting(LogisticRegression):
+    """A base that keeps a record of what is asked of it."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        CALLS.append(f"fit {self.C}")
+        return super().fit(X, y, sample_weight)
+
+    def predict_proba(self, X: Any) -> Any:
+        CALLS.append(f"predict_proba {self.C}")
+        return super().predict_proba(X)
+
+
+def calls_of_a_search(people: Any, monkeypatch: pytest.MonkeyPatch, k: int, **options: Any) -> list[str]:
+    """What the base sees of a search with k trials."""
+    CALLS.clear()
+    monkeypatch.setattr("justitia.search.draw_trials", lambda *_: k)
+    model = LagrangianDualClassifier(epsilon=8.0, groups=["f", "m"], random_state=0, **options)
+    candidates = [{"base": Counting(C=c)} for c in (0.1, 1.0)]
+    found = search(model, people, candidates)
+    assert found.parameters in candidates
+    return list(CALLS)
+
+
+def test_base_is_fitted_and_asked_once_per_candidate_whatever_the_number_of_trials(
+    people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, many = (calls_of_a_search(people, monkeypatch, k) for k in (1, 9))
+    assert one == many
+    for c in (0.1, 1.0):  # cross-fitted: five parts
+        assert one.count(f"fit {c}") == one.count(f"predict_proba {c}") == 5
+
+
+def test_base_that_is_fitted_already_is_asked_once_per_candidate(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Counting().fit(people.X, people.y)
+    model = LagrangianDualClassifier(epsilon=8.0, groups=["f", "m"], base=base, random_state=0)
+    seen = []
+    for k in (1, 7):
+        CALLS.clear()
+        monkeypatch.setattr("justitia.search.draw_trials", lambda *_, k=k: k)
+        search(model, people, [{"threshold": 0.4}, {"threshold": 0.6}])
+        seen.append(list(CALLS))
+    assert seen == [["predict_proba 1.0"] * 2] * 2
+
+
+def test_public_tables_and_functions_that_make_modules_are_read_once_per_candidate(
+    people: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    class Ids(list[int]):
+        def __iter__(self) -> Any:
+            seen.append("person")
+            return super().__iter__()
+
+    class Labels:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            seen.append("y")
+            return people.y
+
+        def __len__(self) -> int:
+            return len(people.y)
+
+    def module(inputs: int) -> torch.nn.Module:
+        seen.append("module")
+        return torch.nn.Sequential(torch.nn.Linear(inputs, 1))
+
+    counts = []
+    for k in (1, 6):
+        seen.clear()
+        monkeypatch.setattr("justitia.search.draw_trials", lambda *_, k=k: k)
+        private_search(
+            make(module=module),
+            [{"tolerance": 0.0}, {"tolerance": 0.2}],
+            people.X,
+            Labels(),
+            sensitive_features=people.a,
+            person=Ids(range(120)),
+        )
+        counts.append(sorted(seen))
+    assert counts[0] == counts[1]
+    assert counts[0].count("module") == 2
+
+
+def test_progress_and_warnings_do_not_count_trials(
+    people: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shown = []
+    for k in (1, 5):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            calls_of_a_search(people, monkeypatch, k, progress=True)
+        shown.append((tuple(capfd.readouterr()), [str(one.message) for one in caught]))
+    assert shown[0] == shown[1]
+    assert shown[0][0] == ("", "")
 
 
 @pytest.mark.parametrize(

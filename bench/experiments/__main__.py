@@ -15,6 +15,7 @@ from bench.experiments.audit import AUDIT
 from bench.experiments.census import CENSUS
 from bench.experiments.choose import CHOOSE
 from bench.experiments.clipping_figures import C_D, C_P
+from bench.experiments.corners import CORNERS
 from bench.experiments.coverage import COVERAGE
 from bench.experiments.experiment import Experiment
 from bench.experiments.folds import dataset
@@ -52,7 +53,7 @@ PAGES = tuple(
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, INSIDE)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, AUDIT, TRIAL, STRESS, HOLDS)
+BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, CORNERS, AUDIT, TRIAL, STRESS, HOLDS)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

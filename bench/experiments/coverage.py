@@ -1,4 +1,4 @@
-"""Coverage of what auditors ask for: impact ratio, z, shortfall, Kolmogorov-Smirnov distance and AUC by group.
+"""Coverage of what auditors ask for: impact ratio, z, shortfall, Kolmogorov-Smirnov distance and binned AUC by group.
 
 Each cell draws samples from a known population whose scores fall into ten public bins, notes what one release would
 answer, and counts how often the bounds hold the truth, and how often the four-fifths verdict is wrong. The noisy
@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bench.experiments.experiment import Claim, Experiment
-from bench.experiments.measure import CONFIDENCE, DELTA, EPSILONS, SIMULATED, SIZES
+from bench.experiments.measure import CONFIDENCE, EPSILONS, SIMULATED, SIZES, noise_scale
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
 from justitia.evaluation.cells import Cells
@@ -28,7 +28,6 @@ from justitia.evaluation.intervals import NoisyRates, several_quantile
 from justitia.evaluation.rates import METRICS, Rows, make_rows
 from justitia.evaluation.score_bins import ScoreBins, ScoreFacts
 from justitia.evaluation.scores import NoisyScores
-from justitia.privacy.accounting import gaussian_mu
 
 Array = NDArray[np.float64]
 
@@ -44,6 +43,8 @@ RATES: dict[str, dict[int, tuple[float, ...]]] = {
 BINS, SELECTED = 10, 3
 POSITIVE = 0.05 + 0.09 * np.arange(BINS)
 QUANTITIES = ("ratio", "ratio_to_best", "shortfall", "z", "ks_distance", "auc")
+#: What a quantity is called on the page, where that is not its name.
+LABELS = {"auc": "binned AUC"}
 MEASURES = (
     *(f"{name}_{what}" for name in QUANTITIES for what in ("holds", "told")),
     *("wrong_below", "wrong_above", "wrong_below_best", "wrong_above_best", "simulations"),
@@ -86,7 +87,7 @@ class Population:
 
     @property
     def aucs(self) -> Array:
-        """True AUC of each group; scores within a bin say nothing."""
+        """True binned AUC of each group: two people in one bin count one half."""
         negative, positive = self.cells[:, :BINS], self.cells[:, BINS:]
         rank = np.tril(np.ones((BINS, BINS)), -1) + np.eye(BINS) / 2
         ranked = np.einsum("gb,bc,gc->g", positive, rank, negative)
@@ -105,7 +106,7 @@ def question(population: Population) -> tuple[Rows, ScoreFacts]:
     label, bins = rows.of_columns(label), rows.of_columns(bins)
     nothing = np.zeros(2 * BINS)
     facts = ScoreFacts(
-        *(cuts, BINS // 2 - 1, label, bins, bins.astype(float), nothing, np.full(BINS, 0.5)),
+        *(cuts, BINS // 2 - 1, label, bins, bins.astype(float), nothing),
         deviation=1.0,
         rest=nothing,
         reach=0.0,
@@ -119,7 +120,7 @@ def answers(
     """What a release answers for many samples: selection rates and scores; and how many people are in each group."""
     rows, facts = question(population)
     n, shares = int(population.sizes.sum()), population.sizes / population.sizes.sum()
-    scale = math.sqrt(2) / gaussian_mu(epsilon, DELTA)
+    scale = noise_scale(epsilon)
     for start in range(0, times, TOGETHER):
         many = min(TOGETHER, times - start)
         drawn = generator.multinomial(n, (shares[:, None] * population.cells).ravel(), size=many)
@@ -166,7 +167,7 @@ def _held(noisy: NoisyRates, scores: NoisyScores, size: Array, population: Popul
         **_holds("shortfall", lacking, size * (rates[0] - rates), others),
         **_holds("z", (z, z * 0, np.where(z > together, -1.0, 1.0)), 0 * rates, others),
         **_holds("ks_distance", scores.distance(0, CONFIDENCE), population.distances, others),
-        **_holds("auc", scores.auc(CONFIDENCE), population.aucs, others | ~others),
+        **_holds("auc", scores.binned_auc(CONFIDENCE), population.aucs, others | ~others),
     }
     if not np.array_equal(rates, np.full(groups, rates[0])):
         found["z_told"] = np.zeros_like(found["z_told"])  # rates differ: nothing to hold
@@ -200,7 +201,7 @@ def cells(*, quick: bool) -> list[Cell]:
             0,
             epsilon=epsilon,
             settings={"groups": groups, "sizes": sizes},
-            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, bounds 4",
+            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, bounds 5",
         )
         for groups in (2, 5)
         for sizes in SIZES
@@ -228,13 +229,17 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(columns, key=lambda c: c.map(order) if c.name == "sizes" else c).reset_index(drop=True)
 
 
+def _label(name: str) -> str:
+    return LABELS.get(name, name.replace("_", " "))
+
+
 def by_quantity(results: pd.DataFrame) -> pd.DataFrame:
     """Lowest, median and highest coverage of each quantity over the cells that tell it in nine of ten samples."""
     lines = []
     for name in QUANTITIES:
         known = results[results[f"{name}_told"] > 0.9]
         values = known[f"{name}_holds"]
-        lines.append((name.replace("_", " "), len(values), values.min(), values.median(), values.max()))
+        lines.append((_label(name), len(values), values.min(), values.median(), values.max()))
     return pd.DataFrame(lines, columns=["quantity", "cells", "lowest", "median", "highest"])
 
 
@@ -259,7 +264,7 @@ def _outside(results: pd.DataFrame) -> list[str]:
         for where, cells in far.groupby(["groups", "sizes", "rate"], sort=False):
             epsilons = ", ".join(f"{one:g}" for one in cells["epsilon"])
             held = ", ".join(f"{one:.3f}" for one in cells[f"{name}_holds"])
-            lines.append(f"| {name.replace('_', ' ')} | {' | '.join(map(str, where))} | {epsilons} | {held} |")
+            lines.append(f"| {_label(name)} | {' | '.join(map(str, where))} | {epsilons} | {held} |")
     if not lines:
         return ["Every population is between 94 and 99%."]
     return [
@@ -285,7 +290,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     for name in QUANTITIES:
         values = results[results[f"{name}_told"] > 0.9][f"{name}_holds"]
         inside = values.between(0.94, 0.99)
-        sentence = f"{name.replace('_', ' ')}: coverage is at least 95%, less three standard errors ({floor:.3f})."
+        sentence = f"{_label(name)}: coverage is at least 95%, less three standard errors ({floor:.3f})."
         numbers = f"from {values.min():.3f} to {values.max():.3f}; {int(inside.sum())} of {len(values)} cells in 94-99%"
         found.append(Claim(sentence, bool((values >= floor).all()), numbers))
     boundary = results[results["method"] == "boundary rates"]

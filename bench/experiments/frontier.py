@@ -37,9 +37,9 @@ from bench.experiments.summaries import lookup
 from bench.rivals import FairGBMClassifier
 from bench.rivals.posteriors import PosteriorClassifier
 from justitia import LagrangianDualClassifier, tradeoff
-from justitia.postprocessing.dual import kept_side
 from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs
+from justitia.postprocessing.dual import kept_side
 
 METHOD, BEFORE = "PF-LD plug-in", "PF-LD moments"
 NOT_PRIVATE, BOOSTED, LOCAL, LOCAL_OPTIMAL = "LinearPost", "FairGBM", "LDP", "LDP optimal"

@@ -74,10 +74,18 @@ class Population:
         return np.stack([people - positive, positive, nobody, nobody], axis=-1).astype(float)
 
 
+def noise_scale(epsilon: float) -> float:
+    """Standard deviation of the noise of one entry of the answer."""
+    return 0.0 if math.isinf(epsilon) else math.sqrt(2) / gaussian_mu(epsilon, DELTA)
+
+
 def answers(
-    exact: NDArray[np.float64], epsilon: float, generator: np.random.Generator
+    exact: NDArray[np.float64], epsilon: float, generator: np.random.Generator, rows_each: int = 1
 ) -> Iterator[tuple[NDArray[np.int64], NoisyRates]]:
-    """What a release about selection rates answers for many samples, those with the same cells occupied together."""
+    """What a release about selection rates answers for many samples, those with the same cells occupied together.
+
+    ``rows_each``: rows of one person, all of which are protected at once.
+    """
     totals = exact.sum(axis=1)
     patterns, kind = np.unique(totals > 0, axis=0, return_inverse=True)
     for place in range(len(patterns)):
@@ -85,7 +93,7 @@ def answers(
         rows = make_rows([METRICS["selection_rate"]], totals[which])
         cells = exact[which] @ (rows.cell[:, None] == np.arange(len(rows.vectors[0]))).astype(float)
         blocks = np.concatenate([cells, np.zeros_like(cells[:, :1])], axis=1) @ rows.vectors  # nobody is "not given"
-        scale = math.sqrt(2) / gaussian_mu(epsilon, DELTA)
+        scale = rows_each * noise_scale(epsilon)
         noisy = blocks + scale * generator.standard_normal(blocks.shape)
         noisy += (blocks.sum(axis=1, keepdims=True) - noisy.sum(axis=1, keepdims=True)) / blocks.shape[1]
         yield which, rows.read(noisy[:, :-1], scale**2)
@@ -148,7 +156,7 @@ def cells(*, quick: bool) -> list[Cell]:
             0,
             epsilon=epsilon,
             settings={"groups": groups, "sizes": sizes},
-            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, rows and bounds 2",
+            recipe=f"{SIMULATIONS} simulations of {SIZES[sizes][groups]} at {RATES[rates][groups]}, rows and bounds 3",
         )
         for groups in (2, 5)
         for sizes in SIZES
@@ -156,7 +164,7 @@ def cells(*, quick: bool) -> list[Cell]:
         for epsilon in ((0.5,) if quick else EPSILONS)
     ]
     folds = [
-        Cell("measure", "income", notion, "plain network", fold, epsilon=epsilon, recipe="rows and bounds 2")
+        Cell("measure", "income", notion, "plain network", fold, epsilon=epsilon, recipe="rows and bounds 3")
         for notion in ("demographic_parity", "equalized_odds")
         for fold in range(1 if quick else FOLDS)
         for epsilon in ((0.5,) if quick else EPSILONS)

@@ -13,8 +13,8 @@ from bench.experiments.readings import READ_AS
 from bench.experiments.runner import Cell
 from bench.rivals import PlainClassifier
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
-from justitia.postprocessing.plan import PluginPlan
 from justitia.notions import FairnessNotion
+from justitia.postprocessing.plan import PluginPlan
 
 
 @dataclass(frozen=True)

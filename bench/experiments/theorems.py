@@ -24,9 +24,9 @@ from bench.experiments.folds import FOLDS, dataset, paper_features
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import mean_and_sd, setting
 from bench.rivals import PlainClassifier
-from justitia.networks.printed.plan import PrintedPlan
 from justitia.networks.gradients.clipping import dual_error_bound, primal_error_bound
 from justitia.networks.printed.engine import PrintedEngine
+from justitia.networks.printed.plan import PrintedPlan
 from justitia.networks.row_gradients import h_slope, score_rows
 from justitia.notions import get_notion
 from justitia.privacy.ledger import PrivacyLedger

@@ -15,11 +15,11 @@ from bench.experiments.curves import advantage
 from bench.performance.ratios import Ratio, compare
 from bench.rivals.posteriors import joint, linear_weights
 from justitia import LagrangianDualClassifier, datasets, tradeoff
-from justitia.postprocessing.memberships import memberships
 from justitia.evaluation.exact import violation
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
+from justitia.postprocessing.memberships import memberships
 from justitia.privacy.attribute import Attribute
 
 NAMES = {"income": "Income", "bank": "Bank"}

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_positive
-from justitia.networks.gradients.plan import GradientsPlan
-from justitia.inputs.tables import read_weight
-from justitia.inputs.tables import public_seed
+from justitia.inputs.tables import public_seed, read_weight
 from justitia.networks.default import make_module
 from justitia.networks.gradients.engine import GradientsEngine
+from justitia.networks.gradients.plan import GradientsPlan
+from justitia.networks.learner import NetworkLearner
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
@@ -33,7 +33,6 @@ from justitia.privacy.noise_seed import HiddenNoiseSeed
 from justitia.training.engine import calibrated
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
-from justitia.networks.learner import NetworkLearner
 from justitia.training.plan import PlannedRelease
 from justitia.training.session import Settings, open_session
 

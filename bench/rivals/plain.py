@@ -12,18 +12,17 @@ from torch.nn import functional as F
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_positive
-from justitia.networks.gradients.plan import GradientsPlan
-from justitia.inputs.tables import read_weight
-from justitia.inputs.tables import public_seed
+from justitia.inputs.tables import public_seed, read_weight
 from justitia.networks.default import make_module
+from justitia.networks.gradients.plan import GradientsPlan
+from justitia.networks.learner import rehearse
+from justitia.networks.plan import Round
 from justitia.networks.requirements import as_scores
 from justitia.networks.run import Run
 from justitia.notions import DemographicParity
 from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.lagrangian import Problem
-from justitia.networks.learner import rehearse
-from justitia.networks.plan import Round
 
 #: Share of rows that tell when to stop, steps between two looks at them (a quarter of a pass if that is longer), and
 #: how many looks in a row may bring nothing.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from justitia.estimator import LagrangianDualClassifier
     from justitia.evaluation.measure import measure
     from justitia.evaluation.measurement import Measurement
+    from justitia.exceptions import BudgetWarning, JustitiaWarning
     from justitia.inputs.files import RowFiles
     from justitia.networks.gradients.plan import GradientsPlan
     from justitia.networks.moments.plan import MomentsPlan
@@ -28,9 +29,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BudgetExceeded",
+    "BudgetWarning",
     "Certificate",
     "DurableLedger",
     "GradientsPlan",
+    "JustitiaWarning",
     "LagrangianDualClassifier",
     "LedgerError",
     "Measurement",
@@ -50,9 +53,11 @@ __all__ = [
 #: Which module has each public name: the imports above, for those who run instead of check types.
 _HOMES = {
     "BudgetExceeded": "justitia.privacy.errors",
+    "BudgetWarning": "justitia.exceptions",
     "Certificate": "justitia.privacy.certificate",
     "DurableLedger": "justitia.privacy.durable_ledger",
     "GradientsPlan": "justitia.networks.gradients.plan",
+    "JustitiaWarning": "justitia.exceptions",
     "LagrangianDualClassifier": "justitia.estimator",
     "LedgerError": "justitia.privacy.errors",
     "Measurement": "justitia.evaluation.measurement",

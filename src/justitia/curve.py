@@ -22,6 +22,7 @@ from justitia.training.lagrangian import largest_gap
 from justitia.training.learner import Trained
 from justitia.training.plan import STRICT_BELOW
 from justitia.training.public_scores import public_scores
+from justitia.training.same_rows import FITS
 from justitia.training.session import Session
 
 
@@ -129,6 +130,8 @@ def tradeoff(
             sibling, lam = _sibling(first, here, found, tolerance), found.lam
             points[tolerance] = (sibling, accuracy_and_violation(sibling, here))
     models, rows = zip(*(points[tolerance] for tolerance in grid), strict=True)
+    if ledger is None:
+        FITS.note(session.settings.rows, first.certificate_, stacklevel=3)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
     return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.engine.violation_spread())
 

@@ -22,6 +22,7 @@ from justitia.inputs.public_sample import frames
 from justitia.inputs.tables import read_numbers
 from justitia.learners.inputs import Inputs
 from justitia.postprocessing.learner import Rule
+from justitia.privacy.frames import features_only
 
 
 class TabularClassifier(ClassifierMixin, BaseEstimator):
@@ -49,6 +50,7 @@ class TabularClassifier(ClassifierMixin, BaseEstimator):
         """Score of the second class; positive means that ``predict`` says the second class."""
         raise NotImplementedError
 
+    @features_only
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,): predicted class labels; the attribute is not an input."""
         scores = self.decision_function(X)
@@ -69,6 +71,7 @@ class DecidingClassifier(TabularClassifier):
     rule_: Rule
     feature_names_in_: NDArray[Any]
 
+    @features_only
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of the second class; positive means that ``predict`` says the second class."""
         check_is_fitted(self, "plan_")
@@ -80,6 +83,7 @@ class DecidingClassifier(TabularClassifier):
             return logits(self.module_, self._features(X, reset=False))
         return self.rule_.margin(self._inputs(X))
 
+    @features_only
     def base_proba(self, X: Any) -> NDArray[np.float64] | None:
         """(n,): the base's probability of the second class, before the correction; None of a network, without one."""
         check_is_fitted(self, "plan_")
@@ -89,6 +93,7 @@ class DecidingClassifier(TabularClassifier):
         features = self._features(X, reset=False)
         return Inputs(X, features.reshape(len(features), -1))
 
+    @features_only
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): what decisions are made from, in the order of ``classes_``.
 

@@ -36,6 +36,7 @@ from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Learner, Trained
 from justitia.training.plan import Plan
+from justitia.training.same_rows import FITS, rows_digest
 from justitia.training.session import Session, Settings, open_session
 
 
@@ -50,7 +51,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     ----------
     notion : str or FairnessNotion
         "demographic_parity", "equalized_odds", "accuracy_parity", "equal_opportunity", "predictive_equality", or an
-        object of your own.
+        object of your own. fairlearn's names, such as "true_positive_rate_parity", are taken too.
     epsilon, delta : float
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
     tolerance : float, optional
@@ -230,24 +231,27 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
             given = {"X": X, "y": y, "sensitive_features": sensitive_features} | public
             with unchanged_on_error(self):
                 remarks = fit_from_files(self, given, checkpoint)
+            rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
         else:
-            remarks = self._fit(X, y, Attribute.of(sensitive_features), checkpoint, **public)
+            remarks, rows = self._fit(X, y, Attribute.of(sensitive_features), checkpoint, **public)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in remarks:
             warnings.warn(sentence, stacklevel=3)
+        if ledger is None and checkpoint is None:
+            FITS.note(rows, self.certificate_, stacklevel=3)
         return self
 
     def _fit(
         self, X: Any, y: Any, sensitive_features: Attribute, checkpoint: Path | str | None, **public: Any
-    ) -> tuple[str, ...]:
-        """Train on rows in memory; what is to be said about the result."""
+    ) -> tuple[tuple[str, ...], str]:
+        """Train on rows in memory; what is to be said about the result, and a hash of the public rows."""
         with unchanged_on_error(self), open_folder(checkpoint) as folder:
             session = self._open(X, y, sensitive_features, folder=folder, **public)
             session.warn(stacklevel=4)
             trained = session.train()
             session.check_spent()
             self._keep(session, trained)
-        return self.certificate_.remarks
+        return self.certificate_.remarks, session.settings.rows
 
     def _open(
         self,
@@ -270,7 +274,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         threshold = float(self.threshold if costs is None else costs[0] / costs.sum())
         problem = Problem(features, target, weight, notion, threshold=threshold)
         remarks = tuple(input_remarks(getattr(self, "encoder_", None), sample_weight, features.shape))
-        settings = Settings.of(self, plan, self._open_vault, remarks)
+        rows = rows_digest([features.numpy(), target.numpy()])
+        settings = Settings.of(self, plan, self._open_vault, remarks, rows)
         learner = self._learner(X, problem, plan, settings.seed)
         return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
 

@@ -250,8 +250,25 @@ NOTIONS: dict[str, type[FairnessNotion]] = {
 }
 
 
+#: Names that fairlearn gives to the same differences between groups, and ours. A rate and the rate of its complement,
+#: such as true positives and false negatives, differ by the same amount between two groups.
+FAIRLEARN_NAMES = {
+    "selection_rate_parity": "demographic_parity",
+    "true_positive_rate_parity": "equal_opportunity",
+    "false_negative_rate_parity": "equal_opportunity",
+    "false_positive_rate_parity": "predictive_equality",
+    "true_negative_rate_parity": "predictive_equality",
+    "error_rate_parity": "accuracy_parity",
+}
+
+
+def notion_name(notion: str | FairnessNotion) -> str:
+    """Our name of a notion, also of one that was given by fairlearn's."""
+    return FAIRLEARN_NAMES.get(notion, notion) if isinstance(notion, str) else notion.name
+
+
 def get_notion(notion: str | FairnessNotion) -> FairnessNotion:
-    """Return the notion of that name, or the notion itself once :func:`check_notion` accepts it.
+    """Return the notion of that name, ours or fairlearn's, or the notion itself once :func:`check_notion` accepts it.
 
     Raises
     ------
@@ -259,7 +276,8 @@ def get_notion(notion: str | FairnessNotion) -> FairnessNotion:
         If there is no such notion, or if a notion of your own breaks the contract.
     """
     if not isinstance(notion, FairnessNotion):
-        return NOTIONS[check_choice("notion", notion, NOTIONS)]()
+        # Fairlearn's names are choices too, so that a slip in one of them is not answered with another rate.
+        return NOTIONS[notion_name(check_choice("notion", notion, (*NOTIONS, *FAIRLEARN_NAMES)))]()
     if type(notion) not in NOTIONS.values():
         notion = _with_arrays(notion)
         check_notion(notion)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,10 @@ from justitia.privacy.door import ledger_or_new, noise_from
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
+from justitia.privacy.persons import Persons
 from justitia.privacy.selection import calibrate_selection, draw_trials
 from justitia.training.history import names_of
+from justitia.training.same_rows import FITS
 from justitia.training.session import Session
 
 #: What a candidate may not change: the budget, the question, and who is asked.
@@ -108,7 +111,15 @@ def private_search(
       the attribute of any one row or, with ``person``, of any one person (``docs/privacy.md``, 2.8).
     * The ledger is debited once, with the price of the whole search, before the first trial.
     * Scores are made of public and noised numbers. Warnings and errors of trials that lose are not shown: they would be
-      a second answer. Whoever can watch the running time learns about the number of trials; that is not covered.
+      a second answer.
+    * The base of the label is fitted, and scores the training rows, once per candidate before the search is paid for,
+      whatever the number of trials. The same holds for reading X, y, ``sample_weight`` and ``person``, and for a
+      ``module`` that is a function. No progress bar is shown.
+
+    Not covered is code of yours that runs inside every trial and tells others how often it ran: a ``module`` of your
+    own (its ``forward``, hooks and ``__deepcopy__``), a notion of your own, and labels, groups or a ``missing_marker``
+    of a class of your own (its ``__eq__`` and ``__hash__``). Nor is the running time: whoever can watch it learns about
+    the number of trials.
     """
     attribute = Attribute.of(sensitive_features)
     del sensitive_features
@@ -188,6 +199,8 @@ def _repeated(
 ) -> SearchResult:
     """Debit the price of the best of K, draw K, and show the best alone."""
     check_parameters(model)
+    if data["person"] is not None:
+        data = data | {"person": Persons.of(data["person"])}  # ids are read once, not in every trial
     plan = calibrate_selection(float(model.epsilon), float(model.delta), trials=trials, shape=shape)
     # One seed of public randomness for all trials: given it, they are independent draws of one mechanism.
     base = unfitted(model).set_params(
@@ -195,34 +208,49 @@ def _repeated(
         random_state=public_seed(model.random_state),
         progress=False,
     )
-    listed = [unfitted(base).set_params(**one) for one in candidates]
-    cost = SelectionCost(1 / max(_rehearsed_mu(one, data) for one in listed), plan.stop, plan.shape)
+    listed = [_rehearsed(unfitted(base).set_params(**one), data) for one in candidates]
+    cost = SelectionCost(1 / max(one.mu() for one in listed), plan.stop, plan.shape)
+    alone = ledger is None
     ledger = ledger_or_new(ledger, epsilon=model.epsilon, delta=model.delta)
     unit = "row" if data["person"] is None else "person"
     number = ledger.debit(Release("search over candidates", cost, 1.0, unit))
     source = noise_from(model.noise_seed).about(repr((ledger.identity, cost, candidates)).encode())
     best: _Outcome | None = None
     for pick, seed in _draws(source, number, cost, len(candidates), seeded=model.noise_seed is not None):
-        outcome = _trial(unfitted(listed[pick]).set_params(noise_seed=seed), pick, data, aim)
+        outcome = _trial(listed[pick], seed, pick, data, aim)
         if best is None or outcome.score > best.score:
             best = outcome
-    return _shown(best, model, candidates, ledger)
+    found = _shown(best, model, candidates, ledger)
+    if alone:
+        FITS.note(listed[0].session.settings.rows, found.certificate, stacklevel=4)
+    return found
 
 
-def _rehearsed_mu(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> float:
-    """Everything that can be wrong without the attribute, and the mu of one fit of this candidate."""
-    session = _open(candidate, data)
-    costs = session.plan.costs()
-    if not all(isinstance(cost, GaussianCost) for cost in costs):
-        raise ValueError(_NOT_GAUSSIAN)
+class _Candidate(NamedTuple):
+    """A candidate whose public part is done: its trials take it over, so that nobody can count them by it."""
+
+    model: LagrangianDualClassifier
+    session: Session
+
+    def mu(self) -> float:
+        """Of one fit: the square root of the sum of 1 / sigma^2."""
+        costs = self.session.plan.costs()
+        if not all(isinstance(cost, GaussianCost) for cost in costs):
+            raise ValueError(_NOT_GAUSSIAN)
+        spent = (n / cost.noise_multiplier**2 for cost, n in costs.items() if isinstance(cost, GaussianCost))
+        return math.sqrt(sum(spent))
+
+
+def _rehearsed(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> _Candidate:
+    """Check everything that can be wrong without the attribute, and fit the base of the label."""
+    session = candidate._open(**data, ledger=_ledger_of_one(candidate))
     session.warn(stacklevel=5)
-    return math.sqrt(sum(n / cost.noise_multiplier**2 for cost, n in costs.items() if isinstance(cost, GaussianCost)))
+    return _Candidate(candidate, session)
 
 
-def _open(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> Session:
-    """The opening of one fit on a ledger of its own: the search has paid."""
-    ledger = PrivacyLedger(epsilon=candidate.epsilon, delta=candidate.delta)
-    return candidate._open(**data, ledger=ledger)
+def _ledger_of_one(candidate: LagrangianDualClassifier) -> PrivacyLedger:
+    """A ledger for one fit on its own: the search has paid."""
+    return PrivacyLedger(epsilon=candidate.epsilon, delta=candidate.delta)
 
 
 def _draws(
@@ -244,12 +272,15 @@ class _Outcome(NamedTuple):
     error: Exception | None = None
 
 
-def _trial(model: LagrangianDualClassifier, pick: int, data: dict[str, Any], aim: _Aim) -> _Outcome:
+def _trial(candidate: _Candidate, seed: int | None, pick: int, data: dict[str, Any], aim: _Aim) -> _Outcome:
     """One fit. Its warnings stay in its certificate and its error, if any, is an outcome like others: the worst."""
+    model = copy.copy(candidate.model).set_params(noise_seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            session = _open(model, data)
+            session = candidate.session.repeated(
+                data["sensitive_features"], person=data["person"], ledger=_ledger_of_one(model), noise_seed=seed
+            )
             trained = session.train()
             session.check_spent()
             model._keep(session, trained)

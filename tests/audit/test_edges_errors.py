@@ -5,6 +5,7 @@ import traceback
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from edge_cases import GROUPS, QUIET, SECRET, N, X, Y, classifier
 
@@ -32,7 +33,12 @@ pytestmark = QUIET
 
 def kept_by_a_reporter(error: BaseException) -> str:
     """The local variables of every frame of the package, as error reporters print them."""
-    came_from = [error, *(one for one in (error.__cause__, error.__context__) if one is not None)]
+    came_from, pending = [], [error]
+    while pending:
+        one = pending.pop()
+        if one not in came_from:
+            came_from.append(one)
+            pending += [other for other in (one.__cause__, one.__context__) if other is not None]
     frames = [frame for one in came_from for frame, _ in traceback.walk_tb(one.__traceback__)]
     ours = [frame for frame in frames if str(frame.f_globals.get("__name__", "")).startswith("justitia")]
     assert ours
@@ -136,8 +142,8 @@ def misshapen() -> dict[str, Any]:
     }
 
 
-def misused(attribute: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"sensitive_features": attribute}
+def misused(attribute: Any, X: Any = X, Y: Any = Y, name: str = "sensitive_features") -> dict[str, Any]:
+    given: dict[str, Any] = {name: attribute}
     anonymous = ["a", "b"]
     model = classifier(groups=anonymous)
     scorer = private_scorer(groups=anonymous, ledger=PrivacyLedger(epsilon=1.0, delta=1e-3), epsilon=0.5)
@@ -168,3 +174,107 @@ def test_error_about_the_container_holds_none_of_its_entries(way: str, shape: st
         misused(misshapen()[shape])[way]()
     kept = kept_by_a_reporter(refused.value)
     assert not any(label in kept for label in GROUPS)
+
+
+@pytest.mark.parametrize("form", ["series", "frame", "columns"])
+@pytest.mark.parametrize("way", misused(None))
+def test_error_about_the_index_holds_none_of_the_entries(way: str, form: str) -> None:
+    series = pd.Series(SECRET, index=range(7, N + 7), name="a")
+    attribute = {"series": series, "frame": series.to_frame(), "columns": {"a": series}}[form]
+    with pytest.raises(ValueError, match="to have the index of the rows") as refused:
+        misused(attribute, pd.DataFrame(X), pd.Series(Y))[way]()
+    kept = kept_by_a_reporter(refused.value)
+    assert not any(label in kept for label in GROUPS)
+
+
+@pytest.mark.parametrize("way", misused(None))
+def test_error_about_a_name_with_a_slip_holds_none_of_the_entries(way: str) -> None:
+    with pytest.raises(
+        TypeError, match=r"unexpected keyword argument 'sensitive_feature'; did you mean 'sensi"
+    ) as refused:
+        misused(SECRET, name="sensitive_feature")[way]()
+    kept = kept_by_a_reporter(refused.value)
+    assert not any(label in kept for label in GROUPS)
+
+
+def by_position() -> dict[str, Any]:
+    model = classifier(groups=["a", "b"])
+    return {
+        "fit": lambda: model.fit(X, Y, SECRET),
+        "tradeoff": lambda: tradeoff(model, X, Y, SECRET),
+        "search": lambda: private_search(model, [{}], X, Y, SECRET),
+        "measure": lambda: measure(Y, Y, SECRET),
+        "zafar": lambda: ZafarClassifier(groups=["a", "b"]).fit(X, Y, SECRET),
+        "rates_by_group": lambda: rates_by_group(Y, Y, SECRET),
+    }
+
+
+@pytest.mark.parametrize("way", by_position())
+def test_error_about_an_attribute_without_a_name_holds_none_of_its_entries(way: str) -> None:
+    with pytest.raises(TypeError, match=r"and all else by name, got 1 more") as refused:
+        by_position()[way]()
+    kept = kept_by_a_reporter(refused.value)
+    assert not any(label in kept for label in GROUPS)
+
+
+def wrong_public_input() -> dict[str, Any]:
+    """Whatever else can be wrong about a call that was given the attribute as it should be."""
+    given: dict[str, Any] = {"sensitive_features": SECRET}
+    anonymous = ["a", "b"]
+
+    def fit(X: Any = X, Y: Any = Y, options: Any = None, **changes: Any) -> Any:
+        return lambda: classifier(**{"groups": anonymous} | changes).fit(X, Y, **given, **(options or {}))
+
+    def measured(**changes: Any) -> Any:
+        return lambda: measure(**{"y_true": Y, "y_pred": Y, "groups": anonymous} | given | changes)
+
+    return {
+        "X is text": fit(X="nowhere.csv"),
+        "X has one dimension": fit(X=X[:, 0]),
+        "X has other rows": fit(X=X[:-1]),
+        "y is None": fit(Y=None),
+        "y has three classes": fit(Y=np.arange(N) % 3),
+        "weights": fit(options={"sample_weight": [-1.0] * N}),
+        "person": fit(options={"person": [None] * N}),
+        "ledger": fit(options={"ledger": "ledger"}),
+        "groups": fit(groups="a"),
+        "groups None": fit(groups=None),
+        "notion": fit(notion="parity"),
+        "epsilon": fit(epsilon=-1.0),
+        "engine": fit(engine="magic"),
+        "plan": fit(plan="plan"),
+        "module": fit(module=torch.nn.Linear(7, 1)),
+        "missing marker": fit(missing_marker="a"),
+        "noise seed": fit(noise_seed=-1),
+        "measure y": measured(y_pred=Y[:-1]),
+        "measure groups": measured(groups=None),
+        "measure metrics": measured(metrics=["nothing"]),
+        "measure scores": measured(scores=[1e300] * N),
+        "measure reference": measured(reference="c"),
+        "measure epsilon": measured(epsilon=0.0),
+        "measure person": measured(person=[1]),
+    }
+
+
+@pytest.mark.parametrize("way", wrong_public_input())
+def test_error_about_anything_else_holds_no_readable_attribute(way: str) -> None:
+    with pytest.raises((ValueError, TypeError)) as refused:
+        wrong_public_input()[way]()
+    kept = kept_by_a_reporter(refused.value)
+    assert not any(label in kept for label in GROUPS)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function", "base_proba"])
+@pytest.mark.parametrize("fitted", [False, True])
+def test_prediction_says_that_the_attribute_is_no_input_and_keeps_none_of_it(method: str, fitted: bool) -> None:
+    model = classifier(epsilon=math.inf)
+    if fitted:
+        model.fit(X, Y, sensitive_features=SECRET)
+    for call in (
+        lambda: getattr(model, method)(X, sensitive_features=SECRET),
+        lambda: getattr(model, method)(X=X, sensitive_feature=SECRET),
+        lambda: getattr(model, method)(X, SECRET),
+    ):
+        with pytest.raises(TypeError, match=rf"never an input at prediction: call {method}\(X\)\.$") as refused:
+            call()
+        assert not any(label in kept_by_a_reporter(refused.value) for label in GROUPS)

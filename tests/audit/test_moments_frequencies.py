@@ -12,11 +12,11 @@ from scipy.stats import beta
 from torch import Tensor, nn
 
 from justitia import MomentsPlan, PrivacyLedger
+from justitia.networks.algorithm import train
 from justitia.networks.moments.engine import MomentsEngine
 from justitia.notions import DemographicParity
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.networks.algorithm import train
 from justitia.training.lagrangian import Problem
 
 EPSILON, DELTA = 1.0, 0.02

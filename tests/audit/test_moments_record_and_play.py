@@ -21,9 +21,9 @@ import justitia.privacy.vault as vault_module
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
 from justitia.networks.moments import everybody
 from justitia.networks.moments.engine import MomentsEngine
-from justitia.postprocessing.public_rows import PublicRows
 from justitia.networks.multilayer import default_widths
 from justitia.notions import NOTIONS
+from justitia.postprocessing.public_rows import PublicRows
 from justitia.privacy.vault import SensitiveVault
 
 SMALL = MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5)

@@ -19,10 +19,10 @@ import justitia.postprocessing.engine as plugin_module
 import justitia.privacy.vault as vault_module
 from justitia import PluginPlan, PrivacyLedger
 from justitia.networks.moments import everybody
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.notions import NOTIONS
 from justitia.postprocessing.dual import Constraints
 from justitia.postprocessing.engine import PluginEngine
-from justitia.notions import NOTIONS
+from justitia.postprocessing.public_rows import PublicRows
 from justitia.privacy.vault import SensitiveVault
 
 SMALL = PluginPlan(checks=2)

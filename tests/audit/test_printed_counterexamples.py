@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from asking import asked, opened
-from justitia.networks.printed.plan import PrintedPlan
+from justitia.networks.algorithm import train
 from justitia.networks.gradients.clipping import dual_error_bound, primal_error_bound
 from justitia.networks.printed.accountant import (
     ORDERS,
@@ -21,12 +21,12 @@ from justitia.networks.printed.accountant import (
     renyi_sampled_gaussian,
 )
 from justitia.networks.printed.engine import PrintedEngine
+from justitia.networks.printed.plan import PrintedPlan
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_delta, gaussian_mu
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.networks.algorithm import train
 from justitia.training.lagrangian import Problem
 
 Floats = NDArray[np.float64]

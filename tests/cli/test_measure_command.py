@@ -49,6 +49,20 @@ def test_measure_without_a_target_compares_decisions_alone(run: Run) -> None:
     assert_refused(run("measure", "hired.csv", *WORDS, "--notion", "equalized_odds"), 2, "expected --target for")
 
 
+def test_measure_of_scores_without_a_target_has_no_auc_and_says_what_is_missing(run: Run) -> None:
+    words = ("measure", "hired.csv", *WORDS, "--score", "points")
+    text = run(*words).stdout
+    assert_narrow(text)
+    assert "AUC and calibration by group need labels: pass --target COLUMN." in text
+    assert "binned AUC" not in text
+    found = parsed(run(*words, "--json"))
+    assert not [name for line in found["scores"]["by_group"] for name in line if "auc" in name]
+    assert found["scores"]["calibration"] == []
+    labelled = run("measure", "hired.csv", *FULL).stdout
+    assert "binned AUC" in labelled
+    assert "AUC of exact scores" in " ".join(labelled.split())
+
+
 def test_measure_debits_the_ledger_and_stops_when_it_is_empty(run: Run) -> None:
     words = ("--decision", "hired", "--sensitive", "sex", "--groups", "Female,Male", "--ledger", "people.ledger")
     assert run("measure", "hired.csv", *words, "--epsilon", "2.9").exit_code == 0

@@ -17,21 +17,20 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PluginPlan, PrintedPlan
-from justitia.postprocessing.learner import RuleLearner
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
+from justitia.networks.learner import NetworkLearner
 from justitia.networks.multilayer import multilayer
+from justitia.networks.plan import TrainingPlan
 from justitia.notions import FairnessNotion, get_notion
+from justitia.postprocessing.learner import RuleLearner
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner
-from justitia.networks.learner import NetworkLearner
+from justitia.training.learner import Learner, Trained
 from justitia.training.plan import Plan
-from justitia.networks.plan import TrainingPlan
-from justitia.training.learner import Trained
 
 #: What the loop calls of an engine; only these may ask the vault, and which of them do is part of an engine's case.
 CALLED = ("ask_before", "ask_after", "row_weights", "constraint", "watched", "gap", "ascend", "compares", "excess")

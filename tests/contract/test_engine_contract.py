@@ -34,10 +34,10 @@ from audit import recording
 from dying import fit_and_die, fit_and_die_after_save
 from justitia import LagrangianDualClassifier, PrivacyLedger
 from justitia.engines import DEFAULT_PLANS
+from justitia.networks.learner import rehearse
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.ledger import BudgetExceeded, Release
 from justitia.privacy.mechanisms import SeededNoise
-from justitia.networks.learner import rehearse
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 every_notion = pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])

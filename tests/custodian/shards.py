@@ -26,8 +26,8 @@ from people_files import FEW, GROUPS, digest, files, model, people, write, write
 from justitia import DurableLedger, PluginPlan, measure
 from justitia.custodian import Custodian, connection, remote, remote_vault
 from justitia.custodian.people import ledger_file
-from justitia.postprocessing.shard import ScoredShard
 from justitia.inputs import public_sample
+from justitia.postprocessing.shard import ScoredShard
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.questions import RowDigest
 from justitia.privacy.shards import Alone

@@ -25,8 +25,8 @@ from justitia import (
 )
 from justitia.custodian import Custodian, connection, remote_vault
 from justitia.custodian.connection import Connection, read_key
-from justitia.postprocessing.learner import RuleLearner
 from justitia.evaluation.exact import rates_by_group
+from justitia.postprocessing.learner import RuleLearner
 from justitia.privacy.errors import LedgerError
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 

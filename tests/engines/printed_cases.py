@@ -8,14 +8,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from justitia.networks.algorithm import train
+from justitia.networks.plan import TrainingPlan
 from justitia.networks.printed.plan import PrintedPlan
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.vault import SensitiveVault
-from justitia.networks.algorithm import train
 from justitia.training.lagrangian import Problem
-from justitia.networks.plan import TrainingPlan
 from justitia.training.learner import Trained
 
 Floats = NDArray[np.float64]

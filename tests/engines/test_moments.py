@@ -28,14 +28,14 @@ from torch.nn import functional as F
 import justitia.networks.moments.engine as moments_module
 from asking import asked, opened
 from justitia import MomentsPlan, PrivacyLedger
+from justitia.networks.algorithm import train
 from justitia.networks.moments import everybody
 from justitia.networks.moments.engine import MomentsEngine
+from justitia.networks.run import Run
 from justitia.postprocessing.known_noise import noise_spread
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
 from justitia.privacy.vault import SensitiveVault
-from justitia.networks.algorithm import train
-from justitia.networks.run import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 

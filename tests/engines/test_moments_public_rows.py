@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import justitia.postprocessing.public_rows as module
-from justitia.postprocessing.public_rows import PublicRows
 from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.multilayer import multilayer
+from justitia.postprocessing.public_rows import PublicRows
 from justitia.privacy.rows import index_chunks
 
 

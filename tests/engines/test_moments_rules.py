@@ -9,13 +9,13 @@ from torch import nn
 
 from asking import asked
 from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
-from justitia.networks.moments.engine import MomentsEngine
+from justitia.networks.algorithm import train
 from justitia.networks.crossfitted import CrossFittedNetwork
 from justitia.networks.default import default_network
+from justitia.networks.moments.engine import MomentsEngine
 from justitia.networks.piecewise import PiecewiseNetwork
-from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
-from justitia.networks.algorithm import train
 from justitia.networks.run import Run
+from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 

@@ -27,8 +27,8 @@ from printed_cases import (
 )
 
 from asking import asked, opened
-from justitia.networks.printed.plan import PrintedPlan
 from justitia.networks.printed.engine import PrintedEngine
+from justitia.networks.printed.plan import PrintedPlan
 from justitia.notions import AccuracyParity, EqualizedOdds
 
 # --- the paper's two equations, line by line

@@ -20,10 +20,10 @@ from printed_cases import (
 from torch import Tensor, nn
 
 from asking import opened
-from justitia.networks.gradients.plan import GradientsPlan
 from justitia.networks.gradients.engine import GradientsEngine
-from justitia.notions import DemographicParity, EqualizedOdds, FairnessNotion
+from justitia.networks.gradients.plan import GradientsPlan
 from justitia.networks.plan import TrainingPlan
+from justitia.notions import DemographicParity, EqualizedOdds, FairnessNotion
 
 EXACT = GradientsPlan(
     warmup_steps=1,

@@ -73,9 +73,12 @@ def test_scores_without_noise_have_the_usual_metrics(exact: Measurement) -> None
     at_cuts = max(abs((f > cut).mean() - (m > cut).mean()) for cut in cuts)
     assert table.loc["F", "ks_distance"] == pytest.approx(at_cuts)
     assert at_cuts <= ks_2samp(f, m).statistic
+    bins = np.searchsorted(cuts, S, side="left")
     for group in GROUPS:
-        auc = roc_auc_score(Y[group == A], S[group == A])
-        assert table.loc[group, "roc_auc_score"] == pytest.approx(auc, abs=0.003)  # ranks within bins are everybody's
+        line, here = table.loc[group], group == A
+        assert line["binned_auc"] == pytest.approx(roc_auc_score(Y[here], bins[here]))  # ties count one half
+        assert line["auc_lower"] < line["binned_auc_lower"] < line["binned_auc_upper"] < line["auc_upper"]
+        assert line["auc_lower"] < roc_auc_score(Y[here], S[here]) < line["auc_upper"]
     rate = exact.scores.scoring.table["rate"]
     assert rate["F"] == pytest.approx((f > np.median(S)).mean())
     calibration = exact.scores.calibration
@@ -123,7 +126,7 @@ def test_nobody_in_a_group_is_not_enough_evidence_for_anything() -> None:
     assert found.scores.table["ks_distance"].isna().all()
     facts = json.loads(found.to_json())
     assert facts["impact"]["by_group"][0]["impact_ratio"] is None
-    assert facts["scores"]["by_group"][2]["roc_auc_score"] is None
+    assert facts["scores"]["by_group"][2]["binned_auc"] is None
 
 
 def test_noise_is_in_the_variance_of_z() -> None:
@@ -138,6 +141,7 @@ def test_noise_is_in_the_variance_of_z() -> None:
         ({"scores": S[:10]}, "expected one score per row"),
         ({"scores": np.full(N, 0.5)}, "expected scores that differ"),
         ({"scores": np.where(Y == 1, np.nan, S)}, "expected a finite score in every row"),
+        ({"scores": np.where(np.arange(len(S)) == 3, 1e300, S)}, r"expected scores between -1e\+100 and 1e\+100, got"),
         ({"scores": ["high"] * N}, "expected scores to be numbers"),
         ({"score_bins": 7}, "expected an even score_bins"),
         ({"reference": "K"}, "no reference 'K'"),
@@ -155,7 +159,7 @@ def test_scores_with_few_values_have_fewer_bins() -> None:
     found = run(scores=D, epsilon=math.inf)
     assert found.scores is not None
     assert len(found.scores.curve) <= 4
-    assert found.scores.table["roc_auc_score"].tolist() == pytest.approx(
+    assert found.scores.table["binned_auc"].tolist() == pytest.approx(
         [roc_auc_score(Y[g == A], D[g == A]) for g in GROUPS]
     )
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 
-from justitia import BudgetExceeded, DurableLedger, PrivacyLedger, measure
+from justitia import BudgetExceeded, DurableLedger, LedgerError, PrivacyLedger, measure
 from justitia.evaluation.scorer import private_scorer
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +91,24 @@ def test_grid_search_debits_every_fit_every_score_and_the_last_fit(people: Any, 
     assert (search.cv_results_["mean_test_violation"] < 0).all()
     assert search.best_estimator_.certificate_.spent_epsilon == pytest.approx(ledger.epsilon())
     assert search.best_estimator_.certificate_.epsilon == ledger.budget_epsilon
+
+
+def test_grid_search_in_other_processes_cannot_overspend_a_ledger_in_memory(people: Any, make: Any) -> None:
+    ledger = PrivacyLedger(epsilon=8.0, delta=1e-5)
+    search = GridSearchCV(
+        make().set_fit_request(ledger=True), {"tolerance": [0.0, 0.1, 0.3]}, cv=2, n_jobs=2, error_score="raise"
+    )
+    with pytest.raises(LedgerError, match="use n_jobs=1, or a DurableLedger"):
+        search.fit(people.X, people.y, sensitive_features=people.a, ledger=ledger)
+    assert ledger.releases == ()
+
+
+def test_clone_of_an_estimator_debits_the_same_ledger(people: Any, ledger: Any) -> None:
+    class Holder(BaseEstimator):
+        def __init__(self, ledger: Any = None) -> None:
+            self.ledger = ledger
+
+    assert clone(clone(Holder(ledger))).ledger is ledger
 
 
 def test_scores_of_training_rows_are_paid_for_too(people: Any, ledger: Any) -> None:

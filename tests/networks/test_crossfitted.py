@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from justitia import LagrangianDualClassifier, MomentsPlan, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.crossfitted import PARTS, CrossFittedNetwork
 from justitia.networks.default import evaluate, ordinary
+from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.multilayer import default_widths, widths_of
 from justitia.networks.piecewise import PiecewiseEncoding, PiecewiseNetwork, SmallSampleNetwork
 from justitia.networks.requirements import trainable

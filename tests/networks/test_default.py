@@ -8,10 +8,10 @@ from torch import nn
 from justitia import GradientsPlan, PrintedPlan
 from justitia.networks.crossfitted import CrossFittedNetwork
 from justitia.networks.default import evaluate, make_module
+from justitia.networks.learner import rehearse
 from justitia.networks.multilayer import multilayer
 from justitia.networks.piecewise import PiecewiseNetwork
 from justitia.notions import get_notion
-from justitia.networks.learner import rehearse
 
 ROWS, PARITY = torch.zeros(10, 3), get_notion("demographic_parity")
 

@@ -15,7 +15,7 @@ from justitia import LagrangianDualClassifier, measure
 from justitia.evaluation import exact as metrics
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
-from justitia.privacy.frames import check_index
+from justitia.privacy.frames import has_index_of
 from justitia.privacy.groups import encode, group_names, infer_groups, read_columns
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
@@ -251,17 +251,18 @@ def test_attribute_with_another_index_than_the_rows_is_refused_without_a_value(
 ) -> None:
     X = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=[7, 8, 9])
     secret = pd.Series(["hidden", "b", "b"], index=[9, 8, 7], name="a")
+    assert not has_index_of(form(secret), [X])
+    assert has_index_of(form(secret.sort_index()), [X])
     with pytest.raises(ValueError, match="the index of the rows") as caught:
-        check_index(form(secret), [X])
+        measure(X["x"] > 2, X["x"] > 2, sensitive_features=form(secret), groups=["a", "b"])
     assert "hidden" not in str(caught.value)
     assert "9" not in str(caught.value)
-    check_index(form(secret.sort_index()), [X])
 
 
 def test_attribute_without_an_index_or_beside_an_array_goes_by_position() -> None:
     secret = pd.Series(["b", "b"], index=[4, 5])
-    check_index(secret, [np.zeros((2, 1)), [0, 1], None])
-    check_index(secret.to_numpy(), [pd.DataFrame({"x": [1.0, 2.0]})])
+    assert has_index_of(secret, [np.zeros((2, 1)), [0, 1], None])
+    assert has_index_of(secret.to_numpy(), [pd.DataFrame({"x": [1.0, 2.0]})])
 
 
 @pytest.mark.parametrize("place", ["fit", "measure", "plain"])

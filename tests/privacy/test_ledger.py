@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from ledgers import FULL, RESPONSE, SIGMA, UNBOUNDED, WEAK, forks, ledger, release
+from sklearn.base import clone
 
 from justitia.privacy.accounting import (
     Cost,
@@ -20,7 +21,7 @@ from justitia.privacy.accounting import (
     epsilon_spent,
     gaussian_epsilon,
 )
-from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
+from justitia.privacy.ledger import BudgetExceeded, LedgerError, PrivacyLedger
 
 
 def test_debit_within_the_budget_is_recorded_and_numbered() -> None:
@@ -216,13 +217,36 @@ def test_eight_threads_on_one_ledger_together_stay_within_the_budget(
     assert sorted(numbers) == list(range(len(book.releases)))
 
 
-def test_copies_and_pickles_of_a_ledger_hold_its_debits_and_count_on_their_own() -> None:
+def test_copies_of_a_ledger_are_the_ledger_itself() -> None:
+    book = ledger(epsilon=5.0)
+    for twin in (
+        copy.copy(book),
+        copy.deepcopy(book),
+        clone(book, safe=False),
+        copy.deepcopy({"ledger": book})["ledger"],
+    ):
+        assert twin is book
+
+
+def test_pickle_of_a_ledger_in_memory_shows_its_debits_and_refuses_to_debit() -> None:
     book = ledger(epsilon=5.0)
     book.debit(release())
-    for twin in (copy.copy(book), copy.deepcopy(book), pickle.loads(pickle.dumps(book))):
-        twin.debit(release(WEAK))
-        assert twin.costs() == {FULL: 1, WEAK: 1}
-        assert book.costs() == {FULL: 1}
+    twin = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(book))))
+    for work in (lambda: twin.debit(release(WEAK)), lambda: twin.check({WEAK: 1})):
+        with pytest.raises(LedgerError, match="got a copy of a ledger in memory"):
+            work()
+    assert twin.costs() == book.costs() == {FULL: 1}
+    assert twin.epsilon() == book.epsilon()
+    assert twin.certificate() == book.certificate()
+    assert book.debit(release(WEAK)) == 1
+
+
+def test_pickle_of_a_ledger_with_a_journal_debits_the_same_budget(tmp_path: Path) -> None:
+    book = ledger(journal=tmp_path / "journal")
+    twin = pickle.loads(pickle.dumps(book))
+    twin.debit(release())
+    with pytest.raises(BudgetExceeded):
+        book.debit(release())
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -240,19 +264,41 @@ def in_child(work: Callable[[], object]) -> int:
 
 @forks
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_fork_while_another_thread_debits_leaves_the_child_a_ledger_that_works() -> None:
-    book, held, done = ledger(), threading.Event(), threading.Event()
+def test_fork_of_a_ledger_in_memory_shows_its_debits_and_refuses_to_debit() -> None:
+    book = ledger(epsilon=5.0)
+    book.debit(release())
+
+    def refused() -> None:
+        assert book.costs() == {FULL: 1}
+        for work in (lambda: book.debit(release()), lambda: book.check({FULL: 1})):
+            with pytest.raises(LedgerError, match="got a copy of a ledger in memory"):
+                work()
+        assert ledger().debit(release()) == 0  # one that the child made is its own
+
+    assert in_child(refused) == 0
+    assert book.debit(release()) == 1
+
+
+@forks
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_fork_while_another_thread_debits_leaves_the_child_a_ledger_that_works(tmp_path: Path) -> None:
+    books = ledger(), ledger(journal=tmp_path / "journal")
+    held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with book._reading():
+        with books[0]._lock, books[1]._lock:
             held.set()
             done.wait()
+
+    def work() -> None:
+        assert books[0].costs() == {}
+        books[1].debit(release())
 
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
     try:
-        assert in_child(lambda: book.debit(release())) == 0
+        assert in_child(work) == 0
     finally:
         done.set()
         thread.join()

@@ -2,9 +2,13 @@
 
 import json
 import math
+from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ledgers import FULL, RESPONSE, SIGMA, UNBOUNDED, WEAK, ledger, release
+from vaults import derandomized
 
 from justitia.privacy.accounting import (
     Cost,
@@ -12,7 +16,7 @@ from justitia.privacy.accounting import (
     epsilon_spent,
     gaussian_epsilon,
 )
-from justitia.privacy.ledger import Certificate, Release
+from justitia.privacy.ledger import Certificate, PrivacyLedger, Release, rounded_up
 
 
 def spent_on(cost: Cost, copies: int, delta: float) -> float:
@@ -109,6 +113,22 @@ def test_certificate_of_plain_data_without_a_receipt_has_none() -> None:
 def test_certificate_as_json_writes_infinity_as_a_word() -> None:
     facts = json.loads(certificate(math.inf, UNBOUNDED).to_json(), parse_constant=pytest.fail)
     assert (facts["epsilon"], facts["budget_epsilon"]) == ("infinity", "infinity")
+
+
+@pytest.mark.parametrize(
+    ("delta", "shown"),
+    [(1.00049e-5, "1.001e-05"), (1e-5, "1e-05"), (9.9999e-6, "1e-05"), (0.1, "0.1"), (0.12341, "0.1235"), (0.0, "0")],
+)
+def test_certificate_rounds_delta_up(delta: float, shown: str) -> None:
+    made = PrivacyLedger(epsilon=5.0, delta=delta).certificate()
+    assert f"(0, {shown})-differentially private" in made.statement
+
+
+@derandomized
+@given(st.floats(min_value=5e-324, max_value=1e300))
+def test_rounded_up_is_never_less_than_the_number_but_for_round_off(number: float) -> None:
+    assert Decimal(rounded_up(number)) >= Decimal(number) * (1 - Decimal("2e-9"))
+    assert Decimal(rounded_up(number)) <= Decimal(number) * Decimal("1.0011")
 
 
 def test_certificate_of_gaussian_releases_reads_as_written_here() -> None:

@@ -69,7 +69,7 @@ def test_impact_and_scores_on_the_page_are_those_of_the_measurement(two: Case) -
     assert cells(table, "men")[1:] == ["1.00", "the reference"]
     assert page.says("Smallest impact ratio of selection rate: ")
     (scores,) = [one for caption, one in page.tables.items() if caption.startswith("Noised; each column")]
-    assert cells(scores, "women")[0] == f"{measured['scores']['by_group'][0]['roc_auc_score']:.2f}"
+    assert cells(scores, "women")[0] == f"{measured['scores']['by_group'][0]['binned_auc']:.2f}"
 
 
 def test_verdict_and_printed_bound_are_the_same_one_sided_bound(two: Case) -> None:

@@ -14,9 +14,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from justitia import LagrangianDualClassifier, tradeoff
+from justitia.learners.calibration import Calibration
 from justitia.postprocessing.correction import Correction
 from justitia.postprocessing.learner import Rule
-from justitia.learners.calibration import Calibration
 from justitia.saving.onnx import to_onnx
 
 

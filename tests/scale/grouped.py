@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from justitia.training.links import SocketLinks
 from people_files import FEATURES, FEW, digest, files, integers, model, people, write, write_parts
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -27,11 +28,10 @@ from torch import distributed as dist
 from torch import nn
 
 from justitia import PluginPlan
+from justitia.inputs import public_sample
 from justitia.networks.moments.shard import NetworkShard
 from justitia.postprocessing.shard import ScoredShard
-from justitia.inputs import public_sample
 from justitia.scale import data as scale_data
-from justitia.training.links import SocketLinks
 from justitia.training.ranks import linked
 
 WORK = multiprocessing.get_context("fork")

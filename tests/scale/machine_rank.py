@@ -19,9 +19,9 @@ from people_files import FEW, digest, files, model, people
 from torch import distributed as dist
 
 from justitia import DurableLedger, LagrangianDualClassifier
-from justitia.postprocessing.shard import ScoredShard
 from justitia.inputs import public_sample
 from justitia.inputs.public_sample import OwnRows
+from justitia.postprocessing.shard import ScoredShard
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.ranks import LostRank

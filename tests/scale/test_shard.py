@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from justitia.engines import shards
-from justitia.postprocessing.public_rows import PublicRows
-from justitia.postprocessing.shard import ScoredShard
-from justitia.postprocessing.engine import represented
 from justitia.engines.shards import Facts
 from justitia.inputs import files as row_files
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import RowFiles
 from justitia.inputs.public_sample import Columns, OwnRows
 from justitia.inputs.spilled import Spilled
+from justitia.postprocessing.engine import represented
+from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.shard import ScoredShard
 
 ROWS, BLOCK = 90, 32
 

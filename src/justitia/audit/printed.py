@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from justitia.audit.attacks import Randomness, both_neighbours
 from justitia.audit.replay import Canary, Codes, Floats, Recording, Silent, labels, neutral, vault_of
-from justitia.networks.printed.engine import PrintedEngine
 from justitia.estimator import LagrangianDualClassifier
+from justitia.networks.printed.engine import PrintedEngine
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.training.session import Session

@@ -167,14 +167,16 @@ class Root(Commands):
 
 
 class OneOf(click.Choice[str]):
-    """A choice whose error suggests the nearest name."""
+    """A choice whose error suggests the nearest name; other names for a choice may be given as well."""
 
-    def __init__(self, kind: str, choices: Sequence[str]) -> None:
+    def __init__(self, kind: str, choices: Sequence[str], also: Mapping[str, str] | None = None) -> None:
         super().__init__(list(choices))
         self.kind = kind
+        self.also = also or {}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value, if it is one of the choices."""
+        value = self.also.get(value, value)
         if value not in self.choices:
             raise no_such(self.kind, str(value), self.choices)
         return super().convert(value, param, ctx)

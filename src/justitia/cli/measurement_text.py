@@ -86,7 +86,7 @@ def impact_lines(found: Measurement) -> list[str]:
 
 def _scores(scores: Scores) -> str:
     table = scores.table
-    names = ("standardized_mean_difference", "ks_distance", "roc_auc_score")
+    names = ("standardized_mean_difference", "ks_distance", *(("binned_auc",) if scores.labelled else ()))
     rows = [
         (
             shortened(str(group), 14),
@@ -94,7 +94,22 @@ def _scores(scores: Scores) -> str:
         )
         for group, line in zip(table.index, table.to_dict("records"), strict=True)
     ]
-    return table_text(("group", "mean difference", "KS distance", "AUC"), rows)
+    head = ("group", "mean difference", "KS distance", *(("binned AUC",) if scores.labelled else ()))
+    return "\n".join([table_text(head, rows), filled(_about_auc(scores), indent=2)])
+
+
+def _about_auc(scores: Scores) -> str:
+    """What the AUC is about, and the bounds of that of exact scores; what is missing where there is none."""
+    if not scores.labelled:
+        return "AUC and calibration by group need labels: pass --target COLUMN."
+    table = scores.table
+    known = [
+        f"{group} [{line['auc_lower']:.2f}, {line['auc_upper']:.2f}]"
+        for group, line in zip(table.index, table.to_dict("records"), strict=True)
+        if not math.isnan(line["binned_auc"])
+    ]
+    tied = "binned AUC: two people in one public bin of scores count one half."
+    return tied if not known else f"{tied} AUC of exact scores, however these are ranked in a bin: {', '.join(known)}."
 
 
 def _bounded(line: dict[Any, Any], name: str) -> str:

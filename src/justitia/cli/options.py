@@ -14,13 +14,13 @@ from justitia.cli.command import Names, Numbers, OneOf
 from justitia.cli.custodian_options import CustodianOptions
 from justitia.cli.files.attribute import Where
 from justitia.engines import PLANS
-from justitia.notions import NOTIONS
+from justitia.notions import FAIRLEARN_NAMES, NOTIONS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
 
 FILE = click.Path(path_type=Path)
-NOTION = OneOf("notion", sorted(NOTIONS))
+NOTION = OneOf("notion", sorted(NOTIONS), FAIRLEARN_NAMES)
 ENGINE = OneOf("engine", list(PLANS))
 BASE = OneOf("base", list(BASES))
 

@@ -20,7 +20,7 @@ from justitia.custodian.receipts import Receipts
 from justitia.custodian.remote_vault import PART, Cohort, Places, RemoteVault
 from justitia.evaluation.margins import margins
 from justitia.evaluation.measurement import Measurement
-from justitia.notions import NOTIONS, get_notion
+from justitia.notions import NOTIONS, get_notion, notion_name
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import Certificate
@@ -286,12 +286,12 @@ def _text(one: Any) -> str:
 
 def _notions(notion: Any) -> list[str]:
     for one in _listed(notion):
-        name = one if isinstance(one, str) else one.name
-        if name not in NOTIONS or (name != one and type(one) is not type(get_notion(name))):
+        name = notion_name(one)
+        if name not in NOTIONS or (not isinstance(one, str) and type(one) is not type(get_notion(name))):
             raise ValueError(
                 f"expected notions that the custodian knows by name, got {name!r}; pass one of {sorted(NOTIONS)}."
             )
-    return [one if isinstance(one, str) else one.name for one in _listed(notion)]
+    return [notion_name(one) for one in _listed(notion)]
 
 
 def _listed(values: Any) -> list[Any]:

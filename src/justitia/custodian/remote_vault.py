@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,11 +71,12 @@ class RemoteVault(Vault):
         The other processes.
     """
 
-    __slots__ = ("_holder", "_last", "_ledger", "_places", "_together")
+    __slots__ = ("_holder", "_last", "_ledger", "_places", "_spent", "_together")
 
     def __init__(self, holder: Custodian, ledger: PrivacyLedger, places: Places, together: Together) -> None:
         self._holder, self._ledger, self._places, self._together = holder, ledger, places, together
         self._last: Mapping[str, Any] | None = None
+        self._spent: Counter[Cost] = Counter()
 
     def __len__(self) -> int:
         return self._places.rows[self._places.rank]
@@ -109,6 +111,11 @@ class RemoteVault(Vault):
         _ = self._cohort
         self._holder.check_afford(costs)
 
+    @property
+    def spent(self) -> Counter[Cost]:
+        """How often each cost was debited by this vault from this run's own account."""
+        return Counter(self._spent)
+
     def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
         """(G, d): noised sums, made by the custodian of the rows that are sent to it."""
         if not isinstance(noise, Gaussian):
@@ -122,6 +129,7 @@ class RemoteVault(Vault):
         unit = "person" if self._places.person else "row"
         sensitivity = math.sqrt(2) * with_norm_rounding(bound, source.width) * self.rows_per_person
         self._ledger.debit(Release(purpose, noise.cost(), sensitivity, unit))
+        self._spent[noise.cost()] += 1
         self._together.begin(_Told(source, job), bound=bound, step=0.0, seeded=False)
         last = self._send(source, job, but_last=True)
         self._together.add(_nothing(source))  # all other parts have come

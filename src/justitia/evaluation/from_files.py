@@ -23,7 +23,7 @@ def read_people(
     ----------
     data : path, pattern, dataset or RowFiles
     y_true, y_pred : str or array-like
-        Names of columns; decisions may be an array, as ``model.predict(data)`` gives one.
+        Names of columns; decisions may be an array, as ``model.predict(data)`` gives one. Labels may be None.
     where : str, SensitiveColumns or HeldElsewhere
     person : str, optional
 
@@ -38,7 +38,7 @@ def read_people(
         named = enrolled(where, files, 0, len(files), person)
         held = where.placed([named], [len(files)], rank=0, person=person is not None)
         truth, decided = (_column(files, one) if isinstance(one, str) else one for one in (y_true, y_pred))
-        return truth, decided, held, None
+        return truth, decided, held, None if person is None else list(_column(files, person))
     sensitive = SensitiveColumns.of(where)
     public = [name for name in (y_true, y_pred, person, sensitive.key) if isinstance(name, str)]
     clash = [name for name in sensitive.columns if name in public]

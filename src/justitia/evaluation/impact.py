@@ -26,6 +26,7 @@ from justitia.evaluation.intervals import (
     Array,
     NoisyRates,
     Side,
+    around,
     marginal_quantile,
     minus,
     pairs_quantile,
@@ -74,12 +75,11 @@ class Compared:
     @classmethod
     def of(cls, noisy: NoisyRates, reference: int | None) -> Compared:
         """Each group beside the reference; without one, beside everybody else."""
-        n0 = noisy.population
-        second = replace(
-            noisy,
-            counts=other_side(noisy.counts, n0, reference),
-            sums=other_side(noisy.sums, n0 * noisy.overall, reference),
-        )
+        if reference is None:
+            second = noisy.rest
+        else:
+            counts, sums = (other_side(one, 0.0, reference) for one in (noisy.counts, noisy.sums))
+            second = replace(noisy, counts=counts, sums=sums)
         groups = noisy.counts.shape[-2]
         return cls(noisy, second, -1.0 if reference is None else noisy.cross, np.arange(groups) == reference)
 
@@ -96,16 +96,18 @@ class Compared:
     def differences(self, quantile: float | Array) -> tuple[Array, Array, Array]:
         """Rate minus that of the other side, with bounds, (..., G, K); NaN where one is unknown."""
         noise = self.cross * self.first.noise_with(self.second)
-        found = minus(Side.of(self.first, quantile), Side.of(self.second, quantile), noise)
+        _, low, high = minus(self.first.unclipped(quantile), self.second.unclipped(quantile), noise)
+        found = around(self.first.rates - self.second.rates, low, high)
         value, low, high = (np.where(self.known, one, np.nan) for one in found)
-        return value, np.clip(low, -1, 1), np.clip(high, -1, 1)
+        return value, low, high
 
     def z(self) -> Array:
         """Difference over its standard deviation if both rates were equal, (..., G, K); NaN where one is unknown."""
         n, m = self.first.known_counts, self.second.known_counts
         pooled = np.clip((self.first.sums + self.second.sums) / (n + m), 0, 1)
         noise = self.first.noise_at(pooled)
-        variance = pooled * (1 - pooled) * (1 / n + 1 / m) + noise * (1 / n**2 + 1 / m**2 - 2 * self.cross / (n * m))
+        sampling = pooled * (1 - pooled) * (1 / self.first.independent + 1 / self.second.independent)
+        variance = sampling + noise * (1 / n**2 + 1 / m**2 - 2 * self.cross / (n * m))
         apart = self.first.sums / n - self.second.sums / m
         with np.errstate(invalid="ignore", divide="ignore"):
             found = np.where(variance > 0, apart / np.sqrt(variance), 0.0)
@@ -119,23 +121,25 @@ class Compared:
         value, low, high = self.differences(quantile)
         n = self.first.known_counts
         by = quantile * value * np.sqrt(self.first.var_count)
-        return -n * value, wider(-n * value, -n * high, by), wider(-n * value, -n * low, by)
+        return -n * value, *wider(-n * value, -n * high, -n * low, by)
 
 
 def ratios(noisy: NoisyRates, quantile: float) -> tuple[Array, Array, Array]:
     """Rate of a over rate of b with bounds, (..., G, G, K); NaN, 0 and infinity where one is unknown."""
-    sides = Side.of(noisy, quantile)
+    sides = noisy.unclipped(quantile)
     a, b = (_taken(sides, axis) for axis in (-2, -3))
     first, second = (replace(noisy, counts=_axis(noisy.counts, x), sums=_axis(noisy.sums, x)) for x in (-2, -3))
     raised = {name: getattr(noisy, name)[..., None, :] for name in ("var_sum", "cov", "var_count")}
     noise = noisy.cross * replace(first, **raised).noise_with(replace(second, **raised))
     with np.errstate(invalid="ignore", divide="ignore"):
         r = np.nan_to_num(noise / (a.count * b.count) / np.sqrt(a.variance * b.variance), posinf=0.0, neginf=0.0)
-        value = a.rate / b.rate
+        value = _axis(noisy.rates, -2) / _axis(noisy.rates, -3)
     r = np.clip(r, -1, 1)
     lower = _root(a.rate, b.rate, a.rate - a.lower, b.upper - b.rate, r, upper=False)
     upper = _root(a.rate, b.rate, a.upper - a.rate, b.rate - b.lower, r, upper=True)
     known = ~np.isnan(a.rate) & ~np.isnan(b.rate)
+    # Noise may take the bounds of unclipped rates past the ratio of clipped ones; fmin and fmax pass over 0 / 0.
+    lower, upper = np.fmin(lower, value), np.fmax(upper, value)
     return np.where(known, value, np.nan), np.where(known, lower, 0.0), np.where(known, upper, np.inf)
 
 
@@ -150,11 +154,11 @@ def _taken(side: Side, axis: int) -> Side:
 
 def _root(p: Array, q: Array, a: Array, b: Array, r: Array, *, upper: bool) -> Array:
     r"""Where :math:`(p - \rho q)^2 = a^2 + \rho^2 b^2 - 2 \rho r a b`; infinite where q may be 0."""
-    square, middle, rest = q**2 - b**2, p * q - r * a * b, p**2 - a**2
-    root = np.sqrt(np.maximum(middle**2 - square * rest, 0))
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):  # reaches may be infinite
+        square, middle, rest = q**2 - b**2, p * q - r * a * b, p**2 - a**2
+        root = np.sqrt(np.maximum(middle**2 - square * rest, 0))
         if upper:
-            return np.where((square > 0) & (middle + root > 0), (middle + root) / square, np.inf)
+            return np.where((q > 0) & (square > 0) & (middle + root > 0), (middle + root) / square, np.inf)
         found = rest / (middle + root)  # the smaller root, whatever the sign of square
     return np.where(np.isfinite(found), np.maximum(found, 0.0), 0.0)
 

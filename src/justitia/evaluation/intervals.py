@@ -8,9 +8,12 @@ both: the people are a sample, and the counts carry Gaussian noise of a known co
 
   .. math:: (\hat S - p \hat N)^2 \le c^2 \left(\hat N p (1 - p) + \mathrm{Var}[\xi_S - p\, \xi_N]\right),
 
-  a quadratic in p. Without noise it is Wilson's interval; without sampling error it is Fieller's for a ratio.
-* A difference of two rates, or of a rate and the population's: the bounds of both, squared and added, less their
-  correlation (Zou and Donner 2008).
+  a quadratic in p. Without noise it is Wilson's interval; without sampling error it is Fieller's for a ratio. The
+  sampling variance is larger where persons have several rows (:mod:`justitia.evaluation.repeats`).
+* A difference of two rates, or of a rate and the population's: the reaches of both bounds, squared and added, less
+  their correlation (Zou and Donner 2008). Here noisy rates and their bounds may leave [0, 1]: noise takes a rate of 1
+  to 1.1 as often as to 0.9, and a clipped rate would be too low on average, with no reach above it. Only the bounds of
+  the difference are clipped.
 * The largest of several differences: see :meth:`NoisyRates.largest`.
 
 Everything here is computed from noisy answers and public numbers, and works on any number of them at once: leading axes
@@ -23,11 +26,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, studentized_range
 
+from justitia.evaluation.repeats import Repeats
 from justitia.evaluation.upper_bound import upper_quantile
 
 Array = NDArray[np.float64]
@@ -70,6 +75,8 @@ class NoisyRates:
         Public number of people in each event.
     overall : array of shape (..., 1, K)
         Public rate of all of them.
+    repeats, rest_repeats : tuple of K Repeats, optional
+        Rows of each event by person: those that groups may hold, and all of them. Without them rows are independent.
     """
 
     counts: Array
@@ -80,11 +87,31 @@ class NoisyRates:
     cross: float
     population: Array
     overall: Array
+    repeats: tuple[Repeats, ...] | None = None
+    rest_repeats: tuple[Repeats, ...] | None = None
 
     def only(self, rates: Sequence[int]) -> NoisyRates:
         """These rates alone, in this order."""
-        taken = {f.name: getattr(self, f.name)[..., list(rates)] for f in fields(self) if f.name != "cross"}
+        arrays = [one.name for one in fields(self) if isinstance(getattr(self, one.name), np.ndarray)]
+        taken: dict[str, Any] = {name: getattr(self, name)[..., list(rates)] for name in arrays}
+        for name in ("repeats", "rest_repeats"):
+            known = getattr(self, name)
+            taken[name] = None if known is None else tuple(known[k] for k in rates)
         return replace(self, **taken)
+
+    @property
+    def rest(self) -> NoisyRates:
+        """The same rates of everybody who is not in the group; those without a group are among them."""
+        n0 = self.population
+        return replace(self, counts=n0 - self.counts, sums=n0 * self.overall - self.sums, repeats=self.rest_repeats)
+
+    @property
+    def independent(self) -> Array:
+        """How many independent rows have the sampling error of the known counts, (..., G, K)."""
+        n = self.known_counts
+        if self.repeats is None:
+            return n
+        return n / np.stack([one.design_effect(n[..., k]) for k, one in enumerate(self.repeats)], axis=-1)
 
     @property
     def enough(self) -> NDArray[np.bool_]:
@@ -105,7 +132,7 @@ class NoisyRates:
     def variance(self) -> Array:
         """Estimated variance of each rate, sampling and noise, (..., G, K)."""
         p, n = self.rates, self.known_counts
-        return p * (1 - p) / n + self.noise_at(p) / n**2
+        return p * (1 - p) / self.independent + self.noise_at(p) / n**2
 
     def noise_at(self, p: Array) -> Array:
         """Variance of the noise of a sum less p times its count, (..., G, K)."""
@@ -113,17 +140,33 @@ class NoisyRates:
 
     def interval(self, quantile: float | Array) -> tuple[Array, Array]:
         """Lower and upper bound of each rate, (..., G, K); 0 and 1 without enough evidence."""
+        # A sum outside its range counts as the nearest possible one: the interval is wider, and never empty.
+        lower, upper = self._roots(np.clip(self.sums, 0, self.known_counts), quantile, sampling=True)
+        return np.clip(np.nan_to_num(lower, nan=0.0), 0, 1), np.clip(np.nan_to_num(upper, nan=1.0), 0, 1)
+
+    def unclipped(self, quantile: float | Array) -> Side:
+        """Each rate with its bounds, none of them clipped to [0, 1]; infinite bounds where any rate is possible.
+
+        Between 0 and 1 a rate has sampling error and noise, outside it noise alone.
+        """
+        noise = self._roots(self.sums, quantile, sampling=False)
+        both = self._roots(self.sums, quantile, sampling=True)
+        lower, upper = (np.where((one >= 0) & (one <= 1), one, other) for one, other in zip(both, noise, strict=True))
+        n = self.known_counts
+        rate = self.sums / n
+        return Side(rate, np.minimum(lower, rate), np.maximum(upper, rate), self.variance, n)
+
+    def _roots(self, sums: Array, quantile: float | Array, *, sampling: bool) -> tuple[Array, Array]:
+        """Smallest and largest p within so many standard deviations; infinite where these are no bounds."""
         n, square = self.known_counts, quantile**2
-        s = np.clip(self.sums, 0, n)  # a sum outside counts as the nearest possible one: wider, and never empty
-        a = n**2 + square * (n - self.var_count)
-        b = n * s + square * (n / 2 - self.cov)
-        c = s**2 - square * self.var_sum
+        people = n**2 / self.independent if sampling else np.zeros_like(n)  # variance of a sum, over p (1 - p)
+        a = n**2 + square * (people - self.var_count)
+        b = n * sums + square * (people / 2 - self.cov)
+        c = sums**2 - square * self.var_sum
         root = np.sqrt(np.maximum(b**2 - a * c, 0))
-        known = a > 0  # NaN compares as False
-        divisor = np.where(known, a, 1)
-        lower = np.where(known, np.clip((b - root) / divisor, 0, 1), 0)
-        upper = np.where(known, np.clip((b + root) / divisor, 0, 1), 1)
-        return lower, upper
+        divisor = np.where(a > 0, a, 1)
+        unknown = np.where(np.isnan(n), np.nan, np.inf)
+        return np.where(a > 0, (b - root) / divisor, -unknown), np.where(a > 0, (b + root) / divisor, unknown)
 
     def gaps(self, quantile: float) -> tuple[Array, Array, Array]:
         r"""Each rate minus the population's, with bounds, (..., G, K); NaN without enough evidence.
@@ -132,14 +175,16 @@ class NoisyRates:
         the rest of the population are two samples of different people, which the group and the population are not.
         """
         n0, share = self.population, self.known_counts / self.population
-        rest = replace(self, counts=n0 - self.counts, sums=n0 * self.overall - self.sums)
-        spread = np.sqrt(np.maximum(share * (1 - share), 0) / n0 + self.var_count / n0**2)
-        value, low, high = minus(Side.of(self, quantile), Side.of(rest, quantile), -self.noise_with(rest))
+        rest = self.rest
+        effect = self.known_counts / self.independent
+        spread = np.sqrt(effect * np.maximum(share * (1 - share), 0) / n0 + self.var_count / n0**2)
+        value, low, high = minus(self.unclipped(quantile), rest.unclipped(quantile), -self.noise_with(rest))
         left = np.clip(1 - share, 0, 1)
         # What lies outside a group that is nearly everybody may be unknown; it cannot weigh more than this.
         most = np.clip(left + quantile * spread, 0, 1)
-        low = np.where(rest.enough, wider(left * value, left * low, quantile * value * spread), -most)
-        high = np.where(rest.enough, wider(left * value, left * high, quantile * value * spread), most)
+        with np.errstate(invalid="ignore"):  # nothing is left of an infinite bound where the rest is nobody
+            low, high = wider(left * value, left * low, left * high, quantile * value * spread)
+        low, high = np.where(rest.enough, low, -most), np.where(rest.enough, high, most)
         gap = self.rates - self.overall
         return gap, np.minimum(gap, np.clip(low, -1, 1)), np.maximum(gap, np.clip(high, -1, 1))
 
@@ -155,8 +200,8 @@ class NoisyRates:
             for side in np.triu_indices(self.counts.shape[-2], 1)
         )
         noise = self.cross * first.noise_with(second)
-        value, low, high = minus(Side.of(first, quantile), Side.of(second, quantile), noise)
-        return value, np.clip(low, -1, 1), np.clip(high, -1, 1)
+        _, low, high = minus(first.unclipped(quantile), second.unclipped(quantile), noise)
+        return around(first.rates - second.rates, low, high)
 
     def largest(self, compared: str, confidence: float) -> tuple[Array, Array, Array]:
         r"""Largest absolute gap or difference over groups and rates, with bounds; NaN, 0, 1 if nothing is known.
@@ -217,18 +262,13 @@ class NoisyRates:
 
 @dataclass(frozen=True)
 class Side:
-    """One of two rates to subtract: its value, its bounds, its variance and its noisy count."""
+    """One of two rates to subtract: its value and bounds, which may leave [0, 1], its variance and its noisy count."""
 
     rate: Array
     lower: Array
     upper: Array
     variance: Array
     count: Array
-
-    @classmethod
-    def of(cls, noisy: NoisyRates, quantile: float | Array) -> Side:
-        """All rates, bounded at this quantile."""
-        return cls(noisy.rates, *noisy.interval(quantile), noisy.variance, noisy.known_counts)
 
 
 def minus(a: Side, b: Side, noise: Array) -> tuple[Array, Array, Array]:
@@ -244,14 +284,21 @@ def minus(a: Side, b: Side, noise: Array) -> tuple[Array, Array, Array]:
     )
 
 
+def around(value: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """A difference of clipped rates with its bounds, which are clipped and hold it."""
+    return value, np.minimum(value, np.clip(low, -1, 1)), np.maximum(value, np.clip(high, -1, 1))
+
+
 def added(first: Array, second: Array, r: Array | float = 0.0) -> Array:
-    """Reach of a difference from the reaches of both, which are correlated by r."""
-    return np.sqrt(np.maximum(first**2 + second**2 - 2 * r * first * second, 0))
+    """Reach of a difference from the reaches of both, which are correlated by r; infinite if one of them is."""
+    with np.errstate(invalid="ignore"):
+        found = np.sqrt(np.maximum(first**2 + second**2 - 2 * r * first * second, 0))
+    return np.where(np.isinf(first) | np.isinf(second), np.inf, found)
 
 
-def wider(value: Array, bound: Array, by: Array) -> Array:
-    """The bound, moved away from the value by one more independent error."""
-    return value + np.copysign(added(bound - value, by), bound - value)
+def wider(value: Array, low: Array, high: Array, by: Array) -> tuple[Array, Array]:
+    """Both bounds, moved away from the value by one more independent error."""
+    return value - added(value - low, by), value + added(high - value, by)
 
 
 def _largest_size(low: Array, high: Array) -> Array:

@@ -66,9 +66,9 @@ def joint(own: Certificate, *, after: Sequence[Certificate] = (), apart: Sequenc
     seeded = any(one.reproduction for one in listed)
     together = "Nothing is promised, since noise was seeded; with secret noise, together" if seeded else "Together"
     return (
-        f"{together} with {others}{added}{lists}: ({rounded_up(epsilon)}, {delta:.4g})-differentially private in the "
-        f"sensitive attribute of everybody in {'either dataset' if number == 1 else 'any of the datasets'}{rows}, "
-        f"provided that {' and that '.join(conditions)}."
+        f"{together} with {others}{added}{lists}: ({rounded_up(epsilon)}, {rounded_up(delta)})-differentially private "
+        f"in the sensitive attribute of everybody in {'either dataset' if number == 1 else 'any of the datasets'}{rows}"
+        f", provided that {' and that '.join(conditions)}."
     )
 
 

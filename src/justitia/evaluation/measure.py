@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from justitia.evaluation.joint import joint
 from justitia.evaluation.margins import margins
 from justitia.evaluation.measurement import Measurement
 from justitia.evaluation.question import Question, asked_for
+from justitia.evaluation.rates import METRICS, Rate
+from justitia.evaluation.repeats import PersonRows
 from justitia.evaluation.score_bins import ScoreBins
 from justitia.evaluation.told import Interval, Verdict
 from justitia.privacy.accounting import gaussian_mu
@@ -61,7 +63,9 @@ def measure(
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n,)
-        Labels and decisions of any classifier: any two class labels. Public.
+        Labels and decisions of any classifier: any two class labels. Public. Where labels are not known, ``y_true`` may
+        be None: decisions are then compared by their selection rate alone, and scores have neither an AUC nor
+        calibration, which need labels.
     sensitive_features : array-like, Series, DataFrame or dict of columns
         Each person's attribute; several columns are crossed. None, NaN, ``missing_marker`` and labels that are not in
         ``groups`` mean "not given": such people are in no group, and count in the population.
@@ -87,7 +91,8 @@ def measure(
     pos_label : label
         The positive class; by default, the second of the sorted labels.
     person : array-like (n,), optional
-        Public ids that say which rows are one person's; without them the promise is about one row.
+        Public ids that say which rows are one person's; without them the promise is about one row. The bounds then
+        allow for rows of one person that are all alike; where these are independent, bounds are too wide.
     ledger : PrivacyLedger, optional
         A budget shared with other releases about the same people.
     noise_seed : int, optional
@@ -123,6 +128,8 @@ def measure(
         sensitive_features = Attribute.of(sensitive_features)
     extra = ("selection_rate",) if scores is not None or reference is not None else ()
     asked = asked_for(notion, metrics, always=extra)
+    labelled = y_true is not None
+    _check_labels(asked, labelled=labelled)
     budget = _check_budget(epsilon, delta)
     if check_fraction("confidence", confidence, example=0.95) < 0.5:
         raise ValueError(f"expected a confidence of at least 0.5, got {confidence!r}; pass, for example, 0.95.")
@@ -135,12 +142,19 @@ def measure(
     if data is not None:
         y_true, y_pred, sensitive_features, person = read_people(data, y_true, y_pred, sensitive_features, person)
         held = None if held is None else sensitive_features
-    truth, decided = as_binary(y_true, y_pred, pos_label)
+    labels = y_true if labelled else y_pred  # rates of decisions alone are the same whatever the labels
+    truth, decided = as_binary(labels, y_pred, pos_label)
     n = len(truth)
-    earlier = None if before is None else as_binary(y_true, before, pos_label)[1].numpy()
+    earlier = None if before is None else as_binary(labels, before, pos_label)[1].numpy()
     bins = None if scores is None else ScoreBins.of(scores, n, score_bins)
-    question = Question.of(asked, truth.numpy(), decided.numpy(), earlier, bins)
-    private: dict[str, Any] = {"person": person, "noise_seed": noise_seed, "missing_marker": missing_marker}
+    persons = None if person is None else PersonRows.of(person, n)
+    question = Question.of(asked, truth.numpy(), decided.numpy(), earlier, bins, persons)
+    known = held is not None and data is not None  # the holder was told these ids
+    private: dict[str, Any] = {
+        "person": None if known else person,
+        "noise_seed": noise_seed,
+        "missing_marker": missing_marker,
+    }
     if held is not None:
         wanted: dict[str, Any] = {
             "notion": notion,
@@ -156,7 +170,19 @@ def measure(
         y, d = truth.long().numpy(), decided.long().numpy()
         measured: Measurement | None = held.measured(y, d, **wanted, **budgets, **private)
         if measured is not None:
-            return replace(measured, certificate=_joined(measured.certificate, disjoint_from, after))
+            noisy, noisy_before, noisy_scores = question.with_repeats(
+                measured.noisy, measured.noisy_before, measured.noisy_scores
+            )
+            return replace(
+                measured,
+                noisy=noisy,
+                noisy_before=noisy_before,
+                noisy_scores=noisy_scores,
+                labelled=labelled,
+                certificate=_joined(measured.certificate, disjoint_from, after),
+            )
+    elif persons is not None:
+        private["person"] = persons.persons
     vault = open_vault(
         sensitive_features,
         groups=groups,
@@ -185,6 +211,7 @@ def measure(
         noisy_before=noisy_before,
         noisy_scores=noisy_scores,
         crossed=margins(vault.groups, vault.column_names),
+        labelled=labelled,
     )
 
 
@@ -207,6 +234,14 @@ class _Budget:
 def _check_budget(epsilon: float, delta: float) -> _Budget:
     check_budget(epsilon, delta)
     return _Budget(float(epsilon), float(delta))
+
+
+def _check_labels(asked: Mapping[str, tuple[Rate, ...]], *, labelled: bool) -> None:
+    for name, rates in asked.items():
+        if not labelled and rates != (METRICS["selection_rate"],):
+            raise ValueError(
+                f"expected labels in y_true for {name!r}, got None; pass them, or measure 'demographic_parity' alone."
+            )
 
 
 def _check_certificates(disjoint_from: Any, after: Any) -> None:

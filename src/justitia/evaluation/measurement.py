@@ -63,6 +63,8 @@ class Measurement:
         If scores were given.
     crossed : tuple of Margin
         The columns that the groups are crossed of.
+    labelled : bool
+        Whether labels were given. Without them scores have neither an AUC nor calibration.
     """
 
     people: int
@@ -77,6 +79,7 @@ class Measurement:
     noisy_before: NoisyRates | None = None
     noisy_scores: NoisyScores | None = None
     crossed: tuple[Margin, ...] = ()
+    labelled: bool = True
 
     @property
     def overall(self) -> pd.Series:
@@ -256,7 +259,7 @@ class Measurement:
         """Score metrics by group, if scores were given."""
         if self.noisy_scores is None:
             return None
-        return Scores(self.groups, self.noisy_scores, self.confidence, self._reference)
+        return Scores(self.groups, self.noisy_scores, self.confidence, self._reference, self.labelled)
 
     @property
     def _reference(self) -> int | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from justitia._validate import check_choice
 from justitia.evaluation.cells import Cells, cells_of
 from justitia.evaluation.intervals import Array, NoisyRates
 from justitia.evaluation.rates import METRICS, Rate, Rows, make_rows, notion_rates
+from justitia.evaluation.repeats import PersonRows
 from justitia.evaluation.score_bins import ScoreBins, ScoreFacts
 from justitia.evaluation.scores import NoisyScores
 from justitia.notions import FairnessNotion, get_notion
@@ -33,6 +34,8 @@ class Question:
     bins : ScoreBins or None
     compares : bool
         Whether the rates are asked of a second model's decisions as well.
+    persons : PersonRows or None
+        Which rows are one person's.
     """
 
     cells: Cells
@@ -40,10 +43,17 @@ class Question:
     asked: Mapping[str, tuple[Rate, ...]]
     bins: ScoreBins | None = None
     compares: bool = False
+    persons: PersonRows | None = None
 
     @classmethod
     def of(
-        cls, asked: Mapping[str, tuple[Rate, ...]], truth: Any, decided: Any, before: Any, bins: ScoreBins | None
+        cls,
+        asked: Mapping[str, tuple[Rate, ...]],
+        truth: Any,
+        decided: Any,
+        before: Any,
+        bins: ScoreBins | None,
+        persons: PersonRows | None = None,
     ) -> Question:
         """The question about rows with these labels and decisions (0 or 1), and those of a second model.
 
@@ -54,7 +64,7 @@ class Question:
         """
         cells = cells_of(truth, decided, before, None if bins is None else bins.bin)
         rates = tuple(dict.fromkeys(rate for one in asked.values() for rate in one))
-        made = cls(cells, rates, asked, bins, before is not None)
+        made = cls(cells, rates, asked, bins, before is not None, persons)
         for rate in made.rows_rates:
             if not np.dot(rate.member, cells.totals):
                 name = rate.name
@@ -109,7 +119,27 @@ class Question:
         noisy = self.rows.read(answer, variance)
         own = range(len(self.rates))
         before = noisy.only([len(own) + place for place in own]) if self.compares else None
-        return noisy.only(list(own)), before, scores
+        return self.with_repeats(noisy.only(list(own)), before, scores)
+
+    def with_repeats(
+        self, noisy: NoisyRates, before: NoisyRates | None, scores: NoisyScores | None
+    ) -> tuple[NoisyRates, NoisyRates | None, NoisyScores | None]:
+        """The same noisy answers, with the public numbers of rows by person, if there are ids."""
+        if self.persons is None:
+            return noisy, before, scores
+        noisy = self._repeated(noisy, [self.cells.rate(one) for one in self.rates])
+        if before is not None:
+            before = self._repeated(before, [self.cells.rate_before(one) for one in self.rates])
+        if scores is not None:
+            own, rest = self.persons.repeats(np.ones(len(self.cells.place), dtype=np.bool_))
+            scores = replace(scores, cells=replace(scores.cells, repeats=own, rest_repeats=rest))
+        return noisy, before, scores
+
+    def _repeated(self, noisy: NoisyRates, rates: Sequence[Rate]) -> NoisyRates:
+        assert self.persons is not None  # noqa: S101 - checked by the caller
+        found = [self.persons.repeats(np.array(one.member)[self.cells.place] > 0) for one in rates]
+        own, rest = zip(*found, strict=True)
+        return replace(noisy, repeats=own, rest_repeats=rest)
 
 
 def asked_for(notion: Any, metrics: Any, *, always: Iterable[str] = ()) -> dict[str, tuple[Rate, ...]]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.evaluation.intervals import Array, NoisyRates
+from justitia.evaluation.repeats import Repeats
 from justitia.notions import FairnessNotion
 
 #: Label and decision of the four cells, in their order 2 y + decision.
@@ -145,12 +146,16 @@ class NoisyCells:
         That between two groups, as a multiple of it.
     totals : array of shape (..., m)
         Public number of people in each column.
+    repeats, rest_repeats : Repeats, optional
+        Rows by person: those that groups may hold, and all of them. Without them rows are independent.
     """
 
     counts: Array
     noise: Array
     cross: float
     totals: Array
+    repeats: Repeats | None = None
+    rest_repeats: Repeats | None = None
 
     def rates(self, member: Array, value: Array) -> NoisyRates:
         """Rates whose events and values are given by column, (K, m)."""
@@ -164,6 +169,9 @@ class NoisyCells:
             cross=self.cross,
             population=population[..., None, :],
             overall=(self.totals @ value.T / population)[..., None, :],
+            # No part of the rows has a larger design effect than this allows for as many of all rows.
+            repeats=None if self.repeats is None else (self.repeats,) * len(member),
+            rest_repeats=None if self.rest_repeats is None else (self.rest_repeats,) * len(member),
         )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from justitia._validate import check_int
 from justitia.evaluation.cells import Cells, Ints
@@ -23,6 +22,8 @@ from justitia.evaluation.rates import Rate, Rows
 SCORE_WEIGHT = 1 / 16
 #: Share of a row's squared length that goes into what bins leave out.
 LEFT_OUT = 1 / 16
+#: Squares of larger scores would not be finite numbers.
+LARGEST_SCORE = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,31 +87,17 @@ class ScoreBins:
         places = range(len(rows.totals))
         mean, spread = (np.array([how(self.scores[column == j]) for j in places]) for how in (np.mean, np.var))
         rest = self.scores - mean[column]
-        label = rows.of_columns(cells.label)
         return ScoreFacts(
             cuts=self.cuts,
             median=self.median,
-            label=label,
+            label=rows.of_columns(cells.label),
             bin=rows.of_columns(cells.bin),
             mean=mean,
             spread=spread,
-            within=self._ranked_within(label[column]),
             deviation=float(self.scores.std()),
             rest=rest,
             reach=float(np.abs(rest).max()),
         )
-
-    def _ranked_within(self, y: Ints) -> Array:
-        """(B,): among everybody in a bin, how often the positive label has the higher score; 1/2 if nothing tells."""
-        found = np.full(len(self.cuts) + 1, 0.5)
-        for b in np.unique(self.bin):
-            here = self.bin == b
-            positive = int(y[here].sum())
-            negative = int(here.sum()) - positive
-            if positive and negative:
-                ranks = rankdata(self.scores[here])[y[here] == 1].sum()
-                found[b] = (ranks - positive * (positive + 1) / 2) / (positive * negative)
-        return found
 
 
 def _finite(scores: Any, n: int) -> Array:
@@ -122,6 +109,11 @@ def _finite(scores: Any, n: int) -> Array:
         raise ValueError(f"expected one score per row ({n}), got shape {values.shape}; pass one number per row.")
     if pd.isna(values).any() or not np.isfinite(values).all():
         raise ValueError("expected a finite score in every row, got missing or infinite ones; drop those rows.")
+    if np.abs(values).max(initial=0.0) > LARGEST_SCORE:
+        raise ValueError(
+            f"expected scores between -{LARGEST_SCORE:g} and {LARGEST_SCORE:g}, got one of {np.abs(values).max():g}; "
+            "pass probabilities or log-odds, or drop such rows."
+        )
     return values
 
 
@@ -137,8 +129,6 @@ class ScoreFacts:
     label, bin : arrays of shape (m,)
     mean, spread : arrays of shape (m,)
         Mean and variance of the scores of everybody in the column.
-    within : array of shape (B,)
-        Share of pairs of different labels within a bin, of everybody, that the scores rank rightly.
     deviation : float
         Standard deviation of everybody's scores.
     rest : array of shape (n,)
@@ -153,7 +143,6 @@ class ScoreFacts:
     bin: Ints
     mean: Array
     spread: Array
-    within: Array
     deviation: float
     rest: Array
     reach: float

@@ -3,10 +3,13 @@ r"""Score metrics of which only noisy counts by bin are known: AUC, Kolmogorov-S
 All come from the one noisy answer: :math:`\hat n_{a,j}`, people of group a in column j of (bin, label, decision), and
 the noisy sum of what bins leave out.
 
-* AUC: :math:`\hat p^\top K \hat q / (\hat P \hat Q)` for the counts p and q of either label by bin, where K is 1 above
-  the diagonal, 0 below, and on it how often *everybody's* scores in that bin are ranked rightly, which is public. Its
-  sampling error has Wilson's bounds, as for a share of so many people as would have the same variance (delta
-  method); they are widened by the noise, which is normal whatever the AUC.
+* Binned AUC: how often the positive one of two people of either label is in the higher bin, where the same bin counts
+  one half: :math:`\hat p^\top K \hat q / (\hat P \hat Q)` for the counts p and q of either label by bin, where K is 1
+  below the diagonal, 0 above, and one half on it. Its sampling error has Wilson's bounds, as for a share of so many
+  people as would have the same variance (delta method); they are widened by the noise, which is normal whatever the
+  AUC.
+* AUC: how people are ranked within a bin is not measured, and may be anything. The AUC of exact scores is between that
+  with zeros on the diagonal of K (the negative one always has the higher score of two in one bin) and that with ones.
 * Kolmogorov-Smirnov distance: the largest difference between shares above a public cut point
   (:mod:`justitia.evaluation.largest`).
 * Standardised mean difference: difference of mean scores over everybody's standard deviation, which is public.
@@ -27,6 +30,7 @@ from justitia.evaluation.impact import Compared, careful, other_side
 from justitia.evaluation.intervals import EVIDENCE, Array, NoisyRates, added
 from justitia.evaluation.largest import reaches
 from justitia.evaluation.rates import NoisyCells
+from justitia.evaluation.repeats import Repeats
 from justitia.evaluation.score_bins import ScoreFacts
 
 Bounds = tuple[Array, Array, Array]
@@ -77,22 +81,34 @@ class NoisyScores:
         means: Array = weights @ self.facts.mean / weights.sum(axis=-1)
         return means
 
-    def auc(self, confidence: float) -> Bounds:
-        """Area under the ROC curve of each group, with bounds for all that are known, (..., G); else NaN, 0 and 1."""
-        return _Ranked.of(self.cells, self.facts).bounds(confidence)
+    def binned_auc(self, confidence: float) -> Bounds:
+        """AUC of the bins of each group, with bounds for all that are known, (..., G); else NaN, 0 and 1.
+
+        Two people of different labels in one bin count one half.
+        """
+        return _Ranked.of(self.cells, self.facts, tied=0.5).bounds(confidence)
+
+    def auc_between(self, confidence: float) -> tuple[Array, Array]:
+        """Bounds of the AUC of exact scores, for all groups that are known, (..., G); else 0 and 1.
+
+        They hold however people are ranked within a bin.
+        """
+        lowest, highest = (_Ranked.of(self.cells, self.facts, tied=one).bounds(confidence) for one in (0.0, 1.0))
+        return lowest[1], highest[2]
 
     def means(self) -> tuple[Array, Array]:
         """Mean score of each group and its variance, (..., G); NaN without enough evidence."""
-        return _Means.of(self, self.cells.counts, self.rest).told
+        return _Means.of(self, self.cells.counts, self.rest, self.cells.repeats).told
 
     def mean_difference(self, reference: int | None, quantile: float) -> Bounds:
         """Difference of mean scores over everybody's deviation, with bounds, (..., G); NaN where one is unknown."""
         totals = self.cells.totals[..., None, :]
-        first = _Means.of(self, self.cells.counts, self.rest)
+        first = _Means.of(self, self.cells.counts, self.rest, self.cells.repeats)
         second = _Means.of(
             self,
             other_side(self.cells.counts, totals, reference),
             other_side(self.rest[..., None], 0.0, reference)[..., 0],
+            self.cells.repeats if reference is not None else self.cells.rest_repeats,
         )
         cross = -1.0 if reference is None else self.cells.cross
         variance = first.told[1] + second.told[1] - 2 * cross * first.noise_with(second)
@@ -127,7 +143,7 @@ class NoisyScores:
             # Two successes and two failures more, so that no share of a few people is without variance.
             share = (np.clip(one.sums, 0, n) + 2) / (n + 4)
             joint = np.minimum(share[..., :, None], share[..., None, :])
-            found = found + (joint - share[..., :, None] * share[..., None, :]) / n[..., None]
+            found = found + (joint - share[..., :, None] * share[..., None, :]) / one.independent[..., :1, None]
             rows.append((value - one.rates[..., None]) / n[..., None])
         noise = self.cells.noise[..., None, :, :]
         first, second = rows
@@ -135,6 +151,11 @@ class NoisyScores:
         both = first @ noise @ np.swapaxes(second, -1, -2)
         total: Array = found - compared.cross * (both + np.swapaxes(both, -1, -2))
         return total
+
+
+def _effect(repeats: Repeats | None, counts: Array) -> Array:
+    """Design effect of so many rows."""
+    return np.ones_like(counts) if repeats is None else repeats.design_effect(counts)
 
 
 def _each(known: Any, confidence: float) -> Array:
@@ -148,6 +169,7 @@ class _Means:
     """Noisy mean scores of some sums over columns."""
 
     count: Array  # (..., G), NaN without enough evidence
+    independent: Array  # independent rows that have the same sampling error
     mean: Array
     spread: Array  # variance of one person's score
     rows: Array  # (..., G, m): the mean's sensitivity to the count of each column
@@ -155,7 +177,7 @@ class _Means:
     rest_variance: float
 
     @classmethod
-    def of(cls, scores: NoisyScores, counts: Array, rest: Array) -> _Means:
+    def of(cls, scores: NoisyScores, counts: Array, rest: Array, repeats: Repeats | None) -> _Means:
         facts, noise = scores.facts, scores.cells.noise
         n = counts.sum(axis=-1)
         enough = (n > 0) & (n > EVIDENCE * np.sqrt(noise.sum(axis=(-2, -1)))[..., None])
@@ -164,12 +186,13 @@ class _Means:
         apart = facts.mean - mean[..., None]
         spread = ((facts.spread + apart**2) * counts).sum(axis=-1) / n
         spread = np.maximum(spread, facts.deviation**2 / 4)  # noisy counts may add up to too little
-        return cls(n, mean, spread, apart / n[..., None], noise[..., None, :, :], scores.rest_variance)
+        rows, noise = apart / n[..., None], noise[..., None, :, :]
+        return cls(n, n / _effect(repeats, n), mean, spread, rows, noise, scores.rest_variance)
 
     @property
     def told(self) -> tuple[Array, Array]:
         """Mean, and its variance."""
-        return self.mean, self.spread / self.count + self.noise_with(self)
+        return self.mean, self.spread / self.independent + self.noise_with(self)
 
     def noise_with(self, other: _Means) -> Array:
         """Covariance of the noise of two means, if it were the same in both."""
@@ -180,19 +203,20 @@ class _Means:
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The AUC of each group and its two errors, (..., G); NaN without enough evidence."""
+    """An AUC of the bins of each group and its two errors, (..., G); NaN without enough evidence."""
 
     estimate: Array  # beyond 0 and 1, if noise takes it there
     sampling: Array  # variance
     noise: Array  # variance
-    fewer: Array  # people of the label that fewer have
+    fewer: Array  # independent rows of the label that fewer have
 
     @classmethod
-    def of(cls, cells: NoisyCells, facts: ScoreFacts) -> _Ranked:
-        bins = np.arange(len(facts.within))
+    def of(cls, cells: NoisyCells, facts: ScoreFacts, *, tied: float) -> _Ranked:
+        """``tied``: what two people of different labels in one bin count."""
+        bins = np.arange(len(facts.cuts) + 1)
         positive = ((facts.bin[:, None] == bins) & (facts.label[:, None] == 1)).astype(float)
         negative = ((facts.bin[:, None] == bins) & (facts.label[:, None] == 0)).astype(float)
-        K = np.tril(np.ones((len(bins), len(bins))), -1) + np.diag(facts.within)
+        K = np.tril(np.ones((len(bins), len(bins))), -1) + tied * np.eye(len(bins))
         p, q = cells.counts @ positive, cells.counts @ negative
         noise_p, noise_q, both = (
             np.swapaxes(one, -1, -2) @ cells.noise @ other
@@ -204,11 +228,14 @@ class _Ranked:
         value = np.clip(estimate, 0, 1)
         by_p = (ranked_q / Q[..., None] - value[..., None]) / P[..., None]
         by_q = (ranked_p / P[..., None] - value[..., None]) / Q[..., None]
-        sampling = (_shares(p) * P[..., None] * by_p**2 + _shares(q) * Q[..., None] * by_q**2).sum(axis=-1)
+        p_effect, q_effect = (_effect(cells.repeats, one) for one in (P, Q))
+        sampling = p_effect * P * (_shares(p) * by_p**2).sum(axis=-1) + q_effect * Q * (_shares(q) * by_q**2).sum(
+            axis=-1
+        )
         # Noise of one label is in the gradient by the other, so that of their product is in the square.
         gradient = by_p @ positive.T + by_q @ negative.T
         noise = (gradient[..., None, :] @ cells.noise[..., None, :, :] @ gradient[..., :, None])[..., 0, 0]
-        return cls(estimate, sampling, noise, np.minimum(P, Q))
+        return cls(estimate, sampling, noise, np.minimum(P / p_effect, Q / q_effect))
 
     def bounds(self, confidence: float) -> Bounds:
         known = ~np.isnan(self.estimate)

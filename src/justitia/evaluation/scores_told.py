@@ -28,12 +28,15 @@ class Scores:
     confidence : float
     reference : int or None
         Place of the group that means and distances are compared with; everybody else if None.
+    labelled : bool
+        Whether labels were given; AUC and calibration need them.
     """
 
     groups: tuple[str, ...]
     noisy: NoisyScores
     confidence: float
     reference: int | None = None
+    labelled: bool = True
 
     @property
     def compared_with(self) -> str:
@@ -49,8 +52,13 @@ class Scores:
     def table(self) -> pd.DataFrame:
         """One line per group; the bounds of each column hold for all groups at once.
 
-        ``mean_score``; ``standardized_mean_difference`` and ``ks_distance``, to the reference or everybody else;
-        ``roc_auc_score``.
+        * ``mean_score``; ``standardized_mean_difference`` and ``ks_distance``, to the reference or everybody else.
+        * ``binned_auc``: how often the positive one of two people of different labels is in the higher public bin of
+          scores; two people in one bin count one half. Its bounds are about this quantity.
+        * ``auc_lower``, ``auc_upper``: bounds of the AUC of exact scores, which hold however people are ranked within
+          a bin. More bins (``score_bins``) bring the two nearer, and more noise into each.
+
+        Without labels there is no AUC.
         """
         others = max(1, len(self.groups) - (self.reference is not None))
         columns = {"mean_score": self.noisy.means()[0]}
@@ -60,9 +68,11 @@ class Scores:
                 self.noisy.mean_difference(self.reference, several_quantile(careful(self.confidence), others)),
             ),
             ("ks_distance", self.noisy.distance(self.reference, self.confidence)),
-            ("roc_auc_score", self.noisy.auc(self.confidence)),
+            *((("binned_auc", self.noisy.binned_auc(self.confidence)),) if self.labelled else ()),
         ):
             columns |= dict(zip((name, f"{name}_lower", f"{name}_upper"), found, strict=True))
+        if self.labelled:
+            columns |= dict(zip(("auc_lower", "auc_upper"), self.noisy.auc_between(self.confidence), strict=True))
         return pd.DataFrame(columns, index=pd.Index(self.groups, name="group"))
 
     @property
@@ -75,7 +85,8 @@ class Scores:
     def calibration(self) -> pd.DataFrame:
         """Share of the positive label by bin of scores and group, with bounds for all at once.
 
-        ``score`` is everybody's mean score in the bin and ``overall`` everybody's share; both are public.
+        ``score`` is everybody's mean score in the bin and ``overall`` everybody's share; both are public. The table is
+        empty without labels.
         """
         rates = self.noisy.calibration
         lower, upper = rates.interval(several_quantile(self.confidence, rates.counts.size))
@@ -89,7 +100,8 @@ class Scores:
             "lower": lower,
             "upper": upper,
         }
-        return self._frame(columns, places + 1, "bin", known)
+        table = self._frame(columns, places + 1, "bin", known)
+        return table if self.labelled else table.iloc[:0]
 
     def _by_cut(self, rates: NoisyRates, cuts: Array, name: str) -> pd.DataFrame:
         gap, low, high = rates.gaps(rates.quantiles("to_overall", self.confidence)[1])
@@ -113,6 +125,7 @@ class Scores:
         return {
             "compared_with": self.compared_with,
             "median": float(self.noisy.facts.cuts[self.noisy.facts.median]),
+            "labelled": self.labelled,
             "by_group": records(self.table),
             "scoring_rate": self.scoring.to_dict(),
             "curve": records(self.curve),

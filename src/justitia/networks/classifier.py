@@ -13,6 +13,7 @@ from torch import nn
 
 from justitia.deciding import TabularClassifier
 from justitia.networks.default import evaluate
+from justitia.privacy.frames import features_only
 
 
 def logits(module: nn.Module, features: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -25,11 +26,13 @@ class NetworkClassifier(TabularClassifier):
 
     module_: nn.Module
 
+    @features_only
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of the second class: its log-odds; positive means that ``predict`` says the second class."""
         check_is_fitted(self, "module_")
         return logits(self.module_, self._features(X, reset=False))
 
+    @features_only
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): the score through a sigmoid, in the order of ``classes_``."""
         second = expit(self.decision_function(X))

@@ -211,6 +211,12 @@ class RuleLearner(Learner[PluginPlan]):
         twin._follows = True
         return twin
 
+    def untrained(self) -> Self:
+        """The same base and calibration, without a correction."""
+        twin = type(self)(self.base, self.inputs, self.seed)
+        twin.calibration = self.calibration
+        return twin
+
     @staticmethod
     def _eta(problem: Problem) -> Array:
         if problem.eta is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -88,7 +89,22 @@ class SensitiveColumns:
     key : str, optional
         Name of the column that joins the two.
     read : callable, optional
-        From the name of a column and its entries to labels, each from its own entry.
+        From the name of a column and an array of one entry to a list or array of one label, for example
+        ``lambda name, entry: [{"M": "m", "F": "f"}[entry[0]]]``. It is called once per entry, in order. Where it raises
+        or returns anything else, that entry is "not given" and nobody else's changes.
+
+    Notes
+    -----
+    ``read`` is code of yours that sees the attribute. Nothing here undoes what it does besides returning a label: what
+    it prints, logs or stores is not protected, and one that remembers entries can let one person's entry change
+    another's label, which the certificate does not cover. Write it as a function of its arguments.
+
+    Raises
+    ------
+    TypeError
+        If names are no text, or ``read`` cannot be called with a name and an array.
+    ValueError
+        If one of ``file`` and ``key`` is missing.
     """
 
     columns: tuple[str, ...]
@@ -101,6 +117,12 @@ class SensitiveColumns:
             raise TypeError("expected the names of the sensitive columns, got none or others; pass them as text.")
         if (file is None) != (key is None):
             raise ValueError("expected file and key together, got one of them; name the column that joins.")
+        if read is not None and not _takes_two(read):
+            # a mistake here would otherwise make every entry "not given" without a word
+            raise TypeError(
+                "expected read to be a function of a column's name and an array of one entry, got "
+                f"{type(read).__name__!r} that cannot be called so; pass lambda name, entry: [...], say."
+            )
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "file", file)
         object.__setattr__(self, "key", key)
@@ -128,6 +150,19 @@ class SensitiveColumns:
     def shown(self) -> str:
         """The name of the second file, for people."""
         return Path(str(self.file)).name if isinstance(self.file, str | Path) else "the second file"
+
+
+def _takes_two(read: Any) -> bool:
+    """Whether a callable accepts two arguments; one whose signature Python does not know is believed to."""
+    if not callable(read):
+        return False
+    try:
+        inspect.signature(read).bind("", ())
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 class HeldElsewhere(ABC):

@@ -7,6 +7,7 @@ import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 _PUBLIC = "(to any group, or to 'not given'); features, labels, group names and settings are public"
@@ -130,7 +131,7 @@ class Promise:
         """The promise; whatever takes away from it comes first."""
         if math.isinf(self.epsilon):
             return f"No privacy guarantee: {self._reason()}.{_PRINTED if claim else ''}"
-        shown = f"({rounded_up(self.epsilon)}, {self.delta:.4g})-differentially private"
+        shown = f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})-differentially private"
         private = f"{shown} in the sensitive attribute of any one {self.unit}.{self._budget()}"
         subject = self.subject if self.fixed else f"{self.subject}, with all else on its ledger,"
         later = subject[:1].lower() + subject[1:]
@@ -161,12 +162,15 @@ _SEEDED = "For reproduction only: the noise was seeded, so nothing is promised."
 _LIST = "Not protected: the list of groups, which was read off the data."
 
 
-def rounded_up(epsilon: float) -> str:
-    """Four digits, never fewer than the number says: a certificate does not round in its own favour."""
-    if epsilon == 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
-    return f"{math.ceil(epsilon / unit * (1 - ROUND_OFF)) * unit:.4g}"
+def rounded_up(number: float) -> str:
+    """Four digits of an epsilon or a delta, never less than the number: a certificate does not round in its own favour.
+
+    What exceeds four digits by float round-off alone is not rounded up.
+    """
+    if not math.isfinite(number) or number <= 0:
+        return f"{number:.4g}"
+    four_digits = Context(prec=4, rounding=ROUND_CEILING)
+    return f"{float(four_digits.create_decimal(Decimal(number) * (1 - Decimal(ROUND_OFF)))):.4g}"
 
 
 def json_ready(value: Any) -> Any:

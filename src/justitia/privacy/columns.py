@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import datetime as dt
 import operator
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
@@ -31,6 +32,9 @@ Names: TypeAlias = tuple[str | None, ...]
 #: All that may leave a function that reads an entry. Anything else, a panic of another language's runtime included,
 #: would tell that somebody's entry is odd.
 INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
+
+#: A label made by a user's function is no larger than this, in bytes, and has at most so many parts.
+LARGEST_LABEL, MOST_PARTS = 10_000, 64
 
 _DAY = 86_400
 _EPOCH = dt.date(1970, 1, 1)
@@ -49,6 +53,57 @@ def read_each(read: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         except BaseException:  # noqa: BLE001 - an error here would tell that an odd value exists
             found.append(None)
     return found
+
+
+def read_with(read: Callable[[str, Column], Any], name: str, entries: Column) -> Column:
+    """Labels that a user's function makes of a column: it is called once per entry, in order, with that entry alone.
+
+    Parameters
+    ----------
+    read : callable
+        From the name of the column and an array of one entry to a container of one label.
+
+    Guarantee
+    ---------
+    * As many labels come out as entries went in, each from one call with its own entry.
+    * A call that fails, or returns anything but one small label that can be hashed, makes its own entry None, "not
+      given". It raises nothing and warns of nothing; only Ctrl-C passes through.
+    * What the function itself prints, stores or remembers from one call to the next is outside these guarantees.
+    """
+    found: Column = np.empty(len(entries), dtype=object)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a warning would be about a value
+        for at in range(len(entries)):
+            try:
+                alone: Column = np.empty(1, dtype=object)
+                alone[0] = entries[at]
+                found[at] = _one_label(read(name, alone))
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001 - whatever goes wrong would tell that an odd value exists
+                found[at] = None
+    return found
+
+
+def _one_label(returned: Any) -> Any:
+    """The only entry of a container, as a plain value; raises if that is not what came."""
+    if type(returned) in (list, tuple) or (type(returned) is np.ndarray and returned.dtype == object):
+        (label,) = returned
+    else:
+        _, ((label,),) = _columns_of(returned)
+    label = _checked_label(label)
+    hash(label)
+    return label
+
+
+def _checked_label(label: Any) -> Any:
+    if isinstance(label, list | tuple):
+        if len(label) > MOST_PARTS:
+            raise ValueError("too many parts")
+        return tuple(_checked_label(part) for part in label)
+    if sys.getsizeof(label) > LARGEST_LABEL:
+        raise ValueError("too large")
+    return label
 
 
 def columns_of(container: Any) -> tuple[Names, list[Column]]:

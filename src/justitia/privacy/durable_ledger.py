@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from justitia.privacy.accounting import Cost, epsilon_spent
 from justitia.privacy.errors import BudgetExceeded, LedgerError
-from justitia.privacy.ledger import PrivacyLedger, accountant, json_ready, summary
+from justitia.privacy.ledger import PrivacyLedger, accountant, json_ready, rounded_up, summary
 from justitia.privacy.ledger_file import (
     SCHEMA,
     Header,
@@ -142,6 +142,10 @@ class DurableLedger(PrivacyLedger):
 
     # -- the interface of PrivacyLedger
 
+    @property
+    def _in_memory(self) -> bool:
+        return False
+
     def debit(self, release: Release) -> int:
         """Record ``release`` on the disk and return its number, or raise and record nothing.
 
@@ -261,8 +265,8 @@ class DurableLedger(PrivacyLedger):
         debits = _counted(len(releases), "debit")
         lines = [
             f"Ledger of {self.dataset!r} in {self.path}",
-            f"  budget     epsilon {self.budget_epsilon:.4g} at delta {self.delta:.4g}",
-            f"  spent      epsilon {self.epsilon():.4g}: {debits} of {_counted(len(runs), 'run')}",
+            f"  budget     epsilon {self.budget_epsilon:.4g} at delta {rounded_up(self.delta)}",
+            f"  spent      epsilon {rounded_up(self.epsilon())}: {debits} of {_counted(len(runs), 'run')}",
             f"  remaining  epsilon {self.remaining():.4g} for one more Gaussian release",
         ]
         if releases:

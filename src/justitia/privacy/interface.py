@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -67,6 +68,11 @@ class Vault(ABC):
     @abstractmethod
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
+
+    @property
+    @abstractmethod
+    def spent(self) -> Counter[Cost]:
+        """How often each cost was debited by this vault, whatever others debit from the same ledger meanwhile."""
 
     @abstractmethod
     def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:

@@ -6,6 +6,8 @@ they say. Somebody without a row there is "not given"; of several rows with one 
 Guarantee
 ---------
 * Nothing in the second file changes whether the join succeeds, or the label of anybody but the person whose key it has.
+* A function of the user that makes labels of entries is called with one entry at a time; where it fails, that entry is
+  "not given" (:func:`justitia.privacy.columns.read_with`).
 * Keys are compared by 128 bits of a hash of their text.
 """
 
@@ -20,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
-from justitia.privacy.columns import INTERRUPTS, Column, columns_of
+from justitia.privacy.columns import INTERRUPTS, Column, columns_of, read_with
 from justitia.privacy.frames import forgets_locals
 
 #: So many keys of the data are looked up in one pass over the second file.
@@ -95,7 +97,7 @@ def check_held(held: HeldElsewhere, person: Any) -> str:
 def _read(where: SensitiveColumns, columns: list[Column]) -> list[Column]:
     if where.read is None:
         return columns
-    return [where.read(name, column) for name, column in zip(where.columns, columns, strict=True)]
+    return [read_with(where.read, name, column) for name, column in zip(where.columns, columns, strict=True)]
 
 
 @forgets_locals

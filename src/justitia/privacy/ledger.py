@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from weakref import WeakSet
 
 from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_left, epsilon_spent
@@ -61,15 +61,17 @@ class PrivacyLedger:
 
     Notes
     -----
-    A ledger without a journal counts what passes through this object, from any thread. Copies made for parallel workers
-    count on their own: fit models that share a budget in one process, or use a
-    :class:`~justitia.privacy.durable_ledger.DurableLedger`.
+    A ledger without a journal counts what passes through this object, from any thread of the process that made it.
+    ``copy.copy``, ``copy.deepcopy`` and scikit-learn's ``clone`` give the same object. A pickle, or the copy that a
+    forked process has, shows what was debited until then and refuses to debit: it could not tell the others. Searches
+    with ``n_jobs`` above 1 need a :class:`~justitia.privacy.durable_ledger.DurableLedger`.
 
     Guarantee
     ---------
     * :meth:`debit` records the release before the caller computes anything, or raises and records nothing.
     * Threads that debit at once, and ledgers and processes with one journal, cannot together exceed the budget: the
       sum is taken and the debit recorded under one lock, after what others recorded has been read.
+    * A copy of a ledger in memory in another process raises :class:`LedgerError` instead of a debit.
     """
 
     def __init__(self, *, epsilon: float, delta: float, journal: Path | str | None = None) -> None:
@@ -84,6 +86,7 @@ class PrivacyLedger:
         self._counts: Counter[Cost] = Counter()
         self._journal = None if journal is None else Path(journal).absolute()
         self._offset = 0  # how much of the journal is counted
+        self._owner: int | None = os.getpid()  # the process in which it may debit, where it is in memory only
         self._renew_lock()
         if self._journal is not None:
             with self._reading():
@@ -91,8 +94,22 @@ class PrivacyLedger:
 
     def check(self, costs: Mapping[Cost, int], *, purpose: str = "this plan") -> None:
         """Raise :class:`BudgetExceeded` if ``costs`` do not fit into what remains; records nothing."""
+        self._check_owner()
         with self._reading():
             self._check(costs, purpose)
+
+    @property
+    def _in_memory(self) -> bool:
+        """Whether other processes cannot see what is debited here."""
+        return self._journal is None
+
+    def _check_owner(self) -> None:
+        """Refuse to debit a copy whose debits nobody else would count."""
+        if self._in_memory and self._owner != os.getpid():
+            raise LedgerError(
+                "expected a ledger that this process made, or one in a file, got a copy of a ledger in memory, whose "
+                "debits the original would not count; use n_jobs=1, or a DurableLedger, which processes share."
+            )
 
     def _check(self, costs: Mapping[Cost, int], purpose: str) -> None:
         if not self._fits(self._counts + Counter(costs)):
@@ -119,6 +136,7 @@ class PrivacyLedger:
 
     def debit(self, release: Release) -> int:
         """Record ``release`` and return its number, or raise :class:`BudgetExceeded` and record nothing."""
+        self._check_owner()
         with self._lock:
             if self._journal is None:
                 self._check({release.cost: 1}, release.purpose)
@@ -254,13 +272,22 @@ class PrivacyLedger:
         self._lock = threading.RLock()
         _LEDGERS.add(self)
 
+    def __copy__(self) -> Self:
+        """The same ledger: a second count of one budget would be no budget."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """The same ledger, as above; scikit-learn's ``clone`` copies parameters in this way."""
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            state = {name: value for name, value in self.__dict__.items() if name != "_lock"}
+            state = {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_owner")}
             return {name: value.copy() if isinstance(value, list | Counter) else value for name, value in state.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._owner = None  # a copy: what is in memory only, it may show and not debit
         self._renew_lock()
 
 

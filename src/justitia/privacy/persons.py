@@ -58,7 +58,7 @@ class Persons:
         TypeError, ValueError
             If ``ids`` is not one column, or an id is missing.
         """
-        return cls.of_codes(_codes(ids))
+        return cls.of_codes(person_codes(ids))
 
     @classmethod
     def of_codes(cls, codes: NDArray[np.int64]) -> Persons:
@@ -94,7 +94,14 @@ def rows_each(sizes: NDArray[np.int64]) -> int:
     return int(k[allowed].max())
 
 
-def _codes(ids: Any) -> NDArray[np.int64]:
+def person_codes(ids: Any) -> NDArray[np.int64]:
+    """Number of each row's person, in order of appearance.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``ids`` is not one column, or an id is missing.
+    """
     native = nw.from_native(ids, pass_through=True, allow_series=True)
     values = native.to_list() if isinstance(native, nw.Series) else ids
     if isinstance(values, np.ndarray):
@@ -139,4 +146,4 @@ def _same(value: Any) -> Any:
         return value
 
 
-__all__ = ["Persons", "rows_each"]
+__all__ = ["Persons", "person_codes", "rows_each"]

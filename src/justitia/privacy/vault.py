@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -80,7 +81,8 @@ class SensitiveVault(Vault):
     """
 
     __slots__ = (
-        *("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_people", "_source", "_together"),
+        *("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_people", "_source", "_spent"),
+        "_together",
     )
 
     @forgets_locals
@@ -103,6 +105,7 @@ class SensitiveVault(Vault):
         self._groups = listed
         self._names = group_names(listed, names=self._columns)
         self._ledger = ledger
+        self._spent: Counter[Cost] = Counter()
         self._people = people
         self._source = noise_source if noise_source is not None else SystemNoise()
         small = np.int16 if len(listed) < 2**15 else np.int64  # a vault of millions of rows stays small
@@ -150,6 +153,17 @@ class SensitiveVault(Vault):
         self._ledger.check(costs)
 
     @property
+    def spent(self) -> Counter[Cost]:
+        """How often each cost was debited by this vault, whatever others debit from the same ledger meanwhile."""
+        return Counter(self._spent)
+
+    def _debit(self, release: Release) -> int:
+        """Record a release and return its number, or raise and record nothing."""
+        number = self._ledger.debit(release)
+        self._spent[release.cost] += 1
+        return number
+
+    @property
     def noise_source(self) -> NoiseSource:
         """Where this vault's noise comes from."""
         return self._source
@@ -187,7 +201,7 @@ class SensitiveVault(Vault):
         source = ArrayRows(self._check_rows(values)) if isinstance(values, np.ndarray) else values
         self._check_length(source)
         sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width) * self.rows_per_person
-        release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
+        release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         question = self._question(purpose, source.width, bound, noise)
         step = max(noise.step(sensitivity), exact_sum_step(2.0 * self._together.rows * min(bound, LONGEST)))
         self._together.begin(source, bound=bound, step=step, seeded=self._source.seeded)
@@ -268,7 +282,7 @@ class SensitiveVault(Vault):
         weights = weights.astype(np.float64, copy=False)
         sensitivity = check_bound(bound) * weight_range(weights) * self.rows_per_person
         sensitivity = with_rounding(sensitivity, weights, bound, source.width, noise)
-        release = self._ledger.debit(Release(purpose, noise.cost(), sensitivity, self._unit))
+        release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         question = self._question(purpose, source.width, bound, noise)
         question.hear(weights)
         selected = np.take_along_axis(weights, self.__codes[:, None], axis=1)[:, 0]
@@ -294,19 +308,19 @@ class SensitiveVault(Vault):
         if self._people is not None:
             raise ValueError("expected rows that are one person's each, got persons; randomise one answer per person.")
         categories = self.n_groups + not_given
-        release = self._ledger.debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
+        release = self._debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
         drawn = self._source.about(self._question(purpose, categories, mechanism).digest())
         return mechanism.randomize(self.__codes.astype(np.int64), categories=categories, source=drawn, release=release)
 
     def reveal(self, *, purpose: str, drawn: Drawn | None = None) -> NDArray[np.int64]:
         """Everybody's true group code, or of rows drawn from all places, without privacy: debits infinity, visibly."""
-        self._ledger.debit(Release(purpose, Unprotected().cost(), math.inf))
+        self._debit(Release(purpose, Unprotected().cost(), math.inf))
         codes = self.__codes if drawn is None else self._together.gather(drawn.placed(self.__codes))
         return codes.astype(np.int64)
 
     def hand_over(self, drawn: Drawn) -> None:
         """Add the codes of this place to those that another place reveals; debits infinity here as well."""
-        self._ledger.debit(Release("exact attribute, for another process", Unprotected().cost(), math.inf))
+        self._debit(Release("exact attribute, for another process", Unprotected().cost(), math.inf))
         self._together.add(drawn.placed(self.__codes))
 
     def certificate(

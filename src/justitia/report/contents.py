@@ -267,7 +267,7 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     whose = "asked for" if contents.tolerance_given else "by default"
     privacy = ("none", "seeded noise, for reproduction" if contents.certificate.reproduction else "no guarantee")
     if contents.private and not contents.certificate.reproduction:
-        epsilon, delta = rounded_up(contents.certificate.epsilon), f"{contents.certificate.delta:.4g}"
+        epsilon, delta = rounded_up(contents.certificate.epsilon), rounded_up(contents.certificate.delta)
         privacy = (
             f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}",
             f"of training, \N{GREEK SMALL LETTER DELTA} = {delta}",

@@ -13,7 +13,7 @@ from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.inputs.encoding import CategoryColumn, NumberColumn
 from justitia.networks.multilayer import widths_of
-from justitia.notions import FairnessNotion
+from justitia.notions import notion_name as named_notion
 from justitia.report.formatting import ENGINES, NOTIONS, listed, plain_name, short
 
 #: Facts that are called something else on the page.
@@ -27,7 +27,7 @@ NAMES = {
 
 def notion_name(model: LagrangianDualClassifier) -> str:
     """How tables call the notion."""
-    return model.notion.name if isinstance(model.notion, FairnessNotion) else str(model.notion)
+    return named_notion(model.notion)
 
 
 def about(

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +27,7 @@ from justitia._files import check_folder, foreign_entry, read_bounded, read_obje
 from justitia.engines import default_plan, engine_of, name_of
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.base import base_of
+from justitia.notions import notion_name
 from justitia.postprocessing.learner import Rule
 from justitia.privacy.ledger import Certificate
 from justitia.saving.json_values import plain, read, refuse, written
@@ -212,7 +212,7 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     kept["engine"] = engine_of(chosen["engine"], chosen["module"])  # the module that decides it is not written
     kept["base"] = chosen["base"] if isinstance(chosen["base"], str) else None
     kept["tolerance"] = None if chosen["tolerance"] is None else float(chosen["tolerance"])
-    kept["notion"] = notion if isinstance(notion, str) else notion.name
+    kept["notion"] = notion_name(notion)
     kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
     kept["missing_marker"] = chosen["missing_marker"]
     kept["groups"] = groups if groups is None or isinstance(groups, str | Mapping) else list(groups)

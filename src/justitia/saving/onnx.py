@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._files import staged_file
 from justitia.deciding import TabularClassifier
 from justitia.inputs.encoding import CategoryColumn, TabularEncoder
+from justitia.notions import notion_name
 from justitia.privacy.ledger import Certificate
 
 _MISSING = (
@@ -173,7 +174,7 @@ def _facts(model: TabularClassifier, encoder: TabularEncoder | None, inputs: lis
     }
     notion = getattr(model, "notion", None)
     if notion is not None:
-        kept["justitia.notion"] = notion if isinstance(notion, str) else notion.name
+        kept["justitia.notion"] = notion_name(notion)
     certificate = getattr(model, "certificate_", None)
     if isinstance(certificate, Certificate):
         shown = certificate.without_exact_remarks()

@@ -19,6 +19,7 @@ from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
 from justitia.networks.multilayer import widths_of
+from justitia.notions import notion_name
 from justitia.training.history import Column
 
 #: Constructor arguments that are noted. Not the noise seed: whoever knows it can subtract the noise.
@@ -154,8 +155,7 @@ def _run(mlflow: ModuleType, name: str | None) -> Iterator[str]:
 
 def _parameters(model: LagrangianDualClassifier) -> dict[str, str]:
     kept = {name: getattr(model, name) for name in PARAMETERS}
-    notion = model.notion
-    kept["notion"] = notion if isinstance(notion, str) else notion.name
+    kept["notion"] = notion_name(model.notion)
     kept["engine"] = name_of(model.plan_)
     kept["random_state"] = model.random_state if isinstance(model.random_state, int) else None
     if model.tolerance is not None or math.isfinite(model.certificate_.epsilon):  # otherwise of exact group sizes

@@ -85,3 +85,7 @@ class Learner(ABC, Generic[PlanKind]):
     @abstractmethod
     def follower(self) -> Self:
         """A copy that goes on from here without changing this one."""
+
+    def untrained(self) -> Self:
+        """A copy of a prepared learner before it is trained; what it learned in public is shared, not learned again."""
+        return self.follower()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -50,6 +49,8 @@ class Settings:
         What public rows have shown already.
     open_vault : callable
         Another door, for audits that watch what is asked.
+    rows : str
+        A hash of the public rows, by which another fit of them is recognised; empty where that is not asked for.
     """
 
     plan: Plan
@@ -64,10 +65,13 @@ class Settings:
     features: Iterable[str] = ()
     remarks: tuple[str, ...] = ()
     open_vault: Callable[..., Vault] = open_vault
+    rows: str = ""
 
     @classmethod
-    def of(cls, model: Any, plan: Plan, door: Callable[..., Vault], remarks: tuple[str, ...] = ()) -> Settings:
-        """Those of an estimator, which goes through this door; remarks on its public rows."""
+    def of(
+        cls, model: Any, plan: Plan, door: Callable[..., Vault], remarks: tuple[str, ...] = (), rows: str = ""
+    ) -> Settings:
+        """Those of an estimator, which goes through this door; remarks on its public rows, and their hash."""
         return cls(
             plan=plan,
             epsilon=float(model.epsilon),
@@ -81,6 +85,7 @@ class Settings:
             features=getattr(model, "feature_names_in_", ()),
             remarks=remarks,
             open_vault=door,
+            rows=rows,
         )
 
     def calibrated(self, n: int) -> Plan:
@@ -104,7 +109,6 @@ class Session:
     vault: Vault
     engine: Engine
     saved: Checkpoint | None
-    before: Counter[Cost]
 
     def warn(self, *, stacklevel: int) -> None:
         """What can be said before anything is asked."""
@@ -140,9 +144,23 @@ class Session:
         plan, engine = self.plan.following(tolerance), last.engine.at(tolerance)
         return replace(last, learner=last.learner.follower(), plan=plan, engine=engine)
 
+    def repeated(self, attribute: Attribute, *, person: Any, ledger: PrivacyLedger, noise_seed: int | None) -> Session:
+        """The same fit once more with noise of its own, of a session that has not trained yet.
+
+        What is public is taken over: neither the base of the label nor anything else is learned a second time.
+        """
+        settings = replace(self.settings, noise_seed=noise_seed)
+        vault = opened_vault(settings, attribute, n=self.problem.rows, person=person, ledger=ledger)
+        engine = opened_engine(settings, self.plan, self.problem, vault)
+        learner = self.learner.untrained()
+        return replace(self, settings=settings, learner=learner, ledger=ledger, vault=vault, engine=engine)
+
     def check_spent(self) -> None:
         """What the plan said it would cost equals what the ledger recorded."""
-        if _finite_part(self.ledger.own_costs() - self.before) != _finite_part(self.plan.costs()):
+        # By the vault, since others may debit the same ledger meanwhile; a run that was resumed has a vault that did
+        # not see its first debits, and a ledger, or a name on one, of its own.
+        spent = self.vault.spent if self.saved is None else self.ledger.own_costs()
+        if _finite_part(spent) != _finite_part(self.plan.costs()):
             raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
 
     def certificate(self) -> Certificate:
@@ -186,7 +204,29 @@ def open_session(
             "sums only."
         )
     ledger = open_ledger(settings, plan, ledger, folder)
-    vault = settings.open_vault(
+    vault = opened_vault(settings, attribute, n=n, person=person, ledger=ledger)
+    saved = None
+    if folder is None:
+        vault.check(plan.costs())
+    else:
+        saved = open_checkpoint(settings, folder, problem, plan, learner, vault, ledger)
+        if isinstance(ledger, DurableLedger) or isinstance(attribute, HeldElsewhere):
+            vault.check(plan.costs() - ledger.own_costs())
+    problem = learner.prepare(problem, plan, settings.bar)  # public, and last: it takes time
+    engine = opened_engine(settings, plan, problem, vault)
+    return Session(settings, learner, problem, plan, ledger, vault, engine, saved)
+
+
+def opened_vault(
+    settings: Settings,
+    attribute: Attribute | AttributeStream | HeldElsewhere,
+    *,
+    n: int,
+    person: Any,
+    ledger: PrivacyLedger,
+) -> Vault:
+    """The vault of one fit: the attribute ends here."""
+    return settings.open_vault(
         attribute,
         groups=settings.groups,
         epsilon=settings.epsilon,
@@ -197,18 +237,11 @@ def open_session(
         noise_seed=settings.noise_seed,
         missing_marker=settings.missing_marker,
     )
-    before: Counter[Cost] = Counter()
-    saved = None
-    if folder is None:
-        before = ledger.own_costs()
-        vault.check(plan.costs())
-    else:
-        saved = open_checkpoint(settings, folder, problem, plan, learner, vault, ledger)
-        if isinstance(ledger, DurableLedger) or isinstance(attribute, HeldElsewhere):
-            vault.check(plan.costs() - ledger.own_costs())
-    problem = learner.prepare(problem, plan, settings.bar)  # public, and last: it takes time
-    engine = plan.engine(problem, vault, tolerance=settings.tolerance, seed=settings.seed)
-    return Session(settings, learner, problem, plan, ledger, vault, engine, saved, before)
+
+
+def opened_engine(settings: Settings, plan: Plan, problem: Problem, vault: Vault) -> Engine:
+    """The engine of one fit."""
+    return plan.engine(problem, vault, tolerance=settings.tolerance, seed=settings.seed)
 
 
 def open_ledger(

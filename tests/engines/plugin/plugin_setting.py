@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
-from justitia.postprocessing.engine import PluginEngine
 from justitia.notions import get_notion
+from justitia.postprocessing.engine import PluginEngine
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from justitia import LagrangianDualClassifier, PluginPlan, tradeoff
+from justitia.evaluation.exact import violation
 from justitia.postprocessing.checks import Checked, settled
 from justitia.postprocessing.engine import PluginEngine
-from justitia.evaluation.exact import violation
 
 
 def checked(*violations: float, noise: float = 0.0) -> list[Checked]:

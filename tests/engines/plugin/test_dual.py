@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from torch import Tensor
 
+from justitia.notions import NOTIONS, AccuracyParity, DemographicParity, EqualizedOdds, FairnessNotion, get_notion
 from justitia.postprocessing.dual import (
     MOST_WORTH,
     PATIENCE,
@@ -19,7 +20,6 @@ from justitia.postprocessing.dual import (
     label_table,
     solve,
 )
-from justitia.notions import NOTIONS, AccuracyParity, DemographicParity, EqualizedOdds, FairnessNotion, get_notion
 
 Array = NDArray[np.float64]
 every_notion = pytest.mark.parametrize("notion", list(NOTIONS))

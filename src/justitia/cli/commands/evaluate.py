@@ -49,6 +49,7 @@ from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.exact import rates_by_group, violation
 from justitia.evaluation.measure import Measurement, measure
 from justitia.evaluation.quality import public_quality
+from justitia.notions import notion_name
 from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
 
@@ -164,7 +165,9 @@ class Judged:
 @options.delta
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all bounds.")
 @options.below
-@click.option("--scores", is_flag=True, help="Score metrics by group, too: AUC, calibration, distances. More noise.")
+@click.option(
+    "--scores", is_flag=True, help="Score metrics by group, too: binned AUC, calibration, distances. More noise."
+)
 @options.reference
 @click.option("--exact", is_flag=True, help="Exact numbers instead: NOT private.")
 @options.ledger
@@ -273,7 +276,7 @@ def judge(model: Path, data: Path, settings: dict[str, Any]) -> Judged:
 
 
 def _notion(model: LagrangianDualClassifier) -> str:
-    return model.notion if isinstance(model.notion, str) else model.notion.name
+    return notion_name(model.notion)
 
 
 def _completed(where: Where, facts: dict[str, Any]) -> Where:

@@ -55,7 +55,7 @@ def measure(data: Path, as_json: bool, **settings: Any) -> int:
 
     Decisions, target and scores are public columns. Rates, ratios, gaps and score metrics by group are released once,
     with noise that protects the attribute of any one row (with --person, of any one person), and with bounds that hold
-    both noise and sampling error. Without --target only decisions are compared.
+    both noise and sampling error. Without --target only decisions are compared, and scores have no AUC.
     """
     ledger = LedgerOptions.taken(settings)
     columns = Columns(**{name: settings.pop(name) for name in Columns.__dataclass_fields__})
@@ -72,7 +72,7 @@ def measure(data: Path, as_json: bool, **settings: Any) -> int:
             if file is not None
         }
         found = measured(
-            public.y,
+            None if columns.target is None else public.y,
             public.decided,
             sensitive_features=public.sensitive,
             groups=public.groups,

@@ -14,6 +14,7 @@ from justitia.networks.plan import Round, TrainingPlan
 from justitia.networks.printed.accountant import printed_epsilon, printed_noise
 from justitia.networks.printed.engine import PrintedEngine
 from justitia.notions import READINGS, FairnessNotion, Reading
+from justitia.privacy.certificate import rounded_up
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
 from justitia.training.lagrangian import Problem
@@ -152,7 +153,7 @@ class PrintedPlan(TrainingPlan):
         sigma_p = printed_noise(**schedule, epsilon=epsilon, delta=delta, dual_ratio=self.dual_noise_ratio)
         sigma_d = self.dual_noise_ratio * sigma_p
         claimed = printed_epsilon(**schedule, sigma_p=sigma_p, sigma_d=sigma_d, delta=delta)
-        statement = f"({claimed:.4g}, {delta:.4g}) by the moments accountant of the paper's Theorem 5"
+        statement = f"({rounded_up(claimed)}, {rounded_up(delta)}) by the moments accountant of the paper's Theorem 5"
         claim = {"epsilon": claimed, "delta": delta, "statement": statement}
         return replace(self, sigma_p=sigma_p, sigma_d=sigma_d, claim=claim)
 
