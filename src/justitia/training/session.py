@@ -133,7 +133,7 @@ class Session:
 
     def _spent(self) -> str:
         """What this run has spent so far, as a sentence; rounded up."""
-        epsilon = epsilon_spent(self.ledger.own_costs() - self.before, self.settings.delta)
+        epsilon = epsilon_spent(self.vault.spent, self.settings.delta)
         digits = 0 if not 0 < epsilon < math.inf else 2 - math.floor(math.log10(epsilon))
         told = math.ceil(epsilon * 10.0**digits) / 10.0**digits if math.isfinite(epsilon) else epsilon
         budget = f"epsilon {self.settings.epsilon:g} (delta {self.settings.delta:g})"
