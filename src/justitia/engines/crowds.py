@@ -7,7 +7,6 @@ or in several. Engines learn from the sample, and passes over everybody correct 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,8 +20,7 @@ from justitia.engines.shards import Shard, ShardRows, product_bits
 from justitia.inputs.public_sample import stride
 from justitia.notions import FairnessNotion
 from justitia.privacy.interface import Vault
-from justitia.privacy.questions import LANES
-from justitia.privacy.rows import DenseSource, index_chunks
+from justitia.privacy.rows import index_chunks
 from justitia.training.ranks import DONE, REVEAL, STOP, WHY, LostRank, ManyRanks, Message, Ranks
 
 Array = NDArray[np.float64]
@@ -60,10 +58,6 @@ class Crowd(Generic[Kind]):
         sums = self.ranks.add(self.shard.expected(membership)).double() * 4.0 ** -product_bits(self.n)
         return sums.view_as(membership) * self.shard.scale
 
-    def with_whole(self, rows: ShardRows, in_memory: DenseSource) -> ShardRows:
-        """The same rows, and those of everybody where the sample has everybody."""
-        return replace(rows, whole=in_memory) if self.in_sample else rows
-
     def size_rows(self, groups: int) -> ShardRows:
         """A one for everybody, for the vault."""
         return self.shard.size_rows({"name": "sizes", "numbers": _numbers(groups, 1)})
@@ -80,7 +74,7 @@ class Crowd(Generic[Kind]):
 
 def _numbers(groups: int, width: int) -> int:
     """How many whole numbers an answer of the vault is made of."""
-    return (groups + 1) * width + LANES
+    return (groups + 1) * width
 
 
 class CrowdEverybody(Everybody):
@@ -153,7 +147,7 @@ class Worker:
             self._opened_vault.hand_over(self.shard.drawn())
         elif job["name"] in asked:
             rows = asked[job["name"]](job)
-            self._opened_vault.contribute(rows, **{name: job[name] for name in ("bound", "step", "seeded")})
+            self._opened_vault.contribute(rows, bound=job["bound"], step=job["step"])
         else:
             self.ranks.add(self._public(job))
 

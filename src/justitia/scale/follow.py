@@ -58,7 +58,7 @@ def door_of(model: LagrangianDualClassifier, ranks: Ranks, own: OwnRows) -> Call
 
     def opened(attribute: Any, *, n: int, **settings: Any) -> Any:
         del n
-        together = Place(ranks, own.n, own.first)
+        together = Place(ranks, own.n)
         return model._open_vault(attribute, n=len(own), together=together, **settings)
 
     return opened

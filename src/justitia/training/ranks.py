@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch import distributed as dist
 
-from justitia.privacy.bounding import bounded_rows
-from justitia.privacy.questions import Heard, Listener, Question, RowDigest
 from justitia.privacy.rows import DenseSource
 from justitia.privacy.shards import Together
 
@@ -188,31 +186,19 @@ class Place(Together):
     ranks : Ranks
     rows : int
         Of all ranks.
-    first : int
-        Position of the first row here.
     """
 
-    def __init__(self, ranks: Ranks, rows: int, first: int) -> None:
-        self._ranks, self._rows, self._first = ranks, rows, first
+    def __init__(self, ranks: Ranks, rows: int) -> None:
+        self._ranks, self._rows = ranks, rows
 
     @property
     def rows(self) -> int:
         """How many rows there are on all ranks."""
         return self._rows
 
-    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
-        """What hears rows wherever they are; all of them in order, as in memory, where rank 0 has them all."""
-        whole = getattr(source, "whole", None)
-        if whole is None or question.idle:
-            return RowDigest(question, first=self._first)
-        for _, rows in whole.dense():
-            question.hear(bounded_rows(rows.astype(np.float64, copy=False), bound))
-        return Heard()
-
-    def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def begin(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Tell the others that the answer is paid for, and what to add up."""
-        asked, whole = getattr(source, "message", {}), getattr(source, "whole", None)
-        self._ranks.tell(asked | {"bound": bound, "step": step, "seeded": seeded and whole is None})
+        self._ranks.tell(getattr(source, "message", {}) | {"bound": bound, "step": step})
 
     def add(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sum over all ranks, for rank 0."""
