@@ -3,11 +3,11 @@
 A change that is not meant to change results leaves them as they are. Where it is meant to, say so in CHANGELOG.md and
 write the new ones with ``python tests/test_same_bits.py``.
 
-Seeded noise depends on the public rows to the last bit, and so does the order of a network's additions: one other bit
-early in a run is another run. The hashes are therefore those of one build of torch on one kind of processor, with one
-thread. The file names both, and holds the last bits of a few operations of torch that this library has no part in;
-where any of these differ, the tests are skipped with that reason. Numbers are rounded to ten digits first, so that the
-last bits of scores in double precision, which nothing feeds back, do not count.
+Training feeds the last bit of one step into the next, and seeded noise depends on bounds to the last bit: one other
+bit early in a run is another run. The hashes are therefore those of one build of torch and numpy on one kind of
+processor, with one thread. The file names them, and holds the last bits of a few operations that this library has no
+part in; where any of these differ, the tests are skipped with that reason. Numbers are rounded to ten digits first, so
+that the last bits of scores in double precision, which nothing feeds back, do not count.
 """
 
 import hashlib
@@ -183,6 +183,7 @@ def arithmetic() -> dict[str, str]:
     """What the last bit of a result depends on besides this library."""
     return {
         "torch": torch.__version__.split("+", maxsplit=1)[0],
+        "numpy": np.__version__,
         "lightgbm": version("lightgbm"),
         "machine": platform.machine(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
@@ -207,6 +208,8 @@ def last_bits() -> str:
         parts += [torch.linalg.solve(moments.T @ moments, moments.T), double.softmax(1), X.exp(), X.sigmoid()]
         found = hashlib.sha256(b"".join(part.detach().contiguous().numpy().tobytes() for part in parts))
         found.update(np.exp(double.numpy()).tobytes() + np.log1p(double.numpy() ** 2).tobytes())
+        for table in (moments.numpy(), moments.numpy().astype(np.float32)):  # products by numpy's own library
+            found.update((table.T @ table).tobytes() + (table @ table[0]).tobytes() + np.vecdot(table, table).tobytes())
     return found.hexdigest()[:16]
 
 

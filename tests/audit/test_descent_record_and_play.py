@@ -143,7 +143,7 @@ def test_problems_of_an_engine_that_divides_by_exact_sizes_are_found(
     kind: type[DescentClassifier], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exact_sizes(engine: DescentEngine) -> Tensor:
-        codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+        codes = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
         counts = torch.bincount(codes, minlength=engine.vault.n_groups + 1)[:-1].double()
         return counts[:, None].expand(-1, engine.problem.events.shape[1])
 

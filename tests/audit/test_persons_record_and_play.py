@@ -134,7 +134,7 @@ def test_measurement_with_all_labels_of_one_person_changed_stays_within_the_ledg
         player = Player(source.noisy)
         other, _ = measured(people.with_labels(person, label), player, monkeypatch)
         assert other == text
-        distance = float((player.exact[0] - source.exact[0]).norm())
+        distance = float(np.linalg.norm(player.exact[0] - source.exact[0]))
         assert distance <= release.sensitivity
         longest = max(longest, distance)
     assert longest > 0.5 * release.sensitivity

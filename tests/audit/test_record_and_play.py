@@ -71,7 +71,7 @@ def reached(people: People, notion: str) -> dict[str, float]:
         for here in {int(scout.omega[person].argmin()), int(scout.omega[person].argmax())}:
             first = run(people.with_label(person, names[here]), **options)
             # to the label whose weight is furthest away
-            there = int((first.omega[person] - first.omega[person, here]).abs().argmax())
+            there = int(np.abs(first.omega[person] - first.omega[person, here]).argmax())
             second = run(people.with_label(person, names[there]), answers=first.noisy, **options)
             assert problems(first, second) == []
             shares = largest_movements(first, second)
@@ -158,7 +158,7 @@ def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pyte
 
     def ask_exactly(engine: GradientsEngine, *given: Any) -> None:
         sound(engine, *given)
-        codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+        codes = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
         counts = torch.bincount(codes, minlength=engine.vault.n_groups + 1)[:-1]
         engine._sizes = counts[:, None].double()
 
@@ -169,7 +169,7 @@ def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pyte
 
 def test_problems_of_an_engine_that_chooses_its_bound_by_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def bound_by_group(engine: GradientsEngine, *_: Any) -> float:
-        codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+        codes = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
         return 1.0 + float(codes.double().mean())
 
     monkeypatch.setattr(GradientsEngine, "_clip", bound_by_group)
@@ -180,7 +180,7 @@ def test_problems_of_an_engine_that_asks_again_about_a_small_group_are_found(mon
     sound = GradientsEngine.ask_after
 
     def ask_with_a_second_look(engine: GradientsEngine, scores: Tensor, k: int) -> None:
-        codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+        codes = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
         if int((codes == 0).sum()) < 120:
             sound(engine, scores, k)
         sound(engine, scores, k)

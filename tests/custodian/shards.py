@@ -29,8 +29,6 @@ from justitia.custodian.people import ledger_file
 from justitia.inputs import public_sample
 from justitia.postprocessing.shard import ScoredShard
 from justitia.privacy.mechanisms import SeededNoise
-from justitia.privacy.questions import RowDigest
-from justitia.privacy.shards import Alone
 
 EPSILON = 8.0
 #: Numbers of processes, and where rows are cut; one of four has no row.
@@ -46,7 +44,6 @@ def service(folder: Path) -> Iterator[str]:
     here, there = multiprocessing.Pipe()
 
     def run() -> None:
-        Alone.listener = lambda _, question, *__: RowDigest(question, first=0)  # type: ignore[method-assign,assignment]
         with served(folder, SeededNoise(11)) as url:
             there.send(url)
             there.recv()

@@ -13,7 +13,6 @@ from justitia.privacy.arrays import Array
 from justitia.privacy.attribute import AttributeStream
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
-from justitia.privacy.questions import LANES, Listener, Question, RowDigest
 from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Drawn, Together
 from justitia.privacy.vault import SensitiveVault
@@ -33,15 +32,12 @@ class Places:
 
 
 class Place(Together):
-    def __init__(self, places: Places, first: int, *, leads: bool) -> None:
-        self._places, self._first, self._leads = places, first, leads
+    def __init__(self, places: Places, *, leads: bool) -> None:
+        self._places, self._leads = places, leads
 
     @property
     def rows(self) -> int:
         return N
-
-    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
-        return RowDigest(question, first=self._first)
 
     def begin(self, source: DenseSource, **question: Any) -> None:
         self._places.debited.append(question)
@@ -74,15 +70,13 @@ def endless() -> PrivacyLedger:
     return PrivacyLedger(epsilon=np.inf, delta=1e-5)
 
 
-def answer_in_parts(
-    split: tuple[int, ...], noise: Any, ledger: PrivacyLedger, these: tuple[Array, list[Any]] | None = None
-) -> tuple[Array, Array]:
-    rows, labels = people() if these is None else these
+def answer_in_parts(split: tuple[int, ...], noise: Any, ledger: PrivacyLedger) -> tuple[Array, Array]:
+    rows, labels = people()
     shared = Places(len(split) - 1)
 
     def work(place: int) -> Array:
         start, end = split[place : place + 2]
-        together = Place(shared, start, leads=place == 0)
+        together = Place(shared, leads=place == 0)
         mine = vault(labels[start:end], ledger, together=together)
         source = ArrayRows(rows[start:end], chunk_rows=100)
         if place == 0:
@@ -115,22 +109,10 @@ def test_sums_without_noise_are_the_same_in_any_order_and_in_one_place() -> None
     assert np.array_equal(answer_in_parts(SPLITS["uneven"], Unprotected(), endless())[0], forward)
 
 
-def test_seeded_noise_is_other_where_rows_change_places() -> None:
-    rows, labels = people()
-    swapped = np.arange(N)
-    swapped[:2] = np.array([1, 0])
-    labels[1] = labels[0]  # the exact sums stay as they are
-    noise = Gaussian(5.0)
-    first, steps = answer_in_parts((0, N), noise, endless(), (rows, labels))
-    other, exact = answer_in_parts((0, N), noise, endless(), (rows[swapped], labels))
-    assert np.array_equal(exact[:-LANES], steps[:-LANES])
-    assert not np.array_equal(other, first)
-
-
 def test_others_are_told_after_the_debit_and_never_if_it_is_refused() -> None:
     shared = Places(2)
     _, labels = people()
-    mine = vault(labels, PrivacyLedger(epsilon=1e-3, delta=1e-5), together=Place(shared, 0, leads=True))
+    mine = vault(labels, PrivacyLedger(epsilon=1e-3, delta=1e-5), together=Place(shared, leads=True))
     with pytest.raises(BudgetExceeded):
         mine.group_sums(people()[0], bound=BOUND, noise=Gaussian(0.1), purpose="sums")
     assert shared.debited == []
@@ -144,7 +126,7 @@ def test_others_are_told_after_the_debit_and_never_if_it_is_refused() -> None:
         def add(self, steps: Array) -> Array:
             return steps
 
-    vault(labels, ledger, together=Watching(shared, 0, leads=True)).group_sums(
+    vault(labels, ledger, together=Watching(shared, leads=True)).group_sums(
         people()[0], bound=BOUND, noise=Gaussian(9.0), purpose="sums"
     )
     assert seen == [{GaussianCost(9.0): 1}]
@@ -157,8 +139,8 @@ def test_attribute_of_drawn_rows_is_revealed_from_all_places_and_by_none_that_pr
     places = [Drawn(drawn[0], slice(0, 3), 5), Drawn(drawn[1] - 300, slice(3, 5), 5)]
     shared = Places(2)
     vaults = [
-        vault(labels[:300], endless(), together=Place(shared, 0, leads=True)),
-        vault(labels[300:], endless(), together=Place(shared, 300, leads=False)),
+        vault(labels[:300], endless(), together=Place(shared, leads=True)),
+        vault(labels[300:], endless(), together=Place(shared, leads=False)),
     ]
 
     def reveal(place: int) -> Any:
@@ -171,7 +153,7 @@ def test_attribute_of_drawn_rows_is_revealed_from_all_places_and_by_none_that_pr
     with ThreadPoolExecutor(2) as pool:
         found, _ = pool.map(reveal, range(2))
     assert np.array_equal(found, codes[np.concatenate(drawn)])
-    private = vault(labels[300:], together=Place(Places(1), 300, leads=False))
+    private = vault(labels[300:], together=Place(Places(1), leads=False))
     with pytest.raises(BudgetExceeded):
         private.hand_over(places[1])
 

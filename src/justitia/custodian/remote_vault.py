@@ -130,16 +130,16 @@ class RemoteVault(Vault):
         sensitivity = math.sqrt(2) * with_norm_rounding(bound, source.width) * self.rows_per_person
         self._ledger.debit(Release(purpose, noise.cost(), sensitivity, unit))
         self._spent[noise.cost()] += 1
-        self._together.begin(_Told(source, job), bound=bound, step=0.0, seeded=False)
+        self._together.begin(_Told(source, job), bound=bound, step=0.0)
         last = self._send(source, job, but_last=True)
         self._together.add(_nothing(source))  # all other parts have come
         answer, headers = self._post(last, job)
         self._last = self._holder.received(answer, headers)
         return from_stream(answer, widest=2**31 - 1).copy()
 
-    def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Send the rows of this process, under the request that the first one has told."""
-        del bound, step, seeded
+        del bound, step
         self._check_length(source)
         self._send(source, _message(source))
         self._together.add(_nothing(source))

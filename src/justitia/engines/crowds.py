@@ -7,7 +7,6 @@ or in several. Engines learn from the sample, and passes over everybody correct 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from justitia.notions import FairnessNotion
 from justitia.postprocessing.dual import label_table
 from justitia.postprocessing.everybody import Everybody
 from justitia.privacy.interface import Vault
-from justitia.privacy.rows import DenseSource, index_chunks
+from justitia.privacy.rows import index_chunks
 from justitia.training.ranks import DONE, REVEAL, STOP, LostRank, ManyRanks, Message, Ranks
 
 Array = NDArray[np.float64]
@@ -56,10 +55,6 @@ class Crowd(Generic[Kind]):
         self.ranks.tell({"name": "expected", "membership": membership, "numbers": membership.size})
         sums = self.ranks.add(self.shard.expected(membership)) * 4.0 ** -product_bits(self.n)
         return sums.reshape(membership.shape) * self.shard.scale
-
-    def with_whole(self, rows: ShardRows, in_memory: DenseSource) -> ShardRows:
-        """The same rows, and those of everybody where the sample has everybody."""
-        return replace(rows, whole=in_memory) if self.in_sample else rows
 
     def check_unchanged(self) -> None:
         """Refuse files that were changed, before the vault debits for a pass over them."""
@@ -159,7 +154,7 @@ class Worker:
             self._opened_vault.hand_over(self.shard.drawn())
         elif job["name"] in asked:
             rows = asked[job["name"]](job)
-            self._opened_vault.contribute(rows, **{name: job[name] for name in ("bound", "step")})
+            self._opened_vault.contribute(rows, bound=job["bound"], step=job["step"])
         else:
             self.ranks.add(self._public(job))
 

@@ -21,7 +21,6 @@ from justitia.inputs.files import BLOCK
 from justitia.inputs.public_sample import Block, OwnRows, sampled, weights
 from justitia.postprocessing.public_rows import PublicRows
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
-from justitia.privacy.rows import DenseSource
 from justitia.privacy.shards import Drawn
 from justitia.training.ranks import Message
 
@@ -191,19 +190,12 @@ class Shard(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ShardRows:
-    """Rows for a vault, and the message that lets other processes make theirs.
-
-    Attributes
-    ----------
-    whole : DenseSource, optional
-        The same rows of everybody, in memory, where the sample has everybody.
-    """
+    """Rows for a vault, and the message that lets other processes make theirs."""
 
     parts: Callable[[], Iterator[NDArray[Any]]]
     length: int
     width: int
     message: Message
-    whole: DenseSource | None = None
 
     def __len__(self) -> int:
         return self.length

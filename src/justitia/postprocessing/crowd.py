@@ -108,12 +108,10 @@ class CrowdEngine(PluginEngine):
         return CrowdEverybody(self._crowd, self._rows.take, len(self.problem), self.plan.micro_batch)
 
     def _size_rows(self) -> DenseSource:
-        return self._crowd.with_whole(self._crowd.size_rows(self.vault.n_groups), super()._size_rows())
+        return self._crowd.size_rows(self.vault.n_groups)
 
     def _moment_rows(self) -> DenseSource:
-        return self._crowd.with_whole(
-            self._crowd.moment_rows(self.vault.n_groups, self._rows.width), super()._moment_rows()
-        )
+        return self._crowd.moment_rows(self.vault.n_groups, self._rows.width)
 
     def _total(self) -> Array:
         return super()._total() if self._crowd.in_sample else self._everybodys_total
@@ -153,16 +151,16 @@ class CrowdEngine(PluginEngine):
         assert self._weights is not None  # noqa: S101
         if self._crowd.in_sample:
             here = super()._seen(scores)
-            means, rates, bound, in_memory = here.means, here.rates, here.bound, here.rows
+            means, rates, bound = here.means, here.rates, here.bound
         else:
             judged = self._judge(self._lam)
             means, rates = population_means_of(self.problem.notion, judged[:, :, -1]), self._rates_of(judged)
-            bound, in_memory = 0.0, None
+            bound = 0.0
         table = decision_table(self.problem.notion, means)
         bound = bound or self._crowd.shard.facts.heaviest * float(np.linalg.norm(table, axis=-1).max())
         public = {"membership": self._weights, "multiplied": self._multiplied(self._lam), "table": table}
         rows = self._crowd.decision_rows(self.vault.n_groups, threshold=self.problem.threshold, **public)
-        return Seen(replace(rows, whole=in_memory), bound, means, rates)
+        return Seen(rows, bound, means, rates)
 
     def _judge(self, lam: Array) -> Array:
         """What the memberships say of everybody's decisions; how far the sample is off goes into the constraint."""

@@ -91,9 +91,9 @@ class Vault(ABC):
         del values, weights, bound, noise, purpose
         self._not_here("this engine", "use engine 'plugin' or 'moments'")
 
-    def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Add the rows of this place to an answer that another place has debited; only where the attribute is."""
-        del source, bound, step, seeded
+        del source, bound, step
         self._not_here("training in several processes", "train in one")
 
     def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> NDArray[np.int64]:

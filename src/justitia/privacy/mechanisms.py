@@ -39,7 +39,7 @@ class NoiseSource(ABC):
     seeded: bool = False
 
     def about(self, question: bytes) -> Self:
-        """The source for one question, of which ``question`` is a digest: itself, unless the noise is seeded."""
+        """The source for one question, described by ``question``: itself, unless the noise is seeded."""
         del question
         return self
 
@@ -75,9 +75,9 @@ class SystemNoise(NoiseSource):
 class SeededNoise(NoiseSource):
     """Noise that can be drawn again, for reproducing tables. Whoever knows the seed can subtract the noise.
 
-    The noise of a release depends on the seed, on the number of the release and on the question itself
-    (:meth:`about`): two questions that differ in anything public never share noise, which their difference would
-    cancel. The same question about other attributes does share it, so even a secret seed promises nothing.
+    The noise of a release depends on the seed, on the number of the release and on its purpose, width, bound and
+    mechanism (:meth:`about`). Rows and attributes are no part of that: two runs that differ in those alone share their
+    noise, and the difference of their answers is exact. So even a secret seed promises nothing.
     """
 
     seeded = True

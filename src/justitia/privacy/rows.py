@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from justitia.privacy.arrays import Array, Floats, Index, Mask, quietly
 from justitia.privacy.blocks import Block, DenseBlock, OuterBlock, ScatterBlock, zero_rows
@@ -64,11 +63,6 @@ class FactoredRows:
     def width(self) -> int:
         """Number of columns."""
         return sum(block.width for block in self.blocks)
-
-    def factors(self) -> Iterator[NDArray[Any]]:
-        """Every array that the rows are made of."""
-        parts = [part for block in self.blocks for part in vars(block).values()]
-        yield from (part for part in (*parts, self.scale, self.member, self.centres) if isinstance(part, np.ndarray))
 
     @quietly
     def norms(self) -> Floats:

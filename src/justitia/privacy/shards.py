@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.privacy.questions import Listener, Question
 from justitia.privacy.rows import DenseSource
 
 
@@ -52,11 +51,7 @@ class Together(ABC):
         """How many rows there are in all places."""
 
     @abstractmethod
-    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
-        """What hears the public rows of this place, for noise that can be drawn again."""
-
-    @abstractmethod
-    def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def begin(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Tell the others, after the debit, what to add up; only then do they compute."""
 
     @abstractmethod
@@ -84,14 +79,9 @@ class Alone(Together):
         """How many rows there are."""
         return self._rows
 
-    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
-        """The question itself, which hears rows in order."""
-        del source, bound
-        return question
-
-    def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def begin(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Nobody to tell."""
-        del source, bound, step, seeded
+        del source, bound, step
 
     def add(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """What is here is all there is."""

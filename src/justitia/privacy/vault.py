@@ -27,7 +27,6 @@ from justitia.privacy.groups import (
     encode,
     group_names,
     infer_groups,
-    listed_labels,
     only_part,
     public_groups,
     read_parts,
@@ -37,7 +36,6 @@ from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Releas
 from justitia.privacy.mechanisms import Noise, NoiseSource, Response, SystemNoise, Unprotected
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest, toward_zero
 from justitia.privacy.persons import Persons
-from justitia.privacy.questions import Listener, Question
 from justitia.privacy.rows import ArrayRows, DenseSource, LongSum, RowSource
 from justitia.privacy.shards import Alone, Drawn, Together
 
@@ -202,11 +200,10 @@ class SensitiveVault(Vault):
         self._check_length(source)
         sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width) * self.rows_per_person
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
-        question = self._question(purpose, source.width, bound, noise)
         step = max(noise.step(sensitivity), exact_sum_step(2.0 * self._together.rows * min(bound, LONGEST)))
-        self._together.begin(source, bound=bound, step=step, seeded=self._source.seeded)
-        exact = self._add_up(source, bound, step, self._together.listener(question, source, bound))
-        drawn = self._source.about(question.digest())
+        self._together.begin(source, bound=bound, step=step)
+        exact = self._add_up(source, bound, step)
+        drawn = self._noise_about(purpose, source.width, float(bound), noise)
         noisy = noise.add_noise(exact, sensitivity=sensitivity, source=drawn, release=release)
         total = exact.sum(0)  # public: everybody is in one block, and nothing is rounded
         projected: Array = noisy + (total - noisy.sum(0)) / len(noisy)
@@ -214,12 +211,12 @@ class SensitiveVault(Vault):
 
     @forgets_locals
     @quietly
-    def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Add the rows of this place to an answer that another place has debited; nothing is returned here."""
         self._check_length(source)
-        self._add_up(source, bound, step, self._together.listener(Question((), idle=not seeded), source, bound))
+        self._add_up(source, bound, step)
 
-    def _add_up(self, source: DenseSource, bound: float, step: float, listener: Listener) -> Array:
+    def _add_up(self, source: DenseSource, bound: float, step: float) -> Array:
         """(G + 1, d): sums over all places, exact on the grid."""
         sums = np.zeros((self.n_groups + 1, source.width))
         done = 0
@@ -228,14 +225,11 @@ class SensitiveVault(Vault):
                 raise ValueError("Expected a source that gives everybody's row once and in order; got another order.")
             done += len(rows)
             bounded = bounded_rows(rows.astype(np.float64, copy=False), bound)
-            listener.hear(bounded)
             sums += sum_by(self.__codes[index], toward_zero(bounded, step), len(sums))
         if done != len(self):
             raise ValueError(f"Expected a source that gives everybody's row once; got {done} of {len(self)} rows.")
-        own = to_nearest(sums, step).astype(np.int64).ravel()
-        steps = self._together.add(np.concatenate([own, listener.heard()]))
-        listener.settle(steps[sums.size :])
-        return steps[: sums.size].reshape(sums.shape).astype(np.float64) * step
+        steps = self._together.add(to_nearest(sums, step).astype(np.int64).ravel())
+        return steps.reshape(sums.shape).astype(np.float64) * step
 
     @forgets_locals
     @quietly
@@ -283,16 +277,13 @@ class SensitiveVault(Vault):
         sensitivity = check_bound(bound) * weight_range(weights) * self.rows_per_person
         sensitivity = with_rounding(sensitivity, weights, bound, source.width, noise)
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
-        question = self._question(purpose, source.width, bound, noise)
-        question.hear(weights)
         selected = np.take_along_axis(weights, self.__codes[:, None], axis=1)[:, 0]
         exact = LongSum(source.width)
         for chunk, rows in source.chunks():
             c = selected[chunk]
-            question.hear(*rows.factors())
             for part, piece in rows.pieces():
                 exact.add(clipped_sum(piece, c[part], bound))
-        drawn = self._source.about(question.digest())
+        drawn = self._noise_about(purpose, source.width, float(bound), noise)
         return noise.add_noise(exact.value(), sensitivity=sensitivity, source=drawn, release=release)
 
     @forgets_locals
@@ -309,7 +300,7 @@ class SensitiveVault(Vault):
             raise ValueError("expected rows that are one person's each, got persons; randomise one answer per person.")
         categories = self.n_groups + not_given
         release = self._debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
-        drawn = self._source.about(self._question(purpose, categories, mechanism).digest())
+        drawn = self._noise_about(purpose, categories, mechanism)
         return mechanism.randomize(self.__codes.astype(np.int64), categories=categories, source=drawn, release=release)
 
     def reveal(self, *, purpose: str, drawn: Drawn | None = None) -> NDArray[np.int64]:
@@ -341,11 +332,9 @@ class SensitiveVault(Vault):
     def _unit(self) -> str:
         return "row" if self._people is None else "person"
 
-    def _question(self, purpose: str, *facts: Any) -> Question:
-        """What is public about a question; its rows are heard as they are summed."""
-        asked = (self._columns, listed_labels(self._groups), self.persons_digest, self._together.rows)
-        named = (self._ledger.identity, purpose, asked, *facts)
-        return Question(named, idle=not self._source.seeded)
+    def _noise_about(self, *question: Any) -> NoiseSource:
+        """The source of noise for one question: its purpose, width, bound and mechanism. Rows are no part of it."""
+        return self._source.about(repr(question).encode())
 
     def _check_length(self, source: DenseSource) -> None:
         if len(source) != len(self):

@@ -119,15 +119,15 @@ class CrowdMomentsEngine(MomentsEngine):
         return rows
 
     def _moment_rows(self, rows: PublicRows) -> DenseSource:
-        return self._crowd.with_whole(self._crowd.moment_rows(self.vault.n_groups, rows.width), rows)
+        if self._crowd.in_sample:
+            self._everybodys_total = super()._total(rows)
+        return self._crowd.moment_rows(self.vault.n_groups, rows.width)
 
     def _everybody(self) -> Everybody:
         return CrowdEverybody(self._crowd, self._columns, len(self.problem), self.plan.micro_batch)
 
     def _total(self, rows: DenseSource) -> Array:
-        in_memory = getattr(rows, "whole", None)
-        if in_memory is not None:
-            return super()._total(in_memory)
+        del rows
         assert self._everybodys_total is not None  # noqa: S101 - counted before it is asked
         return self._everybodys_total
 
@@ -143,6 +143,7 @@ class CrowdMomentsEngine(MomentsEngine):
                 notion, population_means(notion.h_exact(scores, self.problem.y), self.problem.events)
             )
             bound = row_bound(rows)
+            self._everybodys_total = super()._total(ArrayRows(rows.astype(np.float64)))
         else:
             table = self._judged(scores, decided)
             rows = self.problem.weight[:, None] * table[self.problem.y.astype(int), decided.astype(int)].astype(
@@ -153,12 +154,7 @@ class CrowdMomentsEngine(MomentsEngine):
         asked = self._crowd.decision_rows(self.vault.n_groups, **check.message())
         self._checks.append(check)
         self._decisions.append(rows.astype(np.float32))
-        self._learn(
-            self._crowd.with_whole(asked, ArrayRows(rows.astype(np.float64))),
-            bound,
-            self.plan.noise_checks,
-            "decisions",
-        )
+        self._learn(asked, bound, self.plan.noise_checks, "decisions")
 
     def _judged(self, scores: Array, decided: Array) -> Array:
         """(2, 2, K) what everybody's decisions add to sums; how far the gaps of the sample are off is kept."""
