@@ -274,7 +274,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         threshold = float(self.threshold if costs is None else costs[0] / costs.sum())
         problem = Problem(features, target, weight, notion, threshold=threshold)
         remarks = tuple(input_remarks(getattr(self, "encoder_", None), sample_weight, features.shape))
-        rows = rows_digest([features.numpy(), target.numpy()])
+        rows = rows_digest([features, target])
         settings = Settings.of(self, plan, self._open_vault, remarks, rows)
         learner = self._learner(X, problem, plan, settings.seed)
         return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
