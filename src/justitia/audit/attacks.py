@@ -182,15 +182,19 @@ def fit_statistics(
 
 def nearest(model: LagrangianDualClassifier, X: Any, person: int) -> NDArray[np.int64]:
     """The person and those with the most similar public features."""
-    features = model._features(X, reset=False).double().flatten(1)
-    distances = (features - features[person]).norm(dim=1)
-    return np.asarray(distances.argsort()[:SEEN])
+    features = _flat(model, X)
+    return np.argsort(np.linalg.norm(features - features[person], axis=1), kind="stable")[:SEEN]
 
 
 def most_unusual(model: LagrangianDualClassifier, X: Any) -> int:
     """The person whose public features lie furthest from everybody's mean."""
-    features = model._features(X, reset=False).double().flatten(1)
-    return int((features - features.mean(0)).norm(dim=1).argmax())
+    features = _flat(model, X)
+    return int(np.linalg.norm(features - features.mean(0), axis=1).argmax())
+
+
+def _flat(model: LagrangianDualClassifier, X: Any) -> NDArray[np.float64]:
+    features = model._features(X, reset=False)
+    return features.reshape(len(features), -1).astype(np.float64)
 
 
 def one_run(

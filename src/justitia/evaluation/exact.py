@@ -65,8 +65,8 @@ def rates_by_group(
     chosen, confidence = get_notion(notion), check_fraction("confidence", confidence)
     truth, decided = as_binary(y_true, y_pred, pos_label)
     labels, codes = _group_codes(sensitive_features, groups, len(truth))
-    h = chosen.h_exact(2 * decided - 1, truth).numpy()
-    events = chosen.events(truth).numpy()
+    h = chosen.h_exact(2 * decided - 1, truth)
+    events = chosen.events(truth)
     member = codes[:, None] == np.arange(len(labels))
     counts, sums = events.T @ member, (events * h[:, None]).T @ member
     index = pd.MultiIndex.from_product([chosen.event_names, labels], names=["event", "group"])
