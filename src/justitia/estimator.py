@@ -67,9 +67,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         published, whose guarantee is not established (see ``docs/privacy.md``). All but the first need the extra
         ``networks``.
     base : classifier, callable or str, optional
-        The model of the label that engine "post-processing" corrects: a scikit-learn classifier or pipeline, cross-fitted,
-        or used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X that holds it.
-        It sees X as you pass it. None is boosted trees of LightGBM.
+        The model of the label that engine "post-processing" corrects: a scikit-learn classifier or pipeline,
+        cross-fitted, or used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X
+        that holds it. It sees X as you pass it. None is boosted trees of LightGBM.
     module : None, sequence of int, torch.nn.Module or callable
         The network: the default one (by the rules in ``docs/moments.md``), hidden widths, a module of your own with one
         score per row (it is copied), or a function that makes one from the number of inputs.
@@ -122,10 +122,10 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
 
     Guarantee
     ---------
-    * With a finite epsilon, any engine but "pf-ld-as-published", a given list of groups and no ``noise_seed``, everything
-      that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially private in
-      the attribute of any one row or, with ``person``, of any one person; ``certificate_`` states it, and what is
-      missing otherwise.
+    * With a finite epsilon, any engine but "pf-ld-as-published", a given list of groups and no ``noise_seed``,
+      everything that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon,
+      delta)-differentially private in the attribute of any one row or, with ``person``, of any one person;
+      ``certificate_`` states it, and what is missing otherwise.
     * What the plan said it would cost equals what the ledger recorded.
 
     Examples

@@ -32,8 +32,10 @@ from justitia.training.session import Session
 #: What a candidate may not change: the budget, the question, and who is asked.
 FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")
 
-_NOT_GAUSSIAN = "expected candidates whose releases are all Gaussian, got others; use engine 'post-processing', 'moments' or "
+_NOT_GAUSSIAN = (
+    "expected candidates whose releases are all Gaussian, got others; use engine 'post-processing', 'moments' or "
     "'pf-ld'."
+)
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,9 @@ def private_search(
 ) -> SearchResult:
     """Fit the best of several candidates at the total price of ``model.epsilon``.
 
-    With engine "post-processing" or "moments" and candidates that differ in tolerance only, they share the releases of one
-    model (:func:`justitia.tradeoff`) and choosing is free. Otherwise a random number of trials is made, each with a
-    candidate drawn at random and fresh noise, on a smaller budget: such that the best costs ``model.epsilon``.
+    With engine "post-processing" or "moments" and candidates that differ in tolerance only, they share the releases of
+    one model (:func:`justitia.tradeoff`) and choosing is free. Otherwise a random number of trials is made, each with
+    a candidate drawn at random and fresh noise, on a smaller budget: such that the best costs ``model.epsilon``.
 
     Parameters
     ----------
