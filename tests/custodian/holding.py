@@ -17,12 +17,11 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
-import uvicorn
 
 from justitia.custodian.app import App
 from justitia.custodian.people import ledger_file, register
 from justitia.custodian.records import Client, Records
-from justitia.custodian.server import configs
+from justitia.custodian.server import servers
 from justitia.custodian.service import Service
 from justitia.custodian.settings import Settings, private_folder
 from justitia.custodian.wire import to_stream
@@ -81,8 +80,7 @@ def served(folder: Path, noise: NoiseSource | None = None, **settings: Any) -> I
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with opened(folder, noise, port=port, **settings) as service:
-        server = uvicorn.Server(configs(service)[0])
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        server = servers(service)[0]
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         while not server.started:

@@ -18,7 +18,6 @@ def asked_page(folder: Path) -> str:
         ask.sums(cohort, np.ones((len(IDS), 2)), purpose="<script>alert(1)</script>")
         ask.sums(cohort, np.ones((3, 2)), request="short")
         ask("GET", "/v1/populations/people", client="a wrong key")
-        assert page_app(service).routes
         return page_text(service)
 
 

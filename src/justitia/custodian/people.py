@@ -170,6 +170,11 @@ class People:
                 if own is not None:
                     own._append(Release(purpose, cost, 0.0))  # whatever may have been debited counts
 
+    def can_pay(self, cost: Cost) -> bool:
+        """Whether the population can; a client's own budget is checked when it is paid."""
+        with self.lock:
+            return _fits(self.ledger, {cost: 1}, 1)
+
     def _nothing_debited(self) -> bool:
         """Whether the ledger's file has nothing under the present name; what cannot be read may have."""
         try:
