@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from holding import IDS, Caller, make_folder, opened
 
-from justitia.custodian.page import page_app, page_text
+from justitia.custodian.page import page_text
 
 
 def asked_page(folder: Path) -> str:

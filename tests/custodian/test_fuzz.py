@@ -6,6 +6,9 @@ Each is answered or refused as described, never with an error of the service.
 import json
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,3 +151,16 @@ def test_any_request_is_answered_or_refused_as_the_description_says(
         assert "\n" not in reply.facts["error"]
     if method in {"", one.method} and "/" not in name:
         conforms(reply, FOUND["paths"][one.path][one.method.lower()])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as a file")
+def test_service_that_is_sent_mutated_rows_stays_up_in_bounded_memory() -> None:
+    """JUSTITIA_FUZZ=100000 sends as many."""
+    script = Path(__file__).parent / "mutated.py"
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        run = subprocess.run([sys.executable, script, folder, str(FUZZ)], capture_output=True, text=True, check=True)
+    found = json.loads(run.stdout)
+    assert found["bodies"] == FUZZ
+    assert set(found["statuses"]) <= {"200", "409", "413", "422"}
+    assert found["good"] == 200
+    assert found["peak_mb"] < 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections import Counter, OrderedDict, deque
@@ -146,11 +145,6 @@ class Rate:
     def __init__(self, per_minute: int, clock: Any = time.monotonic) -> None:
         self._most, self._clock = float(per_minute), clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    @property
-    def pause(self) -> int:
-        """Seconds after which one more is allowed."""
-        return math.ceil(60 / self._most)
 
     def allows(self, name: str) -> bool:
         """Whether one more is within it; it then counts."""

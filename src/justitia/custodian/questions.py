@@ -18,7 +18,7 @@ Names = Annotated[list[Name], msgspec.Meta(max_length=20)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=999_999_999)]
 # Purposes are printed in terminals and on pages: no control character, no line end, nothing that changes the direction
 # of the text or is not seen.
-_SHOWN = r"[^\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+_SHOWN = r"[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 Sentence = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=rf"^{_SHOWN}+(?!\n)$")]
 
 
