@@ -1,7 +1,7 @@
 """Send mutated Arrow bodies to a custodian that runs: ``python mutated.py FOLDER COUNT``.
 
-The service is a process of its own, as ``justitia custodian serve`` starts it. Bodies are streams of rows, and of what is
-no rows, of which bytes, lengths or whole messages are others. Printed: replies by status, whether the service is up
+The service is a process of its own, as ``justitia custodian serve`` starts it. Bodies are streams of rows, and of what
+is no rows, of which bytes, lengths or whole messages are others. Printed: replies by status, whether the service is up
 afterwards and answers a good body, and the most memory that it had.
 """
 

@@ -38,9 +38,23 @@ def test_rows_of_other_writers_are_read_as_pyarrow_reads_them() -> None:
 
 
 def test_first_message_that_is_no_schema_is_refused_and_does_not_end_the_process() -> None:
-    """In a process of its own: pyarrow's read_schema ends it."""
+    """In a process of its own: pyarrow's read_schema ends it.
+
+    It does not check the table of a message whose type it does not know, and follows its offsets.
+    """
     schema, batch, end = messages(to_stream(ROWS))
-    bodies = [batch + end, end, batch + schema + end, schema + schema + end, schema + batch + schema + end]
+    strange = schema.replace(b"\x06\0\x05\0\x08\0", b"\x06\0\x01\0\x08\0")  # the type is where a 0 is
+    beyond = strange.replace(b"\xcc\xff\xff\xff", b"\xcc\xff\xff\xe2")
+    assert len({schema, strange, beyond}) == 3
+    bodies = [
+        beyond,
+        strange + batch + end,
+        batch + end,
+        end,
+        batch + schema + end,
+        schema + schema + end,
+        schema + batch + schema + end,
+    ]
     script = (
         "import sys\nfrom justitia.custodian.wire import from_stream\nfrom justitia.custodian.refusals import Refused\n"
         "for line in sys.stdin:\n    try:\n        from_stream(bytes.fromhex(line), widest=9)\n"
