@@ -63,6 +63,8 @@ ODD: list[dict[str, Any]] = [
     {"part": 1},
     {"purpose": ""},
     {"purpose": "x" * 201},
+    *({"purpose": f"a{one}b"} for one in ("\n", "\r", "\x1b[2J", "\x00", "\x7f", "\x9b", "\u2028", "\u202e", "\u200b")),
+    {"purpose": "a\n"},
     {"client": "analyst", "other": "field"},
 ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -222,7 +221,7 @@ def _key(request: Request) -> str | None:
         return None
     try:
         return base64.b64decode(given.strip(), validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # neither base64 nor text
         return None
 
 

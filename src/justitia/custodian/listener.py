@@ -178,8 +178,9 @@ class GatedServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen."""
+        address = self.config.host, self.config.port
         try:
-            own = sockets or _listeners(self.config.host, self.config.port, self._gate)
+            own = sockets or _listeners(*address, self._gate)
         except OSError as error:
             print(f"expected to listen at {self.config.host}:{self.config.port}: {error}", file=sys.stderr)
             sys.exit(_CANNOT_START)
