@@ -152,6 +152,8 @@ class Caller:
         self, method: str, path: str, body: bytes | list[bytes], client: str | None, headers: dict[str, str], query: Any
     ) -> Reply:
         key = {} if client is None else {"authorization": f"Bearer {KEYS.get(client, client)}"}
+        if isinstance(body, bytes) and body:
+            headers = {"content-length": str(len(body))} | headers
         chunks = list(body) if isinstance(body, list) else [body]
         sent: list[dict[str, Any]] = []
 

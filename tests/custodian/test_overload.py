@@ -3,12 +3,14 @@
 Connections are made on this machine only.
 """
 
+import gc
 import json
 import resource
 import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -330,6 +332,34 @@ def test_rows_of_joined_cohorts_are_counted_before_any_is_loaded(folder: Path, l
         joined = ask("POST", path, json.dumps({"cohorts": [name] * 3, "person": True}).encode())
         assert joined.facts["people"] == 15  # three rows of each person
         assert loads == [name]
+
+
+def test_body_of_a_refused_request_leaves_the_memory_with_its_reply(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies: list[Any] = []
+
+    class Body(bytearray):
+        """One that can be watched."""
+
+    async def read(*_: Any, **__: Any) -> Any:
+        made = Body(b"x" * 1000)
+        bodies.append(weakref.ref(made))
+        return made
+
+    with opened(folder) as service:
+        ask = Caller(service)
+        cohort = ask.cohort()
+        ask.sums(cohort, ROWS[:1], parts=2)
+        monkeypatch.setattr(app, "read_body", read)
+        monkeypatch.setattr("justitia.custodian.service.from_stream", lambda *_, **__: ROWS)
+        gc.collect()
+        gc.disable()
+        try:
+            statuses = [ask.sums(cohort, b"x", parts=2).status, ask.sums("0" * 32, b"x").status]
+            assert (statuses, [one() for one in bodies]) == ([409, 404], [None, None])
+        finally:
+            gc.enable()
 
 
 # -- threads

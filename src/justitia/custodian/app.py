@@ -269,8 +269,14 @@ def _hosts(headers: Iterable[tuple[bytes, bytes]]) -> list[str]:
     return [host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0] for host in found]
 
 
+def forget(error: BaseException) -> None:
+    """Let go of the frames that an error came through: they hold bodies, and some refusals are raised many times."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+
+
 def _as_refusal(error: Exception) -> Refused:
     """What is told instead: the text of an error that nobody expected may hold anything."""
+    forget(error)
     if isinstance(error, Refused):
         return error
     return NO_LEDGER if isinstance(error, LedgerError | OSError | sqlite3.Error) else UNEXPECTED
@@ -298,4 +304,4 @@ async def _not_there(request: Request, error: HTTPException) -> Response:
     return _refusal(Refused(error.status_code, "route", "expected an address of this service, got another one."))
 
 
-__all__ = ["App", "allowed_hosts", "checked_headers"]
+__all__ = ["App", "allowed_hosts", "checked_headers", "forget"]

@@ -23,7 +23,7 @@ _NUMBER, _TEXT = 32, 80
 
 
 async def read_body(request: Request, memory: Reserved, *, largest: int, seconds: float) -> bytearray:
-    """The whole body of a request; its bytes are reserved as they come.
+    """The whole body of a request; its memory is reserved before the first byte is read.
 
     Raises
     ------
@@ -33,22 +33,24 @@ async def read_body(request: Request, memory: Reserved, *, largest: int, seconds
     if request.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
         raise Refused(415, "encoding", "expected a body that is not compressed, got another one; send it as it is.")
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and len(announced) < 20:
-        if int(announced) > largest:
-            raise too_large(f"a body of at most {largest} bytes")
-        memory.check(int(announced))
-    body = bytearray()
+    length = int(announced) if announced.isdecimal() and len(announced) < 20 else None
+    if length is not None and length > largest:
+        raise too_large(f"a body of at most {largest} bytes")
+    memory.take(largest if length is None else length)
+    # In one piece where the length is known: one that grows leaves several times as much behind it.
+    body, at = bytearray(length or 0), 0
     try:
         async with asyncio.timeout(seconds):
             async for part in request.stream():
-                if len(body) + len(part) > largest:
+                if at + len(part) > largest:
                     raise too_large(f"a body of at most {largest} bytes")
-                memory.take(len(part))
-                body += part
+                body[at : at + len(part)] = part
+                at += len(part)
     except TimeoutError:
         raise TOO_SLOW from None
     except ClientDisconnect:
         raise TOO_SLOW from None
+    del body[at:]
     return body
 
 
@@ -97,20 +99,21 @@ class Memory:
         """What one request of this client has reserved: nothing yet."""
         return Reserved(self, client)
 
-    def check(self, client: str, own: int, more: int) -> None:
-        """Refuse what does not fit in; nothing is reserved."""
+    def take(self, client: str, own: int, more: int) -> None:
+        """Reserve more for a request that has its own part already, or refuse."""
         if own + more > self._each:
             raise too_large(f"a request that needs at most {self._each} bytes of memory")
         with self._lock:
             if self._held[client] + more > self._each:
                 raise TOO_MUCH_AT_ONCE
-            if sum(self._held.values()) + more > self._most:
+            if self._held.total() + more > self._most:
                 raise NO_MEMORY
+            self._held[client] += more
 
-    def add(self, client: str, size: int) -> None:
-        """Reserve, or give back."""
+    def give_back(self, client: str, size: int) -> None:
+        """Reserve it no longer."""
         with self._lock:
-            self._held[client] += size
+            self._held[client] -= size
             if not self._held[client]:
                 del self._held[client]
 
@@ -125,17 +128,12 @@ class Reserved:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._memory.add(self._client, -self._size)
+        self._memory.give_back(self._client, self._size)
         self._size = 0
-
-    def check(self, more: int) -> None:
-        """Refuse what does not fit in."""
-        self._memory.check(self._client, self._size, more)
 
     def take(self, more: int) -> None:
         """Reserve so much more, or refuse."""
-        self.check(more)
-        self._memory.add(self._client, more)
+        self._memory.take(self._client, self._size, more)
         self._size += more
 
 

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from justitia.custodian.app import App, allowed_hosts, checked_headers
+from justitia.custodian.app import App, allowed_hosts, checked_headers, forget
 from justitia.custodian.people import ledger_file
 from justitia.custodian.records import Population
 from justitia.custodian.refusals import Refused, not_allowed
@@ -94,6 +94,7 @@ def page_app(app: App) -> ASGIApp:
                 raise not_allowed("read")
             text = await app.answers.get(client.name, lambda: page_text(app.service))
         except Refused as refusal:
+            forget(refusal)
             headers = _HEADERS | ({"www-authenticate": 'Basic realm="custodian"'} if refusal.status == 401 else {})
             return PlainTextResponse(refusal.sentence + "\n", refusal.status, headers)
         return HTMLResponse(text, headers=_HEADERS)
