@@ -11,6 +11,7 @@ half a header on each pushes out their own, and a client that sends its request 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import sys
 from collections import Counter
@@ -182,7 +183,7 @@ class GatedServer(uvicorn.Server):
         try:
             own = sockets or _listeners(*address, self._gate)
         except OSError as error:
-            print(f"expected to listen at {self.config.host}:{self.config.port}: {error}", file=sys.stderr)
+            logging.getLogger("uvicorn.error").error("cannot listen at %s:%d: %s", *address, error)
             sys.exit(_CANNOT_START)
         await super().startup(sockets=own)
 
