@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit docs pictures help crash-test ray-test audit stress bench bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit docs pictures crash-test ray-test audit stress bench bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -39,9 +39,6 @@ EXAMPLES = $(shell grep -l "^from pictures import" examples/*.py)
 pictures: setup        ## run the tutorials and keep their pictures and output for the site
 	for script in $(EXAMPLES); do name=$$(basename $$script .py); \
 	  $(BIN)/python $$script --picture docs/pictures/$$name.png > docs/pictures/$$name.txt || exit 1; done
-
-help: setup            ## the help of every command as text, after an option has changed
-	$(BIN)/python -c "from justitia.cli.stored_help import write; write()"
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 ranks; fuzz and attack those
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py

@@ -168,8 +168,8 @@ def check_engine(model: LagrangianDualClassifier) -> None:
     notion, plan = check_parameters(model)
     if not plan.shares_answers:
         raise ValueError(
-            f"expected engine 'plugin' or 'moments' where X is in files, got {name_of(plan)!r}; leave engine out, or "
-            "read the rows into memory."
+            f"expected engine 'post-processing' or 'moments' where X is in files, got {name_of(plan)!r}; leave "
+            "engine out, or read the rows into memory."
         )
     if plan.trains_network:
         _check_notion(notion)
