@@ -22,7 +22,7 @@ TWO = (*WORDS, "--seed", "1", "--out", "late", "--workers", "2")
 #: Read by Python when it starts: the second of two workers says that it has come to its first check, and stays there.
 STAYS = """
 import os, pathlib, time
-if os.environ.get("RANK") == "1":
+if '"rank": 1' in os.environ.get("JUSTITIA_WORKER", ""):
     from justitia.postprocessing.shard import ScoredShard
     def stay(*_):
         pathlib.Path("staying").touch()

@@ -1,6 +1,6 @@
 """Fits in several processes, for ``test_ranks.py``: ``python grouped.py SCENARIO FOLDER`` prints what came of them.
 
-Processes are forked here, where nothing else runs, and meet through a file.
+Processes are forked here, where nothing else runs, and are connected by pipes.
 """
 
 import hashlib
@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import tempfile
 import warnings
@@ -18,13 +17,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from justitia.training.links import SocketLinks
 from people_files import FEATURES, FEW, digest, files, integers, model, people, write, write_parts
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
-from torch import distributed as dist
 from torch import nn
 
 from justitia import PluginPlan
@@ -32,7 +29,7 @@ from justitia.inputs import public_sample
 from justitia.networks.moments.shard import NetworkShard
 from justitia.postprocessing.shard import ScoredShard
 from justitia.scale import data as scale_data
-from justitia.training.ranks import linked
+from justitia.training.ranks import ManyRanks, working_as
 
 WORK = multiprocessing.get_context("fork")
 Rank = Callable[[int], Any]
@@ -41,59 +38,32 @@ Rank = Callable[[int], Any]
 def in_group(size: int, rank_work: Rank, *, wait: float = 300.0) -> list[Any]:
     """What each rank's work returned, or its error; None for a rank that was killed."""
     results = WORK.Manager().dict()
-    with tempfile.TemporaryDirectory() as place:
-
-        def run(rank: int) -> None:
-            dist.init_process_group("gloo", init_method=f"file://{place}/meet", rank=rank, world_size=size)
-            try:
-                results[rank] = rank_work(rank)
-            except Exception as error:  # noqa: BLE001 - shown by the test
-                results[rank] = f"{type(error).__name__}: {error}"
-
-        processes = [WORK.Process(target=run, args=(rank,)) for rank in range(size)]
-        for one in processes:
-            one.start()
-        for one in processes:
-            one.join(wait)
-            if one.is_alive():
-                one.kill()
-                one.join()
-    return [results.get(rank) for rank in range(size)]
-
-
-def by_sockets(size: int, rank_work: Rank) -> list[Any]:
-    """What each rank's work returned, where ranks are connected by socket pairs."""
-    results, pairs = WORK.Manager().dict(), [socket.socketpair() for _ in range(1, size)]
+    pairs = [WORK.Pipe() for _ in range(1, size)]
+    ends = {(0, place): near for place, (near, _) in enumerate(pairs, 1)}
+    ends |= {(place, 0): far for place, (_, far) in enumerate(pairs, 1)}
 
     def run(rank: int) -> None:
-        for place, (near, far) in enumerate(pairs, 1):  # a forked process has the ends of all others, too
-            for end, owner in ((near, 0), (far, place)):
-                if rank != owner:
-                    end.close()
-        ends = [near for near, _ in pairs] if rank == 0 else [pairs[rank - 1][1]]
-        with linked(SocketLinks(rank, size, ends)):
-            results[rank] = rank_work(rank)
+        for (owner, _), end in ends.items():  # a forked process has the ends of all others, too
+            if owner != rank:
+                end.close()
+        pipes = [end for (owner, _), end in ends.items() if owner == rank]
+        try:
+            with working_as(ManyRanks(rank, size, pipes)):
+                results[rank] = rank_work(rank)
+        except Exception as error:  # noqa: BLE001 - shown by the test
+            results[rank] = f"{type(error).__name__}: {error}"
 
     processes = [WORK.Process(target=run, args=(rank,)) for rank in range(size)]
     for one in processes:
         one.start()
+    for end in ends.values():  # or the end of a process that is gone would stay open here
+        end.close()
     for one in processes:
-        one.join()
+        one.join(wait)
+        if one.is_alive():
+            one.kill()
+            one.join()
     return [results.get(rank) for rank in range(size)]
-
-
-def sockets(folder: Path) -> Any:
-    """Digests of the same fit: in one process, in a process group, and in processes that sockets connect."""
-    table = people()
-    paths = write_parts(table, folder / "parts", [7, 900])
-
-    def fit(where: Any) -> str:
-        return digest(model("equalized_odds").fit(where, "label", sensitive_features="sex"), table)
-
-    def work(rank: int) -> str:
-        return fit(files(paths[rank], own=True))
-
-    return [fit(files(folder / "parts")), *in_group(3, work), *by_sockets(3, work)]
 
 
 def bits(folder: Path) -> Any:
@@ -337,7 +307,6 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")  # few people, large noise
     torch.set_num_threads(1)
     public_sample.SAMPLE = FEW
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "shards": shards}
-    scenarios |= {"modules": modules, "bases": bases, "sockets": sockets}
+    scenarios |= {"modules": modules, "bases": bases}
     print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))

@@ -37,12 +37,6 @@ def test_fit_in_one_two_and_four_processes_is_the_same_to_the_last_bit(tmp_path:
     assert {case: len(exact) for case, exact in sums.items()} == dict.fromkeys(found, 1)
 
 
-def test_fit_in_processes_that_sockets_connect_is_that_of_a_process_group_to_the_last_bit(tmp_path: Path) -> None:
-    found = grouped("sockets", tmp_path)
-    assert len(found) == 1 + 3 + 3
-    assert len(set(found)) == 1
-
-
 def test_processes_that_see_the_same_files_divide_their_rows_and_know_everybodys_persons(tmp_path: Path) -> None:
     found = grouped("shared", tmp_path)
     assert len(found) == 3
