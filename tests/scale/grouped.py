@@ -3,6 +3,7 @@
 Processes are forked here, where nothing else runs, and are connected by pipes.
 """
 
+import contextlib
 import hashlib
 import json
 import multiprocessing
@@ -28,6 +29,7 @@ from justitia import PluginPlan
 from justitia.inputs import public_sample
 from justitia.networks.moments.shard import NetworkShard
 from justitia.postprocessing.shard import ScoredShard
+from justitia.privacy.vault import SensitiveVault
 from justitia.scale import data as scale_data
 from justitia.training.ranks import ManyRanks, working_as
 
@@ -146,6 +148,55 @@ def killed(folder: Path) -> Any:
         second = in_group(2, fit)
         after = debits_in(place)
         found.append({"at": name, "first": first, "debits": debits, "second": second, "after": after})
+    return found
+
+
+class Killed(BaseException):
+    """Stands for a process that dies."""
+
+
+def resumed(folder: Path) -> Any:
+    """A rank dies between two answers, or while one is on its way; the same losses in one process."""
+    table = people()
+    paths, whole = write_parts(table, folder / "parts", [500]), write(table, folder / "whole.parquet")
+
+    def fit(where: Any, place: Path | None) -> str:
+        return digest(model().fit(where, "label", sensitive_features="sex", checkpoint=place), table)
+
+    def alone(place: Path, lost: int | None) -> str:
+        sound = SensitiveVault.group_sums
+
+        def group_sums(self: Any, *args: Any, **asked: Any) -> Any:
+            number = len(self._ledger.own_releases())
+            answer = sound(self, *args, **asked)
+            if number == lost:
+                raise Killed
+            return answer
+
+        SensitiveVault.group_sums = group_sums  # type: ignore[method-assign]
+        try:
+            with contextlib.suppress(Killed):
+                fit(files(whole), place)
+        finally:
+            SensitiveVault.group_sums = sound  # type: ignore[method-assign]
+        return fit(files(whole), place)
+
+    found = []
+    for name, count, lost in (("judge", 3, None), ("decision_rows", 1, 1)):
+        place = folder / name
+
+        def work(rank: int, place: Path = place) -> str:
+            return fit(files(paths[rank], own=True), place)
+
+        def dying(rank: int, work: Rank = work, name: str = name, count: int = count) -> Any:
+            if rank == 1:
+                die_at(ScoredShard, name, count)
+            return work(rank)
+
+        first, debits = in_group(2, dying), debits_in(place)
+        second, after = in_group(2, work), debits_in(place)
+        found.append({"first": first, "debits": debits, "second": second, "after": after})
+        found[-1]["alone"] = alone(folder / f"alone-{name}", lost)
     return found
 
 
@@ -308,5 +359,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     public_sample.SAMPLE = FEW
     scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "shards": shards}
-    scenarios |= {"modules": modules, "bases": bases}
+    scenarios |= {"modules": modules, "bases": bases, "resumed": resumed}
     print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))

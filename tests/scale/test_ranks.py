@@ -55,6 +55,16 @@ def test_rank_that_is_killed_costs_no_second_debit_and_the_run_resumes(tmp_path:
         assert one["second"] == [pytest.approx(4.0)] * 2
 
 
+def test_run_that_was_killed_goes_on_to_the_model_of_one_process_that_lost_the_same_answers(tmp_path: Path) -> None:
+    between, on_its_way = grouped("resumed", tmp_path)
+    for one in (between, on_its_way):
+        assert one["first"][0].startswith("LostRank: another process of this run is gone")
+        assert one["first"][1] is None
+        assert one["second"] == [one["alone"]] * 2
+        assert (one["debits"], one["after"]) == (2, 3)
+    assert between["alone"] != on_its_way["alone"]
+
+
 def test_network_of_ones_own_is_the_same_in_two_processes_and_without_privacy(tmp_path: Path) -> None:
     found = grouped("modules", tmp_path)
     said = found.pop("differs")
