@@ -43,10 +43,11 @@ pictures: setup        ## run the tutorials and keep their pictures and output f
 help: setup            ## the help of every command as text, after an option has changed
 	$(BIN)/python -c "from justitia.cli.stored_help import write; write()"
 
-crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians; fuzz and attack those
+crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 workers; fuzz and attack those
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py
 	JUSTITIA_KILLS=200 JUSTITIA_FUZZ=10000 $(BIN)/python -m pytest tests/custodian/test_process.py tests/custodian/test_fuzz.py
 	JUSTITIA_ATTACKS=1000 $(BIN)/python -m pytest tests/custodian/test_attacks.py
+	JUSTITIA_KILLS=10 $(BIN)/python -m pytest tests/cli/test_workers.py
 
 audit: setup           ## attack mechanism and whole fits, and the printed engine: results/audit.csv, results/trial.csv
 	$(BIN)/python -m bench.experiments audit --jobs 2
