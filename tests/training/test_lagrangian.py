@@ -138,7 +138,7 @@ def test_group_and_population_weights_exact_sizes_give_the_gradient_of_the_lagra
     X = np.array([[1.0, -0.5], [0.3, 0.8], [-1.2, 0.4], [0.7, 0.1]], dtype=np.float64)
     theta, group = np.array([0.6, -0.9], dtype=np.float64), np.array([0, 1, 1, 0])
     lam = np.array([[0.7, -1.1], [-0.2, 0.5]], dtype=np.float64)
-    sizes = np.stack([(EVENTS * (group == a).astype(np.float32)[:, None]).sum(0) for a in (0, 1)]).double()
+    sizes = np.stack([(EVENTS * (group == a)[:, None]).sum(0) for a in (0, 1)])
     omega = group_weights(lam, sizes, EVENTS)
     h = expit(X @ theta)
     rows = (h * (1 - h))[:, None] * X
