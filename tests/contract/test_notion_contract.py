@@ -145,9 +145,9 @@ BAD: dict[str, tuple[Callable[[], FairnessNotion], str]] = {
 @pytest.mark.parametrize("case", BAD)
 def test_contract_broken_notion_is_refused_in_one_sentence(case: str) -> None:
     make, message = BAD[case]
+    check = check_differentiable if case.startswith("h ") else check_notion
     with pytest.raises(ValueError, match=message) as caught:
-        check_notion(made := make())
-        check_differentiable(made)
+        check(make())
     assert str(caught.value).startswith("the notion Broken cannot be used: ")
     assert str(caught.value).count(".") == 1
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from justitia._validate import check_choice, check_fraction, check_int
 from justitia.audit.attacks import Randomness, fit_statistics, mechanism_statistics, most_unusual, one_run
-from justitia.audit.printed import printed_statistics
 from justitia.audit.replay import Canary, Recording, most_exposed, record, worst_canary
 from justitia.audit.result import AuditResult
 from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
@@ -117,6 +116,8 @@ def audit(
     if attack != "mechanism":
         runs_of_both = fit_statistics(recording, target, X, y, runs, random, attack=attack, **how)
     elif model.engine == "printed":
+        from justitia.audit.printed import printed_statistics  # noqa: PLC0415 - needs torch, as this engine does
+
         runs_of_both = printed_statistics(recording, target, X, y, runs, random, seed=seed, **how)
     else:
         runs_of_both = mechanism_statistics(recording, target, runs, random, copies=copies, **how)
