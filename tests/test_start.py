@@ -97,3 +97,40 @@ def test_name_that_is_not_public_is_no_attribute() -> None:
 @pytest.mark.parametrize("first", ["import justitia.curve", "from justitia.report import build_report"])
 def test_name_of_a_function_and_a_module_is_the_function_whoever_comes_first(first: str) -> None:
     fresh(f"{first}\nfrom justitia import tradeoff\nassert callable(tradeoff)")
+
+
+DEFAULT_FIT = """
+import sys
+class NoTorch:  # as where it is not installed
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, NoTorch())
+import numpy as np
+from justitia import LagrangianDualClassifier
+rng = np.random.default_rng(0)
+X, a = rng.normal(size=(400, 3)), rng.choice(["f", "m"], 400)
+y = (X[:, 0] + 0.5 * (a == "f") > 0).astype(int)
+def fit(**changes):
+    model = LagrangianDualClassifier(groups=["f", "m"], random_state=0, noise_seed=0, epsilon=8.0, **changes)
+    return model.fit(X, y, sensitive_features=a)
+"""
+
+
+def test_default_engine_fits_decides_saves_and_loads_without_torch(tmp_path: Path) -> None:
+    folder = str(tmp_path / "model")
+    names = fresh(
+        f"import warnings\nwarnings.simplefilter('ignore', UserWarning)\n{DEFAULT_FIT}\nmodel = fit()\n"
+        f"model.save({folder!r})\nloaded = LagrangianDualClassifier.load({folder!r})\n"
+        "assert np.array_equal(loaded.predict(X), model.predict(X))"
+    )
+    assert not [name for name in names if name.startswith("justitia.networks.")]
+
+
+@pytest.mark.parametrize("changes", ["engine='moments'", "engine='gradients'", "module=(4,)"])
+def test_network_without_torch_is_refused_with_what_to_install(changes: str) -> None:
+    fresh(
+        f"{DEFAULT_FIT}\ntry:\n    fit({changes})\nexcept ImportError as error:\n"
+        "    assert \"run pip install 'justitia[networks]'\" in str(error), error\n"
+        "else:\n    raise AssertionError('fitted')"
+    )

@@ -148,7 +148,7 @@ def scores_along(models: tuple[Any, ...], X: pd.DataFrame) -> list[Any]:
     if isinstance(models[0], FairGBMClassifier):
         return [model.decision_function(X) for model in models]
     first = models[0].rule_
-    inputs = Inputs(X, models[0]._features(X, reset=False).numpy())
+    inputs = Inputs(X, models[0]._features(X, reset=False))
     eta = first.calibration(first.base.probability(inputs))
     rules = [model.rule_ for model in models]
     gains = [2 * (eta - rule.threshold) for rule in rules]

@@ -200,7 +200,7 @@ class MixtureClassifier(RivalClassifier):
     def _arrays(self, X: Any, y: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Public rows and 0/1 targets of a fit."""
         features, target = self._read(X, y)
-        return as_matrix(features), target.numpy().astype(np.int64)
+        return as_matrix(features), target.astype(np.int64)
 
     def _vault(
         self, sensitive_features: Any, *, epsilon: float, ledger: PrivacyLedger, n: int, noise_seed: int | None = None

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils import Tags
@@ -30,7 +31,7 @@ from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import HiddenNoiseSeed
-from justitia.training.engine import calibrated
+from justitia.training.engine import Array, calibrated
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
 from justitia.training.plan import PlannedRelease
@@ -62,7 +63,7 @@ class SoftDecisions(FairnessNotion):
         """Events of the base notion."""
         return self.base.event_names
 
-    def events(self, y: Tensor) -> Tensor:
+    def events(self, y: Array) -> Array:
         """Events of the base notion."""
         return self.base.events(y)
 
@@ -70,7 +71,7 @@ class SoftDecisions(FairnessNotion):
         """Probability between 0 and 1."""
         return self.base.h(self.temperature * scores, y)
 
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+    def h_exact(self, scores: Array, y: Array) -> Array:
         """What the base notion counts, on hard decisions."""
         return self.base.h_exact(scores, y)
 
@@ -92,12 +93,12 @@ def soft_decisions(notion: str | FairnessNotion, *, temperature: float = 1.0) ->
     return SoftDecisions(AccuracyParity("error") if isinstance(base, AccuracyParity) else base, temperature)
 
 
-def decision_rows(h: Tensor, events: Tensor) -> Tensor:
+def decision_rows(h: Array, events: Array) -> Array:
     """(n, 2K): public rows (h_i, 1 - h_i) in the columns of the row's event; their sums by group are the table."""
-    return torch.cat([events * h[:, None], events * (1 - h[:, None])], dim=1)
+    return np.concatenate([events * h[:, None], events * (1 - h[:, None])], axis=1)
 
 
-def table_gaps(table: Tensor, population: Tensor, sizes: Tensor) -> Tensor:
+def table_gaps(table: Array, population: Array, sizes: Array) -> Array:
     r"""(G, K): rate of each group minus that of everybody, from a table of decisions.
 
     .. math:: ((1 - f_k)\, T_{a,k,1} - f_k\, T_{a,k,0}) / N_{a,k}
@@ -106,13 +107,14 @@ def table_gaps(table: Tensor, population: Tensor, sizes: Tensor) -> Tensor:
 
     Parameters
     ----------
-    table : Tensor (G, 2K)
-    population : Tensor (K,)
+    table : ndarray (G, 2K)
+    population : ndarray (K,)
         f, the public rate of everybody in the event.
-    sizes : Tensor (G, K)
+    sizes : ndarray (G, K)
     """
-    ones, zeros = table.chunk(2, dim=1)
-    return (((1 - population) * ones - population * zeros) / sizes).clamp(-1.0, 1.0)
+    ones, zeros = np.split(table, 2, axis=1)
+    gaps: Array = ((1 - population) * ones - population * zeros) / sizes
+    return np.clip(gaps, -1.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,20 +156,19 @@ class DescentEngine(GradientsEngine):
     hard = False
 
     @property
-    def sizes(self) -> Tensor:
+    def sizes(self) -> Array:
         """(G, K): noised sizes, kept away from zero."""
         return usable_sizes(self.noisy_sizes, self.size_std)
 
-    def _noisy_gap(self, scores: Tensor) -> Tensor:
+    def _noisy_gap(self, scores: Array) -> Array:
         """(G, K): rate of each group minus that of everybody, from a freshly noised table of decisions."""
-        problem = self.problem
-        decide = problem.notion.h_exact if self.hard else problem.notion.h
-        h = decide(scores, problem.y)
+        problem, notion = self.problem, self.problem.notion
+        h = notion.h_exact(scores, problem.y) if self.hard else notion.h(torch.from_numpy(scores), self.y).numpy()
         self.population = population_means(h, problem.events)
         rows = decision_rows(h, problem.events)
         noise = calibrated(self.plan.noise_violations)
-        table = self.vault.group_sums(rows.numpy(), bound=row_bound(rows), noise=noise, purpose=self.plan.table)
-        return table_gaps(torch.from_numpy(table), self.population, self.sizes)
+        table = self.vault.group_sums(rows, bound=row_bound(rows), noise=noise, purpose=self.plan.table)
+        return table_gaps(table, self.population, self.sizes)
 
 
 class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
@@ -253,7 +254,7 @@ class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
             noise_seed=self.noise_seed,
             features=getattr(self, "feature_names_in_", ()),
         )
-        module = make_module(self.module, problem.X, notion, seed=settings.seed)
+        module = make_module(self.module, torch.from_numpy(features), notion, seed=settings.seed)
         session = open_session(settings, problem, NetworkLearner(module), sensitive_features, ledger=ledger)
         session.warn(stacklevel=3)
         trained = session.train()
@@ -261,7 +262,7 @@ class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
         groups, events = list(session.vault.group_names), list(notion.event_names)
         self.module_, self.plan_, self.ledger_ = module, session.plan, session.ledger
         self.certificate_ = session.certificate()
-        self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
+        self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=events)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
         return self

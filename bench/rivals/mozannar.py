@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from sklearn.dummy import DummyClassifier
@@ -108,10 +107,10 @@ class Correction:
         """The best mixture of the classifiers of ``first`` and the two constant ones."""
         predictors = (*first.predictors, _constant(0, X), _constant(1, X))
         decisions = np.column_stack([predictor.predict(X) for predictor in predictors]).astype(np.float64)
-        target = torch.from_numpy(y.astype(np.float64))
+        target = y.astype(np.float64)
         # h_exact looks at the side of the score only: -1 is a negative decision, 1 a positive one.
-        values = [self.notion.h_exact(torch.from_numpy(2 * column - 1), target).numpy() for column in decisions.T]
-        events = self.notion.events(target).numpy()
+        values = [self.notion.h_exact(2 * column - 1, target) for column in decisions.T]
+        events = self.notion.events(target)
         estimated = debiased_gaps(
             np.column_stack(values),
             events,

@@ -6,8 +6,10 @@ import copy
 import math
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import nn
 from torch.nn import functional as F
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
@@ -101,8 +103,9 @@ class PlainClassifier(RivalClassifier):
         features, target = self._read(X, y)
         problem = Problem(features, target, read_weight(sample_weight, target), DemographicParity())
         seed = public_seed(self.random_state)
-        module = make_module(self.module, problem.X, problem.notion, seed=seed)
-        rehearse(module, problem.X, problem.y, plan)
+        rows = torch.from_numpy(features)
+        module = make_module(self.module, rows, problem.notion, seed=seed)
+        rehearse(module, rows, torch.from_numpy(target), plan)
         if steps is None and epochs is not None:
             steps = epochs * math.ceil(len(target) / self.batch_size)
         with torch.random.fork_rng(devices=[]):
@@ -126,7 +129,7 @@ def learned_after(module: nn.Module, problem: Problem, plan: GradientsPlan, seed
     module : nn.Module
         Trained here, on the other rows.
     """
-    order = torch.randperm(len(problem), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(problem), generator=torch.Generator().manual_seed(seed)).numpy()
     held = max(1, round(HELD_OUT * len(order)))
     out, kept = order[:held], order[held:]
     rest = Problem(problem.X[kept], problem.y[kept], problem.weight[kept], problem.notion)
@@ -143,8 +146,9 @@ def learned_after(module: nn.Module, problem: Problem, plan: GradientsPlan, seed
     return math.ceil(best * look * len(order) / len(kept))
 
 
-def _loss(run: Run, problem: Problem, rows: Tensor) -> float:
+def _loss(run: Run, problem: Problem, rows: NDArray[np.int64]) -> float:
     run.module.eval()
+    X, y, weight = (torch.from_numpy(one[rows]) for one in (problem.X, problem.y, problem.weight))
     with torch.no_grad():
-        scores = as_scores(run.module(problem.X[rows]), len(rows))
-    return float(F.binary_cross_entropy_with_logits(scores, problem.y[rows], weight=problem.weight[rows]))
+        scores = as_scores(run.module(X), len(rows))
+    return float(F.binary_cross_entropy_with_logits(scores, y, weight=weight))

@@ -284,7 +284,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         """What is trained: a network, or a base with a correction."""
         if plan.trains_network:
             from justitia.networks.learner import network_learner  # noqa: PLC0415 - needs torch, as this plan does
+            from justitia.networks.plan import TrainingPlan  # noqa: PLC0415
 
+            assert isinstance(plan, TrainingPlan)  # noqa: S101 - which is what trains_network says
             return network_learner(self.module, problem, plan, seed)
         base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
         kind = RuleLearner if problem.crowd is None else CrowdLearner

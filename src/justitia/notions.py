@@ -238,7 +238,8 @@ class AccuracyParity(FairnessNotion):
 
     def h_exact(self, scores: Array, y: Array) -> Array:
         """Wrong decision."""
-        return ((scores > 0) != (y > 0.5)).astype(scores.dtype)
+        wrong: Array = ((scores > 0) != (y > 0.5)).astype(scores.dtype)
+        return wrong
 
 
 NOTIONS: dict[str, type[FairnessNotion]] = {
@@ -305,7 +306,7 @@ class _TensorNotion(FairnessNotion):
         return self._notion.h_score(scores, y)
 
 
-def _on_tensors(function: Callable[..., Tensor], *arrays: Array) -> Array:
+def _on_tensors(function: Callable[..., Any], *arrays: Array) -> Array:
     import torch  # noqa: PLC0415 - the notion is written for it
 
     found: Array = function(*(torch.from_numpy(np.ascontiguousarray(one)) for one in arrays)).detach().numpy()

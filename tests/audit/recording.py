@@ -30,6 +30,7 @@ from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import Release
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.same_rows import FITS
 
 SMALL_PLAN = GradientsPlan(private_steps=4, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5)
 
@@ -127,6 +128,7 @@ def run(
         settings["module"] = None
     model = LagrangianDualClassifier(groups=people.groups, progress=False, **settings | {"random_state": 3} | options)
     weighted_sum, asked = SensitiveVault.weighted_sum, [np.empty(0)]
+    FITS.forget()  # no run is warned of an earlier one
 
     def watched(vault: SensitiveVault, values: Any, weights: Array, **rest: Any) -> Array:
         asked.append(weights)

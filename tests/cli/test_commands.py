@@ -13,7 +13,8 @@ from justitia import DurableLedger, LagrangianDualClassifier, PrivacyLedger
 from justitia.cli.commands.compare import part_of
 from justitia.cli.methods import UncorrectedModel
 from justitia.datasets import make_synthetic
-from justitia.privacy.accounting import gaussian_mu
+from justitia.privacy.accounting import GaussianCost, gaussian_mu
+from justitia.privacy.ledger import Release
 from justitia.report import Report, build_report
 
 # --- tradeoff and compare
@@ -199,6 +200,16 @@ Ledger of 'clinic' in FILE
   spent      epsilon 0: 0 debits of 0 runs
   remaining  epsilon 2 for one more Gaussian release
 """
+
+
+def test_purposes_that_others_wrote_move_no_cursor_and_make_no_line_of_their_own(run: Run, here: Path) -> None:
+    ledger = DurableLedger(here / "c.ledger", dataset="clinic", epsilon=2.0, delta=1e-5)
+    ledger.debit(Release("a\x1b[2J\x9b\u202e\n     99  none", GaussianCost(50.0), 1.0))
+    told = run("budget", "show", "c.ledger").stdout
+    assert r"a\u001b[2J\u009b\u202e\n     99" in told
+    as_json = run("budget", "show", "c.ledger", "--json").stdout
+    assert parsed(run("budget", "show", "c.ledger", "--json"))["entries"][0]["purpose"].startswith("a\x1b[2J\x9b")
+    assert all(one == "\n" or one.isprintable() for one in told + as_json)
 
 
 def test_budget_is_made_shown_and_exported(run: Run, here: Path) -> None:

@@ -77,7 +77,7 @@ def test_plan_counts_files_and_forecasts_a_fit_from_public_columns_alone(run: Ru
 #: Read by Python when it starts: the second of two workers dies, hard, at its first check.
 DIES = """
 import os, pathlib, signal
-if os.environ.get("RANK") == "1" and not pathlib.Path("died").exists():
+if '"rank": 1' in os.environ.get("JUSTITIA_WORKER", "") and not pathlib.Path("died").exists():
     from justitia.postprocessing.shard import ScoredShard
     def die(*_):
         pathlib.Path("died").touch()

@@ -122,7 +122,7 @@ def test_fit_without_a_constraint_that_binds_decides_as_the_base_does(name: str)
 
 
 def made_inputs(made: LagrangianDualClassifier, rows: pd.DataFrame) -> Any:
-    return Inputs(rows, made._features(rows, reset=False).numpy())
+    return Inputs(rows, made._features(rows, reset=False))
 
 
 @pytest.mark.parametrize("weight", ["equal", "some"])

@@ -322,7 +322,7 @@ def test_load_description_that_is_nested_deeply_is_refused(folder: Path, depth: 
 def test_load_widths_that_are_not_those_of_the_weights_are_refused_before_a_network_is_made(
     folder: Path, widths: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("justitia.saving.folder.multilayer", lambda *_: pytest.fail("a network was made"))
+    monkeypatch.setattr("justitia.networks.saving.multilayer", lambda *_: pytest.fail("a network was made"))
     facts = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(facts | {"widths": widths}))
     assert_refused(folder, r"^the weights of .* are damaged; save the model again\.$")

@@ -125,7 +125,8 @@ def decision_table(notion: FairnessNotion, means: Array) -> Array:
     """(2, 2, K): a centred public row of weight 1 by label and decision, in single precision as in memory."""
     events, without, change = (one.astype(np.float32) for one in label_table(notion))
     h = np.stack([without, without + change], axis=1)
-    return (events[:, None, :] * (h[:, :, None] - means.astype(h.dtype))).astype(np.float64)
+    rows: Array = (events[:, None, :] * (h[:, :, None] - means.astype(h.dtype))).astype(np.float64)
+    return rows
 
 
 class Worker:

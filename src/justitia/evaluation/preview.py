@@ -65,7 +65,7 @@ def expected_tolerance(counts: Counts, made: Any, notion: FairnessNotion) -> flo
     sizes = np.tile(events.sum(0) / counts.groups, (counts.groups, 1))
     noise = gap_spread(made, row_bound(events), counts.groups) if made.shares_answers else 0.0
     if name_of(made) == MOMENTS:
-        return 2 * made.dead_zone * noise / float(sizes.min())
+        return float(2 * made.dead_zone * noise / sizes.min())
     if not isinstance(made, PluginPlan):
         return None
     return default_tolerance(made, _expected_rates(counts, notion), sizes, noise)

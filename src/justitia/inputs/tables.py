@@ -107,7 +107,8 @@ def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.f
     if any(weight[target == code].sum() == 0 for code in (0, 1)):
         raise ValueError("expected a positive sample_weight in both classes, got it in one class only.")
     weight = truncated(weight)
-    return (weight / weight.mean()).astype(np.float32)
+    scaled: NDArray[np.float32] = (weight / weight.mean()).astype(np.float32)
+    return scaled
 
 
 def read_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:

@@ -44,7 +44,7 @@ def train(
         Told how many primal steps were done.
     """
     rounds = plan.schedule(len(problem))
-    run = Run(module, problem, plan, engine)
+    run = Run(module, problem, plan, engine.generator)
     zero = np.zeros((engine.vault.n_groups, problem.events.shape[1]))
     lam = zero if start is None else start  # line 1
     lam, first = (lam, 0) if checkpoint is None else checkpoint.restore(run, engine, lam)

@@ -22,9 +22,9 @@ from justitia.training.public_scores import public_scores
 class Run:
     """The state that training mutates: weights, their running average, optimizer, order of the batches, history."""
 
-    def __init__(self, module: nn.Module, problem: Problem, plan: TrainingPlan, engine: PrimalDualEngine) -> None:
-        self.module, self.problem, self.plan, self.generator = module, problem, plan, engine.generator
-        self.X, self.y, self.weight = engine.X, engine.y, engine.weight
+    def __init__(self, module: nn.Module, problem: Problem, plan: TrainingPlan, generator: torch.Generator) -> None:
+        self.module, self.problem, self.plan, self.generator = module, problem, plan, generator
+        self.X, self.y, self.weight = (torch.from_numpy(one) for one in (problem.X, problem.y, problem.weight))
         self.params = trainable(module)
         self.sizes = [p.numel() for p in self.params]
         self.optimizer = plan.make_optimizer(self.params, n=len(problem), inputs=problem.X[0].size)
@@ -107,7 +107,8 @@ class Run:
         y, weight = self.problem.y[seen], self.problem.weight[seen]
         if (held := self.held.numpy()[seen]).any():
             scores, y, weight = scores[held], y[held], weight[held]
-        loss = F.binary_cross_entropy_with_logits(*(torch.from_numpy(one) for one in (scores, y, weight)))
+        logits, labels, weights = (torch.from_numpy(one) for one in (scores, y, weight))
+        loss = F.binary_cross_entropy_with_logits(logits, labels, weights)
         self.history.append(
             {
                 "round": this.k,

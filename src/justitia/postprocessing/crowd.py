@@ -70,7 +70,7 @@ class ScoredCrowd(Crowd[ScoredShard]):
         message |= self._written(self._learner) if self.ranks.size > 1 else {}
         self.ranks.tell(message | {"numbers": width})
         own = self.shard.score(learned, width, score_of(self._learner), eta)
-        return self.ranks.add(own) * self.shard.row_step
+        return self.ranks.add(own).astype(np.float64) * self.shard.row_step
 
     def judge(self, membership: Array, multiplied: Array, threshold: float) -> Array:
         """(2, 2, 2 G + 1): see :meth:`ScoredShard.judge`."""

@@ -112,7 +112,7 @@ class PublicRows:
     @property
     def width(self) -> int:
         """Number of columns: those of a person once per label, or one more than those of a person."""
-        each = self._base(np.zeros(1, dtype=np.int64)).shape[1]
+        each = int(self._base(np.zeros(1, dtype=np.int64)).shape[1])
         return 2 * each if self._blocks else each + 1
 
     def constants(self) -> Index:

@@ -51,7 +51,8 @@ class ScoresEngine(PluginEngine):
             self._lams = self._solutions()
             self._put_levels(levels_of(self.probability(), self.problem.threshold, self.plan.levels))
         self._lams = self._solutions()
-        return self._lams[self._decides].copy()
+        decides: Array = self._lams[self._decides]
+        return decides.copy()
 
     def _put_levels(self, levels: Array) -> None:
         """Other thresholds; multipliers are those of the nearest ones before."""

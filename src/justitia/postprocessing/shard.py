@@ -14,7 +14,7 @@ from justitia.inputs.spilled import Spilled
 from justitia.postprocessing.engine import represented
 from justitia.postprocessing.public_rows import PublicRows
 from justitia.privacy.noise_grid import to_nearest
-from justitia.training.ranks import Message
+from justitia.training.ranks import Message, Steps
 
 Array = NDArray[np.float64]
 #: From a table and features as numbers to p(y = 1 | x).
@@ -38,14 +38,14 @@ class ScoredShard(Shard):
         self._eta, self._decided = Spilled(np.dtype(np.float64)), Spilled(np.dtype(np.bool_))
         self._decided_by: Message = {}
 
-    def public(self, job: Message) -> Array:
+    def public(self, job: Message) -> Steps:
         """Scores of everybody, or what the memberships say of decisions."""
         if job["name"] == "judge":
             return self.judge(job["membership"], job["multiplied"], job["threshold"])
         assert self._read is not None  # noqa: S101 - of a process that is sent messages
         return self.score(PublicRows.from_numbers(job["learned"]), job["width"], self._read(job), job["eta"])
 
-    def score(self, learned: PublicRows, width: int, score: Score, sample_eta: Array) -> Array:
+    def score(self, learned: PublicRows, width: int, score: Score, sample_eta: Array) -> Steps:
         """Score all rows and keep what was said; (width,) sums of public rows."""
         self.learned, self.width = learned, width
         self._eta.rewind()
@@ -82,7 +82,7 @@ class ScoredShard(Shard):
             q0, q1 = (memberships_of(membership, self._rows_of(piece, eta, label))[:, :-1] for label in (0.0, 1.0))
             yield piece, eta, q0, q1
 
-    def judge(self, membership: Array, multiplied: Array, threshold: float) -> Array:
+    def judge(self, membership: Array, multiplied: Array, threshold: float) -> Steps:
         """Weights by label, decision and group that the memberships say, and by label and decision: (2, 2, 2 G + 1).
 
         The last axis: sum of w p(a, y | x) over everybody, sum of w p(a | x, y) over those of label y, and of w.
@@ -105,7 +105,7 @@ class ScoredShard(Shard):
         self._decided_by = {"membership": membership, "multiplied": multiplied, "threshold": threshold}
         return total.ravel()
 
-    def _decisions(self, by: Message) -> Iterator[tuple[Block, Array]]:
+    def _decisions(self, by: Message) -> Iterator[tuple[Block, NDArray[np.bool_]]]:
         """Blocks, of which labels and weights are read, with their decisions: those that are kept, or made anew."""
         if _same(by, self._decided_by):
             self._decided.rewind()

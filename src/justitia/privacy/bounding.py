@@ -13,7 +13,7 @@ from justitia.privacy.arrays import Array, Floats, quietly
 from justitia.privacy.mechanisms import Noise
 from justitia.privacy.rows import CANCELLATION, SUM_ERROR, FactoredRows, round_off
 
-#: A longer row counts as zero: its square is infinite in float64, and sums of such rows are not exact on the grid.
+#: A row this long counts as zero: its square is infinite in float64, and sums of such rows are not exact on the grid.
 LONGEST = 2.0**512
 #: What the underflow of a factor, at most 2^-1074 each, may add to one row that long.
 _UNDERFLOW = 2.0**-560
@@ -30,10 +30,10 @@ def check_bound(bound: float) -> float:
 
 @quietly
 def bounded_rows(rows: Array, bound: float) -> Array:
-    """Rows scaled down to norm ``bound``; rows that are not finite, or longer than ``LONGEST``, become zero."""
+    """Rows scaled down to norm ``bound``; rows that are not finite, or as long as ``LONGEST``, become zero."""
     norms: Array = np.sqrt(np.vecdot(rows, rows))[:, None]
     scaled: Array = rows * clip_factor(norms, bound)
-    scaled[~(norms[:, 0] <= LONGEST)] = 0.0  # NaN, too
+    scaled[~(norms[:, 0] < LONGEST)] = 0.0  # NaN, too
     return scaled
 
 

@@ -144,7 +144,7 @@ class SensitiveVault(Vault):
 
     def forget(self) -> None:
         """Overwrite the attribute: every row is "not given" from now on."""
-        self.__codes.fill_(len(self._groups))
+        self.__codes.fill(len(self._groups))
 
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""

@@ -30,8 +30,8 @@ DIFFERENT = (
     "expected the same files, settings and version of justitia in every process, got others; start all of them alike."
 )
 ELSEWHERE = (
-    "expected the checkpoint of this run where its first process is, got it in the folder of another one; share the "
-    "folder between machines, or start their processes in the same order as before."
+    "expected the checkpoint of this run where its first process is, got it in the folder of another one; pass the "
+    "same folder in every process."
 )
 
 

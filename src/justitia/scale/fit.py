@@ -116,7 +116,9 @@ def _crowd(model: LagrangianDualClassifier, shard: Shard, ranks: Ranks, features
     if isinstance(shard, ScoredShard):
         return ScoredCrowd(shard, ranks, lambda learner: written(model, learner, shard.facts))
     from justitia.networks.moments.crowd import network_crowd  # noqa: PLC0415 - needs torch, as this shard does
+    from justitia.networks.moments.shard import NetworkShard  # noqa: PLC0415
 
+    assert isinstance(shard, NetworkShard)  # noqa: S101 - there are two kinds
     return network_crowd(shard, ranks, features.shape[1], lambda: written_facts(model, shard.facts))
 
 

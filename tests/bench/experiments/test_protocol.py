@@ -112,7 +112,7 @@ def test_gradient_norms_of_a_linear_score_are_those_by_hand() -> None:
     with torch.no_grad():
         module.weight.zero_()
         module.bias.zero_()
-    X, y = torch.tensor([[1.0], [3.0]]), torch.tensor([0.0, 1.0])
+    X, y = np.array([[1.0], [3.0]], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32)
     notion = get_notion("demographic_parity")
     # sigmoid'(0) = 1/4, score gradient (x, 1); the mean row is (2, 1) / 4
     plain = clipping_figures.gradient_norms(module, X, y, notion, centred=False)

@@ -314,13 +314,15 @@ class MomentsEngine(PrimalDualEngine):
 
     def state(self) -> dict[str, Array]:
         """Noised sums, public decisions and the public network of the first release; not the memberships."""
-        pace = np.float64(self._pace)
-        saved = {} if self._last is None else {"lam": self._last[0], "gap": self._last[1], "pace": pace}
+        pace = np.asarray(self._pace)
+        saved: dict[str, Array] = (
+            {} if self._last is None else {"lam": self._last[0], "gap": self._last[1], "pace": pace}
+        )
         if self._network is None or not self._sums:
             return self._saved or saved  # what was restored, until the next round begins
         saved |= {f"network.{name}": value for name, value in as_arrays(self._network.module.state_dict()).items()}
         for j, sums in enumerate(self._sums):
-            saved |= {f"sums.{j}": sums, f"spread.{j}": np.float64(self._spreads[j])}
+            saved |= {f"sums.{j}": sums, f"spread.{j}": np.asarray(self._spreads[j])}
         for j, rows in enumerate(self._decisions):
             saved[f"decisions.{j}"] = rows
         if self._people is not None:
