@@ -150,7 +150,12 @@ def _with(column: Any) -> Any:
         (_with(lambda X: pd.to_datetime(["2020-01-01"] * len(X))), "auto", TypeError, "dates or times"),
         (lambda X: X[:50], "auto", ValueError, "X has 50, y has 120"),
         (lambda X: None, "auto", ValueError, "expected X to have 2 dimensions"),
-        (lambda X: "table.csv", "auto", ValueError, "expected engine 'post-processing' or 'moments' where X is in files"),
+        (
+            lambda X: "table.csv",
+            "auto",
+            ValueError,
+            "expected engine 'post-processing' or 'moments' where X is in files",
+        ),
     ],
 )
 def test_fit_wrong_features_are_refused(
