@@ -224,11 +224,7 @@ def test_progress_has_a_bar_for_every_pass_that_counts_rows(stored: Path, capsys
         ({}, {"y": "a"}, "expected two class labels in 'a', got more"),
         ({}, {"sensitive_features": "label"}, "the column 'label' is sensitive and cannot be used as a public one"),
         ({}, {"sample_weight": "town"}, "expected every weight in 'town' to be finite and at least 0"),
-        (
-            {"engine": "gradients"},
-            {},
-            "expected engine 'post-processing' or 'moments' where X is in files, got 'pf-ld'",
-        ),
+        ({"engine": "pf-ld"}, {}, "expected engine 'post-processing' or 'moments' where X is in files, got 'pf-ld'"),
         ({"engine": "moments", "notion": Graded()}, {}, "depends on a score through its sign where X is in files"),
         ({"groups": "infer"}, {}, "expected the public list of groups where rows are read from files"),
         ({"at": "scores"}, {}, 'expected rows in memory where at="scores", got files'),
