@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from recording import Player, Recorder
-from torch import Tensor
 
 from justitia.cli import cli
 from justitia.datasets import make_synthetic
+from justitia.privacy.arrays import Array
 
 N = 240
 PLAN = "warmup_steps = 5\nrounds = 4\npublic_steps = 1\nchecks = 2\nbatch_size = 64\n"
@@ -41,8 +41,8 @@ class Outcome:
     stdout: str
     stderr: str
     files: dict[str, bytes]
-    exact: tuple[Tensor, ...]
-    noisy: tuple[Tensor, ...]
+    exact: tuple[Array, ...]
+    noisy: tuple[Array, ...]
 
 
 def labels_of(**changes: Any) -> list[str]:
@@ -66,7 +66,7 @@ def write_files(folder: Path, labels: Sequence[str], *, apart: bool) -> list[str
 
 
 def run(
-    folder: Path, command: str, labels: Sequence[str], *, apart: bool, answers: Sequence[Tensor] | None = None
+    folder: Path, command: str, labels: Sequence[str], *, apart: bool, answers: Sequence[Array] | None = None
 ) -> Outcome:
     """One command in a fresh folder; with ``answers`` it receives those instead of noised answers of its own."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from edge_cases import GROUPS, QUIET, SECRET, N, X, Y, classifier
 
 from bench.rivals import (

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from recording import Player, Recorder
-from torch import Tensor
 
 from justitia import PrivacyLedger, measure
 from justitia.notions import NOTIONS
+from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import Release
 
 #: The package's name for the function hides the module of the same name.
@@ -28,13 +28,13 @@ LABELS: list[Any] = [None if i % 7 == 0 else GROUPS[i % 3] for i in range(N)]
 @dataclass(frozen=True)
 class Outcome:
     releases: tuple[Release, ...]
-    exact: Tensor
-    noisy: Tensor
+    exact: Array
+    noisy: Array
     public: tuple[str, ...]
 
 
 def run(
-    labels: Sequence[Any], *, answers: Sequence[Tensor] | None = None, silent: bool = False, **options: Any
+    labels: Sequence[Any], *, answers: Sequence[Array] | None = None, silent: bool = False, **options: Any
 ) -> Outcome:
     source = Recorder() if answers is None else Player(answers)
     ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)

@@ -9,21 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from recording import Outcome, People, distances, largest_movements, make_people, problems
 from recording import run as fit_and_record
 from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
 import justitia.postprocessing.engine as plugin_module
 import justitia.privacy.vault as vault_module
 from justitia import PluginPlan, PrivacyLedger
-from justitia.networks.moments import everybody
 from justitia.notions import NOTIONS
+from justitia.postprocessing import everybody
 from justitia.postprocessing.dual import Constraints
 from justitia.postprocessing.engine import PluginEngine
 from justitia.postprocessing.public_rows import PublicRows
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.engine import Array
 
 SMALL = PluginPlan(checks=2)
 PURPOSES = Counter({"moments": 1, "decisions": 2})
@@ -31,7 +30,7 @@ every_notion = pytest.mark.parametrize("notion", list(NOTIONS))
 group_counts = pytest.mark.parametrize("n_groups", [2, 5])
 
 
-def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: Any) -> Outcome:
+def run(people: People, *, answers: Sequence[Array] | None = None, **options: Any) -> Outcome:
     given = {"engine": "plugin", "plan": SMALL, "tolerance": 0.0} | options
     return fit_and_record(people, answers=answers, **given)
 
@@ -112,13 +111,13 @@ def test_fit_of_lopsided_groups_with_one_label_changed_stays_within_the_ledger(k
         assert problems(first, run(people.with_label(person, label), answers=first.noisy)) == []
 
 
-def watched_rows(people: People, **options: Any) -> tuple[Outcome, list[Tensor]]:
+def watched_rows(people: People, **options: Any) -> tuple[Outcome, list[Array]]:
     """One run, and the public rows of each of its releases."""
     group_sums, asked = SensitiveVault.group_sums, []
 
     def watch(vault: SensitiveVault, values: Any, **rest: Any) -> Any:
         rows = values if isinstance(values, np.ndarray) else np.concatenate([part for _, part in values.dense()])
-        asked.append(torch.from_numpy(rows).double())
+        asked.append(rows.astype(np.float64))
         return group_sums(vault, values, **rest)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -132,7 +131,7 @@ def test_most_exposed_person_reaches_the_sensitivity_of_every_release(notion: st
     people = make_people(n_groups, missing=True)
     first, asked = watched_rows(people, notion=notion)
     for number, rows in enumerate(asked):
-        person = int(rows.norm(dim=1).argmax())
+        person = int(np.linalg.norm(rows, axis=1).argmax())
         other = next(name for name in (*people.groups, None) if name != people.labels[person])
         second = run(people.with_label(person, other), answers=first.noisy, notion=notion)
         assert problems(first, second) == []
@@ -144,8 +143,8 @@ def test_most_exposed_person_reaches_the_sensitivity_of_every_release(notion: st
 # Planted defects
 
 
-def codes_of(engine: PluginEngine) -> Tensor:
-    codes: Tensor = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
+def codes_of(engine: PluginEngine) -> Array:
+    codes: Array = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
     return codes
 
 
@@ -163,10 +162,10 @@ def test_problems_of_a_sound_engine_are_none() -> None:
 def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = PluginEngine._use
 
-    def use(engine: PluginEngine, weights: Tensor) -> None:
+    def use(engine: PluginEngine, weights: Array) -> None:
         sound(engine, weights)
-        counts = torch.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1]
-        engine._sizes = counts[:, None].double()
+        counts = np.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1]
+        engine._sizes = counts[:, None].astype(np.float64)
 
     monkeypatch.setattr(PluginEngine, "_use", use)
     assert {"history depend on A", "scores depend on A"} <= set(problems_of_one_change())
@@ -191,7 +190,7 @@ def test_rows_longer_than_their_bound_are_shortened_by_the_vault(monkeypatch: py
     monkeypatch.setattr(PublicRows, "take", lambda rows, *given: 2 * sound(rows, *given))
     people = make_people(2, missing=False)
     first, asked = watched_rows(people)
-    assert float(asked[0].norm(dim=1).max()) > 1.9
+    assert float(np.linalg.norm(asked[0], axis=1).max()) > 1.9
     for person, label in changes(people):
         assert problems(first, run(people.with_label(person, label), answers=first.noisy)) == []
     monkeypatch.setattr(vault_module, "bounded_rows", lambda rows, bound: rows)  # without that guard it is found
@@ -222,9 +221,7 @@ def test_problems_of_a_bound_by_group_are_found(monkeypatch: pytest.MonkeyPatch)
         start(engine, *args, **rest)
 
     monkeypatch.setattr(PluginEngine, "__init__", begin)
-    monkeypatch.setattr(
-        plugin_module, "row_bound", lambda rows: sound(rows) * (1 + float(codes_of(opened[-1]).double().mean()))
-    )
+    monkeypatch.setattr(plugin_module, "row_bound", lambda rows: sound(rows) * (1 + float(codes_of(opened[-1]).mean())))
     assert "sensitivities depend on A" in problems_of_one_change()
 
 
@@ -232,7 +229,7 @@ def test_problems_of_an_engine_that_checks_again_for_a_large_group_are_found(mon
     sound = PluginEngine.ask_after
     threshold = int(sum(label == "a" for label in make_people(2, missing=False).labels))
 
-    def ask_after(engine: PluginEngine, scores: Tensor, k: int) -> None:
+    def ask_after(engine: PluginEngine, scores: Array, k: int) -> None:
         sound(engine, scores, k)
         if int((codes_of(engine) == 0).sum()) > threshold:
             sound(engine, scores, k)

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from recording import SMALL_PLAN, Outcome, People, largest_movements, make_people, problems, run
-from torch import Tensor
 
 import justitia.privacy.vault as vault_module
 from justitia.networks.gradients.engine import GradientsEngine
 from justitia.notions import NOTIONS
 from justitia.privacy.rows import FactoredRows
+from justitia.training.engine import Array
 from justitia.training.lagrangian import centred_rows
 
 PURPOSES = Counter({"group sizes": 1, "violation": 4, "group gradient": 4})
@@ -55,10 +54,10 @@ def test_fit_with_one_label_changed_differs_in_exact_answers_only_and_within_the
 
 def extreme_people(first: Outcome, people: People, notion: str) -> list[int]:
     """Of each class, the person whose decision counts most in the violation: a function of public data."""
-    scores, y = torch.tensor(first.public["scores"]), torch.tensor(people.y, dtype=torch.float64)
+    scores, y = np.array(first.public["scores"]), people.y.astype(np.float64)
     chosen = NOTIONS[notion]()
-    norms = centred_rows(chosen.h_exact(scores, y), chosen.events(y)).norm(dim=1)
-    return [int(torch.where(y == label, norms, -1.0).argmax()) for label in (0, 1)]
+    norms = np.linalg.norm(centred_rows(chosen.h_exact(scores, y), chosen.events(y)), axis=1)
+    return [int(np.where(y == label, norms, -1.0).argmax()) for label in (0, 1)]
 
 
 def reached(people: People, notion: str) -> dict[str, float]:
@@ -158,9 +157,9 @@ def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pyte
 
     def ask_exactly(engine: GradientsEngine, *given: Any) -> None:
         sound(engine, *given)
-        codes = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
-        counts = torch.bincount(codes, minlength=engine.vault.n_groups + 1)[:-1]
-        engine._sizes = counts[:, None].double()
+        codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+        counts = np.bincount(codes, minlength=engine.vault.n_groups + 1)[:-1]
+        engine._sizes = counts[:, None].astype(np.float64)
 
     monkeypatch.setattr(GradientsEngine, "ask_before", ask_exactly)
     found = problems_of_one_change()
@@ -169,8 +168,8 @@ def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pyte
 
 def test_problems_of_an_engine_that_chooses_its_bound_by_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def bound_by_group(engine: GradientsEngine, *_: Any) -> float:
-        codes = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
-        return 1.0 + float(codes.double().mean())
+        codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+        return 1.0 + float(codes.mean())
 
     monkeypatch.setattr(GradientsEngine, "_clip", bound_by_group)
     assert "sensitivities depend on A" in problems_of_one_change()
@@ -179,8 +178,8 @@ def test_problems_of_an_engine_that_chooses_its_bound_by_group_are_found(monkeyp
 def test_problems_of_an_engine_that_asks_again_about_a_small_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = GradientsEngine.ask_after
 
-    def ask_with_a_second_look(engine: GradientsEngine, scores: Tensor, k: int) -> None:
-        codes = torch.from_numpy(engine.vault._SensitiveVault__codes)  # type: ignore[attr-defined]
+    def ask_with_a_second_look(engine: GradientsEngine, scores: Array, k: int) -> None:
+        codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
         if int((codes == 0).sum()) < 120:
             sound(engine, scores, k)
         sound(engine, scores, k)

@@ -136,8 +136,11 @@ def test_expected_tolerance_without_noise_is_the_standard_error_of_a_difference(
 
 
 def test_compare_trains_the_default_engine_by_name(run: Run) -> None:
-    words = ("compare", "--method", "post-processing", "--train", "income.csv", "--data", "test.csv")
-    result = run(*words, "--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0", "--json")
+    words = (
+        "compare",
+        *["--method", "post-processing", "--train", "income.csv", "--data", "test.csv", "--target", "income"],
+    )
+    result = run(*words, "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0", "--json")
     assert result.exit_code == 0, result.output
     (found,) = json.loads(result.stdout)["models"]
     assert found["model"] == "(post-processing)"

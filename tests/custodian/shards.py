@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from holding import KEYS, make_folder, served
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scale"))
@@ -148,11 +147,10 @@ class Losing:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # few people, large noise
-    torch.set_num_threads(1)
     public_sample.SAMPLE = FEW
     remote_vault.PART = 8 * 3000
     remote.PART = 3000
     connection.PAUSES = (0.0,) * 5  # type: ignore[assignment]
-    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "JUSTITIA_CUSTODIAN_KEY": KEYS["trainer"]}
+    os.environ["JUSTITIA_CUSTODIAN_KEY"] = KEYS["trainer"]
     place = Path(sys.argv[1])
     print(json.dumps({"bits": bits(place / "bits"), "lost": lost(place / "lost")}))
