@@ -30,6 +30,7 @@ from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import Release
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.same_rows import FITS
 
 SMALL_PLAN = GradientsPlan(private_steps=4, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5)
 
@@ -122,6 +123,7 @@ def run(
     With ``stored`` rows are written to that file, and read from it.
     """
     source = Recorder() if answers is None else Player(answers)
+    FITS.forget()  # its warning is given once per process, and every run is to be the first
     settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "gradients", "plan": SMALL_PLAN}
     if options.get("engine") == "plugin":
         settings["module"] = None
