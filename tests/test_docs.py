@@ -212,7 +212,7 @@ def test_dependencies_of_the_project_each_have_a_reason() -> None:
 
 
 def test_dependencies_with_a_reason_are_locked() -> None:
-    assert documented() - locked() == {"ray"}  # large, and one test needs it: make ray-test
+    assert documented() - locked() == set()
 
 
 def test_locked_packages_each_have_a_reason_or_are_asked_for_by_another() -> None:

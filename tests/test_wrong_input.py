@@ -64,9 +64,9 @@ def refuse(model: LagrangianDualClassifier, people: Any, folder: Path, kind: typ
         ({"tolerance": math.inf}, ValueError, "expected tolerance to be a finite number"),
         ({"notion": "demografic_parity"}, ValueError, "did you mean 'demographic_parity'?"),
         ({"notion": 3}, TypeError, "notion"),
-        ({"engine": "gradient"}, ValueError, "did you mean 'gradients'?"),
+        ({"engine": "pf_ld"}, ValueError, "did you mean 'pf-ld'?"),
         ({"engine": 3}, TypeError, "expected engine to be one of"),
-        ({"engine": None}, TypeError, "expected a PluginPlan for engine 'plugin', got GradientsPlan"),
+        ({"engine": None}, TypeError, "expected a PluginPlan for engine 'post-processing', got GradientsPlan"),
         ({"preprocess": "Auto"}, ValueError, "did you mean 'auto'?"),
         ({"preprocess": False}, TypeError, "expected preprocess to be one of 'auto'"),
         ({"noise_seed": -1}, ValueError, "expected noise_seed to be at least 0"),
@@ -74,8 +74,8 @@ def refuse(model: LagrangianDualClassifier, people: Any, folder: Path, kind: typ
         ({"progress": "yes"}, TypeError, "expected progress to be True, False or None"),
         ({"random_state": "seven"}, ValueError, "expected random_state to be a non-negative int"),
         ({"random_state": -1}, ValueError, "expected random_state to be a non-negative int"),
-        ({"plan": PrintedPlan()}, TypeError, "expected a GradientsPlan for engine 'gradients', got PrintedPlan"),
-        ({"plan": {"warmup_steps": 3}}, TypeError, "expected a GradientsPlan for engine 'gradients', got dict"),
+        ({"plan": PrintedPlan()}, TypeError, "expected a GradientsPlan for engine 'pf-ld', got PrintedPlan"),
+        ({"plan": {"warmup_steps": 3}}, TypeError, "expected a GradientsPlan for engine 'pf-ld', got dict"),
         (
             {"plan": GradientsPlan(optimizer_options={"momentun": 1})},
             ValueError,
@@ -150,7 +150,12 @@ def _with(column: Any) -> Any:
         (_with(lambda X: pd.to_datetime(["2020-01-01"] * len(X))), "auto", TypeError, "dates or times"),
         (lambda X: X[:50], "auto", ValueError, "X has 50, y has 120"),
         (lambda X: None, "auto", ValueError, "expected X to have 2 dimensions"),
-        (lambda X: "table.csv", "auto", ValueError, "expected engine 'plugin' or 'moments' where X is in files"),
+        (
+            lambda X: "table.csv",
+            "auto",
+            ValueError,
+            "expected engine 'post-processing' or 'moments' where X is in files",
+        ),
     ],
 )
 def test_fit_wrong_features_are_refused(

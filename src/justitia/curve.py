@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from justitia._validate import check_nonnegative
+from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.inputs.files import is_files
 from justitia.parameters import plan_of, unfitted
@@ -36,8 +37,8 @@ class Tradeoff:
         In the order of their tolerances, strictest first.
     table : DataFrame
         One row per model: tolerance, public accuracy and AUC, and the noised violation. Accuracy and AUC are of scores
-        by models that have not learned from the row: out of fold with engine "plugin", on the rows that the plan holds
-        out with networks (from 1,000 rows on).
+        by models that have not learned from the row: out of fold with engine "post-processing", on the rows that the
+        plan holds out with networks (from 1,000 rows on).
     certificate : Certificate
         Of all models together.
     spread : float
@@ -89,7 +90,7 @@ def tradeoff(
     Parameters
     ----------
     model : LagrangianDualClassifier
-        What to train, with engine "plugin" or "moments"; it is not changed, and its own tolerance is not used.
+        What to train, with engine "post-processing" or "moments"; it is not changed, and its own tolerance is not used.
     tolerances : sequence of float, None among them if wanted
         The grid; None, which comes first, is the tolerance of a model that was given none.
     X, y, sensitive_features, sample_weight, person, ledger
@@ -138,9 +139,11 @@ def tradeoff(
 
 def check_shares_answers(model: LagrangianDualClassifier) -> None:
     """Refuse an engine whose answers are about one tolerance."""
-    if not plan_of(model).shares_answers:
+    plan = plan_of(model)
+    if not plan.shares_answers:
         raise ValueError(
-            f"expected engine 'plugin' or 'moments', got {model.engine!r}; only their answers can be shared by a curve."
+            f"expected engine 'post-processing' or 'moments', got {name_of(plan)!r}; only their answers can be "
+            "shared by a curve."
         )
 
 

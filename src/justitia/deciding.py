@@ -97,9 +97,9 @@ class DecidingClassifier(TabularClassifier):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): what decisions are made from, in the order of ``classes_``.
 
-        Of engine "plugin" the second column is the base's calibrated probability where the correction leaves the
-        decision as it was; where it changes the decision, a number next to ``threshold`` on the decision's side. Of a
-        network it is the score through a sigmoid: a probability of the label as far as the loss made it one.
+        Of engine "post-processing" the second column is the base's calibrated probability where the correction leaves
+        the decision as it was; where it changes the decision, a number next to ``threshold`` on the decision's side. Of
+        a network it is the score through a sigmoid: a probability of the label as far as the loss made it one.
         """
         margin = self.decision_function(X)
         second = expit(margin) if hasattr(self, "module_") else self.rule_.probability(margin)

@@ -44,8 +44,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     r"""Classifier trained to treat groups alike, private in the sensitive attribute.
 
     Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_{G'})| \le tolerance` for every two groups by a Lagrangian
-    dual: solved in closed form on top of any model of the label (engine "plugin"), or by Algorithm 1 of the paper for
-    networks. The attribute is read in ``fit`` only, through noised answers, and never at prediction.
+    dual: solved in closed form on top of any model of the label (engine "post-processing"), or by Algorithm 1 of the
+    paper for networks. The attribute is read in ``fit`` only, through noised answers, and never at prediction.
 
     Parameters
     ----------
@@ -60,27 +60,28 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     groups : sequence, mapping or "infer"
         The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
-    engine : {"plugin", "moments", "gradients", "printed"}, optional
-        By default "plugin", which corrects the decisions of ``base`` by the dual in closed form (``docs/plugin.md``),
-        and "moments" where ``module`` is given, which trains a network on a handful of noised sums
-        (``docs/moments.md``). "gradients" is the repaired PF-LD; "printed" is the paper's algorithm as published, whose
-        guarantee is not established (see ``docs/privacy.md``).
+    engine : {"post-processing", "moments", "pf-ld", "pf-ld-as-published"}, optional
+        By default "post-processing", which corrects the decisions of ``base`` by the dual in closed form
+        (``docs/plugin.md``), and "moments" where ``module`` is given, which trains a network on a handful of noised
+        sums (``docs/moments.md``). "pf-ld" is the repaired PF-LD; "pf-ld-as-published" is the paper's algorithm as
+        published, whose guarantee is not established (see ``docs/privacy.md``). All but the first need the extra
+        ``networks``.
     base : classifier, callable or str, optional
-        The model of the label that engine "plugin" corrects: a scikit-learn classifier or pipeline, cross-fitted, or
-        used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X that holds it.
-        It sees X as you pass it. None is boosted trees of LightGBM.
+        The model of the label that engine "post-processing" corrects: a scikit-learn classifier or pipeline,
+        cross-fitted, or used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X
+        that holds it. It sees X as you pass it. None is boosted trees of LightGBM.
     module : None, sequence of int, torch.nn.Module or callable
         The network: the default one (by the rules in ``docs/moments.md``), hidden widths, a module of your own with one
         score per row (it is copied), or a function that makes one from the number of inputs.
     plan : TrainingPlan, optional
         Public numbers of the training run; the engine's default if None.
     threshold : float
-        Decide for the second class where its probability is above (engine "plugin").
+        Decide for the second class where its probability is above (engine "post-processing").
     class_weight : dict, "balanced" or None
-        What an error costs by its true class, which sets the threshold (engine "plugin").
+        What an error costs by its true class, which sets the threshold (engine "post-processing").
     at : {"decision", "scores"}
         Where the constraint holds: for decisions at the threshold, or for scores, at many thresholds at once (engine
-        "plugin").
+        "post-processing").
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -101,7 +102,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     module_ : torch.nn.Module
         Of engines that train a network.
     rule_ : Rule
-        Of engine "plugin": base, calibration and correction.
+        Of engine "post-processing": base, calibration and correction.
     tolerance_ : float
         The tolerance in force.
     distance_ : float or None
@@ -121,10 +122,10 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
 
     Guarantee
     ---------
-    * With a finite epsilon, any engine but "printed", a given list of groups and no ``noise_seed``, everything that
-      leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially private in
-      the attribute of any one row or, with ``person``, of any one person; ``certificate_`` states it, and what is
-      missing otherwise.
+    * With a finite epsilon, any engine but "pf-ld-as-published", a given list of groups and no ``noise_seed``,
+      everything that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon,
+      delta)-differentially private in the attribute of any one row or, with ``person``, of any one person;
+      ``certificate_`` states it, and what is missing otherwise.
     * What the plan said it would cost equals what the ledger recorded.
 
     Examples

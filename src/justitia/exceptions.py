@@ -13,4 +13,8 @@ class BudgetWarning(JustitiaWarning):
     """Several certificates speak of the same people, and no ledger counts them together."""
 
 
-__all__ = ["BudgetWarning", "JustitiaWarning"]
+class DeprecatedNameWarning(JustitiaWarning, FutureWarning):
+    """A name that was used has another one now; the old name works for one release."""
+
+
+__all__ = ["BudgetWarning", "DeprecatedNameWarning", "JustitiaWarning"]

@@ -129,6 +129,7 @@ def run(
         settings["module"] = None
     model = LagrangianDualClassifier(groups=people.groups, progress=False, **settings | {"random_state": 3} | options)
     weighted_sum, asked = SensitiveVault.weighted_sum, [np.empty(0)]
+    FITS.forget()  # no run is warned of an earlier one
 
     def watched(vault: SensitiveVault, values: Any, weights: Array, **rest: Any) -> Array:
         asked.append(weights)

@@ -157,7 +157,7 @@ def test_audit_of_the_default_engine_is_named_by_it() -> None:
     people, model = PEOPLE[2], model_of(2, "plugin").set_params(engine=None, plan=None)
     given: dict[str, Any] = {"sensitive_features": list(people.labels), "progress": False}
     found = audit(model, people.X, people.y, runs=80, seed=1, copies=8, **given)
-    assert found.engine == "plugin"
+    assert found.engine == "post-processing"
     assert not found.exceeded
 
 
@@ -314,7 +314,7 @@ def test_verdict_names_both_numbers_and_rounds_the_proven_one_down() -> None:
         (
             {"engine": "printed", "plan": None},
             {"attack": "trajectory"},
-            "expected an engine that asks the vault, got 'printed'",
+            "expected an engine that asks the vault, got 'pf-ld-as-published'",
         ),
         ({}, {"attack": "guess"}, "attack"),
         ({}, {"runs": 3}, "runs"),

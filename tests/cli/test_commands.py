@@ -13,7 +13,8 @@ from justitia import DurableLedger, LagrangianDualClassifier, PrivacyLedger
 from justitia.cli.commands.compare import part_of
 from justitia.cli.methods import UncorrectedModel
 from justitia.datasets import make_synthetic
-from justitia.privacy.accounting import gaussian_mu
+from justitia.privacy.accounting import GaussianCost, gaussian_mu
+from justitia.privacy.ledger import Release
 from justitia.report import Report, build_report
 
 # --- tradeoff and compare
@@ -78,7 +79,10 @@ def test_compare_trains_methods_and_says_what_they_cost(run: Run) -> None:
     found = parsed(run(*words, "--json"))["models"]
     assert [one["model"] for one in found] == ["model", "(uncorrected)", "(moments)"]
     assert [round(one["epsilon"], 3) for one in found] == [1.0, 0.0, 1.0]
-    alone = ("compare", "--method", "plugin", "--train", "income.csv", "--data", "test.csv", "--target", "income")
+    alone = (
+        "compare",
+        *["--method", "post-processing", "--train", "income.csv", "--data", "test.csv", "--target", "income"],
+    )
     assert "pass --groups" in run(*alone, "--sensitive", "sex").stderr
     assert "to train methods on, got none" in run("compare", "--method", "uncorrected", "--data", "test.csv").stderr
     assert "at least one model" in run("compare", "--data", "test.csv").stderr
@@ -86,7 +90,7 @@ def test_compare_trains_methods_and_says_what_they_cost(run: Run) -> None:
 
 def test_compare_trains_no_rival_method(run: Run) -> None:
     result = run("compare", "--method", "fermi", "--train", "income.csv", "--data", "test.csv")
-    assert_refused(result, 2, "uncorrected, plugin, moments, gradients")
+    assert_refused(result, 2, "uncorrected, post-processing, moments, pf-ld")
 
 
 def test_uncorrected_method_decides_as_the_base_below_the_default_engine() -> None:
@@ -114,7 +118,7 @@ def test_parts_of_a_budget_compose_to_it(parts: int) -> None:
 PLANNED = """\
 Plan: nothing was read but public numbers, nothing was spent.
   rows       36,000 in 2 groups; 9,000 have the positive answer
-  asked for  demographic_parity, engine plugin
+  asked for  demographic_parity, engine post-processing
   tolerance  about 0.01 between two groups, if they are of equal sizes
   budget     epsilon 1 at delta 1e-05, all of it:
   what is asked  times  noise  epsilon alone
@@ -199,6 +203,16 @@ Ledger of 'clinic' in FILE
   spent      epsilon 0: 0 debits of 0 runs
   remaining  epsilon 2 for one more Gaussian release
 """
+
+
+def test_purposes_that_others_wrote_move_no_cursor_and_make_no_line_of_their_own(run: Run, here: Path) -> None:
+    ledger = DurableLedger(here / "c.ledger", dataset="clinic", epsilon=2.0, delta=1e-5)
+    ledger.debit(Release("a\x1b[2J\x9b\u202e\n     99  none", GaussianCost(50.0), 1.0))
+    told = run("budget", "show", "c.ledger").stdout
+    assert r"a\u001b[2J\u009b\u202e\n     99" in told
+    as_json = run("budget", "show", "c.ledger", "--json").stdout
+    assert parsed(run("budget", "show", "c.ledger", "--json"))["entries"][0]["purpose"].startswith("a\x1b[2J\x9b")
+    assert all(one == "\n" or one.isprintable() for one in told + as_json)
 
 
 def test_budget_is_made_shown_and_exported(run: Run, here: Path) -> None:

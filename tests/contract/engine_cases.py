@@ -201,7 +201,7 @@ class Opened:
             torch.manual_seed(0)
             return self.learner.train(self.problem, self.plan, self.engine, hidden_bar)
 
-    def scores(self) -> Tensor:
+    def scores(self) -> NDArray[Any]:
         """Of the training rows."""
         return self.learner.scores(self.problem)
 
@@ -221,22 +221,21 @@ def opened(
     module: nn.Module | None = None,
 ) -> Opened:
     calibrated = (case.plan if plan is None else plan).calibrate(epsilon, 1e-5, n=len(these.y))
-    X, y = torch.tensor(these.X, dtype=torch.float32), torch.tensor(these.y, dtype=torch.float32)
-    problem = Problem(X, y, torch.ones(len(y)), get_notion(notion))
+    X, y = these.X.astype(np.float32), these.y.astype(np.float32)
+    problem = Problem(X, y, np.ones_like(y), get_notion(notion))
     learner = learner_of(calibrated, X, module)
     problem = learner.prepare(problem, calibrated, hidden_bar)
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
     chosen = SeededNoise(0) if source is None else source
     vault = SensitiveVault(these.a, groups=these.groups, ledger=ledger, noise_source=chosen)
-    public = {"tolerance": 0.0, "generator": torch.Generator().manual_seed(1)}
-    engine = calibrated.engine(problem, vault, **public)
+    engine = calibrated.engine(problem, vault, tolerance=0.0, seed=1)
     return Opened(learner, problem, calibrated, ledger, engine)
 
 
-def learner_of(plan: Plan, X: Tensor, module: nn.Module | None = None) -> Learner[Any]:
+def learner_of(plan: Plan, X: NDArray[Any], module: nn.Module | None = None) -> Learner[Any]:
     if isinstance(plan, TrainingPlan):
         return NetworkLearner(network() if module is None else module)
-    return RuleLearner(default_base(len(X)), Inputs(X.numpy(), X.numpy()), seed=0)
+    return RuleLearner(default_base(len(X)), Inputs(X, X), seed=0)
 
 
 def network() -> nn.Module:

@@ -6,6 +6,8 @@ import asyncio
 import json
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,14 +19,13 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
-import uvicorn
 
 from justitia.custodian.app import App
 from justitia.custodian.people import ledger_file, register
 from justitia.custodian.records import Client, Records
-from justitia.custodian.server import configs
+from justitia.custodian.server import servers
 from justitia.custodian.service import Service
-from justitia.custodian.settings import Settings, private_folder
+from justitia.custodian.settings import CONFIG, Settings, private_folder
 from justitia.custodian.wire import to_stream
 from justitia.datasets import make_synthetic
 from justitia.privacy.attribute import Attribute
@@ -81,8 +82,7 @@ def served(folder: Path, noise: NoiseSource | None = None, **settings: Any) -> I
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with opened(folder, noise, port=port, **settings) as service:
-        server = uvicorn.Server(configs(service)[0])
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        server = servers(service)[0]
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         while not server.started:
@@ -92,6 +92,28 @@ def served(folder: Path, noise: NoiseSource | None = None, **settings: Any) -> I
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextmanager
+def serving(folder: Path, **settings: Any) -> Iterator[tuple[str, int]]:
+    """The address and the number of a service that is a process of its own, as the command starts it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    given = {"port": port, "page_port": 0, "requests_per_minute": 10**7} | settings
+    (folder / CONFIG).write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items()))
+    running = subprocess.Popen([sys.executable, "-m", "justitia", "custodian", "serve", str(folder)], stdout=-3)
+    try:
+        for _ in range(600):
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield f"{'https' if 'tls_key' in settings else 'http'}://127.0.0.1:{port}", running.pid
+        assert running.poll() is None, "the service has ended"
+    finally:
+        running.terminate()
+        running.wait(timeout=60)
 
 
 @dataclass(frozen=True)
@@ -112,6 +134,7 @@ class Caller:
 
     def __init__(self, service: Service) -> None:
         self.app = App(service)
+        self.asgi: Any = self.app.asgi
 
     def __call__(
         self,
@@ -129,6 +152,8 @@ class Caller:
         self, method: str, path: str, body: bytes | list[bytes], client: str | None, headers: dict[str, str], query: Any
     ) -> Reply:
         key = {} if client is None else {"authorization": f"Bearer {KEYS.get(client, client)}"}
+        if isinstance(body, bytes) and body:
+            headers = {"content-length": str(len(body))} | headers
         chunks = list(body) if isinstance(body, list) else [body]
         sent: list[dict[str, Any]] = []
 
@@ -154,7 +179,7 @@ class Caller:
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),
         }
-        await self.app.asgi(scope, receive, send)  # type: ignore[arg-type]
+        await self.asgi(scope, receive, send)
         start = sent[0]
         head = {k.decode(): v.decode("latin-1") for k, v in start["headers"]}
         return Reply(start["status"], head, b"".join(one.get("body", b"") for one in sent[1:]))

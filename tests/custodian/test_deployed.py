@@ -65,7 +65,7 @@ def running(folder: Path, port: int) -> Iterator[subprocess.Popen[str]]:
 def half_sent(port: int, path: str, body: bytes, **query: Any) -> socket.socket:
     """A request of which the last half of the body has not come yet."""
     one = socket.create_connection(("127.0.0.1", port))
-    head = {"Host": "custodian", "Authorization": f"Bearer {KEYS['trainer']}", "Content-Length": len(body)}
+    head = {"Host": "127.0.0.1", "Authorization": f"Bearer {KEYS['trainer']}", "Content-Length": len(body)}
     lines = [f"POST {path}?{urlencode(query)} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items()), "Connection: close"]
     one.sendall("\r\n".join([*lines, f"Content-Type: {ARROW}", "", ""]).encode() + body[: len(body) // 2])
     return one

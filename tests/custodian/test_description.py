@@ -31,7 +31,7 @@ def test_description_is_valid_openapi_and_has_every_route(tmp_path: Path) -> Non
     with opened(make_folder(tmp_path / "holder")) as service:
         app = App(service)
         served = json.loads(Caller(service)("GET", "/openapi.json", client=None).body)
-    routes = {(one.path, method) for one in app.asgi.routes if isinstance(one, Route) for method in one.methods or ()}
+    routes = {(one.path, method) for one in app.routes.routes if isinstance(one, Route) for method in one.methods or ()}
     described = {(path, method.upper()) for path, ways in FOUND["paths"].items() for method in ways}
     assert routes - {(path, "HEAD") for path, _ in routes} == described
     assert served["paths"] == FOUND["paths"]

@@ -1,4 +1,4 @@
-"""Requests made of the OpenAPI description, as it says and otherwise; JUSTITIA_FUZZ=10000 sends more.
+"""Requests made of the OpenAPI description, as it says and otherwise, and mutated rows; JUSTITIA_FUZZ=10000 sends more.
 
 Each is answered or refused as described, never with an error of the service.
 """
@@ -6,6 +6,9 @@ Each is answered or refused as described, never with an error of the service.
 import json
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from jsonschema import Draft202012Validator
 from justitia.custodian.description import OPERATIONS, description
 from justitia.custodian.wire import to_stream
 
-FUZZ = int(os.environ.get("JUSTITIA_FUZZ", "300"))
+FUZZ = int(os.environ.get("JUSTITIA_FUZZ", "600"))
 FOUND = description("0")
 SCHEMAS = FOUND["components"]["schemas"]
 GOOD = to_stream(np.ones((N, 2)))
@@ -35,7 +38,7 @@ JSON = st.recursive(
 PAIR = st.tuples(*map(from_schema, SCHEMAS["Plan"]["properties"]["costs"]["items"]["prefixItems"]))
 #: What a description does not say: ids that repeat, as many labels as people, rows that are affordable.
 LIKELY = {
-    "request": st.sampled_from(["r1", "r2", "r3", "r4"]),
+    "request": st.sampled_from([f"r{k}" for k in range(12)]),
     "ids": st.lists(st.sampled_from(IDS), max_size=9),
     "cohorts": st.just([]),
     "y_true": st.just([0, 1] * (N // 2)),
@@ -43,11 +46,13 @@ LIKELY = {
     "before": st.just([0, 0, 1, 1] * (N // 4)),
     "scores": st.just([float(k % 7) for k in range(N)]) | st.just([0.5] * N),
     "score_bins": st.sampled_from([2, 10]),
-    "reference": st.sampled_from(["a", "b", "c"]),
+    "reference": st.sampled_from([None, "a", "b", "b", "c"]),
     "epsilon": st.floats(0.01, 0.5),
     "delta": st.just(1e-6),
     "notions": st.just(["equalized_odds"]),
     "metrics": st.just([]),
+    "confidence": st.just(0.95),
+    "threshold": st.sampled_from([None, 0.1]),
     "bound": st.floats(0.5, 2000),
     "noise_multiplier": st.floats(5, 2000),
     "parts": st.just(1) | st.integers(1, 3),
@@ -65,7 +70,7 @@ def fields(draw: Any, schemas: dict[str, Any], required: Any, likely: int) -> di
         if name in required or draw(st.booleans()):
             chance = draw(st.integers(0, 9))
             good = LIKELY.get(name, from_schema(schema)) if chance < likely else from_schema(schema)
-            found[name] = draw(good if chance < 9 else JSON | NUMBERS)
+            found[name] = draw(good if chance < max(9, likely) else JSON | NUMBERS)
     if draw(st.integers(0, 19)) == 0:
         found[draw(TEXT)] = draw(JSON)
     if found and draw(st.integers(0, 19)) == 0:
@@ -88,7 +93,7 @@ def requests(draw: Any) -> tuple[Any, str, dict[str, str], bytes]:
     one = draw(st.sampled_from([*OPERATIONS, *(own for own in OPERATIONS if own.body is not None)]))
     described = FOUND["paths"][one.path][one.method.lower()]
     asked = [parameter for parameter in described["parameters"] if parameter["in"] == "query"]
-    likely = draw(st.sampled_from([0, 8, 9]))
+    likely = draw(st.sampled_from([0, 8, 9, 10, 10]))
     schemas = {parameter["name"]: parameter["schema"] for parameter in asked}
     query = draw(fields(schemas, {parameter["name"] for parameter in asked if parameter["required"]}, likely))
     body = b""
@@ -148,3 +153,16 @@ def test_any_request_is_answered_or_refused_as_the_description_says(
         assert "\n" not in reply.facts["error"]
     if method in {"", one.method} and "/" not in name:
         conforms(reply, FOUND["paths"][one.path][one.method.lower()])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as a file")
+def test_service_that_is_sent_mutated_rows_stays_up_in_bounded_memory() -> None:
+    """JUSTITIA_FUZZ=100000 sends as many."""
+    script = Path(__file__).parent / "mutated.py"
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        run = subprocess.run([sys.executable, script, folder, str(FUZZ)], capture_output=True, text=True, check=True)
+    found = json.loads(run.stdout)
+    assert found["bodies"] == FUZZ
+    assert set(found["statuses"]) <= {"200", "409", "413", "422"}
+    assert found["good"] == 200
+    assert found["peak_mb"] < 1000

@@ -63,6 +63,8 @@ ODD: list[dict[str, Any]] = [
     {"part": 1},
     {"purpose": ""},
     {"purpose": "x" * 201},
+    *({"purpose": f"a{one}b"} for one in ("\n", "\r", "\x1b[2J", "\x00", "\x7f", "\x9b", "\u2028", "\u202e", "\u200b")),
+    {"purpose": "a\n"},
     {"client": "analyst", "other": "field"},
 ]
 
@@ -128,7 +130,10 @@ def test_answer_whose_line_cannot_be_written_to_the_log_is_told_once_it_can(
         cohort = ask.cohort()
         write = os.write
         with monkeypatch.context() as patch:
-            patch.setattr(os, "write", lambda file, line: write(file, line[: len(line) // 2]))  # as a full disk does
+            # as a disk does that is full once the answer is kept
+            patch.setattr(
+                os, "write", lambda file, line: write(file, line[: len(line) // (2 if b"status" in line else 1)])
+            )
             assert ask.sums(cohort, ROWS).status == 503
         assert ask.sums(cohort, ROWS).status == 200
         assert service.log.last()[0]["status"] == 200  # on a line of its own behind the one that was cut

@@ -226,12 +226,13 @@ def test_certificate_speaks_of_what_was_answered_and_quotes_the_client(tmp_path:
         ask.sums(ask.cohort(), ROWS)
         for subject, quoted in (
             ("This model, checked by the custodian,", "'This model, checked by the custodian,'"),
-            ("x\x1b[2J\u202e", "'x\\x1b[2J\\u202e'"),
+            ("a 'fair' model", "\"a 'fair' model\""),
         ):
             told = ask("GET", "/v1/populations/people/certificate", subject=subject, planned=7).facts["statement"]
             assert told.startswith("Everything that was answered about 'people' is (")
             assert told.endswith(f"and what was made of them: {quoted}.")
             assert "states that 7 answers were planned before the first" in told
+        assert ask("GET", "/v1/populations/people/certificate", subject="x\x1b[2J\u202e").status == 422
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise

@@ -42,14 +42,17 @@ def conversation(ask: Caller) -> list[Reply]:
         ask("GET", "/v1/populations/people"),
         ask("GET", "/v1/populations/people/certificate"),
         ask("GET", "/v1/populations/people/ledger", client="reader"),
-        ask("GET", "/metrics"),
+        ask("GET", "/metrics", client="reader"),
     ]
 
 
 def seen(folder: Path, labels: list[Any], noise: Kept) -> list[Reply]:
     with opened(make_folder(folder, labels), noise) as service:
         replies = conversation(Caller(service))
-        log = [{k: v for k, v in line.items() if k not in {"time", "cohort", "name"}} for line in service.log.last()]
+        log = [
+            {k: v for k, v in line.items() if k not in {"time", "cohort", "name", "path"}}
+            for line in service.log.last()
+        ]
     return [*replies, Reply(0, {}, json.dumps(log).encode())]
 
 

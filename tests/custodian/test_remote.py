@@ -174,8 +174,8 @@ def test_file_that_holds_no_key_is_refused_in_one_sentence(tmp_path: Path) -> No
         ({"missing_marker": "?"}, {}, "missing_marker is not for those"),
         ({}, {"person": [*IDS[:-1], IDS[0]]}, "expected the custodian's ids in person"),
         ({"groups": ["a", "c"]}, {}, "groups that the custodian registered"),
-        ({"engine": "gradients", "module": (4,), "plan": None}, {}, "expected engine 'plugin' or 'moments'"),
-        ({"engine": "printed", "module": (4,), "plan": None}, {}, "expected engine 'plugin' or 'moments'"),
+        ({"engine": "gradients", "module": (4,), "plan": None}, {}, "expected engine 'post-processing' or 'moments'"),
+        ({"engine": "printed", "module": (4,), "plan": None}, {}, "expected engine 'post-processing' or 'moments'"),
     ],
 )
 def test_what_a_custodian_does_not_give_is_refused_in_one_sentence_and_costs_nothing(

@@ -48,12 +48,13 @@ def test_key_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: p
     assert (read_key(None), read_key(tmp_path / "key")) == ("one", "two")
 
 
-def test_health_and_metrics_need_no_key_and_name_no_group(tmp_path: Path) -> None:
+def test_metrics_need_a_key_that_may_read_and_name_no_group(tmp_path: Path) -> None:
     with opened(make_folder(tmp_path / "holder")) as service:
         ask = Caller(service)
         ask.sums(ask.cohort(), np.ones((len(IDS), 2)))
         assert ask("GET", "/healthz", client=None).facts == {"ok": True}
-        told = ask("GET", "/metrics", client=None).body.decode()
+        assert [ask("GET", "/metrics", client=one).status for one in (None, "trainer", "reader")] == [401, 403, 200]
+        told = ask("GET", "/metrics", client="reader").body.decode()
     assert 'justitia_answers_total{population="people"} 1' in told
     assert 'justitia_requests_total{what="sums",status="200"} 1' in told
     assert "group" not in told

@@ -77,7 +77,7 @@ def test_load_default_rule_gives_back_everything_that_fit_released(model: Any, f
     assert again.tolerance_ == model.tolerance_
     pd.testing.assert_frame_equal(again.dual_, model.dual_, check_exact=True)
     pd.testing.assert_frame_equal(again.history_, model.history_, check_exact=True)
-    assert again.get_params() == {**model.get_params(), "engine": "plugin", "noise_seed": None}
+    assert again.get_params() == {**model.get_params(), "engine": "post-processing", "noise_seed": None}
     assert again.rule_.base.describe() == model.rule_.base.describe()
 
 
@@ -117,7 +117,7 @@ def test_load_keeps_where_it_decides(chosen: dict[str, Any], tmp_path: Path) -> 
     model = fit(y=np.where(DATA.y == 1, "yes", "no"), **chosen)
     again = load(model.save(tmp_path / "model"))
     assert again.rule_.threshold == model.rule_.threshold != 0.5
-    assert again.get_params() | {"noise_seed": SEED} == model.get_params() | {"engine": "plugin"}
+    assert again.get_params() | {"noise_seed": SEED} == model.get_params() | {"engine": "post-processing"}
     assert_same(again, model)
 
 

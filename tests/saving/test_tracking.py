@@ -200,7 +200,7 @@ def test_rule_leaves_base_calibration_threshold_and_the_tolerance_in_force(epsil
     private = math.isfinite(epsilon)
     run = log_to_mlflow(model, save_model=private)
     noted = mlflow.get_run(run).data
-    assert noted.params["engine"] == "plugin"
+    assert noted.params["engine"] == "post-processing"
     assert noted.params["base"] == model.rule_.base.describe()
     assert noted.params["calibration"] == model.rule_.calibration.describe()
     assert (noted.params["threshold"], noted.params["tolerance"]) == ("0.4", "None")

@@ -87,7 +87,7 @@ def integers() -> Iterator[list[bytes]]:
 
     def kept_too(self: SensitiveVault, *question: Any) -> Any:
         found = add_up(self, *question)
-        kept.append(found.numpy().tobytes())
+        kept.append(found.tobytes())
         return found
 
     SensitiveVault._add_up = kept_too  # type: ignore[method-assign]

@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import torch
 from people_files import FEATURES, FEW, GROUPS, PLANS, SHORT, digest, files, model, people, write
 from pyarrow import dataset, parquet
-from torch import Tensor
+from scipy.special import expit
 
 from justitia import (
     LagrangianDualClassifier,
@@ -55,8 +54,8 @@ def stored(tmp_path: Path) -> Path:
 class Graded(DemographicParity):
     """Averages how large a score is, which no decision tells."""
 
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
-        return torch.sigmoid(scores)
+    def h_exact(self, scores: Any, y: Any) -> Any:
+        return expit(scores)
 
 
 def from_files(where: Any, made: LagrangianDualClassifier, **more: Any) -> LagrangianDualClassifier:
@@ -225,7 +224,7 @@ def test_progress_has_a_bar_for_every_pass_that_counts_rows(stored: Path, capsys
         ({}, {"y": "a"}, "expected two class labels in 'a', got more"),
         ({}, {"sensitive_features": "label"}, "the column 'label' is sensitive and cannot be used as a public one"),
         ({}, {"sample_weight": "town"}, "expected every weight in 'town' to be finite and at least 0"),
-        ({"engine": "gradients"}, {}, "expected engine 'plugin' or 'moments' where X is in files, got 'gradients'"),
+        ({"engine": "pf-ld"}, {}, "expected engine 'post-processing' or 'moments' where X is in files, got 'pf-ld'"),
         ({"engine": "moments", "notion": Graded()}, {}, "depends on a score through its sign where X is in files"),
         ({"groups": "infer"}, {}, "expected the public list of groups where rows are read from files"),
         ({"at": "scores"}, {}, 'expected rows in memory where at="scores", got files'),

@@ -177,7 +177,7 @@ def test_checkpoint_files_hold_neither_labels_nor_a_hash_of_them(people: Any, ma
     labels = people.a.astype(object)
     labels[3] = "zanzibar-7319"
     make().fit(people.X, people.y, sensitive_features=labels, checkpoint=tmp_path / "run")
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.pt"]
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.npz"]
     assert all(b"zanzibar" not in file.read_bytes() for file in (tmp_path / "run").iterdir())
     resumed = make().fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
     assert len(resumed.ledger_.releases) == 7

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from justitia.cli.files.rows import Rows
 from justitia.cli.training import unfitted
+from justitia.engines import MOMENTS, PF_LD, POST_PROCESSING
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.tables import public_seed, read_target
 from justitia.learners.calibration import calibrate
@@ -18,13 +19,13 @@ from justitia.learners.inputs import Inputs
 from justitia.privacy.ledger import PrivacyLedger
 
 UNCORRECTED = "uncorrected"
-METHODS = (UNCORRECTED, "plugin", "moments", "gradients")
+METHODS = (UNCORRECTED, POST_PROCESSING, MOMENTS, PF_LD)
 
 
 class UncorrectedModel:
     """The default base (LightGBM, calibrated) without a correction; it never reads the attribute.
 
-    With the same seed its decisions are those of the base below engine "plugin".
+    With the same seed its decisions are those of the base below engine "post-processing".
 
     Attributes
     ----------

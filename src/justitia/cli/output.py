@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -44,10 +45,19 @@ def json_text(value: Any) -> str:
     return json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
+#: What a terminal would obey: control characters other than tab and line end, and what changes the direction of text.
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """As JSON writes it, so that the output is the same JSON."""
+    return json.dumps(found[0])[1:-1]
+
+
 def tell(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     """Print either form to the standard output."""
     doing("")
-    click.echo(json_text(facts) if as_json else text, nl=not as_json)
+    click.echo(_UNSAFE.sub(_escaped, json_text(facts) if as_json else text), nl=not as_json)
 
 
 def warn(sentence: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from justitia.cli.errors import Refusal, no_such, shown_path
-from justitia.engines import default_plan
+from justitia.engines import POST_PROCESSING, default_plan
 from justitia.postprocessing.plan import PluginPlan
 from justitia.training.plan import Plan
 
@@ -20,10 +20,10 @@ _CALIBRATED |= {"sigma_p", "sigma_d", "claim"}
 def starting_plan(engine: str) -> Plan:
     """What commands start from.
 
-    Unlike Python's default, the plan of engine plugin sets 5% of the budget aside to ask for the sizes of the groups
-    first, because whoever types names of groups mistypes them.
+    Unlike Python's default, the plan of engine post-processing sets 5% of the budget aside to ask for the sizes of
+    the groups first, because whoever types names of groups mistypes them.
     """
-    return PluginPlan(share_sizes=0.05) if engine == "plugin" else default_plan(engine)
+    return PluginPlan(share_sizes=0.05) if engine == POST_PROCESSING else default_plan(engine)
 
 
 def command_plan(path: Path | None, engine: str, *, small_groups: bool) -> Plan:

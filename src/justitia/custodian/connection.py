@@ -24,6 +24,7 @@ from justitia.privacy.errors import BudgetExceeded, LedgerError
 KEY, KEY_FILE = "JUSTITIA_CUSTODIAN_KEY", "JUSTITIA_CUSTODIAN_KEY_FILE"
 #: Pauses before the same request is sent again, in seconds.
 PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0)
+_LONGEST_WAIT = 30
 _AGAIN = {408, 429, 502, 503, 504}
 _LEDGER_KINDS = {"budget": BudgetExceeded, "lost": LedgerError, "replay": LedgerError}
 
@@ -121,7 +122,7 @@ class Connection:
                 raise ConnectionError(
                     f"expected an answer from the custodian at {self.url!r}, got none; is it running?"
                 )
-            time.sleep(pause)
+            time.sleep(max(pause, 0 if found is None else _wait_of(found)))
         raise AssertionError  # the last pause is None
 
     def _read(self, found: urllib3.BaseHTTPResponse) -> tuple[bytes, Mapping[str, str]]:
@@ -134,6 +135,12 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"Connection({self.url!r})"
+
+
+def _wait_of(found: urllib3.BaseHTTPResponse) -> int:
+    """Seconds after which the custodian wants to be asked again; not more than it would ever say."""
+    said = found.headers.get("Retry-After", "")
+    return min(int(said), _LONGEST_WAIT) if said.isdecimal() and len(said) < 9 else 0
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from justitia.custodian.wire import ARROW
 JSON, TEXT = "application/json", "text/plain"
 RECEIPT = "justitia-receipt"
 _REFUSALS = {
+    400: "two lengths, or another host",
     401: "no valid key",
     402: "the budget of the population or of this client is used up",
     403: "the key has another role",
@@ -27,11 +28,11 @@ _REFUSALS = {
     413: "too large",
     415: "compressed",
     422: "not as described",
-    429: "too often",
+    429: "too often, or too much at once",
     500: "an error that nobody expected",
-    503: "ledger or disk cannot be used now",
+    503: "ledger, disk or memory cannot be used now",
 }
-_ALWAYS, _BODY, _PAID = (401, 404, 422, 429, 500, 503), (408, 413, 415), (402, 403, 409, 410)
+_ALWAYS, _BODY, _PAID = (400, 401, 404, 422, 429, 500, 503), (408, 413, 415), (402, 403, 409, 410)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,14 @@ _MADE = (*_ALWAYS, *_BODY, 403)
 _ASKED = (*_ALWAYS, *_BODY, *_PAID)
 OPERATIONS = (
     Operation("health", "GET", "/healthz", "whether the service answers", ((JSON, replies.Health),), refusals=()),
-    Operation("metrics", "GET", "/metrics", "counts and budgets, for monitoring", ((TEXT, str),), refusals=()),
+    Operation(
+        "metrics",
+        "GET",
+        "/metrics",
+        "counts and budgets, for monitoring; role read",
+        ((TEXT, str),),
+        refusals=(*_ALWAYS, 403),
+    ),
     Operation("openapi", "GET", "/openapi.json", "this description", ((JSON, None),), refusals=()),
     Operation(
         "facts",

@@ -1,4 +1,7 @@
-"""The audit log: who asked what, when, why, and what came of it; one JSON line each, only ever appended.
+"""The audit log: who asked what, when, why, and what came of it; JSON lines, only ever appended.
+
+A request with a valid key has two lines of the same number: one when it begins, before anything that it holds is read,
+and one when it ends. Numbers begin anew with the service.
 
 It holds no key, no id of a person and nothing made of an attribute.
 """
@@ -28,19 +31,32 @@ class AuditLog:
         self.counts: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
 
+    def begin(self, what: str, **facts: Any) -> None:
+        """The line of a request that begins; where none of the same number follows, the process ended meanwhile."""
+        self._append({"time": now(), "what": what, "begun": True, **facts}, durable=False)
+
     def write(self, what: str, status: int, **facts: Any) -> None:
-        """One line, on the disk when this returns."""
-        shown = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in facts.items()}
-        line = (json.dumps({"time": now(), "what": what, "status": status, **shown}) + "\n").encode()
+        """The line of a request that ends, on the disk when this returns."""
+        self.count(what, status)
+        self._append({"time": now(), "what": what, "status": status, **facts}, durable=True)
+
+    def count(self, what: str, status: int) -> None:
+        """Count a request that gets no line."""
         with self._lock:
             self.counts[what, status] += 1
+
+    def _append(self, facts: dict[str, Any], *, durable: bool) -> None:
+        shown = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in facts.items()}
+        line = (json.dumps(shown) + "\n").encode()
+        with self._lock:
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND)
             try:
                 if _is_cut(handle):
                     line = b"\n" + line
                 if os.write(handle, line) < len(line):
                     raise OSError(errno.ENOSPC, "the disk is full")
-                os.fsync(handle)
+                if durable:  # a line that a killed process has written stays in any case
+                    os.fsync(handle)
             finally:
                 os.close(handle)
 

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from justitia.custodian.app import App, allowed_hosts, checked_headers, forget
 from justitia.custodian.people import ledger_file
-from justitia.custodian.records import Population
+from justitia.custodian.records import Client, Population
+from justitia.custodian.refusals import Refused, not_allowed
 from justitia.custodian.service import Service
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.durable_ledger import DurableLedger
@@ -82,22 +84,31 @@ svg { width: 100%; height: auto; }
 """
 
 
-def page_app(service: Service) -> Starlette:
-    """One route."""
+def page_app(app: App) -> ASGIApp:
+    """One route, for keys with the role ``read``; a browser asks for the key as a password, and for no user name."""
 
     async def page(request: Request) -> Response:
-        del request
-        return HTMLResponse(await run_in_threadpool(page_text, service), headers=_HEADERS)
+        try:
+            client = await app.client(request)
+            if "read" not in client.roles:
+                raise not_allowed("read")
+            text = await app.answers.get(client.name, lambda: page_text(app.service, client))
+        except Refused as refusal:
+            forget(refusal)
+            headers = _HEADERS | ({"www-authenticate": 'Basic realm="custodian"'} if refusal.status == 401 else {})
+            return PlainTextResponse(refusal.sentence + "\n", refusal.status, headers)
+        return HTMLResponse(text, headers=_HEADERS)
 
-    return Starlette(routes=[Route("/", page, methods=["GET"])])
+    return checked_headers(Starlette(routes=[Route("/", page, methods=["GET"])]), allowed_hosts("", "127.0.0.1"))
 
 
-def page_text(service: Service) -> str:
-    """The page as it is now."""
+def page_text(service: Service, client: Client) -> str:
+    """The page as it is now, with the populations that the client's key is for."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["clock"] = _clock
-    refusals = [entry for entry in service.log.last(1000) if "refused" in entry][:_SHOWN]
-    populations = [_population(service, one) for one in service.records.populations()]
+    refusals = [entry for entry in service.log.last(2000) if "refused" in entry][:_SHOWN]
+    known = [one for one in service.records.populations() if one.name in client.populations]
+    populations = [_population(service, one) for one in known]
     return environment.from_string(_TEMPLATE).render(
         name=service.settings.name, populations=populations, refusals=refusals
     )
@@ -134,7 +145,6 @@ def _population(service: Service, one: Population) -> dict[str, Any]:
     debits = _debits(service, one.name, ledger)
     answered = sum(bool(debit.time) for debit in debits)
     facts = {
-        "people": f"{one.people:,}",
         "epsilon spent": f"{ledger.epsilon():.4g}",
         "of a budget of": f"{one.epsilon:g}",
         "left for one answer": f"{ledger.remaining():.4g}",

@@ -286,6 +286,8 @@ class People:
         """
         run = run_name(client.name, request)
         with self.lock:
+            if self._forgotten:  # its vault was made before and is empty now
+                raise unknown("population")
             if self.was_debited(run):
                 raise LOST
             own = self._budget_of(client)
@@ -309,6 +311,11 @@ class People:
             finally:
                 if own is not None:
                     own._append(Release(purpose, cost, 0.0))  # whatever may have been debited counts
+
+    def can_pay(self, cost: Cost) -> bool:
+        """Whether the population can; a client's own budget is checked when it is paid."""
+        with self.lock:
+            return _fits(self.ledger, {cost: 1}, 1)
 
     def _nothing_debited(self) -> bool:
         """Whether the ledger's file has nothing under the present name; what cannot be read may have."""

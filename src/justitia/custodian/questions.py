@@ -16,7 +16,10 @@ from justitia.notions import NOTIONS
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+(?!\n)$")]
 Names = Annotated[list[Name], msgspec.Meta(max_length=20)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=999_999_999)]
-Sentence = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+# Purposes are printed in terminals and on pages: no control character, no line end, nothing that changes the direction
+# of the text or is not seen.
+_SHOWN = r"[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+Sentence = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=rf"^{_SHOWN}+(?!\n)$")]
 
 
 class Sums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +72,7 @@ class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Ordered ids of people, or cohorts that follow each other; with ``person``, an id may have several rows."""
 
     ids: list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]] = []
-    cohorts: list[Name] = []
+    cohorts: Annotated[list[Name], msgspec.Meta(max_length=1000)] = []
     person: bool = False
 
 
@@ -84,7 +87,7 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many runs were planned, and what is certified."""
 
     planned: Count = 1
-    subject: Annotated[str, msgspec.Meta(max_length=100)] = "Every output of training"
+    subject: Annotated[str, msgspec.Meta(max_length=100, pattern=rf"^{_SHOWN}*(?!\n)$")] = "Every output of training"
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,7 +100,7 @@ def _digest(*facts: Any) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
-def read_json(body: bytes, kind: Any) -> Any:
+def read_json(body: bytes | bytearray, kind: Any) -> Any:
     """One of the above from JSON.
 
     Raises

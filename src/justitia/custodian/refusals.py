@@ -19,11 +19,13 @@ class Refused(Exception):
         One word for programs.
     sentence : str
         For people.
+    pause : int, optional
+        Seconds after which the same request may succeed.
     """
 
-    def __init__(self, status: int, kind: str, sentence: str) -> None:
+    def __init__(self, status: int, kind: str, sentence: str, pause: int | None = None) -> None:
         super().__init__(sentence)
-        self.status, self.kind, self.sentence = status, kind, sentence
+        self.status, self.kind, self.sentence, self.pause = status, kind, sentence, pause
 
 
 def wrong(sentence: str) -> Refused:
@@ -47,7 +49,20 @@ def too_large(what: str) -> Refused:
 
 
 NO_KEY = Refused(401, "key", "expected a key of this custodian, got none that is valid; ask the custodian for one.")
-TOO_OFTEN = Refused(429, "rate", "expected fewer requests per minute, got more; wait and send it again.")
+TOO_OFTEN = Refused(429, "rate", "expected fewer requests per minute, got more; wait and send it again.", 2)
+QUEUE_FULL = Refused(
+    429, "queue", "expected fewer requests of this client at once, got more; wait for an answer and send it again.", 2
+)
+TOO_MUCH_AT_ONCE = Refused(
+    429, "memory", "expected fewer bytes of this client at once, got more; wait for an answer and send it again.", 2
+)
+NO_MEMORY = Refused(503, "memory", "the service has no memory for this request now; wait and send it again.", 2)
+TWO_LENGTHS = Refused(
+    400, "length", "expected one of Content-Length and Transfer-Encoding, got both; send the length alone."
+)
+OTHER_HOST = Refused(
+    400, "host", "expected the name of this service in the header Host, got another one; ask the custodian to allow it."
+)
 TOO_SLOW = Refused(408, "time", "expected the whole request within the time that is allowed, got less; send it again.")
 NO_LEDGER = Refused(
     503, "ledger", "the custodian's ledger or disk cannot be used now, so nothing is answered; try later."
@@ -67,9 +82,14 @@ __all__ = [
     "LOST",
     "NO_KEY",
     "NO_LEDGER",
+    "NO_MEMORY",
     "OTHER_BODY",
+    "OTHER_HOST",
+    "QUEUE_FULL",
+    "TOO_MUCH_AT_ONCE",
     "TOO_OFTEN",
     "TOO_SLOW",
+    "TWO_LENGTHS",
     "UNEXPECTED",
     "Refused",
     "not_allowed",

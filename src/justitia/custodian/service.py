@@ -13,11 +13,12 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from msgspec import UNSET, UnsetType
 
@@ -33,13 +34,16 @@ from justitia.custodian.settings import Settings, private_file, private_folder
 from justitia.custodian.wire import SpooledRows, from_stream, to_stream
 from justitia.evaluation.measure import measure
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
+from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import ADJACENCY, Certificate
 from justitia.privacy.file_lock import LockedFile
-from justitia.privacy.groups import group_names
+from justitia.privacy.groups import Groups, group_names
 from justitia.privacy.interface import Vault
 from justitia.privacy.keys import key_hash, same_hash
-from justitia.privacy.mechanisms import Gaussian, NoiseSource, SystemNoise
+from justitia.privacy.mechanisms import Gaussian, Noise, NoiseSource, SystemNoise
+from justitia.privacy.rows import DenseSource
+from justitia.privacy.vault import SensitiveVault
 
 #: Keeps two services from working in one folder.
 LOCK = "custodian.lock"
@@ -87,6 +91,7 @@ class Service:
         for place in set(spool_folder(folder).iterdir()) - waiting:
             shutil.rmtree(place, ignore_errors=True)  # of a process that was killed after its answer was kept
         self._one = threading.Lock()
+        self._making: WeakKeyDictionary[People, threading.Lock] = WeakKeyDictionary()
         self._busy: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
         self.records.hold()
 
@@ -169,7 +174,7 @@ class Service:
         if not {"train", "measure"} & set(client.roles):
             raise not_allowed("measure")
         people = self._populations.people(name, client.populations)
-        parts = [self._cohort(client, one, whole=True)[0] for one in cohorts]
+        parts = self._joining(client, cohorts, person=person)
         made, grouped = joined(people, client.name, ids, parts, most=self.settings.largest_cohort, person=person)
         held, most = self.records.size_of_cohorts(client.name), self.settings.largest_spool
         if held + len(made.digests) > most and self.records.cohort(made.id, client.name) is None:
@@ -177,15 +182,34 @@ class Service:
         self.records.put_cohort(made, client.name)
         return Made(cohort=made.id, people=made.people, **grouped)
 
-    def _cohort(self, client: Client, name: str, *, whole: bool = False) -> tuple[Cohort, People]:
-        cohort = self.records.cohort(name, client.name, whole=whole)
+    def _joining(self, client: Client, names: Sequence[str], *, person: bool) -> list[Cohort]:
+        """Cohorts to join: their rows are counted before any is loaded, and each is loaded once."""
+        if not person and len(set(names)) < len(names):
+            raise wrong("expected each cohort once, got one twice; rows of one person need 'person'.")
+
+        def found(*, whole: bool) -> dict[str, Cohort]:
+            held = {name: self.records.cohort(name, client.name, whole=whole) for name in dict.fromkeys(names)}
+            if None in held.values():
+                raise unknown("cohort")
+            return {name: cohort for name, cohort in held.items() if cohort is not None}
+
+        sizes, most = found(whole=False), self.settings.largest_cohort
+        if sum(sizes[name].people for name in names) > most:
+            raise too_large(f"cohorts of at most {most} rows together")
+        cohorts = found(whole=True)
+        return [cohorts[name] for name in names]
+
+    def _cohort(self, client: Client, name: str) -> tuple[Cohort, People]:
+        cohort = self.records.cohort(name, client.name)
         if cohort is None:
             raise unknown("cohort")
         return cohort, self._populations.people(cohort.population, client.populations)
 
     # -- questions
 
-    def sums(self, client: Client, cohort_name: str, asked: questions.Sums, body: bytes) -> Answer | Received:
+    def sums(
+        self, client: Client, cohort_name: str, asked: questions.Sums, body: bytes | bytearray
+    ) -> Answer | Received:
         """One part of the rows; the answer once all parts are there, and how many have come until then."""
         _need(client, "train")
         cohort, people = self._cohort(client, cohort_name)
@@ -216,8 +240,10 @@ class Service:
             noise = Gaussian(asked.noise_multiplier)
             given: dict[str, Any] = {"bound": asked.bound, "noise": noise, "purpose": asked.purpose}
 
-            def answer() -> bytes:
-                return to_stream(people.vault(cohort).group_sums(source, **given))
+            def answer(pay: Callable[[], object]) -> bytes:
+                vault = self._vault(people, cohort)
+                pay()
+                return to_stream(vault.group_sums(source, **given))
 
             return self._answered(own, client, people, asked.purpose, GaussianCost(asked.noise_multiplier), answer)
 
@@ -240,11 +266,15 @@ class Service:
             if kept is not None:
                 return kept
 
-            def answer() -> bytes:
+            cost = self._checked(own, lambda: GaussianCost(1 / gaussian_mu(asked.epsilon, asked.delta)))
+
+            def answer(pay: Callable[[], object]) -> bytes:
+                if not people.can_pay(cost):
+                    pay()  # refuses, before anything is computed
                 found = measure(
                     asked.y_true,
                     asked.y_pred,
-                    sensitive_features=InVault(people.vault(cohort)),
+                    sensitive_features=InVault(PaidVault(self._vault(people, cohort), pay)),
                     groups=list(people.facts.groups),
                     notion=asked.notions or None,
                     metrics=asked.metrics or None,
@@ -261,7 +291,6 @@ class Service:
                 )
                 return measurement_bytes(found, self._certificate(people, planned=1, subject="This measurement"))
 
-            cost = self._checked(own, lambda: GaussianCost(1 / gaussian_mu(asked.epsilon, asked.delta)))
             return self._answered(own, client, people, "group rates", cost, answer)
 
     def _known(self, own: tuple[str, str], question: str, parts: int, people: People) -> Answer | None:
@@ -287,12 +316,25 @@ class Service:
         return None
 
     def _answered(
-        self, own: tuple[str, str], client: Client, people: People, purpose: str, cost: Any, answer: Callable[[], bytes]
+        self,
+        own: tuple[str, str],
+        client: Client,
+        people: People,
+        purpose: str,
+        cost: Any,
+        answer: Callable[[Callable[[], object]], bytes],
     ) -> Answer:
-        """Debit, compute, keep, tell."""
+        """Debit, compute, keep, tell.
+
+        Parameters
+        ----------
+        answer : callable
+            Gets a function to call right before it asks the vault. From that call until the answer is kept, others who
+            ask about the same people wait; so whatever is public is computed before it.
+        """
         try:
-            with people.paying(client, own[1], cost, purpose):
-                body = answer()
+            with ExitStack() as paying:
+                body = answer(lambda: paying.enter_context(people.paying(client, own[1], cost, purpose)))
                 facts = {"ledger": people.ledger.receipt(), "client": client.name, "custodian": self.settings.name}
                 receipt = self.records.keep_answer(*own, people.facts.name, body, facts)
         except (Refused, ValueError) as error:
@@ -301,6 +343,13 @@ class Service:
             raise error if isinstance(error, Refused) else wrong(str(error)) from None
         shutil.rmtree(self._place(own), ignore_errors=True)
         return Answer(body, receipt)
+
+    def _vault(self, people: People, cohort: Cohort) -> SensitiveVault:
+        """The vault of a cohort, made by one thread at a time."""
+        with self._one:
+            lock = self._making.setdefault(people, threading.Lock())
+        with lock:
+            return people.vault(cohort)
 
     def _checked(self, own: tuple[str, str], look: Callable[[], Any]) -> Any:
         """What can still be wrong before anything is debited; the request id is then free again."""
@@ -314,7 +363,7 @@ class Service:
         self.records.forget_request(*own)
         shutil.rmtree(self._place(own), ignore_errors=True)
 
-    def _keep_part(self, own: tuple[str, str], part: int, digest: str, body: bytes) -> None:
+    def _keep_part(self, own: tuple[str, str], part: int, digest: str, body: bytes | bytearray) -> None:
         size = max(len(body), _LEAST)
         if self.records.waiting(own[0]) + size > self.settings.largest_spool:
             raise too_large(f"at most {self.settings.largest_spool} bytes that wait for the rest of their request")
@@ -350,6 +399,69 @@ class InVault(HeldElsewhere):
         """That vault."""
         del given
         return self._vault
+
+
+class PaidVault(Vault):
+    """A vault that pays right before its one answer.
+
+    Parameters
+    ----------
+    vault : Vault
+    pay : callable
+        Refuses, or holds the population until the answer is kept.
+    """
+
+    __slots__ = ("_pay", "_vault")
+
+    def __init__(self, vault: Vault, pay: Callable[[], object]) -> None:
+        self._vault, self._pay = vault, pay
+
+    def __len__(self) -> int:
+        return len(self._vault)
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Of the vault."""
+        return self._vault.group_names
+
+    @property
+    def groups(self) -> Groups:
+        """Of the vault."""
+        return self._vault.groups
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Of the vault."""
+        return self._vault.column_names
+
+    @property
+    def rows_per_person(self) -> int:
+        """Of the vault."""
+        return self._vault.rows_per_person
+
+    @property
+    def persons_digest(self) -> str:
+        """Of the vault."""
+        return self._vault.persons_digest
+
+    @property
+    def spent(self) -> Counter[Cost]:
+        """Of the vault, which answers for others, too."""
+        return self._vault.spent
+
+    def check(self, costs: Mapping[Cost, int]) -> None:
+        """Nothing: the budgets of population and client are checked when it is paid, while nobody else pays."""
+
+    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
+        """(G, d): the vault's answer."""
+        self._pay()
+        return self._vault.group_sums(values, bound=bound, noise=noise, purpose=purpose)
+
+    def certificate(
+        self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
+    ) -> Certificate:
+        """Of the vault."""
+        return self._vault.certificate(planned=planned, claim=claim, subject=subject)
 
 
 def _need(client: Client, role: str) -> None:

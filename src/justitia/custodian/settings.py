@@ -21,6 +21,8 @@ page_port = 8788                 # for the custodian's own people, on this machi
 {tls}tls_certificate = "server.pem"
 {tls}tls_key = "server.key"
 # client_ca = "clients.pem"      # then every client needs a certificate of this authority, checked at the handshake
+hosts = ""                       # other names by which clients reach it, such as "hr.example, 10.0.0.5"
+connections_per_address = 128
 requests_per_minute = 600        # of one client
 largest_body = 67108864          # bytes of one request
 largest_width = 4096             # numbers per row
@@ -41,6 +43,8 @@ class Settings:
     tls_certificate: str = ""
     tls_key: str = ""
     client_ca: str = ""
+    hosts: str = ""
+    connections_per_address: int = 128
     requests_per_minute: int = 600
     largest_body: int = 64 << 20
     largest_width: int = 4096

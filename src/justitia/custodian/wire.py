@@ -2,6 +2,10 @@
 
 One column of lists of a fixed length, float64, without nulls and without compression: what a body holds is then known
 from its length, and no small body becomes a large one.
+
+Streams are written by pyarrow and read here, with bounds checked on every access: pyarrow ends the process on some
+malformed messages (a first message that is no schema, for one), and allocates what a message declares. The layout is
+that of ``Message.fbs`` and ``Schema.fbs`` of the Arrow format, versions 4 and 5 of its metadata.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +22,15 @@ from justitia.custodian.refusals import Refused, too_large, wrong
 from justitia.privacy.arrays import Array as Rows
 from justitia.privacy.arrays import Index
 
+Body = bytes | bytearray
 ARROW = "application/vnd.apache.arrow.stream"
 _COLUMN = "row"
-_COMPRESSION = 3  # place of the field in the table that describes a batch of rows
-_HEADER = 2  # place, in the table that describes a message, of the former
+#: Every batch costs time to check, whatever it holds; the client of this package sends one.
+_MOST_BATCHES = 1000
+_CONTINUATION = 0xFFFFFFFF
+_VERSIONS = (3, 4)  # V4 and V5
+_SCHEMA, _RECORD_BATCH = 1, 3  # MessageHeader
+_FLOATING_POINT, _FIXED_SIZE_LIST, _DOUBLE = 3, 16, 2  # Type, Type, Precision
 _NOT_ROWS = (
     "expected an Arrow IPC stream with one column of lists of float64 of one length, without nulls and without "
     "compression, got other data; send rows as the client of this package does."
@@ -39,8 +48,10 @@ def to_stream(rows: Rows) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def from_stream(body: bytes, *, widest: int) -> Rows:
+def from_stream(body: Body, *, widest: int) -> Rows:
     """(n, width): rows of a stream that somebody sent; entries that are no numbers are left as they are.
+
+    A stream of one batch is not copied: its rows are a view of ``body``.
 
     Raises
     ------
@@ -48,73 +59,164 @@ def from_stream(body: bytes, *, widest: int) -> Rows:
         If it is anything else.
     """
     try:
-        return _decoded(body, widest)
+        return _decoded(memoryview(body), widest)
     except Refused:
         raise
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        TypeError,
-        struct.error,
-        IndexError,
-        OverflowError,
-        MemoryError,
-        StopIteration,
-    ):
+    except (ValueError, struct.error, MemoryError):
         raise wrong(_NOT_ROWS) from None
 
 
-def _decoded(body: bytes, widest: int) -> Rows:
-    reader = pa.ipc.MessageReader.open_stream(pa.py_buffer(body))
-    first = reader.read_next_message()
-    schema = pa.ipc.read_schema(first)
-    if len(schema) != 1 or not pa.types.is_fixed_size_list(schema.field(0).type):
-        raise wrong(_NOT_ROWS)
-    kind = schema.field(0).type
-    if kind.value_type != pa.float64() or kind.list_size < 1:
-        raise wrong(_NOT_ROWS)
-    if kind.list_size > widest:
+class _Malformed(ValueError):
+    """A stream that is not one, or has something else in it."""
+
+
+class _Message(NamedTuple):
+    kind: int
+    header: _Table
+    body: memoryview
+
+
+def _decoded(body: memoryview, widest: int) -> Rows:
+    messages = _messages(body)
+    first = next(messages, None)
+    if first is None or first.kind != _SCHEMA:
+        raise _Malformed
+    width = _width(first.header)
+    if width > widest:
         raise too_large(f"rows of at most {widest} numbers")
-    parts = [_batch(message, schema, kind.list_size) for message in _messages(reader)]
-    return np.concatenate([np.empty((0, kind.list_size)), *parts])
+    parts: list[Rows] = []
+    for message in messages:
+        if message.kind != _RECORD_BATCH:
+            raise _Malformed
+        if len(parts) == _MOST_BATCHES:
+            raise too_large(f"at most {_MOST_BATCHES} batches in one stream")
+        parts.append(_batch(message, width))
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, width)), *parts])
 
 
-def _messages(reader: Any) -> Iterator[Any]:
-    while True:
-        try:
-            yield reader.read_next_message()
-        except StopIteration:
+def _messages(stream: memoryview) -> Iterator[_Message]:
+    """Yield the messages of a stream; each of their lengths lies within it."""
+    at = 0
+    while at < len(stream):
+        mark, size = struct.unpack_from("<Ii", stream, at)
+        at += 8
+        if mark != _CONTINUATION or not 0 <= size <= len(stream) - at:
+            raise _Malformed
+        if size == 0:  # the end
+            if at != len(stream):
+                raise _Malformed
             return
+        table = _Table.root(stream[at : at + size])
+        at += size
+        held = table.number(3, "<q")  # bodyLength
+        header = table.table(2)
+        if header is None or table.number(0, "<h") not in _VERSIONS or not 0 <= held <= len(stream) - at:
+            raise _Malformed
+        yield _Message(table.number(1, "<B"), header, stream[at : at + held])
+        at += held
 
 
-def _batch(message: Any, schema: Any, width: int) -> Rows:
-    if message.type != "record batch" or is_compressed(message.metadata.to_pybytes()):
-        raise wrong(_NOT_ROWS)
-    batch = pa.ipc.read_record_batch(message, schema)
-    batch.validate(full=True)
-    column = batch.column(0)
-    if column.null_count or column.flatten().null_count or len(column.flatten()) != len(batch) * width:
-        raise wrong(_NOT_ROWS)
-    found: Rows = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
-    return found
+def _width(schema: _Table) -> int:
+    """Numbers in each row, if a schema has one column of lists of float64 of one length."""
+    (column,) = schema.tables(1)
+    kind = column.table(3)
+    if schema.number(0, "<h") or column.number(2, "<B") != _FIXED_SIZE_LIST or kind is None:
+        raise _Malformed  # the first: numbers of the other byte order
+    width = kind.number(0, "<i")
+    (entries,) = column.tables(5)
+    number = entries.table(3)
+    if entries.number(2, "<B") != _FLOATING_POINT or number is None or number.number(0, "<h") != _DOUBLE:
+        raise _Malformed
+    if width < 1 or column.has(4) or entries.has(4) or any(entries.tables(5)):  # 4: a dictionary
+        raise _Malformed
+    return width
 
 
-def is_compressed(metadata: bytes) -> bool:
-    """Whether the description of a batch (a flatbuffer) says that its body is compressed."""
-    batch = _field(metadata, struct.unpack_from("<I", metadata, 0)[0], _HEADER)
-    if batch is None:
-        return True  # no batch at all
-    return _field(metadata, batch + struct.unpack_from("<I", metadata, batch)[0], _COMPRESSION) is not None
+def _batch(message: _Message, width: int) -> Rows:
+    """The rows of one batch, a view."""
+    header = message.header
+    rows = header.number(0, "<q")
+    nodes, buffers = header.pairs(1), header.pairs(2)  # (length, nulls) and (offset, length)
+    if header.has(3) or len(nodes) != 2 or len(buffers) != 3:  # 3: compression
+        raise _Malformed
+    if rows < 0 or nodes != [(rows, 0), (rows * width, 0)]:
+        raise _Malformed
+    for offset, length in buffers:
+        if min(offset, length) < 0 or offset + length > len(message.body):
+            raise _Malformed
+    offset, length = buffers[2]  # the other two say what is null, of lists and of numbers; nothing is
+    if length < 8 * rows * width:
+        raise _Malformed
+    return np.frombuffer(message.body, dtype="<f8", count=rows * width, offset=offset).reshape(rows, width)
 
 
-def _field(data: bytes, table: int, place: int) -> int | None:
-    """Where a table of a flatbuffer has its field of this place; None if it has none."""
-    vtable = table - struct.unpack_from("<i", data, table)[0]
-    size = struct.unpack_from("<H", data, vtable)[0]
-    at = 4 + 2 * place
-    offset = struct.unpack_from("<H", data, vtable + at)[0] if at < size else 0
-    return table + offset if offset else None
+class _Table:
+    """A table of a flatbuffer; every access is checked against the buffer's ends.
+
+    Parameters
+    ----------
+    data : memoryview
+        The whole flatbuffer.
+    at : int
+        Where the table begins.
+    """
+
+    __slots__ = ("_at", "_data", "_fields", "_vtable")
+
+    def __init__(self, data: memoryview, at: int) -> None:
+        self._data, self._at = data, at
+        self._vtable = at - self._read("<i", at)
+        self._fields = (self._read("<H", self._vtable) - 4) // 2
+
+    @classmethod
+    def root(cls, data: memoryview) -> _Table:
+        """The table that a flatbuffer is about."""
+        return cls(data, struct.unpack_from("<I", data)[0])
+
+    def _read(self, kind: str, at: int) -> int:
+        if at < 0:  # which struct would count from the end
+            raise _Malformed
+        return int(struct.unpack_from(kind, self._data, at)[0])
+
+    def _place(self, field: int) -> int | None:
+        offset = self._read("<H", self._vtable + 4 + 2 * field) if field < self._fields else 0
+        return self._at + offset if offset else None
+
+    def has(self, field: int) -> bool:
+        """Whether a field is there."""
+        return self._place(field) is not None
+
+    def number(self, field: int, kind: str) -> int:
+        """A whole number; 0 where the field is not there, which is the default of all that are read here."""
+        place = self._place(field)
+        return 0 if place is None else self._read(kind, place)
+
+    def table(self, field: int) -> _Table | None:
+        """A table within this one."""
+        place = self._place(field)
+        return None if place is None else _Table(self._data, place + self._read("<I", place))
+
+    def _vector(self, field: int, most: int) -> tuple[int, int]:
+        """Where the entries of a vector begin, and how many there are."""
+        place = self._place(field)
+        if place is None:
+            return 0, 0
+        begin = place + self._read("<I", place)
+        count = self._read("<I", begin)
+        if count > most:
+            raise _Malformed
+        return begin + 4, count
+
+    def tables(self, field: int) -> list[_Table]:
+        """Tables in a vector; more than one is of no use here."""
+        begin, count = self._vector(field, 1)
+        places = [begin + 4 * number for number in range(count)]
+        return [_Table(self._data, place + self._read("<I", place)) for place in places]
+
+    def pairs(self, field: int) -> list[tuple[int, int]]:
+        """Pairs of whole numbers in a vector."""
+        begin, count = self._vector(field, 3)
+        return [(self._read("<q", begin + 16 * k), self._read("<q", begin + 16 * k + 8)) for k in range(count)]
 
 
 class SpooledRows:
@@ -163,4 +265,4 @@ class SpooledRows:
             done += len(rows)
 
 
-__all__ = ["ARROW", "SpooledRows", "from_stream", "is_compressed", "to_stream"]
+__all__ = ["ARROW", "SpooledRows", "from_stream", "to_stream"]

@@ -7,31 +7,37 @@ files.
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 
 from justitia._validate import check_choice
+from justitia.exceptions import DeprecatedNameWarning
 from justitia.training.plan import Plan
 
+POST_PROCESSING, MOMENTS, PF_LD, AS_PUBLISHED = "post-processing", "moments", "pf-ld", "pf-ld-as-published"
 #: Module and class of each engine's plan; one that trains a network is imported only when somebody asks for it.
 PLANS: dict[str, tuple[str, str]] = {
-    "plugin": ("justitia.postprocessing.plan", "PluginPlan"),
-    "moments": ("justitia.networks.moments.plan", "MomentsPlan"),
-    "gradients": ("justitia.networks.gradients.plan", "GradientsPlan"),
-    "printed": ("justitia.networks.printed.plan", "PrintedPlan"),
+    POST_PROCESSING: ("justitia.postprocessing.plan", "PluginPlan"),
+    MOMENTS: ("justitia.networks.moments.plan", "MomentsPlan"),
+    PF_LD: ("justitia.networks.gradients.plan", "GradientsPlan"),
+    AS_PUBLISHED: ("justitia.networks.printed.plan", "PrintedPlan"),
 }
+#: Names of engines in version 0.1, which the next release no longer accepts.
+OLD_NAMES = {"plugin": POST_PROCESSING, "gradients": PF_LD, "printed": AS_PUBLISHED}
 
 
-def default_plan(engine: str) -> Plan:
-    """The plan that an engine starts from when none is given.
+def plan_class(engine: str) -> type[Plan]:
+    """The class of an engine's plans, by today's name of the engine or that of version 0.1.
 
     Raises
     ------
     ImportError
         If the engine trains a network and torch is not installed.
     """
+    engine = OLD_NAMES.get(engine, engine)
     module, name = PLANS[engine]
     try:
-        plan: Plan = getattr(import_module(module), name)()
+        kind: type[Plan] = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -39,14 +45,31 @@ def default_plan(engine: str) -> Plan:
             f"expected torch to be installed for engine {engine!r}, got none; run pip install 'justitia[networks]', "
             "or leave engine and module out."
         ) from None
-    return plan
+    return kind
+
+
+def default_plan(engine: str) -> Plan:
+    """The plan that an engine starts from when none is given; it raises what :func:`plan_class` raises."""
+    return plan_class(engine)()
 
 
 def engine_of(engine: str | None, module: object) -> str:
-    """The engine by name; by default "plugin", and "moments" where a network is given."""
+    """Today's name of the engine; by default "post-processing", and "moments" where a network is given."""
     if engine is None:
-        return "plugin" if module is None else "moments"
-    return check_choice("engine", engine, PLANS)
+        return POST_PROCESSING if module is None else MOMENTS
+    renamed = OLD_NAMES.get(engine, engine) if isinstance(engine, str) else engine
+    return check_choice("engine", renamed, PLANS)
+
+
+def renamed_sentence(old: str) -> str:
+    """What to write instead of an engine's name of version 0.1."""
+    return f"engine {old!r} is now called {OLD_NAMES[old]!r}; the old name works in this release and in no later one."
+
+
+def warn_of_old_name(engine: str | None) -> None:
+    """Warn if the engine is given by its name of version 0.1."""
+    if isinstance(engine, str) and engine in OLD_NAMES:
+        warnings.warn(renamed_sentence(engine), DeprecatedNameWarning, stacklevel=2)
 
 
 def name_of(plan: Plan) -> str:
@@ -55,4 +78,17 @@ def name_of(plan: Plan) -> str:
     return next(name for name, place in PLANS.items() if ".".join(place) in kinds)
 
 
-__all__ = ["PLANS", "default_plan", "engine_of", "name_of"]
+__all__ = [
+    "AS_PUBLISHED",
+    "MOMENTS",
+    "OLD_NAMES",
+    "PF_LD",
+    "PLANS",
+    "POST_PROCESSING",
+    "default_plan",
+    "engine_of",
+    "name_of",
+    "plan_class",
+    "renamed_sentence",
+    "warn_of_old_name",
+]

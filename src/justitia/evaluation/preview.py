@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.engines import name_of
+from justitia.engines import MOMENTS, PF_LD, name_of
 from justitia.evaluation.intervals import marginal_quantile
 from justitia.evaluation.rates import make_rows, notion_rates
 from justitia.notions import FairnessNotion
@@ -51,7 +51,7 @@ def rate_noise(size: int, counts: Counts, made: Any, notion: FairnessNotion) -> 
     heaviest = row_bound(events)
     if made.shares_answers:
         return gap_spread(made, heaviest, counts.groups) / max(1.0, size * share)
-    if name_of(made) == "gradients" and made.noise_violations is not None:
+    if name_of(made) == PF_LD and made.noise_violations is not None:
         return noise_spread(made.noise_violations, heaviest, counts.groups) / max(1.0, size * share)
     return None
 
@@ -64,7 +64,7 @@ def expected_tolerance(counts: Counts, made: Any, notion: FairnessNotion) -> flo
     events = notion.events(_target(counts))
     sizes = np.tile(events.sum(0) / counts.groups, (counts.groups, 1))
     noise = gap_spread(made, row_bound(events), counts.groups) if made.shares_answers else 0.0
-    if name_of(made) == "moments":
+    if name_of(made) == MOMENTS:
         return float(2 * made.dead_zone * noise / sizes.min())
     if not isinstance(made, PluginPlan):
         return None

@@ -1,4 +1,4 @@
-"""Engine ``plugin`` on rows that are not in memory: a public sample is solved, and passes over everybody correct it.
+"""Engine ``post-processing`` for rows in files: a public sample is solved, and passes over all rows correct it.
 
 What the memberships say of everybody's decisions differs from what they say of the sample's; that difference is public,
 is measured by a pass at the multipliers of the moment, and goes into the constraint, as what the checks say does.

@@ -1,4 +1,4 @@
-"""What engine ``plugin`` trains: a base of the label, and a correction of its decisions."""
+"""What engine ``post-processing`` trains: a base of the label, and a correction of its decisions."""
 
 from __future__ import annotations
 

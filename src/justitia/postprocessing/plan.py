@@ -1,4 +1,4 @@
-"""The plan of engine ``plugin``: what it asks, how often, and how its budget is split."""
+"""The plan of engine ``post-processing``: what it asks, how often, and how its budget is split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of one process in engine ``plugin``: scores of the base, and decisions corrected by memberships."""
+"""The rows of one process in engine ``post-processing``: scores of the base, and decisions corrected by memberships."""
 
 from __future__ import annotations
 

@@ -274,7 +274,8 @@ class DurableLedger(PrivacyLedger):
         for entry in summary(releases):
             noise = entry["noise_multiplier"] or entry["epsilon"]
             shown = "none" if noise is None else f"{noise:.4g}"
-            lines.append(f"  {entry['count']:>6}  {shown:>9}  {entry['mechanism']}: {entry['purpose']}")
+            purpose = _on_one_line(entry["purpose"])
+            lines.append(f"  {entry['count']:>6}  {shown:>9}  {entry['mechanism']}: {purpose}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -338,3 +339,8 @@ class DurableLedger(PrivacyLedger):
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _on_one_line(text: str) -> str:
+    """A purpose, which may come from another machine, without characters that move the cursor or end the line."""
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)

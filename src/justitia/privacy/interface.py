@@ -89,7 +89,7 @@ class Vault(ABC):
     ) -> Array:
         """Noised sum of public rows, each weighted by its person's group; not everywhere."""
         del values, weights, bound, noise, purpose
-        self._not_here("this engine", "use engine 'plugin' or 'moments'")
+        self._not_here("this engine", "use engine 'post-processing' or 'moments'")
 
     def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Add the rows of this place to an answer that another place has debited; only where the attribute is."""
@@ -109,12 +109,12 @@ class Vault(ABC):
     def reveal(self, *, purpose: str, drawn: Drawn | None = None) -> NDArray[np.int64]:
         """Everybody's true group code, or that of some rows, at an infinite price; only where the attribute is."""
         del purpose, drawn
-        self._not_here("training without privacy", "pass a finite epsilon, and engine 'plugin' or 'moments'")
+        self._not_here("training without privacy", "pass a finite epsilon, and engine 'post-processing' or 'moments'")
 
     @property
     def noise_source(self) -> NoiseSource:
         """Where this vault's noise comes from; only where the attribute is."""
-        self._not_here("this engine", "use engine 'plugin' or 'moments'")
+        self._not_here("this engine", "use engine 'post-processing' or 'moments'")
 
     @staticmethod
     def _not_here(what: str, advice: str) -> NoReturn:

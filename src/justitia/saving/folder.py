@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from justitia._files import check_folder, foreign_entry, read_bounded, read_object, replace_folder, stage_beside
-from justitia.engines import default_plan, engine_of, name_of
+from justitia.engines import engine_of, name_of, plan_class
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.base import base_of
 from justitia.notions import notion_name
@@ -247,6 +247,7 @@ def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]
     facts = _read_facts(source)
     with _described(source):
         parameters = {name: read(value) for name, value in facts["parameters"].items()}
+        parameters["engine"] = engine_of(parameters["engine"], module)  # files of version 0.1 have its names
         described = _fitted(facts)
         if parameters.keys() - set(kind._get_param_names()):
             raise ValueError("expected parameters of the model, got others.")
@@ -392,7 +393,7 @@ def _read_files(source: Path, recorded: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def _load_plan(engine: str, settings: dict[str, Any]) -> Plan:
-    return type(default_plan(engine))(**{name: read(value) for name, value in settings.items()})
+    return plan_class(engine)(**{name: read(value) for name, value in settings.items()})
 
 
 __all__ = ["load", "save"]

@@ -35,9 +35,9 @@ def to_onnx(model: TabularClassifier, path: Path | str, *, missing: str = "", ex
     (N, 2) in the order of ``classes_``; a name that a column has already gets an underscore behind it. Session objects
     list inputs and outputs in this order.
 
-    Networks of ours and rules of engine "plugin" are computed in double precision, as in ``predict_proba``; a base may
-    be the default one, one of LightGBM or logistic regression on columns of numbers, or a column of scores. A module of
-    your own goes through ``torch.onnx.export`` and is compared with torch before anything is written.
+    Networks of ours and rules of engine "post-processing" are computed in double precision, as in ``predict_proba``; a
+    base may be the default one, one of LightGBM or logistic regression on columns of numbers, or a column of scores. A
+    module of your own goes through ``torch.onnx.export`` and is compared with torch before anything is written.
 
     Parameters
     ----------

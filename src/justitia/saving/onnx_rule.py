@@ -1,4 +1,4 @@
-"""The rule of engine ``plugin`` as part of an ONNX graph: base, calibration and correction in double precision.
+"""The rule of engine ``post-processing`` in an ONNX graph: base, calibration and correction in double precision.
 
 Trees become ``TreeEnsemble`` nodes, which compare and add in double precision as LightGBM does, and the correction is
 computed in double precision, so that decisions are those of the library but for the last digits.

@@ -1,4 +1,4 @@
-"""The deployed model of engine ``plugin`` as files: trees as text, numbers as JSON and arrays, and no pickle.
+"""The deployed model of engine ``post-processing`` as files: trees as text, numbers as JSON and arrays, and no pickle.
 
 Bases of boosted trees (LightGBM) and of logistic regression are written. A base that is a column needs nothing. Any
 other one cannot be written: ``save`` refuses it, or with ``without_base=True`` leaves it with its owner, who passes it

@@ -30,8 +30,8 @@ DIFFERENT = (
     "expected the same files, settings and version of justitia in every process, got others; start all of them alike."
 )
 ELSEWHERE = (
-    "expected the checkpoint of this run where its first process is, got it in the folder of another one; share the "
-    "folder between machines, or start their processes in the same order as before."
+    "expected the checkpoint of this run where its first process is, got it in the folder of another one; pass the "
+    "same folder in every process."
 )
 
 
@@ -168,8 +168,8 @@ def check_engine(model: LagrangianDualClassifier) -> None:
     notion, plan = check_parameters(model)
     if not plan.shares_answers:
         raise ValueError(
-            f"expected engine 'plugin' or 'moments' where X is in files, got {name_of(plan)!r}; leave engine out, or "
-            "read the rows into memory."
+            f"expected engine 'post-processing' or 'moments' where X is in files, got {name_of(plan)!r}; leave "
+            "engine out, or read the rows into memory."
         )
     if plan.trains_network:
         _check_notion(notion)

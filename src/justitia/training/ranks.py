@@ -71,6 +71,8 @@ class ManyRanks(Ranks):
     """
 
     def __init__(self, rank: int, size: int, pipes: Sequence[Connection]) -> None:
+        if len(pipes) != (1 if rank else size - 1):
+            raise ValueError(f"expected one pipe per process that rank {rank} of {size} talks to, got {len(pipes)}.")
         self.rank, self.size, self._pipes = rank, size, tuple(pipes)
         self.bytes_sent = 0
 
@@ -127,25 +129,35 @@ class ManyRanks(Ranks):
             self.tell({"name": STOP, "why": sentence})
 
     def _send(self, pipe: Connection, content: bytes) -> None:
-        with _not_lost():
+        with self._complete():
             pipe.send_bytes(content)
         self.bytes_sent += len(content)
 
-    @staticmethod
-    def _receive(pipe: Connection) -> bytes:
-        with _not_lost():
+    def _receive(self, pipe: Connection) -> bytes:
+        with self._complete():
             return pipe.recv_bytes()
 
+    @contextlib.contextmanager
+    def _complete(self) -> Iterator[None]:
+        """Close all pipes if a message is not sent or received completely.
 
-@contextlib.contextmanager
-def _not_lost() -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, OSError):
-        raise LostRank(
-            "another process of this run is gone; what was debited stays debited: start again with the same "
-            "checkpoint, which asks nothing twice."
-        ) from None
+        An interrupt (Ctrl-C) may leave half a message in a pipe, and whatever is sent after it would be misread.
+        """
+        try:
+            yield
+        except (EOFError, OSError):
+            self._close()
+            raise LostRank(
+                "another process of this run is gone; what was debited stays debited: start again with the same "
+                "checkpoint, which asks nothing twice."
+            ) from None
+        except BaseException:
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
 
 
 _RANKS: ContextVar[Ranks | None] = ContextVar("ranks", default=None)

@@ -200,8 +200,8 @@ def open_session(
     plan = settings.calibrated(n)
     if isinstance(attribute, HeldElsewhere) and not plan.shares_answers:
         raise ValueError(
-            "expected engine 'plugin' or 'moments' where a custodian holds the attribute, got another; it gives noised "
-            "sums only."
+            "expected engine 'post-processing' or 'moments' where a custodian holds the attribute, got another; it "
+            "gives noised sums only."
         )
     ledger = open_ledger(settings, plan, ledger, folder)
     vault = opened_vault(settings, attribute, n=n, person=person, ledger=ledger)

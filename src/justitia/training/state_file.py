@@ -30,7 +30,7 @@ def from_bytes(content: bytes) -> Any:
 
     Raises
     ------
-    ValueError, KeyError, OSError
+    ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile
         If the bytes are something else.
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:

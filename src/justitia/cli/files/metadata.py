@@ -85,7 +85,7 @@ def measurement_metadata(found: Measurement, accuracy: float | None, data: str) 
 
 
 def trained_from(model: LagrangianDualClassifier) -> dict[str, Any]:
-    """What engine "plugin" started from: the base and the threshold; nothing of a network."""
+    """What engine "post-processing" started from: the base and the threshold; nothing of a network."""
     return {"base": model.rule_.base.describe(), "threshold": model.rule_.threshold} if hasattr(model, "rule_") else {}
 
 
@@ -99,8 +99,8 @@ def tolerance_in_force(model: LagrangianDualClassifier) -> float | None:
 def training_scores(model: LagrangianDualClassifier, rows: Rows | StreamedRows) -> dict[str, float]:
     """Public accuracy and AUC of the training rows.
 
-    A base that was fitted here has learned from all of them, so those of engine "plugin" are the last of its history:
-    by models that have not learned from the row. So are those of rows that are read from files: of the sample.
+    A base that was fitted here has learned from all of them, so those of engine "post-processing" are the last of its
+    history: by models that have not learned from the row. So are those of rows that are read from files: of the sample.
     """
     if hasattr(model, "rule_") or isinstance(rows, StreamedRows):
         return {name: float(model.history_[name].iloc[-1]) for name in ("accuracy", "auc")}

@@ -1,4 +1,4 @@
-"""What the engine ``gradients`` asks the vault: the repaired PF-LD.
+"""What the engine ``pf-ld`` asks the vault: the repaired PF-LD.
 
 Noised sizes once; one noised group gradient before the primal steps of a round and one noised violation after them.
 """

@@ -1,4 +1,4 @@
-"""The plan of engine ``gradients``: what it asks, how often, and how its budget is split."""
+"""The plan of engine ``pf-ld``: what it asks, how often, and how its budget is split."""
 
 from __future__ import annotations
 

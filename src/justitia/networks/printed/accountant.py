@@ -1,4 +1,4 @@
-r"""The paper's own accountant for the ``printed`` engine: Rényi divergences of the sampled Gaussian.
+r"""The paper's own accountant for the ``pf-ld-as-published`` engine: Rényi divergences of the sampled Gaussian.
 
 This is what the paper *claims* (section "Privacy Analysis", Theorems 4 and 5, Lemmas 1 and 2). It does not
 establish the guarantee for the printed algorithm: the noise is not scaled to the loss gradient of the same batch,

@@ -1,4 +1,4 @@
-"""What the engine ``printed`` does with the attribute: PF-LD as published, line by line.
+"""What the engine ``pf-ld-as-published`` does with the attribute: PF-LD as published, line by line.
 
 The vault reveals the attribute to it, which its certificate states.
 """

@@ -1,4 +1,4 @@
-"""The plan of engine ``printed``: the paper's schedule, its noise, and what its accountant claims."""
+"""The plan of engine ``pf-ld-as-published``: the paper's schedule, its noise, and what its accountant claims."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import justitia.postprocessing.public_rows as module
@@ -13,6 +14,8 @@ from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.multilayer import multilayer
 from justitia.postprocessing.public_rows import PublicRows
 from justitia.privacy.rows import index_chunks
+
+Array = NDArray[Any]
 
 
 class Halves(nn.Module):
@@ -87,23 +90,27 @@ def seeded(make: Any) -> nn.Module:
         return made
 
 
-def table(n: int = 60, p: int = 4, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+def table(n: int = 60, p: int = 4, *, seed: int = 0) -> tuple[Array, Array]:
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(n, p, generator=generator) * torch.logspace(-2, 3, p) + 5.0
-    return X, (torch.rand(n, generator=generator) < 0.4).float()
+    return X.numpy(), (torch.rand(n, generator=generator) < 0.4).float().numpy()
 
 
-def rows_of(network: nn.Module, X: Tensor, y: Tensor, *, chunk_rows: int) -> PublicRows:
-    return PublicRows(FrozenNetwork(network, X), X, y, chunk_rows=chunk_rows)
+def rows_of(network: nn.Module, X: Array, y: Array, *, chunk_rows: int) -> PublicRows:
+    return PublicRows(FrozenNetwork(network, torch.from_numpy(X)), X, y, chunk_rows=chunk_rows)
 
 
-def said(network: nn.Module, X: Tensor) -> tuple[Tensor, Tensor]:
+def said(network: nn.Module, X: Array) -> tuple[Array, Array]:
     """Representation and scores of all rows."""
-    return FrozenNetwork(network, X)(torch.arange(len(X)))
+    return FrozenNetwork(network, torch.from_numpy(X))(np.arange(len(X)))
 
 
-def everybody(rows: PublicRows) -> Tensor:
-    return torch.from_numpy(np.concatenate([part for _, part in rows.dense()]))
+def everybody(rows: PublicRows) -> Array:
+    return np.concatenate([part for _, part in rows.dense()])
+
+
+def labels(of: Any) -> Array:
+    return np.asarray(of, dtype=np.float32)
 
 
 CASES: dict[str, Any] = {
@@ -115,19 +122,19 @@ CASES: dict[str, Any] = {
     "dropout": (lambda: nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 1)), table()),
     "image": (
         lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 4 * 4, 1)),
-        (torch.randn(40, 2, 6, 6, generator=torch.Generator().manual_seed(1)), (torch.arange(40) % 2).float()),
+        (np.random.default_rng(1).standard_normal((40, 2, 6, 6), dtype=np.float32), labels(np.arange(40) % 2)),
     ),
     "whole numbers": (
         Lookup,
-        (torch.randint(0, 10, (50, 2), generator=torch.Generator().manual_seed(1)), (torch.arange(50) % 3 > 0).float()),
+        (np.random.default_rng(1).integers(0, 10, (50, 2)), labels(np.arange(50) % 3 > 0)),
     ),
     "many features": (lambda: multilayer(300, [4]), table(80, 300)),
     "more features than people": (lambda: multilayer(300, [4]), table(9, 300)),
     "one row": (lambda: multilayer(4, [5, 3]), table(1)),
-    "zero everywhere": (lambda: multilayer(4, [5]), (torch.zeros(30, 4), (torch.arange(30) % 2).float())),
+    "zero everywhere": (lambda: multilayer(4, [5]), (np.zeros((30, 4), dtype=np.float32), labels(np.arange(30) % 2))),
     "an outlier": (
         lambda: multilayer(1, [5]),
-        (torch.cat([torch.zeros(29, 1), torch.tensor([[1e6]])]), torch.ones(30)),
+        (np.array([[0.0]] * 29 + [[1e6]], dtype=np.float32), labels(np.ones(30))),
     ),
 }
 
@@ -140,8 +147,8 @@ def rows(request: pytest.FixtureRequest) -> PublicRows:
 
 def test_rows_are_at_most_of_length_one_and_finite(rows: PublicRows) -> None:
     found = everybody(rows)
-    assert bool(torch.isfinite(found).all())
-    assert float(found.double().norm(dim=1).max()) <= 1 + 1e-6
+    assert bool(np.isfinite(found).all())
+    assert float(np.linalg.norm(found.astype(np.float64), axis=1).max()) <= 1 + 1e-6
 
 
 def test_rows_have_one_block_per_label_and_zeros_in_the_other(rows: PublicRows) -> None:
@@ -160,7 +167,7 @@ def test_rows_have_one_block_per_label_and_zeros_in_the_other(rows: PublicRows) 
 def test_rows_do_not_depend_on_how_many_are_computed_at_once(case: str, chunk_rows: int) -> None:
     make, (X, y) = CASES[case]
     one, other = (everybody(rows_of(seeded(make), X, y, chunk_rows=c)) for c in (16, chunk_rows))
-    assert torch.allclose(one, other, atol=2e-6)
+    assert np.allclose(one, other, atol=2e-6)
 
 
 def test_dense_yields_every_position_once_and_in_order(rows: PublicRows) -> None:
@@ -170,29 +177,29 @@ def test_dense_yields_every_position_once_and_in_order(rows: PublicRows) -> None
 
 
 def test_take_of_any_people_gives_their_rows(rows: PublicRows) -> None:
-    index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:5]
-    assert torch.allclose(rows.take(index), everybody(rows)[index], atol=2e-6)
+    index = np.random.default_rng(0).permutation(len(rows))[:5]
+    assert np.allclose(rows.take(index), everybody(rows)[index], atol=2e-6)
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
 def test_take_as_if_all_had_one_label_moves_rows_of_the_other_to_its_block(rows: PublicRows, label: float) -> None:
-    found, own, half = rows.take(torch.arange(len(rows)), label), everybody(rows), rows.width // 2
+    found, own, half = rows.take(np.arange(len(rows)), label), everybody(rows), rows.width // 2
     same = rows._y == label
-    assert torch.allclose(found[same], own[same], atol=2e-6)
-    assert torch.allclose(found[~same], own[~same].roll(half, 1), atol=2e-6)
+    assert np.allclose(found[same], own[same], atol=2e-6)
+    assert np.allclose(found[~same], np.roll(own[~same], half, axis=1), atol=2e-6)
 
 
 def test_rows_made_again_are_the_same_to_the_last_bit(rows: PublicRows, request: pytest.FixtureRequest) -> None:
     make, (X, y) = CASES[request.node.callspec.params["rows"]]
-    assert torch.equal(everybody(rows_of(seeded(make), X, y, chunk_rows=16)), everybody(rows))
+    assert np.array_equal(everybody(rows_of(seeded(make), X, y, chunk_rows=16)), everybody(rows))
 
 
 def test_making_rows_leaves_the_global_random_state_and_the_data_alone() -> None:
     X, y = table(80, 300)
-    before, state = X.clone(), torch.get_rng_state()
+    before, state = X.copy(), torch.get_rng_state()
     everybody(rows_of(seeded(lambda: multilayer(300, [4])), X, y, chunk_rows=16))
     assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(X, before)
+    assert np.array_equal(X, before)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -204,7 +211,7 @@ def test_training_the_module_later_does_not_change_the_rows(case: str) -> None:
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(1.0)
-    assert torch.equal(everybody(rows), before)
+    assert np.array_equal(everybody(rows), before)
 
 
 def test_making_rows_leaves_the_module_without_hooks_and_in_its_mode() -> None:
@@ -216,8 +223,10 @@ def test_making_rows_leaves_the_module_without_hooks_and_in_its_mode() -> None:
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
-def test_rows_need_no_gradient(rows: PublicRows) -> None:
-    assert not everybody(rows).requires_grad
+def test_rows_are_arrays_of_single_precision(rows: PublicRows) -> None:
+    found = everybody(rows)
+    assert type(found) is np.ndarray
+    assert found.dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -249,32 +258,32 @@ def test_features_beyond_the_limit_become_as_many_components(monkeypatch: pytest
 def test_components_keep_what_few_directions_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features that live on a plane: two components say as much as all of them, for every linear function."""
     generator = torch.Generator().manual_seed(0)
-    X = torch.randn(200, 2, generator=generator) @ torch.randn(2, 30, generator=generator)
-    y = (X[:, 0] > 0).float()
+    X = (torch.randn(200, 2, generator=generator) @ torch.randn(2, 30, generator=generator)).numpy()
+    y = labels(X[:, 0] > 0)
     monkeypatch.setattr(module, "MOST_FEATURES", 2)
     monkeypatch.setattr(module, "CUT", 100.0)  # so that cutting off bends no plane
     rows = rows_of(seeded(Constant), X, y, chunk_rows=64)
-    base = rows._base(torch.arange(len(X)))
+    base = rows._base(np.arange(len(X)))
     assert base.shape[1] == 1 + 2 + 1
-    residual = X - base @ torch.linalg.lstsq(base, X).solution
-    assert float(residual.abs().max()) < 1e-4
+    residual = X - base @ np.linalg.lstsq(base, X)[0]
+    assert float(np.abs(residual).max()) < 1e-4
 
 
 def test_features_are_standardised_so_that_units_do_not_matter() -> None:
     X, y = table()
     one = everybody(rows_of(seeded(Constant), X, y, chunk_rows=16))
     other = everybody(rows_of(seeded(Constant), 64.0 * X - 128.0, y, chunk_rows=16))
-    assert torch.allclose(one, other, atol=1e-3)
+    assert np.allclose(one, other, atol=1e-3)
 
 
 def test_constant_columns_of_features_are_constants_of_the_rows() -> None:
     X, y = table(1000, 4)
     X[:, 1], X[:, 2] = 7.0, 0.0
     rows = rows_of(seeded(Constant), X, y, chunk_rows=16)
-    base = rows._base(torch.arange(len(X)))
+    base = rows._base(np.arange(len(X)))
     for column in (2, 3):
         assert float(base[:, column].std()) < 1e-6
-        assert float(base[:, column].abs().max()) < 1e-6
+        assert float(np.abs(base[:, column]).max()) < 1e-6
     assert float(base[:, 1].std()) > 0.1
 
 
@@ -283,21 +292,21 @@ def test_one_far_outlier_does_not_make_the_other_rows_small() -> None:
     usual = everybody(rows_of(seeded(Constant), X, y, chunk_rows=64))
     X[0] = 1e6
     rows = everybody(rows_of(seeded(Constant), X, y, chunk_rows=64))
-    assert float(rows[1:].norm(dim=1).mean()) > 0.8 * float(usual[1:].norm(dim=1).mean())
-    assert float(rows[0].norm()) <= 1 + 1e-6
+    assert float(np.linalg.norm(rows[1:], axis=1).mean()) > 0.8 * float(np.linalg.norm(usual[1:], axis=1).mean())
+    assert float(np.linalg.norm(rows[0])) <= 1 + 1e-6
 
 
 def test_most_rows_keep_their_length_and_long_ones_are_shortened_to_one() -> None:
     X, y = table(500)
-    lengths = everybody(rows_of(seeded(lambda: multilayer(4, [5])), X, y, chunk_rows=64)).norm(dim=1)
-    at_bound = float(((lengths - 1).abs() < 1e-5).float().mean())
+    lengths = np.linalg.norm(everybody(rows_of(seeded(lambda: multilayer(4, [5])), X, y, chunk_rows=64)), axis=1)
+    at_bound = float((np.abs(lengths - 1) < 1e-5).mean())
     assert 0.1 < at_bound < 0.5
     assert float(lengths.max()) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_whole_numbers_of_features_give_the_same_rows_as_the_same_numbers_in_float() -> None:
-    X = torch.randint(-3, 4, (50, 4), generator=torch.Generator().manual_seed(0))
-    y = (torch.arange(50) % 2).float()
+    X = np.random.default_rng(0).integers(-3, 4, (50, 4))
+    y = labels(np.arange(50) % 2)
 
     class Cast(nn.Module):
         def __init__(self) -> None:
@@ -308,8 +317,8 @@ def test_whole_numbers_of_features_give_the_same_rows_as_the_same_numbers_in_flo
             out: Tensor = self.last(X.float())
             return out
 
-    one, other = (everybody(rows_of(seeded(Cast), each, y, chunk_rows=16)) for each in (X, X.float()))
-    assert torch.equal(one, other)
+    one, other = (everybody(rows_of(seeded(Cast), each, y, chunk_rows=16)) for each in (X, X.astype(np.float32)))
+    assert np.array_equal(one, other)
 
 
 def test_rows_of_a_table_beyond_the_sample_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,24 +327,27 @@ def test_rows_of_a_table_beyond_the_sample_are_bounded_too(monkeypatch: pytest.M
     X, y = table(300)
     X[7] = 1e5  # not in the sample
     found = everybody(rows_of(seeded(lambda: multilayer(4, [5])), X, y, chunk_rows=64))
-    assert bool(torch.isfinite(found).all())
-    assert float(found.double().norm(dim=1).max()) <= 1 + 1e-6
+    assert bool(np.isfinite(found).all())
+    assert float(np.linalg.norm(found.astype(np.float64), axis=1).max()) <= 1 + 1e-6
 
 
 def test_frozen_network_gives_what_enters_the_last_layer_and_the_score() -> None:
     network: Any = seeded(lambda: multilayer(4, [5, 3])).eval()
     X, _ = table()
     hidden, scores = said(network, X)
-    assert torch.equal(hidden, network[:-1](X))
-    assert torch.equal(scores, network(X).squeeze(1))
-    assert torch.allclose(hidden @ network[-1].weight[0] + network[-1].bias, scores, atol=1e-4)
+    with torch.no_grad():
+        expected = network[:-1](torch.from_numpy(X)).numpy(), network(torch.from_numpy(X)).squeeze(1).numpy()
+        weight, bias = network[-1].weight[0].numpy(), network[-1].bias.numpy()
+    assert np.array_equal(hidden, expected[0])
+    assert np.array_equal(scores, expected[1])
+    assert np.allclose(hidden @ weight + bias, scores, atol=1e-4)
 
 
 def test_frozen_network_of_dropout_is_deterministic() -> None:
     network = seeded(lambda: nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 1))).train()
     X, _ = table()
-    frozen, everyone = FrozenNetwork(network, X), torch.arange(len(X))
-    assert torch.equal(frozen(everyone)[1], frozen(everyone)[1])
+    frozen, everyone = FrozenNetwork(network, torch.from_numpy(X)), np.arange(len(X))
+    assert np.array_equal(frozen(everyone)[1], frozen(everyone)[1])
 
 
 @pytest.mark.parametrize("make", [Quadratic, Twice, lambda: nn.Sequential(nn.Linear(4, 2), Columns())])

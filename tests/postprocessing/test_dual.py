@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog
-from torch import Tensor
+from scipy.special import expit
 
 from justitia.notions import NOTIONS, AccuracyParity, DemographicParity, EqualizedOdds, FairnessNotion, get_notion
 from justitia.postprocessing.dual import (
@@ -193,9 +192,9 @@ def test_rates_are_those_of_a_population_that_is_counted_row_by_row(notion: str)
         above, below = np.zeros(made.b.shape[1]), np.zeros(made.b.shape[1])
         for i in range(7):
             for y, joint in ((0.0, q0[i, a] * (1 - eta[i])), (1.0, q1[i, a] * eta[i])):
-                score, label = torch.tensor([2 * decisions[i] - 1]), torch.tensor([y], dtype=torch.float64)
-                event = kind.events(label)[0].numpy() * weight[i] * joint
-                above += event * float(kind.h_exact(score, label))
+                score, label = np.array([2 * decisions[i] - 1]), np.array([y])
+                event = kind.events(label)[0] * weight[i] * joint
+                above += event * kind.h_exact(score, label).item()
                 below += event
         assert made.rates(decisions)[a] == pytest.approx(above / below)
 
@@ -227,10 +226,8 @@ class Graded(FairnessNotion):
     name, event_names = "graded", ("all",)
     events = DemographicParity.events
 
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:
-        return torch.sigmoid(scores)
-
-    h_exact = h
+    def h_exact(self, scores: Array, y: Array) -> Array:
+        return np.asarray(expit(scores))
 
 
 def test_notion_that_averages_more_than_decisions_is_refused_in_one_sentence(people: Any) -> None:

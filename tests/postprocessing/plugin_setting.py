@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from scipy.special import expit
 
 from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
 from justitia.notions import get_notion
@@ -17,6 +16,7 @@ from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 
+Array = NDArray[Any]
 PLAN = PluginPlan(checks=2)
 GROUPS = ("a", "b", "c")
 
@@ -30,15 +30,16 @@ class Setting:
     engine: PluginEngine
     ledger: PrivacyLedger
 
-    def exact_rates(self, decisions: Tensor) -> NDArray[np.float64]:
+    def exact_rates(self, decisions: Array) -> NDArray[np.float64]:
         """(G, K): of everybody's own group, without noise."""
         notion, y = self.problem.notion, self.problem.y
-        h, events = notion.h_exact(2 * decisions - 1, y).double(), self.problem.events.double()
-        inside = torch.tensor(
+        h, events = notion.h_exact(2 * decisions - 1, y).astype(np.float64), self.problem.events.astype(np.float64)
+        inside = np.array(
             [[float(one == name) for name in GROUPS[: self.engine.vault.n_groups]] for one in self.labels]
         )
-        sums, sizes = inside.double().T @ (events * h[:, None]), inside.double().T @ events
-        return (sums / sizes).numpy()
+        sums, sizes = inside.T @ (events * h[:, None]), inside.T @ events
+        rates: NDArray[np.float64] = sums / sizes
+        return rates
 
 
 def setting(
@@ -49,27 +50,27 @@ def setting(
     n: int = 600,
     n_groups: int = 2,
     tolerance: float | None = 0.0,
-    weight: Tensor | None = None,
+    weight: Array | None = None,
 ) -> Setting:
     """Groups lean on a feature that leans on the label; the last block did not give theirs."""
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn(n, 3, generator=generator)
-    eta = torch.sigmoid(1.5 * X[:, 0] + X[:, 1]).double().clamp(1e-4, 1 - 1e-4)
-    y = (torch.rand(n, generator=generator) < eta).float()
-    codes = (X[:, 1] + torch.randn(n, generator=generator)).argsort().argsort() * (n_groups + 1) // n
+    generator = np.random.default_rng(0)
+    X = generator.standard_normal((n, 3)).astype(np.float32)
+    eta = np.clip(expit(1.5 * X[:, 0] + X[:, 1]), 1e-4, 1 - 1e-4).astype(np.float64)
+    y = (generator.random(n) < eta).astype(np.float32)
+    codes = (X[:, 1] + generator.standard_normal(n)).argsort().argsort() * (n_groups + 1) // n
     labels = [([*GROUPS[:n_groups], None])[int(code)] for code in codes]
-    weights = torch.ones(n) if weight is None else weight
+    weights = np.ones(n, dtype=np.float32) if weight is None else weight
     problem = Problem(X, y, weights, get_notion(notion), eta=eta)
     ledger = PrivacyLedger(epsilon=epsilon, delta=1e-5)
     vault = SensitiveVault(labels, groups=GROUPS[:n_groups], ledger=ledger, noise_source=SeededNoise(0))
     calibrated = plan.calibrate(epsilon, 1e-5, n=n)
-    engine = calibrated.engine(problem, vault, tolerance=tolerance, generator=torch.Generator().manual_seed(1))
+    engine = calibrated.engine(problem, vault, tolerance=tolerance, seed=1)
     return Setting(problem, labels, engine, ledger)
 
 
-def asked(some: Setting) -> Tensor:
+def asked(some: Setting) -> Array:
     """The multipliers after the first release."""
-    zero = torch.zeros(some.engine.vault.n_groups, some.problem.events.shape[1], dtype=torch.float64)
+    zero = np.zeros((some.engine.vault.n_groups, some.problem.events.shape[1]))
     some.engine.ask_before(None, zero, 0)
     return some.engine.solve(zero)
 

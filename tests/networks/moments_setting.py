@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
@@ -21,7 +23,8 @@ from justitia.training.lagrangian import Problem
 PLAN = MomentsPlan(warmup_steps=8, rounds=6, public_steps=2, checks=2, batch_size=64, warmup_learning_rate=0.02)
 RELEASES = ["moments", "decisions", "decisions"]
 GROUPS = ("a", "b", "c", "d", "e")
-WEIGHT = torch.linspace(2, 1, 60)
+Array = NDArray[Any]
+WEIGHT = np.linspace(2, 1, 60, dtype=np.float32)
 every_notion = pytest.mark.parametrize("notion", list(NOTIONS))
 
 
@@ -36,10 +39,10 @@ class Setting:
     ledger: PrivacyLedger
 
     @property
-    def inside(self) -> Tensor:
+    def inside(self) -> Array:
         """(n, G): who is in which group."""
         names = GROUPS[: self.engine.vault.n_groups]
-        return torch.tensor([[float(label == name) for name in names] for label in self.labels]).double()
+        return np.array([[float(label == name) for name in names] for label in self.labels])
 
 
 def setting(
@@ -49,7 +52,7 @@ def setting(
     plan: MomentsPlan = PLAN,
     n: int = 60,
     n_groups: int = 2,
-    weight: Tensor | None = None,
+    weight: Array | None = None,
     tolerance: float = 0.0,
     seed: int = 0,
 ) -> Setting:
@@ -58,31 +61,32 @@ def setting(
     y = (X[:, 0] + 0.5 * torch.randn(n, generator=generator) > 0).float()
     codes = (X[:, 1] + torch.randn(n, generator=generator)).argsort().argsort() * (n_groups + 1) // n
     labels = [([*GROUPS[:n_groups], None])[int(code)] for code in codes]
-    problem = Problem(X, y, torch.ones(n) if weight is None else weight, NOTIONS[notion]())
+    weights = np.ones(n, dtype=np.float32) if weight is None else weight
+    problem = Problem(X.numpy(), y.numpy(), weights, NOTIONS[notion]())
     module = seeded(lambda: multilayer(3, [4]))
     ledger = PrivacyLedger(epsilon=epsilon, delta=1e-5)
     vault = SensitiveVault(labels, groups=GROUPS[:n_groups], ledger=ledger, noise_source=SeededNoise(0))
     calibrated = plan.calibrate(epsilon, 1e-5, n=n)
-    engine = calibrated.engine(problem, vault, tolerance=tolerance, generator=torch.Generator().manual_seed(1))
+    engine = calibrated.engine(problem, vault, tolerance=tolerance, seed=1)
     assert isinstance(engine, MomentsEngine)
     return Setting(problem, labels, module, engine, ledger)
 
 
-def scores_of(module: nn.Module, X: Tensor) -> Tensor:
+def scores_of(module: nn.Module, X: Array) -> Array:
     with torch.no_grad():
-        out: Tensor = module(X).squeeze(1)
+        out: Array = module(torch.from_numpy(X)).squeeze(1).numpy()
     return out
 
 
-def multipliers(some: Setting) -> Tensor:
+def multipliers(some: Setting) -> Array:
     shape = (some.engine.vault.n_groups, some.problem.events.shape[1])
-    return torch.randn(shape, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    return np.random.default_rng(4).standard_normal(shape)
 
 
-def gaps_by_hand(notion: FairnessNotion, h: Tensor, y: Tensor, inside: Tensor, weight: Tensor) -> Tensor:
+def gaps_by_hand(notion: FairnessNotion, h: Array, y: Array, inside: Array, weight: Array) -> Array:
     """(G, K): weighted mean of h in each group and event less that of the whole event, one loop at a time."""
     events = notion.events(y)
-    gaps = torch.zeros(inside.shape[1], events.shape[1], dtype=torch.float64)
+    gaps = np.zeros((inside.shape[1], events.shape[1]))
     for a in range(inside.shape[1]):
         for k in range(events.shape[1]):
             everyone = [float(events[i, k] * weight[i]) for i in range(len(y))]

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from printed_cases import PRINTED, Silent, make_vault, public
@@ -112,18 +113,18 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("noise_by", ["multipliers", "lambda_max"])
 def test_printed_few_people_is_equations_10_and_13_worked_out_by_hand(case: ByHand, noise_by: Any) -> None:
-    X = torch.tensor(case.features, dtype=torch.float64)[:, None]
-    y = torch.tensor(case.labels, dtype=torch.float64)
+    X = np.array(case.features)[:, None]
+    y = np.array(case.labels, dtype=np.float64)
     (C_p, C_d), noise = case.bounds, Silent()
     plan = replace(PRINTED, h=case.reading, noise_by=noise_by, C_p=C_p, C_d=C_d, lambda_max=LIMIT)
     plan = replace(plan, sigma_p=2.0, sigma_d=0.1, dual_step=0.1, loss_dual_step=0.1)
     engine = PrintedEngine(
-        plan, Problem(X, y, torch.ones_like(y), case.notion), make_vault(list(case.groups), noise), **public()
+        plan, Problem(X, y, np.ones_like(y), case.notion), make_vault(list(case.groups), noise), **public()
     )
     opened(engine)
     model = nn.Linear(1, 1, bias=False).double()
     nn.init.ones_(model.weight)
-    lam = torch.tensor(case.lam, dtype=torch.float64)
+    lam = np.array(case.lam)
     term = engine.constraint(model, lam, torch.arange(len(y)))
     gap = asked(engine, X[:, 0])
     assert term is not None
@@ -133,7 +134,7 @@ def test_printed_few_people_is_equations_10_and_13_worked_out_by_hand(case: ByHa
     dual = math.sqrt(2) * C_d / (case.smallest - 1)
     assert noise.scales == pytest.approx([2 * case.primal[noise_by == "lambda_max"], 0.1 * dual])
     # Lines 5 and 6: lambda + 0.1 * violation, at most 0.75.
-    expected = (lam + 0.1 * torch.tensor(case.violation, dtype=torch.float64)).clamp_max(LIMIT)
+    expected = np.minimum(lam + 0.1 * np.array(case.violation), LIMIT)
     assert engine.ascend(lam, gap, 1).flatten().tolist() == pytest.approx(expected.flatten().tolist(), rel=1e-12)
 
 
@@ -141,10 +142,10 @@ def test_printed_dual_step_stops_at_the_limit_and_at_zero() -> None:
     # 0.7 + 0.1 * 3 is beyond 0.75; 0.1 - 0.1 * 2 is below 0.
     engine = PrintedEngine(
         replace(PRINTED, lambda_max=LIMIT, dual_step=0.1),
-        Problem(torch.zeros(2, 1), torch.zeros(2), torch.ones(2), DemographicParity()),
+        Problem(np.zeros((2, 1)), np.zeros(2), np.ones(2), DemographicParity()),
         make_vault(["a", "b"]),
         **public(),
     )
-    lam = torch.tensor([[0.7], [0.1]], dtype=torch.float64)
-    gap = torch.tensor([[3.0], [-2.0]], dtype=torch.float64)
+    lam = np.array([[0.7], [0.1]])
+    gap = np.array([[3.0], [-2.0]])
     assert engine.ascend(lam, gap, 1).flatten().tolist() == pytest.approx([0.75, 0.0])

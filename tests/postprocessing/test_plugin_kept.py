@@ -12,22 +12,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from numpy.typing import NDArray
 from plugin_setting import by_plugin
 from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
 from dying import fit_and_die, fit_and_die_after_save
 from justitia import LagrangianDualClassifier, PluginPlan, tradeoff
 from justitia.postprocessing.correction import Distillation
 from justitia.postprocessing.engine import PluginEngine
 from justitia.training.checkpoint import Checkpoint
+from justitia.training.state_file import from_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 every_epsilon = pytest.mark.parametrize("epsilon", [1.0, math.inf])
 N_PRIME = 137  # no other table of these tests has so many rows
 GROUPS = ("hidden one", "hidden two", "hidden three", "hidden four", "hidden five")
 PLAN = PluginPlan(checks=2)
+Array = NDArray[Any]
 
 
 def many_people() -> tuple[Any, Any, Any]:
@@ -94,7 +95,7 @@ def memberships_alive(monkeypatch: pytest.MonkeyPatch, fit: Any) -> int:
     noted: list[weakref.ref[Any]] = []
     use, distil = PluginEngine._use, Distillation.__init__
 
-    def watched_use(engine: PluginEngine, weights: Tensor) -> None:
+    def watched_use(engine: PluginEngine, weights: Array) -> None:
         use(engine, weights)
         noted.extend(weakref.ref(one) for one in (engine, engine._used().c))
 
@@ -138,10 +139,10 @@ def test_look_at_memory_would_find_memberships_that_are_kept(monkeypatch: pytest
 def test_pickle_holds_no_weights_of_memberships() -> None:
     """They live in the checkpoint alone, where a run may go on from."""
     X, y, a = many_people()
-    seen: list[Tensor] = []
+    seen: list[Array] = []
     original = PluginEngine._use
 
-    def note(engine: PluginEngine, weights: Tensor) -> None:
+    def note(engine: PluginEngine, weights: Array) -> None:
         original(engine, weights)
         seen.append(weights)
 
@@ -150,7 +151,7 @@ def test_pickle_holds_no_weights_of_memberships() -> None:
         model = five_groups().fit(X, y, sensitive_features=a)
     (weights,) = seen
     text = pickle.dumps(model)
-    assert all(number.numpy().tobytes() not in text for number in weights.double().flatten()[:20])
+    assert all(number.tobytes() not in text for number in weights.astype(np.float64).flatten()[:20])
     shapes = {tuple(one.shape) for one in contents(vars(model)) if hasattr(one, "shape") and not isinstance(one, type)}
     assert tuple(weights.shape) not in shapes
 
@@ -183,7 +184,7 @@ def test_checkpoint_holds_what_the_base_says_and_no_memberships(tmp_path: Path, 
 
     def look(self: Checkpoint, *args: Any, **more: Any) -> None:
         original(self, *args, **more)
-        state = torch.load(self.folder / "state.pt", weights_only=True)
+        state = from_bytes((self.folder / "state.npz").read_bytes())
         for name, value in state["engine"].items():
             names.add(name.partition(".")[0])
             assert N_PRIME not in value.shape or name == "eta"

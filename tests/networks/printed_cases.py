@@ -79,8 +79,7 @@ def known_draws(release: int, size: int) -> Floats:
 
 
 def make_problem(notion: FairnessNotion | None = None) -> Problem:
-    y = torch.from_numpy(LABELS)
-    return Problem(torch.from_numpy(ROWS), y, torch.ones_like(y), notion or DemographicParity())
+    return Problem(ROWS, LABELS, np.ones_like(LABELS), notion or DemographicParity())
 
 
 def make_vault(group: list[str] | list[str | None], noise: NoiseSource | None = None) -> SensitiveVault:
@@ -101,8 +100,8 @@ def flat(model: nn.Module) -> list[float]:
 
 
 def public(seed: int = 0) -> dict[str, Any]:
-    """What every engine takes besides data: no tolerance, and the public generator."""
-    return {"tolerance": 0.0, "generator": torch.Generator().manual_seed(seed)}
+    """What every engine takes besides data: no tolerance, and the seed of public randomness."""
+    return {"tolerance": 0.0, "seed": seed}
 
 
 def run(plan: TrainingPlan, model: nn.Module, vault: SensitiveVault, *, seed: int = 0) -> Trained:
@@ -130,10 +129,10 @@ PRINTED = PrintedPlan(
 
 
 def plain_training(steps: int, rate: float) -> list[float]:
-    model, problem = make_model(), make_problem()
+    model, X, y = make_model(), torch.from_numpy(ROWS), torch.from_numpy(LABELS)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     for _ in range(steps):
         optimizer.zero_grad()
-        nn.functional.binary_cross_entropy_with_logits(model(problem.X)[:, 0], problem.y).backward()
+        nn.functional.binary_cross_entropy_with_logits(model(X)[:, 0], y).backward()
         optimizer.step()
     return flat(model)

@@ -3,11 +3,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from printed_cases import (
     GROUP,
+    LABELS,
     PRINTED,
+    ROWS,
     UNEVEN,
     flat,
     make_model,
@@ -23,7 +26,7 @@ from asking import opened
 from justitia.networks.gradients.engine import GradientsEngine
 from justitia.networks.gradients.plan import GradientsPlan
 from justitia.networks.plan import TrainingPlan
-from justitia.notions import DemographicParity, EqualizedOdds, FairnessNotion
+from justitia.notions import Array, DemographicParity, EqualizedOdds, FairnessNotion
 
 EXACT = GradientsPlan(
     warmup_steps=1,
@@ -55,7 +58,8 @@ def test_lambda_max_zero_is_plain_training(plan: TrainingPlan, steps: int) -> No
 
 def exact_dual(rounds: int) -> tuple[list[float], list[float]]:
     """Signed Lagrangian dual by autograd: a plain step, then (dual step on hard decisions, primal step) each round."""
-    model, problem, lam = make_model(), make_problem(), torch.zeros(2, dtype=torch.float64)
+    model, X, y = make_model(), torch.from_numpy(ROWS), torch.from_numpy(LABELS)
+    lam = torch.zeros(2, dtype=torch.float64)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.8)
     inside = [torch.tensor([g == a for g in UNEVEN]) for a in ("a", "b")]
 
@@ -63,10 +67,10 @@ def exact_dual(rounds: int) -> tuple[list[float], list[float]]:
         return torch.stack([h[rows].mean() - h.mean() for rows in inside])
 
     for k in range(rounds + 1):
-        scores = model(problem.X)[:, 0]
+        scores = model(X)[:, 0]
         if k > 0:
             lam = (lam + 1.5 * gaps((scores.detach() > 0).double())).clamp(-5.0, 5.0)
-        loss = nn.functional.binary_cross_entropy_with_logits(scores, problem.y)
+        loss = nn.functional.binary_cross_entropy_with_logits(scores, y)
         optimizer.zero_grad()
         (loss + (lam * gaps(torch.sigmoid(scores))).sum()).backward()
         optimizer.step()
@@ -86,7 +90,7 @@ def test_gradients_no_noise_and_no_clip_is_the_exact_signed_dual(clip: float) ->
 @pytest.mark.parametrize(("k", "past"), [(2, 0.5), (8, 0.75)], ids=["plain mean at first", "memory later"])
 def test_gradients_no_noise_running_average_weighs_past_and_present(k: int, past: float) -> None:
     problem, model = make_problem(EqualizedOdds()), make_model()
-    lam = torch.tensor([[0.5, -0.2], [-0.4, 0.3]], dtype=torch.float64)
+    lam = np.array([[0.5, -0.2], [-0.4, 0.3]])
     terms = []
     for factors in ([1.0], [3.0], [1.0, 3.0]):
         engine = GradientsEngine(replace(EXACT, memory=0.75), problem, make_vault(GROUP), **public())
@@ -107,20 +111,20 @@ class OverlappingEvents(DemographicParity):
     name = "overlapping"
     event_names = ("all", "y=1")
 
-    def events(self, y: Tensor) -> Tensor:
-        return torch.stack([torch.ones_like(y), y], dim=1)
+    def events(self, y: Array) -> Array:
+        return np.stack([np.ones_like(y), y], axis=1)
 
 
 @pytest.mark.parametrize("notion", [EqualizedOdds(), OverlappingEvents()], ids=["disjoint", "overlapping"])
 def test_gradients_no_noise_two_events_is_the_gradient_of_the_lagrangian(notion: FairnessNotion) -> None:
     problem, model = make_problem(notion), make_model()
-    lam = torch.tensor([[0.5, -0.2], [-0.4, 0.3]], dtype=torch.float64)
-    h = torch.sigmoid(model(problem.X)[:, 0])
+    lam = np.array([[0.5, -0.2], [-0.4, 0.3]])
+    h = torch.sigmoid(model(torch.from_numpy(ROWS))[:, 0])
     terms = []
     for a, name in enumerate("ab"):
         inside = torch.tensor([g == name for g in UNEVEN])
-        for k, event in enumerate(problem.events.T.bool()):
-            terms.append(lam[a, k] * (h[inside & event].mean() - h[event].mean()))
+        for k, event in enumerate(torch.from_numpy(problem.events.T).bool()):
+            terms.append(float(lam[a, k]) * (h[inside & event].mean() - h[event].mean()))
     parts = torch.autograd.grad(torch.stack(terms).sum(), list(model.parameters()))
     expected = torch.cat([part.flatten() for part in parts])
     engine = GradientsEngine(EXACT, problem, make_vault(UNEVEN), **public())
@@ -133,12 +137,12 @@ def test_gradients_no_noise_two_events_is_the_gradient_of_the_lagrangian(notion:
 
 def test_gradients_one_row_that_is_not_finite_leaves_the_others_alone() -> None:
     problem = make_problem()
-    X = problem.X.clone()
+    X = problem.X.copy()
     X[3] = math.inf
     broken = replace(problem, X=X)
     engine = GradientsEngine(EXACT, broken, make_vault(UNEVEN), **public())
     opened(engine)
-    lam = torch.tensor([[0.5], [-0.4]], dtype=torch.float64)
+    lam = np.array([[0.5], [-0.4]])
     engine.ask_before(make_model(), lam, 1)
     gradient = engine.constraint(make_model(), lam, torch.arange(12))
     assert gradient is not None
@@ -149,5 +153,5 @@ def test_gradients_one_row_that_is_not_finite_leaves_the_others_alone() -> None:
 def test_gradients_first_round_without_multipliers_adds_nothing() -> None:
     engine = GradientsEngine(EXACT, make_problem(), make_vault(GROUP), **public())
     opened(engine)
-    engine.ask_before(make_model(), torch.zeros(2, 1, dtype=torch.float64), 0)
-    assert engine.constraint(make_model(), torch.zeros(2, 1, dtype=torch.float64), torch.arange(4)) is None
+    engine.ask_before(make_model(), np.zeros((2, 1)), 0)
+    assert engine.constraint(make_model(), np.zeros((2, 1)), torch.arange(4)) is None
