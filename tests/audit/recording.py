@@ -123,6 +123,7 @@ def run(
     With ``stored`` rows are written to that file, and read from it.
     """
     source = Recorder() if answers is None else Player(answers)
+    FITS.forget()  # its warning is given once per process, and every run is to be the first
     settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "gradients", "plan": SMALL_PLAN}
     if options.get("engine") == "plugin":
         settings["module"] = None
