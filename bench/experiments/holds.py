@@ -24,7 +24,7 @@ from bench.experiments.stress_cases import WIDE, Case
 from bench.experiments.stress_data import TEST_ROWS
 from bench.experiments.summaries import setting
 from justitia.evaluation.exact import violation
-from justitia.postprocessing.known_noise import gap_spread
+from justitia.postprocessing.solver import gap_spread
 
 METHOD = "PF-LD plug-in"
 TOLERANCES = (0.02, 0.05, 0.1)

@@ -17,8 +17,8 @@ from justitia.evaluation.exact import violation
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.postprocessing.engine import represented
 from justitia.postprocessing.memberships import memberships
+from justitia.postprocessing.solver import represented
 from justitia.privacy.attribute import Attribute
 
 NAMES = {"income": "Income", "bank": "Bank"}

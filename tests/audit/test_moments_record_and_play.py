@@ -21,7 +21,7 @@ from justitia.networks.moments.engine import MomentsEngine
 from justitia.networks.multilayer import default_widths
 from justitia.notions import NOTIONS
 from justitia.postprocessing import everybody
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.features import PublicRows
 from justitia.privacy.vault import SensitiveVault
 from justitia.training import state_file
 from justitia.training.engine import Array

@@ -13,14 +13,14 @@ from recording import Outcome, People, distances, largest_movements, make_people
 from recording import run as fit_and_record
 from sklearn.linear_model import LogisticRegression
 
-import justitia.postprocessing.engine as plugin_module
+import justitia.postprocessing.solver as plugin_module
 import justitia.privacy.vault as vault_module
 from justitia import PluginPlan, PrivacyLedger
 from justitia.notions import NOTIONS
 from justitia.postprocessing import everybody
 from justitia.postprocessing.dual import Constraints
-from justitia.postprocessing.engine import PluginEngine
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.features import PublicRows
+from justitia.postprocessing.solver import PluginEngine
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import Array
 

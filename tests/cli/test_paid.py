@@ -14,7 +14,7 @@ from running import Run, assert_refused, income, read
 from justitia import DurableLedger, LagrangianDualClassifier
 from justitia.cli import training
 from justitia.cli.output import unhurried
-from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.solver import PluginEngine
 
 TRAIN = (
     "income.csv",

@@ -12,7 +12,7 @@ from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, Mo
 from justitia.cli import cli
 from justitia.custodian import Custodian
 from justitia.custodian.people import ledger_file
-from justitia.postprocessing.everybody import Everybody
+from justitia.postprocessing.memberships import Everybody
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ from justitia.networks.algorithm import train
 from justitia.networks.moments.engine import MomentsEngine
 from justitia.networks.run import Run
 from justitia.postprocessing import everybody
-from justitia.postprocessing.known_noise import noise_spread
+from justitia.postprocessing.solver import noise_spread
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
 from justitia.privacy.vault import SensitiveVault

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-import justitia.postprocessing.public_rows as module
+import justitia.postprocessing.features as module
 from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.multilayer import multilayer
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.features import PublicRows
 from justitia.privacy.rows import index_chunks
 
 Array = NDArray[Any]

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
 from justitia.notions import get_notion
-from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.solver import PluginEngine
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem

@@ -7,8 +7,7 @@ import pytest
 
 from justitia import LagrangianDualClassifier, PluginPlan, tradeoff
 from justitia.evaluation.exact import violation
-from justitia.postprocessing.checks import Checked, settled
-from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.solver import Checked, PluginEngine, settled
 
 
 def checked(*violations: float, noise: float = 0.0) -> list[Checked]:
@@ -105,7 +104,7 @@ def test_other_points_of_a_curve_do_not_go_back_to_a_check_of_the_first(monkeypa
         epsilon=float("inf"), plan=PluginPlan(checks=3), groups=(0, 1), random_state=0, progress=False
     )
     with monkeypatch.context() as patch:
-        patch.setattr("justitia.postprocessing.engine.settled", lambda checks, allowed: 0 if checks else None)
+        patch.setattr("justitia.postprocessing.solver.settled", lambda checks, allowed: 0 if checks else None)
         curve = tradeoff(model, X, y, sensitive_features=group, tolerances=(0.0, 0.2))
     strict, loose = (one.dual_.to_numpy() for one in curve.models)
     assert np.abs(loose).max() < np.abs(strict).max()

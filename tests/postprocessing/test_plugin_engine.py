@@ -9,8 +9,7 @@ import pytest
 from plugin_setting import PLAN, Setting, asked, setting
 
 from justitia import PluginPlan
-from justitia.postprocessing.known_noise import gap_spread, noise_spread
-from justitia.postprocessing.tolerance import weight_of_checks
+from justitia.postprocessing.solver import gap_spread, noise_spread, weight_of_checks
 from justitia.privacy.mechanisms import Gaussian
 from justitia.training.lagrangian import Problem, centred_rows, row_bound
 

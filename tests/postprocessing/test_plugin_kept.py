@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from dying import fit_and_die, fit_and_die_after_save
 from justitia import LagrangianDualClassifier, PluginPlan, tradeoff
 from justitia.postprocessing.correction import Distillation
-from justitia.postprocessing.engine import PluginEngine
+from justitia.postprocessing.solver import PluginEngine
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.state_file import from_bytes
 

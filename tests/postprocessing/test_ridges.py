@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from justitia.postprocessing.memberships import fit_memberships, memberships
-from justitia.postprocessing.ridges import IDLE, LEAST_RIDGE, ridges
+from justitia.postprocessing.memberships import IDLE, LEAST_RIDGE, fit_memberships, memberships, ridges
 
 Array = NDArray[Any]
 N, SPREAD, SHARE = 4_000, 30.0, 0.05

@@ -9,8 +9,8 @@ from scipy.stats import ks_2samp
 
 from justitia import MomentsPlan
 from justitia.datasets import make_synthetic
-from justitia.postprocessing.levels import levels_of, moved_probability
-from justitia.postprocessing.scores_engine import ScoresEngine
+from justitia.postprocessing.correction import levels_of, moved_probability
+from justitia.postprocessing.solver import ScoresEngine
 
 SCORES = replace(PLAN, at="scores", levels=5)
 

@@ -8,7 +8,7 @@ import pytest
 
 from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
 from justitia.datasets import make_synthetic
-from justitia.postprocessing.sizes import refusal
+from justitia.postprocessing.solver import refusal
 from justitia.privacy.accounting import epsilon_spent
 
 NAMES = ("a", "b", "c")

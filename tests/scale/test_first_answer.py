@@ -8,7 +8,7 @@ from people_files import FEW, digest, files, model, people, write_parts
 
 from dying import Killed
 from justitia.inputs import public_sample
-from justitia.postprocessing.everybody import Everybody
+from justitia.postprocessing.memberships import Everybody
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 TABLE = people(700)

@@ -15,9 +15,9 @@ from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import RowFiles
 from justitia.inputs.public_sample import Columns, OwnRows
 from justitia.inputs.spilled import Spilled
-from justitia.postprocessing.engine import represented
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.shard import ScoredShard
+from justitia.postprocessing.solver import represented
 
 ROWS, BLOCK = 90, 32
 

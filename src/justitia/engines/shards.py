@@ -19,7 +19,7 @@ from scipy.special import softmax
 
 from justitia.inputs.files import BLOCK
 from justitia.inputs.public_sample import Block, OwnRows, sampled, weights
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.features import PublicRows
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
 from justitia.privacy.shards import Drawn
 from justitia.training.ranks import Message

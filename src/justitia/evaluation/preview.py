@@ -14,9 +14,8 @@ from justitia.evaluation.intervals import marginal_quantile
 from justitia.evaluation.rates import make_rows, notion_rates
 from justitia.notions import FairnessNotion
 from justitia.postprocessing.dual import label_table
-from justitia.postprocessing.known_noise import gap_spread, noise_spread, outlook_of
 from justitia.postprocessing.plan import PluginPlan
-from justitia.postprocessing.tolerance import default_tolerance, spread_of_rates
+from justitia.postprocessing.solver import default_tolerance, gap_spread, noise_spread, outlook_of, spread_of_rates
 from justitia.privacy.accounting import gaussian_mu
 from justitia.training.lagrangian import row_bound
 from justitia.training.remarks import cell_remark

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from justitia.engines.crowds import Crowd, CrowdEverybody, decision_table, population_means_of, rates_of
 from justitia.learners.inputs import Inputs
-from justitia.postprocessing.checks import Seen
 from justitia.postprocessing.dual import Constraints, label_table
-from justitia.postprocessing.engine import PluginEngine
-from justitia.postprocessing.everybody import Everybody
+from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.learner import RuleLearner
+from justitia.postprocessing.memberships import Everybody
 from justitia.postprocessing.plan import PluginPlan
-from justitia.postprocessing.public_rows import PublicRows
 from justitia.postprocessing.shard import Score, ScoredShard
+from justitia.postprocessing.solver import PluginEngine, Seen
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import DenseSource
 from justitia.training.lagrangian import Problem

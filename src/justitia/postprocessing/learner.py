@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from justitia.learners.base import Base
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.inputs import Inputs
-from justitia.postprocessing.correction import NOTHING, Correction, Distillation
+from justitia.postprocessing.correction import NOTHING, Correction, Distillation, Levels, moved_probability
 from justitia.postprocessing.dual import kept_side, label_table
-from justitia.postprocessing.engine import PluginEngine
-from justitia.postprocessing.levels import Levels, moved_probability
 from justitia.postprocessing.plan import PluginPlan
-from justitia.postprocessing.scores_engine import ScoresEngine
+from justitia.postprocessing.solver import PluginEngine, ScoresEngine
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Bar, Learner, Trained

@@ -9,10 +9,17 @@ of largest entropy whose sums :math:`\sum_i q_i(a) \phi_i` are :math:`S_a` up to
 .. math:: F(W) = \sum_i \log \sum_a \exp(W_a \cdot \phi_i) - \langle W, S \rangle + \tfrac12 \sum_j \rho_j |W_j|^2,
 
 a smooth convex function. Nothing here knows the attribute: S is all that is known about it.
+
+`ridges` chooses the ridge penalty of each column: with d columns and noise alone the largest of d standardised sums is
+about :math:`\sqrt{2 \log d}` (the universal threshold of Donoho and Johnstone, 1994). Columns whose noisy sums cannot
+be told from noise are shrunk more, because the noise of a hundred of them would add up and decide about rows near the
+line.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +27,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
+
+from justitia.privacy.rows import index_chunks
 
 Array = NDArray[Any]
 #: Largest derivative of F in coordinates in which its curvature is about 1: F is then right to about 1e-3 nats.
@@ -30,7 +39,16 @@ CHUNK = 16_384
 #: Problems with no more numbers than this are solved in double precision.
 SMALL = 4_000_000
 #: Ridge that keeps a problem without noise well-posed, per row.
-LEAST_RIDGE = 1e-6
+RIDGE_PER_ROW = 1e-6
+#: Ridge without noise: without one memberships are too sure, and their correction is hard to learn.
+LEAST_RIDGE = 1.0
+#: Ridge of a column that tells nothing, for each of them, as a share of the variance of the noise: the more there are,
+#: the less each can matter. Inner splits of four data sets, and wide data: ``docs/plugin.md``.
+IDLE = 0.02
+#: Rows that the memberships are fitted on, a public sample where there are more.
+FIT_ROWS = 200_000
+#: How often the sample's solution is then corrected by a pass over everybody.
+CORRECTIONS = 1
 
 
 def memberships(weights: Array, rows: Array) -> Array:
@@ -58,7 +76,7 @@ def fit_memberships(rows: Array, sums: Array, *, ridge: Array, start: Array | No
     start : ndarray (C, d), optional
         Where to start; zero means equal memberships.
     """
-    ridge = ridge.astype(np.float64) + LEAST_RIDGE * len(rows)
+    ridge = ridge.astype(np.float64) + RIDGE_PER_ROW * len(rows)
     rows = rows.astype(np.float64) if rows.size <= SMALL else rows
     factor = _whitening(rows, ridge)
     inverse: Array = solve_triangular(factor, np.eye(len(factor)), lower=True)
@@ -100,3 +118,87 @@ class _Objective:
             value += float(normalisers.sum(dtype=np.float64))
             slope += np.exp(logits - normalisers) @ part.T
         return value, slope.ravel()
+
+
+def ridges(
+    sums: Array, total: Array, rows: NDArray[Any], constant: NDArray[np.int64], n: int, spread: float, share: float
+) -> Array:
+    """(d,): the ridge of each column.
+
+    Parameters
+    ----------
+    sums : ndarray (G, d)
+        Noised sums over each group.
+    total : ndarray (d,)
+        Of everybody.
+    rows : ndarray (m, d)
+        Public rows of a sample.
+    constant : ndarray of int (d,)
+        Position of the column that is constant where this one is not 0.
+    n : int
+        Number of rows of everybody.
+    spread : float
+        Standard deviation of the noise of a sum.
+    share : float
+        Ridge of a column that tells, as a share of the variance of the noise.
+    """
+    mean = total / np.maximum(total[constant], 1e-12)
+    wide = rows.astype(np.float64)
+    squares = np.square(wide - wide[:, constant] * mean).sum(0) * n / len(rows)
+    part = np.clip(sums[:, constant] / np.maximum(total[constant], 1e-12), 0.0, 1.0)
+    chance = part * (1 - part) * squares + spread**2 * (1 + mean**2)
+    statistic = (np.square(sums - sums[:, constant] * mean) / np.maximum(chance, 1e-12)).max(0)
+    tells = (statistic > 2 * math.log(len(total))) | (constant == np.arange(len(total)))
+    idle = max(share, IDLE * int((~tells).sum()))
+    return np.maximum(np.where(tells, share, idle) * spread**2, LEAST_RIDGE)
+
+
+class Everybody:
+    """All rows, a few at a time.
+
+    Parameters
+    ----------
+    columns : callable
+        From the positions of rows to their public columns (m, d).
+    n : int
+        Number of rows.
+    chunk_rows : int
+        Rows computed at once; bounds memory.
+    """
+
+    def __init__(self, columns: Callable[[Array], Array], n: int, chunk_rows: int) -> None:
+        self._columns, self._n, self._chunk_rows = columns, n, chunk_rows
+
+    def fit(self, sums: Array, *, ridge: Array, start: Array | None = None) -> Array:
+        """(C, d): weights of memberships that agree with the sums over everybody.
+
+        What everybody's sums are at the sample's solution is computed once more, and the sample is asked for the
+        difference: F of everybody is F of the sample plus a nearly linear function (as in variance reduction).
+        """
+        seen = self.sample()
+        share = len(seen) / self._n
+        if share == 1:
+            return fit_memberships(seen, sums, ridge=ridge, start=start)
+        sizes = np.maximum(sums[:, 0], 0.0)
+        equal = (sizes / max(float(sizes.sum()), 1e-12))[:, None]
+        target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=np.float64)
+        for _ in range(CORRECTIONS):
+            start = fit_memberships(seen, target, ridge=share * ridge, start=start)
+            target = share * (sums - self.expected(start)) + expected_sums(start, seen)
+        return fit_memberships(seen, target, ridge=share * ridge, start=start)
+
+    def sample(self) -> Array:
+        """Columns of the rows that memberships are fitted on."""
+        return self._columns(np.arange(0, self._n, math.ceil(self._n / FIT_ROWS)))
+
+    def expected(self, weights: Array) -> Array:
+        """(C, d): what everybody's sums are under memberships of these weights."""
+        total: Array = np.sum([expected_sums(weights, part) for part in self._parts()], axis=0)
+        return total
+
+    def memberships(self, weights: Array) -> Array:
+        """(n, C): q of everybody."""
+        return np.concatenate([memberships(weights, part) for part in self._parts()])
+
+    def _parts(self) -> Iterator[Array]:
+        return (self._columns(part) for part in index_chunks(self._n, self._chunk_rows))

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_rate
-from justitia.postprocessing.engine import PluginEngine
-from justitia.postprocessing.scores_engine import ScoresEngine
+from justitia.postprocessing.solver import PluginEngine, ScoresEngine
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.training.lagrangian import Problem

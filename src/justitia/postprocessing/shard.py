@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from justitia.engines.shards import Encode, Facts, Piece, Shard, ShardRows, memberships_of, whole
 from justitia.inputs.public_sample import Block, OwnRows, stride
 from justitia.inputs.spilled import Spilled
-from justitia.postprocessing.engine import represented
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.features import PublicRows
+from justitia.postprocessing.solver import represented
 from justitia.privacy.noise_grid import to_nearest
 from justitia.training.ranks import Message, Steps
 

@@ -18,10 +18,9 @@ from sklearn.linear_model import LogisticRegression
 from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import EDGE, Calibration
 from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees
-from justitia.postprocessing.correction import CUT, Correction
+from justitia.postprocessing.correction import CUT, Correction, Levels
 from justitia.postprocessing.dual import BEYOND
 from justitia.postprocessing.learner import Rule
-from justitia.postprocessing.levels import Levels
 from justitia.saving.onnx_graph import ML, Graph
 from justitia.saving.rule import PARTS, is_second, trees_of
 

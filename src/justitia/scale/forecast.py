@@ -19,10 +19,10 @@ from justitia.learners.base import PARTS, parts_of
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
 from justitia.postprocessing.correction import ROWS, Distillation
-from justitia.postprocessing.engine import represented
+from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.plan import PluginPlan
-from justitia.postprocessing.public_rows import PublicRows
 from justitia.postprocessing.shard import ScoredShard
+from justitia.postprocessing.solver import represented
 
 
 @dataclass(frozen=True)

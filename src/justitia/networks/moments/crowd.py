@@ -21,8 +21,8 @@ from justitia.networks.moments.shard import Check, NetworkShard
 from justitia.networks.multilayer import widths_of
 from justitia.networks.piecewise import SmallSampleNetwork
 from justitia.networks.run import as_arrays
-from justitia.postprocessing.everybody import Everybody
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.features import PublicRows
+from justitia.postprocessing.memberships import Everybody
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Drawn

@@ -1,6 +1,6 @@
 """The moments engine: ask A for a handful of noised sums, and learn the rest from what is public.
 
-1. After the public warm-up, one release: the sums of public rows (:mod:`justitia.postprocessing.public_rows`) over
+1. After the public warm-up, one release: the sums of public rows (:mod:`justitia.postprocessing.features`) over
    each group.
 2. Soft memberships of largest entropy that agree with them (:mod:`justitia.postprocessing.memberships`) stand in for
    the attribute: the Lagrangian dual runs on them as often as it likes, at no further cost.
@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.run import as_arrays, as_tensors
-from justitia.postprocessing.everybody import Everybody
-from justitia.postprocessing.known_noise import LOUD, gap_spread, noise_spread, outlook_of
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.features import PublicRows
+from justitia.postprocessing.memberships import Everybody
+from justitia.postprocessing.solver import LOUD, gap_spread, noise_spread, outlook_of
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected

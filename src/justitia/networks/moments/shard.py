@@ -17,7 +17,7 @@ from justitia.inputs.public_sample import OwnRows
 from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.requirements import as_scores
 from justitia.networks.run import as_tensors
-from justitia.postprocessing.public_rows import PublicRows
+from justitia.postprocessing.features import PublicRows
 from justitia.privacy.noise_grid import to_nearest
 from justitia.privacy.rows import placed_chunks
 from justitia.training.ranks import Message

@@ -1,4 +1,4 @@
-"""The plug-in engine: ask A for a handful of noised sums, and solve the dual in closed form.
+"""Post-processing solver: noised sums of public rows, the dual in closed form, and noised checks of its decisions.
 
 0. If the plan has it, a small first release: sizes of the groups. A run that they say cannot work stops here.
 1. One release: the sums of public rows (features, label and what the base says of the label) over each group. Soft
@@ -7,45 +7,206 @@
    unknowns are a few multipliers (:mod:`justitia.postprocessing.dual`).
 3. At each check the sums of the current decisions are released. What they say differs from what the memberships say;
    the difference, weighed by its known noise, goes into the constraint, and the dual is solved again.
+
+`ScoresEngine` is the solver for ``at="scores"``: the constraint holds at many thresholds, for the same releases. A
+check asks for the indicators of all thresholds as one row per individual, whose norm is bounded like any other's; the dual is
+solved once per threshold, each a convex problem in a few numbers.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from justitia.postprocessing.checks import Checked, Seen, settled
+from justitia.postprocessing.correction import levels_of, moved_probability
 from justitia.postprocessing.dual import Constraints, constraints_of, kept_side, solve
-from justitia.postprocessing.everybody import Everybody
-from justitia.postprocessing.known_noise import LOUD, gap_spread, noise_spread, outlook_of
-from justitia.postprocessing.memberships import memberships
-from justitia.postprocessing.public_rows import PublicRows
-from justitia.postprocessing.ridges import ridges
-from justitia.postprocessing.sizes import ask_sizes
-from justitia.postprocessing.tolerance import default_tolerance, spread_of_rates, weight_of_checks
+from justitia.postprocessing.features import PublicRows
+from justitia.postprocessing.memberships import Everybody, memberships, ridges
 from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Unprotected
+from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.rows import ArrayRows, DenseSource, index_chunks
-from justitia.training.engine import EVERYBODY, Engine, Rows, calibrated
+from justitia.training.engine import EVERYBODY, AnswersRefuse, Engine, Rows, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
 from justitia.training.remarks import cell_remark, silence_remark, size_remarks
 
 if TYPE_CHECKING:
+    from justitia.networks.moments.plan import MomentsPlan
     from justitia.postprocessing.plan import PluginPlan
+    from justitia.privacy.interface import Vault
 
 Array = NDArray[np.float64]
+#: Noise in a group's rate that is worth a sentence, whatever the tolerance.
+LOUD = 0.05
+#: Sizes are judged where all rows, or the mean of a group, are so many standard deviations of their noise.
+TELLING = 8.0
+#: All groups together are not there if their noised sizes add up to less than so many standard deviations.
+NOBODY = 3.0
+#: A group is too small to be compared if its noised size is at most so many: an empty one is noticed 98 times in 100,
+#: one of four standard deviations is stopped for it twice in 100 times, one of five about once in 1,000.
+EMPTY = 2.0
+GO_ON = "or pass --small-groups (in Python, share_sizes=0) to train anyway"
+#: Violations differ if they do by more than this and by so many standard deviations of the known noise.
+SLACK, DEVIATIONS = 0.01, 3.0
 #: Variance of the noise times the number of features, per row, up to which memberships have weights of their own for
 #: each label.
 FEW = 0.005
 #: Probabilities of one base differ by less, whatever machine they were computed on.
 SAME_BASE = 1e-4
+
+
+def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:
+    """Known standard deviation of a group's sum: sqrt(2) * bound * sigma, less what the public total takes off."""
+    if isinstance(noise, Unprotected):
+        return 0.0
+    return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / (n_groups + 1))) * bound
+
+
+def gap_spread(plan: MomentsPlan | PluginPlan, heaviest: float, n_groups: int) -> float:
+    """Known standard deviation of a group's gap times its size, at most: all releases of the plan taken together."""
+    noises = [calibrated(plan.noise_moments), *[calibrated(plan.noise_checks)] * plan.checks]
+    if isinstance(noises[0], Unprotected):
+        return 0.0
+    return math.sqrt(1 / sum(noise_spread(noise, heaviest, n_groups) ** -2 for noise in noises))
+
+
+def outlook_of(size: float, noise: float, tolerance: float) -> list[str]:
+    """A sentence if groups of this size are too small for this noise in their rates."""
+    if noise <= max(tolerance, LOUD):
+        return []
+    return [
+        f"with this budget and groups of about {size:.0f} the noise in a group's rate is about {noise:.2g}, "
+        "and no smaller violation can be held; raise epsilon, or compare fewer groups."
+    ]
+
+
+def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[str]) -> str | None:
+    """Why a run with these groups cannot work; None if nothing speaks against it.
+
+    Parameters
+    ----------
+    sizes : ndarray (G,)
+        Noised.
+    spread : float
+        Known standard deviation of each.
+    n : int
+        Rows, public.
+    """
+    total = float(sizes.sum())
+    if n >= TELLING * spread and total <= min(NOBODY * spread, n / TELLING):
+        return (
+            f"the noised sizes of all {len(sizes)} groups add up to about {max(total, 0):.0f} of {n:,} rows; "
+            f"check the names of the groups, where capital letters count, {GO_ON}."
+        )
+    empty = [name for name, size in zip(names, sizes, strict=True) if size <= EMPTY * spread]
+    if n < TELLING * spread * len(sizes) or not empty:
+        return None
+    listed = ", ".join(repr(name) for name in empty[:3]) + (", ..." if len(empty) > 3 else "")
+    return (
+        f"{len(empty)} of {len(sizes)} groups ({listed}) have a noised size of at most {EMPTY * spread:.0f} "
+        f"rows; merge them with others (--bins cuts a number), correct or leave out their names, {GO_ON}."
+    )
+
+
+def ask_sizes(vault: Vault, ones: DenseSource, noise: Noise, n: int) -> None:
+    """Ask for noised sizes, a sum of ones, and stop by them alone, before more is spent.
+
+    Raises
+    ------
+    AnswersRefuse
+        If they say that the run cannot work.
+    """
+    answer = vault.group_sums(ones, bound=1.0, noise=noise, purpose="sizes")[:, 0]
+    spread = noise_spread(noise, float(vault.rows_per_person), vault.n_groups)
+    sentence = refusal(answer, spread, n, [str(name) for name in vault.group_names])
+    if sentence is not None:
+        raise AnswersRefuse(sentence)
+
+
+def default_tolerance(plan: PluginPlan, rates: Array, sizes: Array, sum_noise: float) -> float:
+    """The tolerance where none is given: standard errors of the difference between the two least known groups.
+
+    Parameters
+    ----------
+    rates : ndarray (K,)
+        Of the population.
+    sizes : ndarray (G, K)
+        Of the groups.
+    sum_noise : float
+        Standard deviation of the noise in the sum of a group.
+    """
+    return min(1.0, max(plan.least, plan.dead_zone * spread_of_rates(rates, sizes, sum_noise)))
+
+
+def spread_of_rates(rates: Array, sizes: Array, sum_noise: float) -> float:
+    """Standard error, sampling and noise, of the difference between the two least known groups; as above."""
+    rates = np.clip(rates, 0.0, 1.0)
+    variance = rates * (1 - rates) / sizes + (sum_noise / sizes) ** 2
+    return float(np.sqrt(np.sort(variance, axis=0)[-2:].sum(0).max()))
+
+
+def weight_of_checks(trust: float, variance: Array) -> Array:
+    """(G, K): how much of what the checks say is believed, by their known variance; all of it without noise."""
+    prior = max(trust, math.sqrt(np.finfo(float).tiny)) ** 2
+    weight: Array = np.where(variance > 0, prior / (prior + variance), 1.0)
+    return weight
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Decisions at a check: centred public rows with their bound, means of the population, rates by the memberships."""
+
+    rows: DenseSource
+    bound: float
+    means: Array
+    rates: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """Multipliers and what a check said of their decisions.
+
+    Attributes
+    ----------
+    lam : ndarray (G, K)
+    told : ndarray (G, K)
+        Noised rates.
+    variance : ndarray (G, K)
+        Of their known noise.
+    """
+
+    lam: Array
+    told: Array
+    variance: Array
+
+    @property
+    def violation(self) -> float:
+        """Largest noised difference between two groups."""
+        return float(np.ptp(self.told, axis=0).max())
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the difference between the two least known groups."""
+        return float(np.sort(self.variance, axis=0)[-2:].sum(0).max() ** 0.5)
+
+
+def settled(checks: Sequence[Checked], allowed: float) -> int | None:
+    """Which check to go back to; None where the last one shows no more than the best, or than is allowed.
+
+    Each correction assumes that memberships are wrong about the next decisions as they were about the last ones. Where
+    they know little of a group that need not be, and corrections may run away.
+    """
+    if not checks:
+        return None
+    best, last = int(np.argmin([one.violation for one in checks])), checks[-1]
+    beyond = last.violation - max(allowed, checks[best].violation)
+    return best if beyond > max(SLACK, DEVIATIONS * last.noise) else None
 
 
 def represented(eta: Array) -> Callable[[NDArray[np.int64]], tuple[NDArray[Any], NDArray[Any]]]:
@@ -353,4 +514,135 @@ class PluginEngine(Engine):
         ]
 
 
-__all__ = ["PluginEngine"]
+class ScoresEngine(PluginEngine):
+    """Closed-form duals at many thresholds on one set of memberships.
+
+    Guarantee
+    ---------
+    * That of :class:`~justitia.postprocessing.solver.PluginEngine`: the same calls of ``group_sums``, with rows of T
+      times as many columns and a bound on their norm.
+    """
+
+    levels: Array
+
+    def __init__(self, plan: PluginPlan, problem: Problem, vault: Vault, **public: Any) -> None:
+        super().__init__(plan, problem, vault, **public)
+        self._lams: Array | None = None  # (T, G, K)
+        self._put_levels(levels_of(self._eta, problem.threshold, plan.levels))
+
+    def solve(self, lam: Array) -> Array:
+        """The multipliers at all thresholds; those where decisions are made are returned."""
+        del lam
+        if self._lams is None:  # levels of eta say where to look; those of the score are then evenly filled
+            self._lams = self._solutions()
+            self._put_levels(levels_of(self.probability(), self.problem.threshold, self.plan.levels))
+        self._lams = self._solutions()
+        decides: Array = self._lams[self._decides]
+        return decides.copy()
+
+    def _put_levels(self, levels: Array) -> None:
+        """Other thresholds; multipliers are those of the nearest ones before."""
+        if self._lams is not None:
+            self._lams = self._lams[np.abs(self.levels - levels[:, None]).argmin(1)]
+        self.levels, self._decides = levels, int(np.abs(levels - self.problem.threshold).argmin())
+
+    def _solutions(self) -> Array:
+        """(T, G, K): multipliers at all thresholds."""
+        found: list[Array] = []
+        allowed = self.allowed()
+        for t, level in enumerate(self.levels):
+            start = self._lams[t] if self._lams is not None else found[-1] if found else None
+            start = None if start is None or not start.any() else start
+            found.append(solve(2 * (self._eta - level), self._constraint_at(t), allowed, start))
+        return np.stack(found)
+
+    @property
+    def multipliers(self) -> Array:
+        """(T, G K): of every threshold."""
+        if self._lams is None:
+            raise ValueError("expected a solution, got none; call solve first.")
+        return self._lams.reshape(len(self._lams), -1)
+
+    def probability(self) -> Array:
+        """(n,): the moved probability of the training rows."""
+        margins = 2 * (self._eta - self.levels[:, None]) - self.multipliers @ self.multiplied().T
+        return moved_probability(margins, self.levels)
+
+    def scores(self, lam: Array) -> Array:
+        """(n,): positive is a positive decision."""
+        del lam
+        return (2 * (self.probability() - self.problem.threshold)).astype(self.problem.y.dtype)
+
+    def _at(self, scores: Array, t: int) -> Array:
+        """(n,): scores whose sign is the decision at threshold t."""
+        return scores - 2 * float(self.levels[t] - self.problem.threshold)
+
+    def ask_after(self, scores: Array, k: int) -> None:
+        """A check: the noised sums of everybody's decisions at all thresholds."""
+        del k
+        if not self.asks:
+            return
+        if self._lost:
+            self._lost -= 1
+            return
+        problem, noise, sizes = self.problem, calibrated(self.plan.noise_checks), self.sizes
+        at = [self._at(scores, t) for t in range(len(self.levels))]
+        h = [problem.notion.h_exact(one, problem.y) for one in at]
+        rows = np.concatenate([centred_rows(one, problem.events) for one in h], axis=1)
+        bound = row_bound(rows)
+        answer = self.vault.group_sums(rows.astype(np.float64), bound=bound, noise=noise, purpose="decisions")
+        parts = np.split(answer, len(at), axis=1)
+        means = [population_means(one, problem.events) for one in h]
+        asked = np.stack([part / sizes + mean for part, mean in zip(parts, means, strict=True)])
+        held = np.stack([self._used().rates((one > 0).astype(np.float64)) for one in at])
+        self._surprises.append(asked - held)
+        self._variances.append((noise_spread(noise, bound * self._each, self.vault.n_groups) / sizes) ** 2)
+
+    def _constraint_at(self, t: int) -> Constraints:
+        """The constraint at threshold t with what the checks have said."""
+        used = self._used()
+        if not self._surprises:
+            return used
+        weight = weight_of_checks(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
+        return Constraints(used.c, used.b + weight * np.mean([one[t] for one in self._surprises], axis=0), used.weight)
+
+    def _corrected(self) -> Constraints:
+        return self._constraint_at(self._decides)
+
+    def distance(self, scores: Array) -> float | None:
+        """Largest noised difference between two groups over all thresholds: that of their scores' distributions."""
+        if self._constraints is None:
+            return None
+        rates = [
+            self._constraint_at(t).rates((self._at(scores, t) > 0).astype(np.float64)) for t in range(len(self.levels))
+        ]
+        return float(max(np.ptp(one, axis=0).max() for one in rates))
+
+    def _population_rates(self) -> Array:
+        """(K,): where sampling error is largest, some threshold is near."""
+        return np.full(self.problem.events.shape[1], 0.5)
+
+    @property
+    def _sum_noise(self) -> float:
+        """Noise of the moments and of checks whose rows are longer, taken together."""
+        moments, checks = calibrated(self.plan.noise_moments), calibrated(self.plan.noise_checks)
+        if isinstance(moments, Unprotected):
+            return 0.0
+        heaviest, groups = row_bound(self.problem.events) * self._each, self.vault.n_groups
+        # indicators of evenly spaced quantiles, less their means: T / 3 is the mean square of the longest row
+        longer = heaviest * math.sqrt(max(1.0, len(self.levels) / 3))
+        known = noise_spread(moments, heaviest, groups) ** -2
+        known += self.plan.checks * noise_spread(checks, longer, groups) ** -2
+        return 1 / math.sqrt(known)
+
+    def state(self) -> dict[str, Array]:
+        """And the multipliers of every threshold, where the next solutions start."""
+        saved = super().state()
+        return saved if self._lams is None or not saved else saved | {"lams": self._lams, "levels": self.levels}
+
+    def restore(self, state: dict[str, Array], *, lost: int) -> None:
+        """Inverse of :meth:`state`."""
+        super().restore(state, lost=lost)
+        if "levels" in state:
+            self._put_levels(state["levels"])
+            self._lams = state["lams"]
