@@ -4,13 +4,15 @@ The rule needs t(x) = lambda . c(x), which is made of memberships. By its defini
 
 .. math:: t(x) = \eta(x)\, u(x) + (1 - \eta(x))\, v(x),
 
-with u and v what the memberships of people with label 1 and label 0 add. A network with one hidden layer learns u and v
-from the training rows, and the memberships are dropped. What t itself tells about groups is said in ``docs/plugin.md``.
+with u and v what the memberships of people with label 1 and label 0 add. A network with one hidden layer learns u and
+v from the training rows, and the memberships are dropped. What t itself tells about groups is said in
+``docs/plugin.md``.
 
 **Many thresholds.** At each of a few thresholds :math:`s_1 < \dots < s_T`, quantiles of the score, the best decision
-under the constraint is :math:`d_t(x) = 1[m_t(x) > 0]` with margin :math:`m_t(x) = 2(\eta(x) - s_t) - \lambda_t \cdot c(x)`: the same c for
-every threshold, so nothing more is asked. A score p whose decisions at all thresholds are these has :math:`p(x) > s_t`
-where :math:`m_t(x) > 0`. The margins of a row, sorted, fall with t (rearrangement), and p is where they cross 0.
+under the constraint is :math:`d_t(x) = 1[m_t(x) > 0]` with margin :math:`m_t(x) = 2(\eta(x) - s_t) - \lambda_t \cdot
+c(x)`: the same c for every threshold, so nothing more is asked. A score p whose decisions at all thresholds are these
+has :math:`p(x) > s_t` where :math:`m_t(x) > 0`. The margins of a row, sorted, fall with t (rearrangement), and p is
+where they cross 0.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@
    the difference, weighed by its known noise, goes into the constraint, and the dual is solved again.
 
 `ScoresEngine` is the solver for ``at="scores"``: the constraint holds at many thresholds, for the same releases. A
-check asks for the indicators of all thresholds as one row per individual, whose norm is bounded like any other's; the dual is
-solved once per threshold, each a convex problem in a few numbers.
+check asks for the indicators of all thresholds as one row per individual, whose norm is bounded like any other's; the
+dual is solved once per threshold, each a convex problem in a few numbers.
 """
 
 from __future__ import annotations
