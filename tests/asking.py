@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from justitia.training.engine import EVERYBODY, Array, Engine, Rows
+from justitia.training.engine import ALL_ROWS, Array, Engine, Rows
 
 
 def opened(engine: Any) -> Any:
@@ -17,7 +17,7 @@ def opened(engine: Any) -> Any:
     return engine
 
 
-def asked(engine: Engine, scores: Array, k: int = 0, seen: Rows = EVERYBODY) -> Any:
+def asked(engine: Engine, scores: Array, k: int = 0, seen: Rows = ALL_ROWS) -> Any:
     """The gap after what the engine asks after round k."""
     engine.ask_after(scores, k)
     return engine.gap(scores, seen)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from justitia import LagrangianDualClassifier, PrintedPlan
+from justitia import LagrangianDualClassifier, PFLDAsPublishedPlan
 
 
 def fitted(model: LagrangianDualClassifier, people: Any, **changes: Any) -> LagrangianDualClassifier:
@@ -84,7 +84,7 @@ def odd_labels() -> dict[str, Any]:
 @pytest.mark.parametrize("engine", ["gradients", "printed"])
 @pytest.mark.parametrize("case", odd_labels())
 def test_fit_odd_attribute_is_never_an_error(people: Any, make: Any, case: str, engine: str, epsilon: float) -> None:
-    plans = {"gradients": make().plan, "printed": PrintedPlan(epochs=2, batch_size=64)}
+    plans = {"gradients": make().plan, "printed": PFLDAsPublishedPlan(epochs=2, batch_size=64)}
     model = make(engine=engine, plan=plans[engine], epsilon=epsilon)
     told = quiet(model, people, sensitive_features=odd_labels()[case])
     assert np.isfinite(model.decision_function(people.X)).all()

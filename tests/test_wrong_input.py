@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from justitia import BudgetExceeded, GradientsPlan, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
+from justitia import BudgetExceeded, LagrangianDualClassifier, PFLDAsPublishedPlan, PFLDPlan, PrivacyLedger
 
 
 def assert_one_sentence(error: BaseException) -> None:
@@ -66,7 +66,7 @@ def refuse(model: LagrangianDualClassifier, people: Any, folder: Path, kind: typ
         ({"notion": 3}, TypeError, "notion"),
         ({"engine": "pf_ld"}, ValueError, "did you mean 'pf-ld'?"),
         ({"engine": 3}, TypeError, "expected engine to be one of"),
-        ({"engine": None}, TypeError, "expected a PluginPlan for engine 'post-processing', got GradientsPlan"),
+        ({"engine": None}, TypeError, "expected a PostProcessingPlan for engine 'post-processing', got PFLDPlan"),
         ({"preprocess": "Auto"}, ValueError, "did you mean 'auto'?"),
         ({"preprocess": False}, TypeError, "expected preprocess to be one of 'auto'"),
         ({"noise_seed": -1}, ValueError, "expected noise_seed to be at least 0"),
@@ -74,10 +74,10 @@ def refuse(model: LagrangianDualClassifier, people: Any, folder: Path, kind: typ
         ({"progress": "yes"}, TypeError, "expected progress to be True, False or None"),
         ({"random_state": "seven"}, ValueError, "expected random_state to be a non-negative int"),
         ({"random_state": -1}, ValueError, "expected random_state to be a non-negative int"),
-        ({"plan": PrintedPlan()}, TypeError, "expected a GradientsPlan for engine 'pf-ld', got PrintedPlan"),
-        ({"plan": {"warmup_steps": 3}}, TypeError, "expected a GradientsPlan for engine 'pf-ld', got dict"),
+        ({"plan": PFLDAsPublishedPlan()}, TypeError, "expected a PFLDPlan for engine 'pf-ld', got PFLDAsPublishedPlan"),
+        ({"plan": {"warmup_steps": 3}}, TypeError, "expected a PFLDPlan for engine 'pf-ld', got dict"),
         (
-            {"plan": GradientsPlan(optimizer_options={"momentun": 1})},
+            {"plan": PFLDPlan(optimizer_options={"momentun": 1})},
             ValueError,
             "unexpected keyword argument 'momentun'",
         ),
@@ -118,7 +118,7 @@ def test_fit_wrong_parameter_is_refused(
 )
 def test_plan_wrong_value_is_refused(changes: dict[str, Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind) as caught:
-        GradientsPlan(**changes)
+        PFLDPlan(**changes)
     assert text in str(caught.value)
     assert_one_sentence(caught.value)
 

@@ -39,7 +39,7 @@ from bench.rivals.posteriors import PosteriorClassifier
 from justitia import LagrangianDualClassifier, tradeoff
 from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs
-from justitia.postprocessing.dual import kept_side
+from justitia.postprocessing.dual import clip_to_decision_side
 
 METHOD, BEFORE = "PF-LD plug-in", "PF-LD moments"
 NOT_PRIVATE, BOOSTED, LOCAL, LOCAL_OPTIMAL = "LinearPost", "FairGBM", "LDP", "LDP optimal"
@@ -153,7 +153,7 @@ def scores_along(models: tuple[Any, ...], X: pd.DataFrame) -> list[Any]:
     rules = [model.rule_ for model in models]
     gains = [2 * (eta - rule.threshold) for rule in rules]
     moved = [rule.correction(inputs.numbers, eta) for rule in rules]
-    return [kept_side(gain, gain - t) for gain, t in zip(gains, moved, strict=True)]
+    return [clip_to_decision_side(gain, gain - t) for gain, t in zip(gains, moved, strict=True)]
 
 
 # ------------------------------------------------------------------ table and picture

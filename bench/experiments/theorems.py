@@ -24,9 +24,9 @@ from bench.experiments.folds import FOLDS, dataset, paper_features
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import mean_and_sd, setting
 from bench.rivals import PlainClassifier
-from justitia.networks.gradients.clipping import dual_error_bound, primal_error_bound
-from justitia.networks.printed.engine import PrintedEngine
-from justitia.networks.printed.plan import PrintedPlan
+from justitia.networks.pf_ld.clipping import dual_error_bound, primal_error_bound
+from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
+from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.networks.row_gradients import h_slope, score_rows
 from justitia.notions import get_notion
 from justitia.privacy.ledger import PrivacyLedger
@@ -51,7 +51,7 @@ LINES = {"bound": "printed bound", "measured": "measured", "measured_literal": "
 
 def cells(*, quick: bool) -> list[Cell]:
     """Ten networks and batches per clipping bound; quick: two."""
-    recipe = f"batch {BATCH_SIZE}, draws {DRAWS}, multiplier {MULTIPLIER}, {PrintedPlan()}"
+    recipe = f"batch {BATCH_SIZE}, draws {DRAWS}, multiplier {MULTIPLIER}, {PFLDAsPublishedPlan()}"
     return [
         Cell("theorems", "bank", notion, theorem, 0, seed, settings={"C": clip, "sigma": sigma}, recipe=recipe)
         for seed in range(2 if quick else BATCHES)
@@ -72,11 +72,11 @@ class Setting:
     groups: tuple[str, ...]
     batch: Tensor
 
-    def engine(self, plan: PrintedPlan, seed: int) -> PrintedEngine:
+    def engine(self, plan: PFLDAsPublishedPlan, seed: int) -> PFLDAsPublishedEngine:
         """The printed engine over these rows, with seeded noise."""
         ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
         vault = SensitiveVault(self.sensitive, groups=self.groups, ledger=ledger, noise_source=SeededNoise(seed))
-        made = PrintedEngine(plan, self.problem, vault, tolerance=0.0)
+        made = PFLDAsPublishedEngine(plan, self.problem, vault, tolerance=0.0)
         made.ask_before(self.module, np.zeros(0), 0)
         return made
 
@@ -100,9 +100,9 @@ def make_setting(notion: str, seed: int) -> Setting:
 
 
 @cache
-def calibrated(epsilon: float, n: int) -> PrintedPlan:
+def calibrated(epsilon: float, n: int) -> PFLDAsPublishedPlan:
     """The printed plan with the noise of the paper's accountant."""
-    return PrintedPlan().calibrate(epsilon, 1e-5, n=n)
+    return PFLDAsPublishedPlan().calibrate(epsilon, 1e-5, n=n)
 
 
 def measure_error(cell: Cell) -> dict[str, float]:
@@ -115,7 +115,7 @@ def measure_error(cell: Cell) -> dict[str, float]:
     return theorem(where, plan, float(cell.settings["C"]), cell.noise_seed)
 
 
-def _gradient_error(where: Setting, plan: PrintedPlan, C_p: float, seed: int) -> dict[str, float]:
+def _gradient_error(where: Setting, plan: PFLDAsPublishedPlan, C_p: float, seed: int) -> dict[str, float]:
     module, batch = where.module, where.batch
     lam = np.full((len(where.groups), 1), MULTIPLIER)
     exact = _answer(where.engine(replace(plan, sigma_p=0.0), seed).constraint(module, lam, batch))
@@ -148,7 +148,7 @@ def _gradient_error(where: Setting, plan: PrintedPlan, C_p: float, seed: int) ->
     }
 
 
-def _violation_error(where: Setting, plan: PrintedPlan, C_d: float, seed: int) -> dict[str, float]:
+def _violation_error(where: Setting, plan: PFLDAsPublishedPlan, C_d: float, seed: int) -> dict[str, float]:
     problem = where.problem
     with torch.no_grad():
         scores = where.module(torch.from_numpy(problem.X)).squeeze(1)
@@ -175,7 +175,7 @@ def _below(errors: Tensor, bound: float) -> bool:
     return float(errors.mean() - 3 * errors.std() / math.sqrt(len(errors))) <= bound
 
 
-def _asked(engine: PrintedEngine, scores: Tensor) -> Tensor:
+def _asked(engine: PFLDAsPublishedEngine, scores: Tensor) -> Tensor:
     """One noised violation."""
     engine.ask_after(scores.numpy(), 0)
     gap = engine.gap(scores.numpy())

@@ -4,7 +4,7 @@ Both methods minimise a loss plus :math:`\sum_{a,k} \lambda_{a,k}\, \mu(D_{G_{a,
 how the weights :math:`\lambda` follow from a *table* of soft decisions by group. Features and labels are public here,
 so of their stochastic gradient descent-ascent only three questions depend on the attribute: group sizes (once), the
 table (once a round) and the gradient of the sum above (once a round). They are asked over all rows, by the machinery
-of :class:`~justitia.networks.gradients.engine.GradientsEngine`, which both methods profit from: one noised gradient
+of :class:`~justitia.networks.pf_ld.engine.PFLDEngine`, which both methods profit from: one noised gradient
 steers several public steps, is averaged with earlier ones, and is clipped at a bound chosen from public norms.
 """
 
@@ -24,9 +24,9 @@ from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_positive
 from justitia.inputs.tables import public_seed, read_weight
 from justitia.networks.default import make_module
-from justitia.networks.gradients.engine import GradientsEngine
-from justitia.networks.gradients.plan import GradientsPlan
 from justitia.networks.learner import NetworkLearner
+from justitia.networks.pf_ld.engine import PFLDEngine
+from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
@@ -118,8 +118,8 @@ def table_gaps(table: Array, population: Array, sizes: Array) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescentPlan(GradientsPlan):
-    """Group sizes once; a table and a group gradient per round, as in :class:`~justitia.GradientsPlan`.
+class DescentPlan(PFLDPlan):
+    """Group sizes once; a table and a group gradient per round, as in :class:`~justitia.PFLDPlan`.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class DescentPlan(GradientsPlan):
         return sizes, replace(tables, purpose=self.table), gradients
 
 
-class DescentEngine(GradientsEngine):
+class DescentEngine(PFLDEngine):
     """Asks for a noised table of decisions by group where the repaired PF-LD asks for a violation.
 
     Guarantee

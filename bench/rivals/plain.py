@@ -16,8 +16,8 @@ from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_positive
 from justitia.inputs.tables import public_seed, read_weight
 from justitia.networks.default import make_module
-from justitia.networks.gradients.plan import GradientsPlan
 from justitia.networks.learner import rehearse
+from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.networks.plan import Round
 from justitia.networks.requirements import as_scores
 from justitia.networks.run import Run
@@ -99,7 +99,7 @@ class PlainClassifier(RivalClassifier):
         epochs = None if self.epochs is None else check_int("epochs", self.epochs, at_least=1)
         steps = None if self.steps is None else check_int("steps", self.steps, at_least=1)
         rate = check_positive("learning_rate", self.learning_rate)
-        plan = GradientsPlan(batch_size=self.batch_size, warmup_learning_rate=rate, held_out=0.0)
+        plan = PFLDPlan(batch_size=self.batch_size, warmup_learning_rate=rate, held_out=0.0)
         features, target = self._read(X, y)
         problem = Problem(features, target, read_weight(sample_weight, target), DemographicParity())
         seed = public_seed(self.random_state)
@@ -121,7 +121,7 @@ class PlainClassifier(RivalClassifier):
         return self
 
 
-def learned_after(module: nn.Module, problem: Problem, plan: GradientsPlan, seed: int) -> int:
+def learned_after(module: nn.Module, problem: Problem, plan: PFLDPlan, seed: int) -> int:
     """Steps over all rows after which the loss of held-out rows no longer falls: a function of public numbers.
 
     Parameters

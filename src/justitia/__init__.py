@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from justitia.evaluation.measurement import Measurement
     from justitia.exceptions import BudgetWarning, DeprecatedNameWarning, JustitiaWarning
     from justitia.inputs.files import RowFiles
-    from justitia.networks.gradients.plan import GradientsPlan as GradientsPlan
     from justitia.networks.moments.plan import MomentsPlan as MomentsPlan
-    from justitia.networks.printed.plan import PrintedPlan as PrintedPlan
-    from justitia.postprocessing.plan import PluginPlan as PluginPlan
+    from justitia.networks.pf_ld.plan import PFLDPlan as PFLDPlan
+    from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan as PFLDAsPublishedPlan
+    from justitia.postprocessing.plan import PostProcessingPlan as PostProcessingPlan
     from justitia.privacy.attribute import SensitiveColumns
     from justitia.privacy.certificate import Certificate
     from justitia.privacy.durable_ledger import DurableLedger
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from justitia.privacy.ledger import PrivacyLedger
     from justitia.search import SearchResult, private_search
 
-    PostProcessingPlan = PluginPlan
-    PFLDPlan = GradientsPlan
-    PFLDAsPublishedPlan = PrintedPlan
 
 __version__ = "0.1.0"
 

@@ -134,7 +134,7 @@ def tradeoff(
     if ledger is None:
         FITS.note(session.settings.rows, first.certificate_, stacklevel=3)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
-    return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.engine.violation_spread())
+    return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.engine.violation_stddev())
 
 
 def check_shares_answers(model: LagrangianDualClassifier) -> None:

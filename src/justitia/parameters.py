@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from justitia._validate import check_choice, check_int, check_nonnegative
 from justitia.engines import default_plan, engine_of, warn_of_old_name
 from justitia.notions import FairnessNotion, get_notion
-from justitia.postprocessing.plan import AT, PluginPlan
+from justitia.postprocessing.plan import AT, PostProcessingPlan
 from justitia.privacy.door import check_budget, named_groups
 from justitia.training.plan import Plan
 
@@ -33,7 +33,7 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
     if not (model.progress is None or isinstance(model.progress, bool)):
         raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
     _check_decisions(model, plan)
-    if isinstance(plan, PluginPlan):
+    if isinstance(plan, PostProcessingPlan):
         plan = replace(plan, at=check_choice("at", model.at, AT))
     return notion, plan
 

@@ -13,18 +13,18 @@ from recording import SMALL_PLAN, make_people, problems
 from recording import run as fit_and_record
 from scipy import stats
 
-from justitia import LagrangianDualClassifier, MomentsPlan, PrintedPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan
 from justitia.audit import AuditResult, audit
 from justitia.audit.attacks import Randomness, mechanism_statistics, released_numbers
 from justitia.audit.printed import CERTAIN, log_ratio, printed_replay
 from justitia.audit.replay import Canary, make_replay, noise_scale, record, worst_canary
 from justitia.audit.statistics import evidence
-from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.plan import PostProcessingPlan
 
 PLANS: dict[str, Any] = {
     "gradients": replace(SMALL_PLAN, private_steps=1, clip=1e-4),
     "moments": MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5),
-    "plugin": PluginPlan(checks=2),
+    "plugin": PostProcessingPlan(checks=2),
 }
 engines = pytest.mark.parametrize("engine", list(PLANS))
 group_counts = pytest.mark.parametrize("n_groups", [2, 5])
@@ -222,7 +222,7 @@ def two_in_a_group(engine: str, *, plan: Any, **options: Any) -> AuditResult:
 
 @pytest.mark.parametrize(
     ("engine", "plan", "refuted"),
-    [("printed", PrintedPlan(epochs=3, batch_size=40), True), ("gradients", PLANS["gradients"], False)],
+    [("printed", PFLDAsPublishedPlan(epochs=3, batch_size=40), True), ("gradients", PLANS["gradients"], False)],
 )
 def test_audit_of_a_group_of_two_refutes_the_printed_claim_and_not_the_repaired_engine(
     engine: str, plan: Any, refuted: bool
@@ -234,7 +234,7 @@ def test_audit_of_a_group_of_two_refutes_the_printed_claim_and_not_the_repaired_
 
 
 def test_audit_of_printed_steps_finds_a_skipped_one() -> None:
-    found = two_in_a_group("printed", plan=PrintedPlan(epochs=2, batch_size=40), attack="mechanism", runs=64)
+    found = two_in_a_group("printed", plan=PFLDAsPublishedPlan(epochs=2, batch_size=40), attack="mechanism", runs=64)
     assert found.gaussian is None
     assert found.evidence is not None
     assert found.evidence.right == 2 * found.evidence.tested
@@ -244,7 +244,7 @@ def test_audit_of_printed_steps_finds_a_skipped_one() -> None:
 def test_printed_replay_of_a_larger_group_knows_both_scales_of_the_noise() -> None:
     people = make_people(2, missing=False, n=40)
     labels = ["b"] * 5 + ["a"] * 35
-    plan = PrintedPlan(epochs=3, batch_size=40, noise_by="lambda_max")
+    plan = PFLDAsPublishedPlan(epochs=3, batch_size=40, noise_by="lambda_max")
     model = model_of(2, "printed", plan=plan, epsilon=1.0)
     recording = record(model, people.X, people.y, labels, seed=1)
     canary = Canary(0, 0, 1)  # the first neighbour has four people in "b", the second five
@@ -269,7 +269,7 @@ def test_audit_of_the_printed_engine_takes_the_most_unusual_person() -> None:
     people = PEOPLE[2]
     X = people.X.copy()
     X.iloc[17] = 50.0
-    model = model_of(2, "printed", plan=PrintedPlan(epochs=1, batch_size=60))
+    model = model_of(2, "printed", plan=PFLDAsPublishedPlan(epochs=1, batch_size=60))
     options: dict[str, Any] = {"attack": "predictions", "runs": 8, "progress": False}
     assert audit(model, X, people.y, sensitive_features=list(people.labels), **options).canary == 17
 
@@ -312,7 +312,7 @@ def test_verdict_names_both_numbers_and_rounds_the_proven_one_down() -> None:
         ({"groups": None}, {}, "expected a model with its public list of groups"),
         ({"epsilon": math.inf}, {}, "expected a private model to audit, got epsilon=inf"),
         (
-            {"engine": "printed", "plan": None},
+            {"engine": "pf-ld-as-published", "plan": None},
             {"attack": "trajectory"},
             "expected an engine that asks the vault, got 'pf-ld-as-published'",
         ),

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from recording import largest_movements, make_people, problems, run
 
-from justitia import MomentsPlan, PluginPlan
+from justitia import MomentsPlan, PostProcessingPlan
 from justitia.inputs import public_sample
 
 PLANS: dict[str, Any] = {
-    "plugin": PluginPlan(checks=2),
+    "plugin": PostProcessingPlan(checks=2),
     "moments": MomentsPlan(warmup_steps=20, rounds=4, public_steps=2, checks=2, batch_size=64, penalty=0.02),
 }
 #: A person, and what their label becomes.

@@ -15,23 +15,23 @@ from sklearn.linear_model import LogisticRegression
 
 import justitia.postprocessing.solver as plugin_module
 import justitia.privacy.vault as vault_module
-from justitia import PluginPlan, PrivacyLedger
+from justitia import PostProcessingPlan, PrivacyLedger
 from justitia.notions import NOTIONS
 from justitia.postprocessing import everybody
 from justitia.postprocessing.dual import Constraints
 from justitia.postprocessing.features import PublicRows
-from justitia.postprocessing.solver import PluginEngine
+from justitia.postprocessing.solver import PostProcessingEngine
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import Array
 
-SMALL = PluginPlan(checks=2)
+SMALL = PostProcessingPlan(checks=2)
 PURPOSES = Counter({"moments": 1, "decisions": 2})
 every_notion = pytest.mark.parametrize("notion", list(NOTIONS))
 group_counts = pytest.mark.parametrize("n_groups", [2, 5])
 
 
 def run(people: People, *, answers: Sequence[Array] | None = None, **options: Any) -> Outcome:
-    given = {"engine": "plugin", "plan": SMALL, "tolerance": 0.0} | options
+    given = {"engine": "post-processing", "plan": SMALL, "tolerance": 0.0} | options
     return fit_and_record(people, answers=answers, **given)
 
 
@@ -143,7 +143,7 @@ def test_most_exposed_person_reaches_the_sensitivity_of_every_release(notion: st
 # Planted defects
 
 
-def codes_of(engine: PluginEngine) -> Array:
+def codes_of(engine: PostProcessingEngine) -> Array:
     codes: Array = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
     return codes
 
@@ -160,28 +160,28 @@ def test_problems_of_a_sound_engine_are_none() -> None:
 
 
 def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = PluginEngine._use
+    sound = PostProcessingEngine._use
 
-    def use(engine: PluginEngine, weights: Array) -> None:
+    def use(engine: PostProcessingEngine, weights: Array) -> None:
         sound(engine, weights)
         counts = np.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1]
         engine._sizes = counts[:, None].astype(np.float64)
 
-    monkeypatch.setattr(PluginEngine, "_use", use)
+    monkeypatch.setattr(PostProcessingEngine, "_use", use)
     assert {"history depend on A", "scores depend on A"} <= set(problems_of_one_change())
 
 
 def test_problems_of_an_engine_that_knows_one_persons_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     person = changes(make_people(2, missing=False))[0][0]
 
-    def used(engine: PluginEngine) -> Constraints:
+    def used(engine: PostProcessingEngine) -> Constraints:
         found = sound(engine)
         c = found.c.copy()
         c[person] = 5.0 * np.eye(2)[int(codes_of(engine)[person]) % 2][:, None]
         return Constraints(c, found.b, found.weight)
 
-    sound = PluginEngine._used
-    monkeypatch.setattr(PluginEngine, "_used", used)
+    sound = PostProcessingEngine._used
+    monkeypatch.setattr(PostProcessingEngine, "_used", used)
     assert "scores depend on A" in problems_of_one_change()
 
 
@@ -214,27 +214,27 @@ def test_problems_of_a_vault_that_forgets_the_root_of_two_are_found(monkeypatch:
 
 def test_problems_of_a_bound_by_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sound, opened = plugin_module.row_bound, []
-    start = PluginEngine.__init__
+    start = PostProcessingEngine.__init__
 
-    def begin(engine: PluginEngine, *args: Any, **rest: Any) -> None:
+    def begin(engine: PostProcessingEngine, *args: Any, **rest: Any) -> None:
         opened.append(engine)
         start(engine, *args, **rest)
 
-    monkeypatch.setattr(PluginEngine, "__init__", begin)
+    monkeypatch.setattr(PostProcessingEngine, "__init__", begin)
     monkeypatch.setattr(plugin_module, "row_bound", lambda rows: sound(rows) * (1 + float(codes_of(opened[-1]).mean())))
     assert "sensitivities depend on A" in problems_of_one_change()
 
 
 def test_problems_of_an_engine_that_checks_again_for_a_large_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = PluginEngine.ask_after
+    sound = PostProcessingEngine.ask_after
     threshold = int(sum(label == "a" for label in make_people(2, missing=False).labels))
 
-    def ask_after(engine: PluginEngine, scores: Array, k: int) -> None:
+    def ask_after(engine: PostProcessingEngine, scores: Array, k: int) -> None:
         sound(engine, scores, k)
         if int((codes_of(engine) == 0).sum()) > threshold:
             sound(engine, scores, k)
 
-    monkeypatch.setattr(PluginEngine, "ask_after", ask_after)
+    monkeypatch.setattr(PostProcessingEngine, "ask_after", ask_after)
     # Such an engine also breaks plan = ledger and its budget; without those two guards the audit still finds it.
     monkeypatch.setattr("justitia.training.session._finite_part", lambda _: {})
     monkeypatch.setattr(PrivacyLedger, "_check", lambda *_, **__: None)

@@ -12,16 +12,16 @@ from torch import Tensor, nn
 
 from asking import asked, opened
 from justitia.networks.algorithm import train
-from justitia.networks.gradients.clipping import dual_error_bound, primal_error_bound
-from justitia.networks.printed.accountant import (
+from justitia.networks.pf_ld.clipping import dual_error_bound, primal_error_bound
+from justitia.networks.pf_ld_as_published.accountant import (
     ORDERS,
     epsilon_without_amplification,
     printed_epsilon,
     printed_noise,
     renyi_sampled_gaussian,
 )
-from justitia.networks.printed.engine import PrintedEngine
-from justitia.networks.printed.plan import PrintedPlan
+from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
+from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_delta, gaussian_mu
 from justitia.privacy.ledger import PrivacyLedger
@@ -70,11 +70,11 @@ def open_vault(group: Sequence[str], noise: NoiseSource) -> SensitiveVault:
 
 
 def open_engine(
-    X: Array, group: Sequence[str], plan: PrintedPlan, noise: NoiseSource, notion: FairnessNotion, seed: int = 0
-) -> PrintedEngine:
+    X: Array, group: Sequence[str], plan: PFLDAsPublishedPlan, noise: NoiseSource, notion: FairnessNotion, seed: int = 0
+) -> PFLDAsPublishedEngine:
     y = np.arange(len(X), dtype=X.dtype) % 2
     problem = Problem(X, y, np.ones_like(y), notion)
-    engine = PrintedEngine(plan, problem, open_vault(group, noise), tolerance=0.0, seed=seed)
+    engine = PFLDAsPublishedEngine(plan, problem, open_vault(group, noise), tolerance=0.0, seed=seed)
     opened(engine)
     return engine
 
@@ -105,7 +105,7 @@ def scale_delta(ratio: float, dimension: int, epsilon: float) -> float:
 def test_sensitivity_by_smallest_group_noise_scale_tells_one_persons_attribute() -> None:
     # Ten people with the same features and the same score: every violation is 0, only the noise is released.
     X, sigma = np.ones((10, 1)), 1 / gaussian_mu(1.0, 1e-5)
-    plan = PrintedPlan(C_p=1.0, C_d=1.0, lambda_max=1.0, sigma_p=sigma, sigma_d=sigma)
+    plan = PFLDAsPublishedPlan(C_p=1.0, C_d=1.0, lambda_max=1.0, sigma_p=sigma, sigma_d=sigma)
     scales = []
     for group in ("aaaaabbbbb", "aaaaaabbbb"):
         noise = Silent()
@@ -136,7 +136,7 @@ def test_sensitivity_by_smallest_group_one_member_is_infinite() -> None:
 def test_mean_one_person_joins_moves_by_more_than_claimed_while_the_sum_moves_by_the_bound() -> None:
     # h = -1 for nine of 'a', nine of 'b' and +1 for a person who is in 'b' or in 'a'; 'c' keeps the population above.
     h = np.array([-1.0] * 18 + [1.0] + [1.0] * 100)
-    plan = PrintedPlan(C_p=1.0, C_d=1.0, sigma_p=1.0, sigma_d=1.0)
+    plan = PFLDAsPublishedPlan(C_p=1.0, C_d=1.0, sigma_p=1.0, sigma_d=1.0)
     answers, scales = [], []
     for person in "ba":
         noise = Silent()
@@ -165,7 +165,9 @@ def test_mean_one_person_joins_moves_by_more_than_claimed_while_the_sum_moves_by
 def test_sign_of_the_violation_one_person_turns_the_whole_term_around() -> None:
     # 49 people of 'a' at (1, 0), 49 of 'b' at (-1, 0), one person at (0, 1); the model looks at the second feature.
     X = np.array([[1.0, 0.0]] * 49 + [[-1.0, 0.0]] * 49 + [[0.0, 1.0]])
-    plan = PrintedPlan(h="probability", noise_by="lambda_max", C_p=0.25, lambda_max=1.0, sigma_p=1.0, sigma_d=1.0)
+    plan = PFLDAsPublishedPlan(
+        h="probability", noise_by="lambda_max", C_p=0.25, lambda_max=1.0, sigma_p=1.0, sigma_d=1.0
+    )
     lam = np.ones((2, 1))
     terms, scales = [], []
     for person in "ab":
@@ -190,7 +192,7 @@ def test_elementwise_absolute_gradient_step_raises_the_violation_it_should_lower
     lam = np.ones((2, 1))
     violations = {}
     for reading in ("sign", "elementwise"):
-        plan = PrintedPlan(h="probability", absolute=reading, sigma_p=0.0, sigma_d=0.0)
+        plan = PFLDAsPublishedPlan(h="probability", absolute=reading, sigma_p=0.0, sigma_d=0.0)
         engine = open_engine(X, "aabb", plan, Silent(), DemographicParity())
         model = linear([-0.5, -0.5])
         term = engine.constraint(model, lam, torch.arange(4))
@@ -227,7 +229,7 @@ def test_amplification_batch_of_the_printed_step_can_be_read_off_the_weights(see
     # Sixteen people, each with a feature of their own. The loss gradient of those in the batch is 10000 / 2 / 8 = 625;
     # the noise, made for the attribute, has a standard deviation of at most 5.687 * 2 = 11.4.
     n = 16
-    plan = PrintedPlan(
+    plan = PFLDAsPublishedPlan(
         warmup_epochs=0,
         optimizer="SGD",
         learning_rate=1.0,
@@ -333,7 +335,7 @@ def test_add_or_remove_curve_answer_that_moves_by_one_can_cost_more() -> None:
 
 def test_skipped_batch_one_person_decides_whether_there_is_a_step() -> None:
     X = np.array([[0.5], [1.0], [-0.5], [-1.0], [0.2]])
-    plan = PrintedPlan(sigma_p=1.0, sigma_d=1.0)
+    plan = PFLDAsPublishedPlan(sigma_p=1.0, sigma_d=1.0)
     lam, batch = np.ones((2, 1)), torch.arange(5)
     noise = Silent()
     two = open_engine(X, "aaabb", plan, noise, DemographicParity()).constraint(linear([1.0]), lam, batch)

@@ -9,7 +9,7 @@ import pytest
 from recording import SMALL_PLAN, Outcome, People, largest_movements, make_people, problems, run
 
 import justitia.privacy.vault as vault_module
-from justitia.networks.gradients.engine import GradientsEngine
+from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.notions import NOTIONS
 from justitia.privacy.rows import FactoredRows
 from justitia.training.engine import Array
@@ -153,38 +153,38 @@ def test_problems_of_a_vault_that_ignores_negative_weights_are_found(monkeypatch
 
 
 def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = GradientsEngine.ask_before
+    sound = PFLDEngine.ask_before
 
-    def ask_exactly(engine: GradientsEngine, *given: Any) -> None:
+    def ask_exactly(engine: PFLDEngine, *given: Any) -> None:
         sound(engine, *given)
         codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
         counts = np.bincount(codes, minlength=engine.vault.n_groups + 1)[:-1]
         engine._sizes = counts[:, None].astype(np.float64)
 
-    monkeypatch.setattr(GradientsEngine, "ask_before", ask_exactly)
+    monkeypatch.setattr(PFLDEngine, "ask_before", ask_exactly)
     found = problems_of_one_change()
     assert {"history depend on A", "sensitivities depend on A"} <= set(found)
 
 
 def test_problems_of_an_engine_that_chooses_its_bound_by_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def bound_by_group(engine: GradientsEngine, *_: Any) -> float:
+    def bound_by_group(engine: PFLDEngine, *_: Any) -> float:
         codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
         return 1.0 + float(codes.mean())
 
-    monkeypatch.setattr(GradientsEngine, "_clip", bound_by_group)
+    monkeypatch.setattr(PFLDEngine, "_clip", bound_by_group)
     assert "sensitivities depend on A" in problems_of_one_change()
 
 
 def test_problems_of_an_engine_that_asks_again_about_a_small_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = GradientsEngine.ask_after
+    sound = PFLDEngine.ask_after
 
-    def ask_with_a_second_look(engine: GradientsEngine, scores: Array, k: int) -> None:
+    def ask_with_a_second_look(engine: PFLDEngine, scores: Array, k: int) -> None:
         codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
         if int((codes == 0).sum()) < 120:
             sound(engine, scores, k)
         sound(engine, scores, k)
 
-    monkeypatch.setattr(GradientsEngine, "ask_after", ask_with_a_second_look)
+    monkeypatch.setattr(PFLDEngine, "ask_after", ask_with_a_second_look)
     # Such an engine also breaks plan = ledger and its budget; without those two guards the audit still finds it.
     monkeypatch.setattr("justitia.training.session._finite_part", lambda _: {})
     monkeypatch.setattr("justitia.privacy.ledger.PrivacyLedger._check", lambda *_, **__: None)

@@ -158,13 +158,13 @@ def test_plan_of_a_file_counts_its_target_and_says_what_training_would_warn_of(r
 
 
 def test_plan_of_the_other_engines_lists_what_they_ask(run: Run) -> None:
-    found = parsed(run("plan", "--rows", "1000", "--engine", "gradients", "--json"))
+    found = parsed(run("plan", "--rows", "1000", "--engine", "pf-ld", "--json"))
     assert [(one["purpose"], one["count"]) for one in found["releases"]] == [
         ("group sizes", 1),
         ("violation", 100),
         ("group gradient", 100),
     ]
-    printed = run("plan", "--rows", "1000", "--engine", "printed")
+    printed = run("plan", "--rows", "1000", "--engine", "pf-ld-as-published")
     assert printed.exit_code == 0
     assert "not known" in printed.stdout
     assert_narrow(printed.stdout)

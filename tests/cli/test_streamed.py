@@ -140,7 +140,7 @@ def test_run_is_started_again_where_a_process_was_killed_and_ends_with_the_code_
         (("train", "people", *USUAL, "--sensitive", "nothing"), "no column 'nothing'"),
         (("train", "nowhere*.parquet", *USUAL, "--sensitive", "sex"), "expected Parquet files in 'nowhere*.parquet'"),
         (
-            ("train", "people", *USUAL, "--sensitive", "sex", "--engine", "gradients"),
+            ("train", "people", *USUAL, "--sensitive", "sex", "--engine", "pf-ld"),
             "expected engine 'post-processing' or 'moments' where X is in files",
         ),
         (("audit", "people", *USUAL[:-2], "--sensitive", "sex"), "expected a file that is read at once"),

@@ -333,7 +333,7 @@ def test_plan_that_is_wrong_is_told_in_a_sentence(run: Run, here: Path, text: st
         (("tradeoff", "income.csv", *TRAIN, "--tolerances", "a", "--out", "c"), "expected numbers, such as 0,0.05"),
         (("tradeoff", "income.csv", *TRAIN, "--choose", "-1", "--out", "c"), "expected --choose to be a finite number"),
         (
-            ("tradeoff", "income.csv", *TRAIN, "--engine", "gradients", "--out", "c"),
+            ("tradeoff", "income.csv", *TRAIN, "--engine", "pf-ld", "--out", "c"),
             "expected engine 'post-processing'",
         ),
         (("reproduce", "tabel2"), "no table or figure 'tabel2'; did you mean 'table2'?"),

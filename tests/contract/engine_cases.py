@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PluginPlan, PrintedPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan, PostProcessingPlan
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
 from justitia.networks.learner import NetworkLearner
@@ -99,7 +99,7 @@ ENGINES = {
     for case in (
         Case(
             "plugin",
-            PluginPlan(checks=3),
+            PostProcessingPlan(checks=3),
             None,
             {"moments": "ask_before", "decisions": "ask_after"},
             _multipliers("noise_moments", "noise_checks"),
@@ -113,16 +113,16 @@ ENGINES = {
         ),
         Case(
             "gradients",
-            GradientsPlan(**SHORT, private_steps=3, public_steps=2, averaging=0.5),
-            GradientsPlan(**FULL, private_steps=5, public_steps=1, memory=0.0),
+            PFLDPlan(**SHORT, private_steps=3, public_steps=2, averaging=0.5),
+            PFLDPlan(**FULL, private_steps=5, public_steps=1, memory=0.0),
             {"group sizes": "ask_before", "group gradient": "ask_before", "violation": "ask_after"},
             _multipliers("noise_sizes", "noise_violations", "noise_gradients"),
             first_dual=0,
         ),
         Case(
             "printed",
-            PrintedPlan(**SHORT, warmup_epochs=0, epochs=3),
-            PrintedPlan(**FULL, warmup_epochs=0, epochs=5, loss_dual_step=FULL["dual_step"]),
+            PFLDAsPublishedPlan(**SHORT, warmup_epochs=0, epochs=3),
+            PFLDAsPublishedPlan(**FULL, warmup_epochs=0, epochs=5, loss_dual_step=FULL["dual_step"]),
             {"exact attribute, read by the printed method": "ask_before"},
             lambda plan: [plan.sigma_p, plan.sigma_d],
             reveals=True,

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scale"))
 from grouped import die_at, in_group
 from people_files import FEW, GROUPS, digest, files, model, people, write, write_parts
 
-from justitia import DurableLedger, PluginPlan, measure
+from justitia import DurableLedger, PostProcessingPlan, measure
 from justitia.custodian import Custodian, connection, remote, remote_vault
 from justitia.custodian.people import ledger_file
 from justitia.inputs import public_sample
@@ -33,7 +33,7 @@ EPSILON = 8.0
 #: Numbers of processes, and where rows are cut; one of four has no row.
 SPLITS: dict[str, Any] = {"id": ((1, []), (4, [7, 7, 500])), "who": ((2, [300]),)}
 TABLE = people(700)
-PLAN = PluginPlan(checks=1)
+PLAN = PostProcessingPlan(checks=1)
 PERSONS = TABLE.assign(sex=TABLE.groupby("who")["sex"].transform("first"))
 
 

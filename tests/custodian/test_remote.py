@@ -17,7 +17,7 @@ from justitia import (
     DurableLedger,
     LagrangianDualClassifier,
     MomentsPlan,
-    PluginPlan,
+    PostProcessingPlan,
     PrivacyLedger,
     measure,
     private_search,
@@ -46,7 +46,13 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def model(**options: Any) -> LagrangianDualClassifier:
-    settings = {"epsilon": 2.0, "delta": DELTA, "groups": ["a", "b"], "random_state": 0, "plan": PluginPlan(checks=2)}
+    settings = {
+        "epsilon": 2.0,
+        "delta": DELTA,
+        "groups": ["a", "b"],
+        "random_state": 0,
+        "plan": PostProcessingPlan(checks=2),
+    }
     return LagrangianDualClassifier(**(settings | options))
 
 
@@ -174,8 +180,12 @@ def test_file_that_holds_no_key_is_refused_in_one_sentence(tmp_path: Path) -> No
         ({"missing_marker": "?"}, {}, "missing_marker is not for those"),
         ({}, {"person": [*IDS[:-1], IDS[0]]}, "expected the custodian's ids in person"),
         ({"groups": ["a", "c"]}, {}, "groups that the custodian registered"),
-        ({"engine": "gradients", "module": (4,), "plan": None}, {}, "expected engine 'post-processing' or 'moments'"),
-        ({"engine": "printed", "module": (4,), "plan": None}, {}, "expected engine 'post-processing' or 'moments'"),
+        ({"engine": "pf-ld", "module": (4,), "plan": None}, {}, "expected engine 'post-processing' or 'moments'"),
+        (
+            {"engine": "pf-ld-as-published", "module": (4,), "plan": None},
+            {},
+            "expected engine 'post-processing' or 'moments'",
+        ),
     ],
 )
 def test_what_a_custodian_does_not_give_is_refused_in_one_sentence_and_costs_nothing(
@@ -219,7 +229,7 @@ def test_decisions_that_are_all_alike_are_checked_by_a_custodian_as_in_memory(
     engine: str, folder: Path, tmp_path: Path
 ) -> None:
     rare = (np.arange(N) % 20 == 7).astype(int)  # nobody is predicted to be one of these
-    plan = {"plugin": PluginPlan(checks=1), "moments": MomentsPlan(warmup_steps=40, rounds=2, checks=1)}[engine]
+    plan = {"plugin": PostProcessingPlan(checks=1), "moments": MomentsPlan(warmup_steps=40, rounds=2, checks=1)}[engine]
     made: dict[str, Any] = {"engine": engine, "plan": plan, "epsilon": 2.0}
     here = model(**made, noise_seed=3).fit(
         DATA.X, rare, sensitive_features=frame(LABELS), ledger=local_ledger(folder, tmp_path)

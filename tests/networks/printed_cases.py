@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from justitia.networks.algorithm import train
+from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.networks.plan import TrainingPlan
-from justitia.networks.printed.plan import PrintedPlan
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource
@@ -109,7 +109,7 @@ def run(plan: TrainingPlan, model: nn.Module, vault: SensitiveVault, *, seed: in
     return train(model, problem, plan, plan.engine(problem, vault, **public(seed)))
 
 
-PRINTED = PrintedPlan(
+PRINTED = PFLDAsPublishedPlan(
     warmup_epochs=0,
     h="probability",
     noise_by="lambda_max",

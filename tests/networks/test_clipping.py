@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import optimize
 
-from justitia.networks.gradients.clipping import dual_error_bound, minimise_error_bound, primal_error_bound
+from justitia.networks.pf_ld.clipping import dual_error_bound, minimise_error_bound, primal_error_bound
 
 NORMS = [torch.tensor([1.0, 2.0, 4.0]), torch.tensor([3.0, 5.0])]
 PRIMAL: dict[str, Any] = {

@@ -32,7 +32,7 @@ from justitia.networks.algorithm import train
 from justitia.networks.moments.engine import MomentsEngine
 from justitia.networks.run import Run
 from justitia.postprocessing import everybody
-from justitia.postprocessing.solver import noise_spread
+from justitia.postprocessing.solver import sum_stddev
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
 from justitia.privacy.vault import SensitiveVault
@@ -212,11 +212,11 @@ def test_noise_spread_is_the_spread_of_the_vaults_answers() -> None:
             noise_source=SeededNoise(3),
         )
         answer = vault.group_sums(np.zeros((2, 20_000)), bound=0.7, noise=Gaussian(2.5), purpose="test")
-        expected = noise_spread(Gaussian(2.5), 0.7, n_groups)
+        expected = sum_stddev(Gaussian(2.5), 0.7, n_groups)
         assert answer.std(1).tolist() == pytest.approx([expected] * n_groups, rel=0.03)
         rest = -answer.sum(0)
         assert float(rest.std()) == pytest.approx(expected, rel=0.03)
-    assert noise_spread(Unprotected(), 1.0, 2) == 0.0
+    assert sum_stddev(Unprotected(), 1.0, 2) == 0.0
 
 
 def gaps_with_a_sample(monkeypatch: pytest.MonkeyPatch, *, rows: int, corrections: int) -> Any:

@@ -182,6 +182,6 @@ def test_resume_of_a_finished_run_asks_nothing_and_gives_the_same_model(
 
 def test_resume_of_a_folder_of_another_plan_or_engine_is_refused(people: Any, make: Any, tmp_path: Path) -> None:
     fit_and_die_after_save(moments_model(make), people, tmp_path / "run", saves=3)
-    for changes in ({"plan": replace(PLAN, ridge=0.5)}, {"engine": "gradients", "plan": None}):
+    for changes in ({"plan": replace(PLAN, ridge=0.5)}, {"engine": "pf-ld", "plan": None}):
         with pytest.raises(ValueError, match="belongs to a run with other data or settings"):
             fit(moments_model(make, **changes), people, tmp_path / "run")

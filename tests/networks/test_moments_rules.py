@@ -9,7 +9,7 @@ from moments_setting import PLAN, multipliers, setting
 from torch import nn
 
 from asking import asked
-from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan
 from justitia.networks.algorithm import train
 from justitia.networks.crossfitted import CrossFittedNetwork
 from justitia.networks.default import default_network
@@ -189,7 +189,7 @@ def test_default_network_of_few_people_follows_where_the_constraint_reads_labels
         notion = get_notion(name)
         expected = special.get(name, PiecewiseNetwork) if few else nn.Sequential
         assert type(default_network(notion, X, small_samples=MomentsPlan.small_samples)) is expected
-        for plan in (GradientsPlan, PrintedPlan):
+        for plan in (PFLDPlan, PFLDAsPublishedPlan):
             assert type(default_network(notion, X, small_samples=plan.small_samples)) is nn.Sequential
 
 

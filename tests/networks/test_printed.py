@@ -27,8 +27,8 @@ from printed_cases import (
 )
 
 from asking import asked, opened
-from justitia.networks.printed.engine import PrintedEngine
-from justitia.networks.printed.plan import PrintedPlan
+from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
+from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.notions import AccuracyParity, EqualizedOdds
 
 # --- the paper's two equations, line by line
@@ -38,7 +38,7 @@ from justitia.notions import AccuracyParity, EqualizedOdds
 class Replay:
     """Algorithm 1 with the private updates, for one logistic layer and demographic parity of two groups."""
 
-    plan: PrintedPlan
+    plan: PFLDAsPublishedPlan
     draws: int = 0
 
     @property
@@ -130,7 +130,7 @@ def test_printed_sensitivity_by_multipliers_is_the_largest_move_between_two_grou
 def test_printed_accuracy_parity_averages_the_loss_in_both_readings_and_takes_its_own_step() -> None:
     scores = torch.tensor([0.0, 2.0], dtype=torch.float64)
     y = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    notion, plan = AccuracyParity(), PrintedPlan(dual_step=0.5, loss_dual_step=0.2, dual_decay=1.0)
+    notion, plan = AccuracyParity(), PFLDAsPublishedPlan(dual_step=0.5, loss_dual_step=0.2, dual_decay=1.0)
     expected = [math.log(2), math.log(1 + math.exp(2))]
     for reading in ("score", "probability"):
         assert notion.h_read_as(reading)(scores, y).tolist() == pytest.approx(expected)
@@ -140,11 +140,11 @@ def test_printed_accuracy_parity_averages_the_loss_in_both_readings_and_takes_it
 
 def test_printed_default_plan_trains_plainly_for_as_many_epochs_as_constrained() -> None:
     # The authors' schedule: batches of 512, 50 epochs and 50; widths two thirds and one half of the inputs.
-    rounds = PrintedPlan().schedule(1000)
+    rounds = PFLDAsPublishedPlan().schedule(1000)
     assert [(one.k, one.steps, one.dual) for one in rounds[:2]] == [(0, 100, False), (1, 2, True)]
     assert len(rounds) == 51
-    assert PrintedPlan().widths(15) == (10, 7)
-    assert PrintedPlan().widths(1) == (1, 1)
+    assert PFLDAsPublishedPlan().widths(15) == (10, 7)
+    assert PFLDAsPublishedPlan().widths(1) == (1, 1)
 
 
 def test_printed_plain_epochs_draw_no_noise_and_change_no_multiplier() -> None:
@@ -176,7 +176,7 @@ def test_printed_some_attributes_missing_noise_is_that_of_the_groups_that_remain
     # Four of twelve did not tell, a third of either group: four members remain, and their number carries the 1/r.
     group = [None, "a", None, "a", "b", "a", "b", "a", None, "b", "b", None]
     noise, problem = KnownNoise(), make_problem()
-    engine = PrintedEngine(PRINTED, problem, make_vault(group, noise), **public())
+    engine = PFLDAsPublishedEngine(PRINTED, problem, make_vault(group, noise), **public())
     opened(engine)
     engine.constraint(make_model(), np.ones((2, 1)), torch.arange(12))
     asked(engine, np.zeros(12))
@@ -185,7 +185,9 @@ def test_printed_some_attributes_missing_noise_is_that_of_the_groups_that_remain
 
 def test_printed_some_attributes_missing_compares_given_groups_with_everybody() -> None:
     group = [None, "a", None, "a", "b", "a", "b", "a", None, "b", "b", None]
-    engine = PrintedEngine(replace(PRINTED, sigma_p=0.0, sigma_d=0.0), make_problem(), make_vault(group), **public())
+    engine = PFLDAsPublishedEngine(
+        replace(PRINTED, sigma_p=0.0, sigma_d=0.0), make_problem(), make_vault(group), **public()
+    )
     opened(engine)
     scores = np.linspace(-1.0, 1.2, 12)
     h = 1 / (1 + np.exp(-scores))
@@ -198,7 +200,7 @@ def test_printed_some_attributes_missing_compares_given_groups_with_everybody() 
 def test_printed_elementwise_reading_is_the_absolute_value_of_each_entry() -> None:
     lam = np.array([[0.1], [0.05]])
     plan = replace(PRINTED, absolute="elementwise", sigma_p=0.0, sigma_d=0.0)
-    engine = PrintedEngine(plan, make_problem(), make_vault(GROUP), **public())
+    engine = PFLDAsPublishedEngine(plan, make_problem(), make_vault(GROUP), **public())
     opened(engine)
     Z = np.column_stack([ROWS, np.ones(12)])
     p = 1 / (1 + np.exp(-Z @ START))
@@ -213,7 +215,7 @@ def test_printed_elementwise_reading_is_the_absolute_value_of_each_entry() -> No
 
 def test_printed_group_without_members_adds_nothing_when_no_noise_is_asked_for() -> None:
     plan = replace(PRINTED, sigma_p=0.0, sigma_d=0.0)
-    engine = PrintedEngine(plan, make_problem(), make_vault(["a"] * 12), **public())
+    engine = PFLDAsPublishedEngine(plan, make_problem(), make_vault(["a"] * 12), **public())
     opened(engine)
     gradient = engine.constraint(make_model(), np.ones((2, 1)), torch.arange(12))
     assert gradient is not None

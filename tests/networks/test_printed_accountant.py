@@ -9,7 +9,7 @@ import pytest
 from dp_accounting import rdp
 from scipy import stats
 
-from justitia.networks.printed.accountant import (
+from justitia.networks.pf_ld_as_published.accountant import (
     ORDERS,
     epsilon_without_amplification,
     printed_epsilon,

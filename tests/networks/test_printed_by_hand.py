@@ -14,7 +14,7 @@ from printed_cases import PRINTED, Silent, make_vault, public
 from torch import nn
 
 from asking import asked, opened
-from justitia.networks.printed.engine import PrintedEngine
+from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
 from justitia.notions import AccuracyParity, DemographicParity, EqualizedOdds, FairnessNotion
 from justitia.training.lagrangian import Problem
 
@@ -118,7 +118,7 @@ def test_printed_few_people_is_equations_10_and_13_worked_out_by_hand(case: ByHa
     (C_p, C_d), noise = case.bounds, Silent()
     plan = replace(PRINTED, h=case.reading, noise_by=noise_by, C_p=C_p, C_d=C_d, lambda_max=LIMIT)
     plan = replace(plan, sigma_p=2.0, sigma_d=0.1, dual_step=0.1, loss_dual_step=0.1)
-    engine = PrintedEngine(
+    engine = PFLDAsPublishedEngine(
         plan, Problem(X, y, np.ones_like(y), case.notion), make_vault(list(case.groups), noise), **public()
     )
     opened(engine)
@@ -140,7 +140,7 @@ def test_printed_few_people_is_equations_10_and_13_worked_out_by_hand(case: ByHa
 
 def test_printed_dual_step_stops_at_the_limit_and_at_zero() -> None:
     # 0.7 + 0.1 * 3 is beyond 0.75; 0.1 - 0.1 * 2 is below 0.
-    engine = PrintedEngine(
+    engine = PFLDAsPublishedEngine(
         replace(PRINTED, lambda_max=LIMIT, dual_step=0.1),
         Problem(np.zeros((2, 1)), np.zeros(2), np.ones(2), DemographicParity()),
         make_vault(["a", "b"]),

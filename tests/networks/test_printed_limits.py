@@ -23,12 +23,12 @@ from printed_cases import (
 from torch import Tensor, nn
 
 from asking import opened
-from justitia.networks.gradients.engine import GradientsEngine
-from justitia.networks.gradients.plan import GradientsPlan
+from justitia.networks.pf_ld.engine import PFLDEngine
+from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.networks.plan import TrainingPlan
 from justitia.notions import Array, DemographicParity, EqualizedOdds, FairnessNotion
 
-EXACT = GradientsPlan(
+EXACT = PFLDPlan(
     warmup_steps=1,
     optimizer="SGD",
     warmup_learning_rate=0.8,
@@ -93,7 +93,7 @@ def test_gradients_no_noise_running_average_weighs_past_and_present(k: int, past
     lam = np.array([[0.5, -0.2], [-0.4, 0.3]])
     terms = []
     for factors in ([1.0], [3.0], [1.0, 3.0]):
-        engine = GradientsEngine(replace(EXACT, memory=0.75), problem, make_vault(GROUP), **public())
+        engine = PFLDEngine(replace(EXACT, memory=0.75), problem, make_vault(GROUP), **public())
         opened(engine)
         for factor in factors:
             engine.ask_before(model, factor * lam, k)
@@ -127,7 +127,7 @@ def test_gradients_no_noise_two_events_is_the_gradient_of_the_lagrangian(notion:
             terms.append(float(lam[a, k]) * (h[inside & event].mean() - h[event].mean()))
     parts = torch.autograd.grad(torch.stack(terms).sum(), list(model.parameters()))
     expected = torch.cat([part.flatten() for part in parts])
-    engine = GradientsEngine(EXACT, problem, make_vault(UNEVEN), **public())
+    engine = PFLDEngine(EXACT, problem, make_vault(UNEVEN), **public())
     opened(engine)
     engine.ask_before(model, lam, 1)
     ours = engine.constraint(model, lam, torch.arange(12))
@@ -140,7 +140,7 @@ def test_gradients_one_row_that_is_not_finite_leaves_the_others_alone() -> None:
     X = problem.X.copy()
     X[3] = math.inf
     broken = replace(problem, X=X)
-    engine = GradientsEngine(EXACT, broken, make_vault(UNEVEN), **public())
+    engine = PFLDEngine(EXACT, broken, make_vault(UNEVEN), **public())
     opened(engine)
     lam = np.array([[0.5], [-0.4]])
     engine.ask_before(make_model(), lam, 1)
@@ -151,7 +151,7 @@ def test_gradients_one_row_that_is_not_finite_leaves_the_others_alone() -> None:
 
 
 def test_gradients_first_round_without_multipliers_adds_nothing() -> None:
-    engine = GradientsEngine(EXACT, make_problem(), make_vault(GROUP), **public())
+    engine = PFLDEngine(EXACT, make_problem(), make_vault(GROUP), **public())
     opened(engine)
     engine.ask_before(make_model(), np.zeros((2, 1)), 0)
     assert engine.constraint(make_model(), np.zeros((2, 1)), torch.arange(4)) is None

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
+from justitia import LagrangianDualClassifier, PostProcessingPlan, PrivacyLedger
 from justitia.notions import get_notion
-from justitia.postprocessing.solver import PluginEngine
+from justitia.postprocessing.solver import PostProcessingEngine
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 
 Array = NDArray[Any]
-PLAN = PluginPlan(checks=2)
+PLAN = PostProcessingPlan(checks=2)
 GROUPS = ("a", "b", "c")
 
 
@@ -27,7 +27,7 @@ class Setting:
 
     problem: Problem
     labels: list[Any]
-    engine: PluginEngine
+    engine: PostProcessingEngine
     ledger: PrivacyLedger
 
     def exact_rates(self, decisions: Array) -> NDArray[np.float64]:
@@ -46,7 +46,7 @@ def setting(
     notion: str = "demographic_parity",
     *,
     epsilon: float = 8.0,
-    plan: PluginPlan = PLAN,
+    plan: PostProcessingPlan = PLAN,
     n: int = 600,
     n_groups: int = 2,
     tolerance: float | None = 0.0,

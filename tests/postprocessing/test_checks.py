@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from justitia import LagrangianDualClassifier, PluginPlan, tradeoff
+from justitia import LagrangianDualClassifier, PostProcessingPlan, tradeoff
 from justitia.evaluation.exact import violation
-from justitia.postprocessing.solver import Checked, PluginEngine, settled
+from justitia.postprocessing.solver import Checked, PostProcessingEngine, settled
 
 
 def checked(*violations: float, noise: float = 0.0) -> list[Checked]:
@@ -45,19 +45,19 @@ def people(n: int = 4_000) -> tuple[Any, Any, Any]:
 
 def runaway(monkeypatch: pytest.MonkeyPatch) -> None:
     """Corrections in the wrong direction."""
-    kept = PluginEngine._corrected
+    kept = PostProcessingEngine._corrected
 
-    def wrong(self: PluginEngine) -> Any:
+    def wrong(self: PostProcessingEngine) -> Any:
         found = kept(self)
         found.b[0] -= 0.1 * len(self._surprises)
         return found
 
-    monkeypatch.setattr(PluginEngine, "_corrected", wrong)
+    monkeypatch.setattr(PostProcessingEngine, "_corrected", wrong)
 
 
 def fit(tmp: Any = None) -> LagrangianDualClassifier:
     X, y, group = people()
-    plan = PluginPlan(checks=3)
+    plan = PostProcessingPlan(checks=3)
     model = LagrangianDualClassifier(
         epsilon=float("inf"), plan=plan, groups=(0, 1), tolerance=0.02, random_state=0, progress=False
     )
@@ -85,11 +85,11 @@ def test_run_that_stopped_before_it_went_back_goes_back_when_it_goes_on(
 ) -> None:
     runaway(monkeypatch)
 
-    def stopped(self: PluginEngine, lam: Any) -> Any:
+    def stopped(self: PostProcessingEngine, lam: Any) -> Any:
         raise InterruptedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(PluginEngine, "settle", stopped)
+        patch.setattr(PostProcessingEngine, "settle", stopped)
         with pytest.raises(InterruptedError):
             fit(tmp_path / "run")
     resumed, whole = fit(tmp_path / "run"), fit()
@@ -101,7 +101,7 @@ def test_run_that_stopped_before_it_went_back_goes_back_when_it_goes_on(
 def test_other_points_of_a_curve_do_not_go_back_to_a_check_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, group = people()
     model = LagrangianDualClassifier(
-        epsilon=float("inf"), plan=PluginPlan(checks=3), groups=(0, 1), random_state=0, progress=False
+        epsilon=float("inf"), plan=PostProcessingPlan(checks=3), groups=(0, 1), random_state=0, progress=False
     )
     with monkeypatch.context() as patch:
         patch.setattr("justitia.postprocessing.solver.settled", lambda checks, allowed: 0 if checks else None)

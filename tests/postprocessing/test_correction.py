@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import justitia.postprocessing.correction as module
 from justitia.postprocessing.correction import Correction, Distillation
-from justitia.postprocessing.dual import kept_side
+from justitia.postprocessing.dual import clip_to_decision_side
 
 Array = NDArray[np.float64]
 
@@ -104,8 +104,8 @@ def test_same_rows_give_the_same_correction(made: Distillation) -> None:
 
 def test_score_is_the_gain_where_the_decision_stays_and_beside_the_line_where_it_turns() -> None:
     gain, corrected = np.array([0.5, 0.5, -0.2, -0.2, 0.0]), np.array([0.1, -0.3, -0.9, 0.4, 0.0])
-    assert kept_side(gain, corrected) == pytest.approx([0.5, -3e-4, -0.2, 4e-4, 0.0])
-    assert ((kept_side(gain, corrected) > 0) == (corrected > 0)).all()
+    assert clip_to_decision_side(gain, corrected) == pytest.approx([0.5, -3e-4, -0.2, 4e-4, 0.0])
+    assert ((clip_to_decision_side(gain, corrected) > 0) == (corrected > 0)).all()
 
 
 def test_correction_that_differs_little_from_a_constant_is_learned() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from plugin_setting import PLAN, Setting, asked, setting
 
-from justitia import PluginPlan
-from justitia.postprocessing.solver import gap_spread, noise_spread, weight_of_checks
+from justitia import PostProcessingPlan
+from justitia.postprocessing.solver import check_weight, gap_stddev, sum_stddev
 from justitia.privacy.mechanisms import Gaussian
 from justitia.training.lagrangian import Problem, centred_rows, row_bound
 
@@ -25,8 +25,8 @@ def purposes(some: Setting) -> list[str]:
 
 def test_checks_are_believed_by_their_known_noise() -> None:
     variance = np.array([[0.0, 0.03**2, 0.09**2, 1e9]])
-    assert weight_of_checks(0.03, variance)[0] == pytest.approx([1.0, 0.5, 0.1, 0.0], abs=1e-9)
-    assert weight_of_checks(0.0, variance)[0] == pytest.approx([1.0, 0.0, 0.0, 0.0])
+    assert check_weight(0.03, variance)[0] == pytest.approx([1.0, 0.5, 0.1, 0.0], abs=1e-9)
+    assert check_weight(0.0, variance)[0] == pytest.approx([1.0, 0.0, 0.0, 0.0])
 
 
 @every_notion
@@ -59,7 +59,7 @@ def test_what_a_check_says_moves_the_constraint_by_its_weight(notion: str) -> No
     bound = row_bound(centred_rows(h, some.problem.events))
     noise = engine.plan.noise_checks
     assert isinstance(noise, Gaussian)
-    variance = (noise_spread(noise, bound, 2) / engine.sizes) ** 2
+    variance = (sum_stddev(noise, bound, 2) / engine.sizes) ** 2
     share = PLAN.trust**2 / (PLAN.trust**2 + variance)
     assert (share < 1).all()
     after, (surprise,) = engine.gap(scores), engine._surprises
@@ -80,7 +80,7 @@ def test_two_checks_are_averaged_and_believed_more_than_one() -> None:
         moved.append(shift / np.mean(engine._surprises, axis=0))
     assert purposes(some) == ["moments", "decisions", "decisions"]
     assert (moved[1] > moved[0]).all()
-    one, two = (weight_of_checks(PLAN.trust, np.mean(engine._variances[:m], axis=0) / m) for m in (1, 2))
+    one, two = (check_weight(PLAN.trust, np.mean(engine._variances[:m], axis=0) / m) for m in (1, 2))
     assert moved[0] == pytest.approx(one)
     assert moved[1] == pytest.approx(two)
 
@@ -92,7 +92,7 @@ def test_check_of_decisions_that_are_all_alike_does_not_vouch_for_the_noise_of_o
     engine.ask_after(engine.scores(asked(some)), 1)
     engine.ask_after(np.ones(len(some.problem)), 2)
     assert not engine._variances[1].any()
-    weight = weight_of_checks(PLAN.trust, engine._variances[0] / 4)
+    weight = check_weight(PLAN.trust, engine._variances[0] / 4)
     assert (weight < 1).all()
     shift = engine._corrected().b - engine._used().b
     assert shift == pytest.approx(weight * np.mean(engine._surprises, axis=0))
@@ -126,7 +126,7 @@ def test_tolerance_where_none_is_given_counts_sampling_and_noise_of_the_two_smal
     engine = some.engine
     rate = float((engine.gain > 0).mean())
     sizes = engine.sizes[:, 0]
-    noise = gap_spread(engine.plan, 1.0, 3)
+    noise = gap_stddev(engine.plan, 1.0, 3)
     two = sorted((rate * (1 - rate) / size + (noise / size) ** 2 for size in sizes), reverse=True)[:2]
     assert engine.allowed() == pytest.approx(2.0 * math.sqrt(sum(two)), rel=1e-5)
 
@@ -219,8 +219,8 @@ def test_lost_check_is_passed_over_and_the_next_is_asked() -> None:
 
 
 def test_plan_without_checks_asks_for_moments_alone_and_gives_them_the_whole_budget() -> None:
-    plan = PluginPlan(checks=0, share_moments=1.0).calibrate(1.0, 1e-5, n=100)
+    plan = PostProcessingPlan(checks=0, share_moments=1.0).calibrate(1.0, 1e-5, n=100)
     assert [(one.purpose, one.count) for one in plan.releases()] == [("moments", 1)]
     assert plan.epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
     with pytest.raises(ValueError, match="expected share_moments below 1 where checks are to be paid for, got 1"):
-        PluginPlan(checks=1, share_moments=1.0)
+        PostProcessingPlan(checks=1, share_moments=1.0)

@@ -17,9 +17,9 @@ from plugin_setting import by_plugin
 from sklearn.linear_model import LogisticRegression
 
 from dying import fit_and_die, fit_and_die_after_save
-from justitia import LagrangianDualClassifier, PluginPlan, tradeoff
+from justitia import LagrangianDualClassifier, PostProcessingPlan, tradeoff
 from justitia.postprocessing.correction import Distillation
-from justitia.postprocessing.solver import PluginEngine
+from justitia.postprocessing.solver import PostProcessingEngine
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.state_file import from_bytes
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, la
 every_epsilon = pytest.mark.parametrize("epsilon", [1.0, math.inf])
 N_PRIME = 137  # no other table of these tests has so many rows
 GROUPS = ("hidden one", "hidden two", "hidden three", "hidden four", "hidden five")
-PLAN = PluginPlan(checks=2)
+PLAN = PostProcessingPlan(checks=2)
 Array = NDArray[Any]
 
 
@@ -93,9 +93,9 @@ def test_models_of_a_curve_hold_nothing_with_a_row_per_person(epsilon: float) ->
 def memberships_alive(monkeypatch: pytest.MonkeyPatch, fit: Any) -> int:
     """How many of the places that held memberships during a fit are there still."""
     noted: list[weakref.ref[Any]] = []
-    use, distil = PluginEngine._use, Distillation.__init__
+    use, distil = PostProcessingEngine._use, Distillation.__init__
 
-    def watched_use(engine: PluginEngine, weights: Array) -> None:
+    def watched_use(engine: PostProcessingEngine, weights: Array) -> None:
         use(engine, weights)
         noted.extend(weakref.ref(one) for one in (engine, engine._used().c))
 
@@ -103,7 +103,7 @@ def memberships_alive(monkeypatch: pytest.MonkeyPatch, fit: Any) -> int:
         distil(made, *args)
         noted.append(weakref.ref(made))
 
-    monkeypatch.setattr(PluginEngine, "_use", watched_use)
+    monkeypatch.setattr(PostProcessingEngine, "_use", watched_use)
     monkeypatch.setattr(Distillation, "__init__", watched_distil)
     model = fit()
     gc.collect()
@@ -129,8 +129,10 @@ def test_memberships_are_gone_from_memory_after_a_curve(monkeypatch: pytest.Monk
 
 def test_look_at_memory_would_find_memberships_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Any] = []
-    original = PluginEngine.solve
-    monkeypatch.setattr(PluginEngine, "solve", lambda engine, lam: (kept.append(engine), original(engine, lam))[1])
+    original = PostProcessingEngine.solve
+    monkeypatch.setattr(
+        PostProcessingEngine, "solve", lambda engine, lam: (kept.append(engine), original(engine, lam))[1]
+    )
     X, y, a = many_people()
     assert memberships_alive(monkeypatch, lambda: five_groups().fit(X, y, sensitive_features=a)) == 2
     kept.clear()
@@ -140,14 +142,14 @@ def test_pickle_holds_no_weights_of_memberships() -> None:
     """They live in the checkpoint alone, where a run may go on from."""
     X, y, a = many_people()
     seen: list[Array] = []
-    original = PluginEngine._use
+    original = PostProcessingEngine._use
 
-    def note(engine: PluginEngine, weights: Array) -> None:
+    def note(engine: PostProcessingEngine, weights: Array) -> None:
         original(engine, weights)
         seen.append(weights)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PluginEngine, "_use", note)
+        patch.setattr(PostProcessingEngine, "_use", note)
         model = five_groups().fit(X, y, sensitive_features=a)
     (weights,) = seen
     text = pickle.dumps(model)
@@ -217,15 +219,15 @@ def test_run_resumed_after_every_save_equals_a_whole_one(people: Any, tmp_path: 
 
 def test_lost_answer_is_not_asked_again_and_leaves_fewer_surprises(people: Any, tmp_path: Path) -> None:
     fit_and_die(by_plugin(), people, tmp_path / "run", at=3, answered=True)  # the second check
-    engines: list[PluginEngine] = []
-    original = PluginEngine.restore
+    engines: list[PostProcessingEngine] = []
+    original = PostProcessingEngine.restore
 
-    def note(engine: PluginEngine, *args: Any, **kwargs: Any) -> None:
+    def note(engine: PostProcessingEngine, *args: Any, **kwargs: Any) -> None:
         engines.append(engine)
         original(engine, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PluginEngine, "restore", note)
+        patch.setattr(PostProcessingEngine, "restore", note)
         resumed = by_plugin().fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
     assert [one.purpose for one in resumed.ledger_.releases] == ["moments", *["decisions"] * 4]
     assert len(engines[0]._surprises) == 3

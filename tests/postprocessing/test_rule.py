@@ -13,7 +13,7 @@ import torch
 from plugin_setting import by_plugin
 from sklearn.linear_model import LogisticRegression
 
-from justitia import LagrangianDualClassifier, MomentsPlan, PluginPlan, PrivacyLedger, tradeoff
+from justitia import LagrangianDualClassifier, MomentsPlan, PostProcessingPlan, PrivacyLedger, tradeoff
 from justitia.datasets import make_synthetic
 from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs
@@ -42,7 +42,7 @@ def eta_of(model: LagrangianDualClassifier, X: Any) -> Any:
 
 
 def test_default_engine_is_plugin_and_that_of_a_network_moments(people: Any) -> None:
-    assert isinstance(fitted(by_plugin(), people).plan_, PluginPlan)
+    assert isinstance(fitted(by_plugin(), people).plan_, PostProcessingPlan)
     short = MomentsPlan(warmup_steps=5, rounds=3, public_steps=1, checks=1)
     network = fitted(by_plugin(module=(4,), plan=short), people)
     assert isinstance(network.plan_, MomentsPlan)
@@ -202,7 +202,7 @@ def test_violation_on_training_rows_is_about_the_tolerance(notion: str, epsilon:
 
 
 def test_history_has_a_row_per_solution_and_public_scores(people: Any) -> None:
-    history = fitted(by_plugin(plan=PluginPlan(checks=3)), people).history_
+    history = fitted(by_plugin(plan=PostProcessingPlan(checks=3)), people).history_
     by_group = ["noisy_gap[f]", "noisy_gap[m]", "multiplier[f]", "multiplier[m]"]
     both = ["noisy_violation", "violation_error"]
     assert history.columns.tolist() == ["round", "loss", "accuracy", "auc", *by_group, *both]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger
+from justitia import LagrangianDualClassifier, PostProcessingPlan, PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.postprocessing.solver import refusal
 from justitia.privacy.accounting import epsilon_spent
@@ -36,13 +36,15 @@ def test_sizes_of_a_budget_too_small_to_tell_stop_nothing() -> None:
     assert said([-300, 500, 0], spread=400.0) is None
 
 
-def fit(groups: list[str], plan: PluginPlan, ledger: PrivacyLedger, labels: pd.Series) -> LagrangianDualClassifier:
+def fit(
+    groups: list[str], plan: PostProcessingPlan, ledger: PrivacyLedger, labels: pd.Series
+) -> LagrangianDualClassifier:
     model = LagrangianDualClassifier(groups=groups, plan=plan, epsilon=1.0, random_state=0, noise_seed=1)
     return model.fit(PEOPLE.X, PEOPLE.y, sensitive_features=labels, ledger=ledger)
 
 
 def test_run_with_names_that_nobody_has_spends_the_share_of_the_sizes_and_no_more() -> None:
-    plan, ledger = PluginPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=2.0, delta=1e-5)
+    plan, ledger = PostProcessingPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=2.0, delta=1e-5)
     sentences = []
     for labels in (PEOPLE.sensitive, PEOPLE.sensitive.where(PEOPLE.sensitive.index != 7, None)):
         with pytest.raises(ValueError, match="check the names of the groups") as caught:
@@ -61,17 +63,17 @@ def test_run_with_names_that_nobody_has_spends_the_share_of_the_sizes_and_no_mor
 
 
 def test_run_with_right_names_goes_on_and_costs_what_its_plan_says() -> None:
-    plan, ledger = PluginPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=1.0, delta=1e-5)
+    plan, ledger = PostProcessingPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=1.0, delta=1e-5)
     model = fit(["a", "b"], plan, ledger, PEOPLE.sensitive)
     assert [one.purpose for one in ledger.releases] == ["sizes", "moments", "decisions"]
     assert model.plan_.epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
 
 
 def test_plan_without_privacy_asks_for_no_sizes() -> None:
-    made = PluginPlan(share_sizes=0.05).calibrate(math.inf, 1e-5, n=100)
+    made = PostProcessingPlan(share_sizes=0.05).calibrate(math.inf, 1e-5, n=100)
     assert [one.purpose for one in made.releases()] == ["moments", "decisions"]
 
 
 def test_share_of_the_whole_budget_is_refused() -> None:
     with pytest.raises(ValueError, match="share_sizes to be at least 0 and below 1"):
-        PluginPlan(share_sizes=1.0)
+        PostProcessingPlan(share_sizes=1.0)

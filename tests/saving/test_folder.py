@@ -16,7 +16,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan
 from justitia.engines import engine_of
 
 
@@ -59,8 +59,8 @@ def test_load_gives_back_everything_that_fit_released(
     options = {"optimizer_options": {"betas": (0.8, 0.99)}, "batch_size": 64}
     plans = {
         "moments": MomentsPlan(warmup_steps=5, rounds=3, public_steps=1, checks=1, **options),
-        "gradients": GradientsPlan(private_steps=2, warmup_steps=5, **options),
-        "printed": PrintedPlan(epochs=1, **options),
+        "gradients": PFLDPlan(private_steps=2, warmup_steps=5, **options),
+        "printed": PFLDAsPublishedPlan(epochs=1, **options),
     }
     start = make(engine=engine, plan=plans[engine], epsilon=epsilon, notion="equalized_odds", tolerance=0.01)
     model, again = saved_and_loaded(start, people, tmp_path)

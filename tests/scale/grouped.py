@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from justitia import PluginPlan
+from justitia import PostProcessingPlan
 from justitia.inputs import public_sample
 from justitia.networks.moments.shard import NetworkShard
 from justitia.postprocessing.shard import ScoredShard
@@ -115,7 +115,7 @@ def shared(folder: Path) -> Any:
     """Two ranks that see the same files divide their blocks; persons are counted over all of them."""
     table = people(40_000)
     whole = files(write(table, folder / "whole.parquet", row_group_size=9_000))
-    made = model("demographic_parity", plan=PluginPlan(checks=1))
+    made = model("demographic_parity", plan=PostProcessingPlan(checks=1))
 
     def fit(rank: int = 0) -> str:
         return digest(made.fit(whole, "label", sensitive_features="sex", person="who"), table[:500])

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from justitia import LagrangianDualClassifier, MomentsPlan, PluginPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PostProcessingPlan
 from justitia.inputs.files import RowFiles
 from justitia.privacy.vault import SensitiveVault
 
@@ -59,7 +59,7 @@ def files(path: Any, **how: Any) -> RowFiles:
 
 SHORT: dict[str, Any] = {"warmup_steps": 60, "batch_size": 64, "warmup_learning_rate": 0.02, "learning_rate": 0.01}
 PLANS = {
-    "plugin": PluginPlan(checks=2),
+    "plugin": PostProcessingPlan(checks=2),
     "moments": MomentsPlan(**SHORT, rounds=6, public_steps=5, checks=2, candidates=3, penalty=0.02),
 }
 

@@ -19,7 +19,7 @@ from scipy.special import expit
 from justitia import (
     LagrangianDualClassifier,
     MomentsPlan,
-    PluginPlan,
+    PostProcessingPlan,
     PrivacyLedger,
     SensitiveColumns,
     measure,
@@ -253,7 +253,7 @@ def test_keys_of_the_data_that_are_missing_or_repeat_are_refused(tmp_path: Path,
 
 
 def test_fit_that_its_first_noised_sizes_refuse_says_what_they_have_cost(stored: Path, few: None) -> None:
-    plan, ledger = PluginPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=9.0, delta=1e-5)
+    plan, ledger = PostProcessingPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=9.0, delta=1e-5)
     refused = model(plan=plan, groups=("F", "M", "X"))
     with pytest.raises(ValueError, match=r"check the names of the groups.* This check has spent epsilon ") as caught:
         from_files(stored, refused, ledger=ledger)

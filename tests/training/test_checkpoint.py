@@ -11,7 +11,7 @@ import pytest
 from checkpoints import RELEASES, fit, journal
 
 from dying import fit_and_die, fit_and_die_after_save
-from justitia import PrintedPlan
+from justitia import PFLDAsPublishedPlan
 from justitia.privacy.ledger import BudgetExceeded
 
 
@@ -118,7 +118,7 @@ def test_resume_without_random_state_goes_on_from_the_saved_weights(people: Any,
 
 @pytest.mark.parametrize("engine", ["gradients", "printed"])
 def test_resume_without_noise_equals_the_whole_run(people: Any, make: Any, tmp_path: Path, engine: str) -> None:
-    plans = {"gradients": make().plan, "printed": PrintedPlan(epochs=3, batch_size=64)}
+    plans = {"gradients": make().plan, "printed": PFLDAsPublishedPlan(epochs=3, batch_size=64)}
     usual = {"epsilon": math.inf, "engine": engine, "plan": plans[engine], "noise_seed": None}
     fit_and_die_after_save(make(**usual), people, tmp_path / "run", saves=2)
     resumed = fit(make(**usual), people, tmp_path / "run")
@@ -136,7 +136,7 @@ def test_resume_without_noise_equals_the_whole_run(people: Any, make: Any, tmp_p
         {"module": [3]},
         {"noise_seed": None},
         {"missing_marker": "?"},
-        {"engine": "printed", "plan": PrintedPlan(epochs=1)},
+        {"engine": "pf-ld-as-published", "plan": PFLDAsPublishedPlan(epochs=1)},
     ],
     ids=str,
 )

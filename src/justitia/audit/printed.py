@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from justitia.audit.attacks import Randomness, both_neighbours
 from justitia.audit.replay import Canary, Codes, Floats, Recording, Silent, labels, neutral, vault_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.networks.printed.engine import PrintedEngine
+from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.training.engine import Array
@@ -39,7 +39,7 @@ class Step:
     batch: Tensor
 
 
-class WatchedEngine(PrintedEngine):
+class WatchedEngine(PFLDAsPublishedEngine):
     """The printed engine; it keeps its first steps in which one person takes part."""
 
     def watch(self, person: int) -> None:
@@ -107,10 +107,10 @@ class PrintedReplay:
         answers = [engine.constraint(step.module, step.lam, step.batch) for step in self.steps]
         return np.array([log_ratio(*facts) for facts in zip(answers, *self.known, strict=True)])
 
-    def engine(self, neighbour: int, source: NoiseSource) -> PrintedEngine:
+    def engine(self, neighbour: int, source: NoiseSource) -> PFLDAsPublishedEngine:
         """The printed engine itself, on one of the neighbours."""
         vault = vault_of(self.neighbours[neighbour], self.n_groups, (math.inf, 0.0), source)
-        engine = PrintedEngine(self.plan, self.problem, vault, tolerance=0.0)
+        engine = PFLDAsPublishedEngine(self.plan, self.problem, vault, tolerance=0.0)
         engine.ask_before(nn.Identity(), np.zeros(0), 0)
         return engine
 

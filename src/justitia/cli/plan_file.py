@@ -9,7 +9,7 @@ from typing import Any
 
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.engines import POST_PROCESSING, default_plan
-from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.training.plan import Plan
 
 #: Fields that ``calibrate`` sets from the budget.
@@ -23,13 +23,13 @@ def starting_plan(engine: str) -> Plan:
     Unlike Python's default, the plan of engine post-processing sets 5% of the budget aside to ask for the sizes of
     the groups first, because whoever types names of groups mistypes them.
     """
-    return PluginPlan(share_sizes=0.05) if engine == POST_PROCESSING else default_plan(engine)
+    return PostProcessingPlan(share_sizes=0.05) if engine == POST_PROCESSING else default_plan(engine)
 
 
 def command_plan(path: Path | None, engine: str, *, small_groups: bool) -> Plan:
     """The plan of a command: the file's, or the engine's; with ``small_groups`` it does not ask for sizes first."""
     plan = read_plan(path, engine) or starting_plan(engine)
-    return replace(plan, share_sizes=0.0) if small_groups and isinstance(plan, PluginPlan) else plan
+    return replace(plan, share_sizes=0.0) if small_groups and isinstance(plan, PostProcessingPlan) else plan
 
 
 def read_plan(path: Path | None, engine: str) -> Plan | None:

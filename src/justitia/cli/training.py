@@ -27,7 +27,7 @@ from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.preview import Counts, rate_noise
 from justitia.notions import get_notion
 from justitia.parameters import check_parameters
-from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.privacy.vault import INFER
 
 NO_GROUPS = (
@@ -91,7 +91,7 @@ def unfitted(
 def _check_workable(model: LagrangianDualClassifier, rows: Rows) -> None:
     """Refuse what public numbers alone show to be hopeless: rates that are noise even in groups of equal sizes."""
     groups = rows.attribute.groups
-    if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PluginPlan):
+    if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PostProcessingPlan):
         return
     counts = Counts(len(rows), int(rows.y.sum()), math.prod(len(labels) for labels in groups.values()))
     made = model.plan.calibrate(model.epsilon, model.delta, n=counts.rows)

@@ -17,10 +17,10 @@ from justitia.training.plan import Plan
 POST_PROCESSING, MOMENTS, PF_LD, AS_PUBLISHED = "post-processing", "moments", "pf-ld", "pf-ld-as-published"
 #: Module and class of each engine's plan; one that trains a network is imported only when somebody asks for it.
 PLANS: dict[str, tuple[str, str]] = {
-    POST_PROCESSING: ("justitia.postprocessing.plan", "PluginPlan"),
+    POST_PROCESSING: ("justitia.postprocessing.plan", "PostProcessingPlan"),
     MOMENTS: ("justitia.networks.moments.plan", "MomentsPlan"),
-    PF_LD: ("justitia.networks.gradients.plan", "GradientsPlan"),
-    AS_PUBLISHED: ("justitia.networks.printed.plan", "PrintedPlan"),
+    PF_LD: ("justitia.networks.pf_ld.plan", "PFLDPlan"),
+    AS_PUBLISHED: ("justitia.networks.pf_ld_as_published.plan", "PFLDAsPublishedPlan"),
 }
 #: Names of engines in version 0.1, which the next release no longer accepts.
 OLD_NAMES = {"plugin": POST_PROCESSING, "gradients": PF_LD, "printed": AS_PUBLISHED}

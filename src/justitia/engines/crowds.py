@@ -82,7 +82,7 @@ def _numbers(groups: int, width: int) -> int:
     return (groups + 1) * width
 
 
-class CrowdEverybody(Everybody):
+class SampledMembershipFit(Everybody):
     """Memberships are fitted on the sample, and corrected by passes over everybody."""
 
     def __init__(
@@ -200,4 +200,4 @@ def serve(shard: Shard, opened: Callable[[], Vault], ranks: ManyRanks) -> Messag
             ranks.fail((str(error) or type(error).__name__).splitlines()[0])
 
 
-__all__ = ["OPEN", "Crowd", "CrowdEverybody", "decision_table", "population_means_of", "rates_of", "serve"]
+__all__ = ["OPEN", "Crowd", "SampledMembershipFit", "decision_table", "population_means_of", "rates_of", "serve"]

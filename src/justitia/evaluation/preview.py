@@ -14,8 +14,8 @@ from justitia.evaluation.intervals import marginal_quantile
 from justitia.evaluation.rates import make_rows, notion_rates
 from justitia.notions import FairnessNotion
 from justitia.postprocessing.dual import label_table
-from justitia.postprocessing.plan import PluginPlan
-from justitia.postprocessing.solver import default_tolerance, gap_spread, noise_spread, outlook_of, spread_of_rates
+from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.postprocessing.solver import default_tolerance, gap_stddev, noise_warnings, rates_stddev, sum_stddev
 from justitia.privacy.accounting import gaussian_mu
 from justitia.training.lagrangian import row_bound
 from justitia.training.remarks import cell_remark
@@ -49,9 +49,9 @@ def rate_noise(size: int, counts: Counts, made: Any, notion: FairnessNotion) -> 
     share = float(events.mean(0).min())
     heaviest = row_bound(events)
     if made.shares_answers:
-        return gap_spread(made, heaviest, counts.groups) / max(1.0, size * share)
+        return gap_stddev(made, heaviest, counts.groups) / max(1.0, size * share)
     if name_of(made) == PF_LD and made.noise_violations is not None:
-        return noise_spread(made.noise_violations, heaviest, counts.groups) / max(1.0, size * share)
+        return sum_stddev(made.noise_violations, heaviest, counts.groups) / max(1.0, size * share)
     return None
 
 
@@ -62,10 +62,10 @@ def expected_tolerance(counts: Counts, made: Any, notion: FairnessNotion) -> flo
     """
     events = notion.events(_target(counts))
     sizes = np.tile(events.sum(0) / counts.groups, (counts.groups, 1))
-    noise = gap_spread(made, row_bound(events), counts.groups) if made.shares_answers else 0.0
+    noise = gap_stddev(made, row_bound(events), counts.groups) if made.shares_answers else 0.0
     if name_of(made) == MOMENTS:
         return float(2 * made.dead_zone * noise / sizes.min())
-    if not isinstance(made, PluginPlan):
+    if not isinstance(made, PostProcessingPlan):
         return None
     return default_tolerance(made, _expected_rates(counts, notion), sizes, noise)
 
@@ -103,13 +103,13 @@ def outlook(counts: Counts, made: Any, notion: FairnessNotion, tolerance: float 
     events = notion.events(_target(counts))
     size, noise = (
         float(events.sum(0).min()) / counts.groups,
-        gap_spread(made, row_bound(events), counts.groups),
+        gap_stddev(made, row_bound(events), counts.groups),
     )
-    said = outlook_of(size, noise / size, tolerance or 0.0)
-    if said or not isinstance(made, PluginPlan):
+    said = noise_warnings(size, noise / size, tolerance or 0.0)
+    if said or not isinstance(made, PostProcessingPlan):
         return said
     sizes = np.tile(events.sum(0) / counts.groups, (counts.groups, 1))
     allowed = expected_tolerance(counts, made, notion) if tolerance is None else tolerance
-    spread = spread_of_rates(_expected_rates(counts, notion), sizes, noise)
+    spread = rates_stddev(_expected_rates(counts, notion), sizes, noise)
     cell = "the smallest of equal groups"
     return cell_remark(size, cell, allowed or 0.0, spread, given=tolerance is not None)

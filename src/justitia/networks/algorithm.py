@@ -67,7 +67,7 @@ def train(
         gap = engine.gap(scores, seen) if this.dual else None
         if gap is not None:
             lam = engine.ascend(lam, gap, this.k)  # lines 5 and 6
-        run.record(this, scores, seen, gap, lam, engine.violation_spread)
+        run.record(this, scores, seen, gap, lam, engine.violation_stddev)
         if engine.compares(this.k):
             run.keep_better(engine, seen)
         if checkpoint is not None:

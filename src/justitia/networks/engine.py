@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from justitia.privacy.interface import Vault
-from justitia.training.engine import EVERYBODY, Array, Engine, Rows
+from justitia.training.engine import ALL_ROWS, Array, Engine, Rows
 from justitia.training.lagrangian import Problem
 
 
@@ -44,7 +44,7 @@ class PrimalDualEngine(Engine):
     def watched(self, k: int) -> Rows:
         """Rows that the dual step of round k looks at: everybody, unless said otherwise."""
         del k
-        return EVERYBODY
+        return ALL_ROWS
 
     @abstractmethod
     def ascend(self, lam: Array, gap: Array, k: int) -> Array:
@@ -55,7 +55,7 @@ class PrimalDualEngine(Engine):
         del k
         return False
 
-    def excess(self, scores: Array, seen: Rows = EVERYBODY) -> float:
+    def excess(self, scores: Array, seen: Rows = ALL_ROWS) -> float:
         """How far these scores are beyond the tolerance, told without a question; only for engines that compare."""
         del scores, seen
         return 0.0

@@ -18,7 +18,7 @@ from justitia.networks.requirements import as_scores, check_module, trainable
 from justitia.networks.row_gradients import score_rows
 from justitia.notions import FairnessNotion, check_differentiable
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.engine import EVERYBODY, Array, Rows
+from justitia.training.engine import ALL_ROWS, Array, Rows
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Bar, Learner, Trained
 
@@ -83,7 +83,7 @@ class NetworkLearner(Learner[TrainingPlan]):
     def unseen(self, problem: Problem, plan: TrainingPlan) -> Rows:
         """Rows that are held out; everybody where there are none."""
         held = plan.held_rows(len(problem))
-        return held if len(held) else EVERYBODY
+        return held if len(held) else ALL_ROWS
 
     def follower(self) -> Self:
         """The same network once more."""

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.engines.crowds import Crowd, CrowdEverybody, decision_table, population_means_of, rates_of
+from justitia.engines.crowds import Crowd, SampledMembershipFit, decision_table, population_means_of, rates_of
 from justitia.learners.inputs import Inputs
 from justitia.postprocessing.dual import Constraints, label_table
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.learner import RuleLearner
 from justitia.postprocessing.memberships import Everybody
-from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.shard import Score, ScoredShard
-from justitia.postprocessing.solver import PluginEngine, Seen
+from justitia.postprocessing.solver import PostProcessingEngine, Seen
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import DenseSource
 from justitia.training.lagrangian import Problem
@@ -36,7 +36,7 @@ class CrowdLearner(RuleLearner):
 
     sample: Problem | None = None
 
-    def prepare(self, problem: Problem, plan: PluginPlan, bar: Bar) -> Problem:
+    def prepare(self, problem: Problem, plan: PostProcessingPlan, bar: Bar) -> Problem:
         """As in memory; then everybody can be scored."""
         self.sample = super().prepare(problem, plan, bar)
         problem.crowd.follow(self)
@@ -89,22 +89,22 @@ def score_of(learner: RuleLearner) -> Score:
     return score
 
 
-class CrowdEngine(PluginEngine):
+class CrowdEngine(PostProcessingEngine):
     """The plug-in engine where the problem is a sample of a crowd.
 
     Guarantee
     ---------
-    * As for :class:`PluginEngine`: the vault is asked once for the moments and once per check, about everybody.
+    * As for :class:`PostProcessingEngine`: the vault is asked once for the moments and once per check, about everybody.
     """
 
-    def __init__(self, plan: PluginPlan, problem: Problem, vault: Vault, **public: Any) -> None:
+    def __init__(self, plan: PostProcessingPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         self._crowd: ScoredCrowd = problem.crowd
         super().__init__(plan, problem, vault, **public)
         self._everybodys_total = self._crowd.score(self._rows, self._eta)
         self._shift: Array | float = 0.0  # (G, K): rates of everybody less those of the sample, by the memberships
 
     def _make_everybody(self) -> Everybody:
-        return CrowdEverybody(self._crowd, self._rows.take, len(self.problem), self.plan.micro_batch)
+        return SampledMembershipFit(self._crowd, self._rows.take, len(self.problem), self.plan.micro_batch)
 
     def _size_rows(self) -> DenseSource:
         return self._crowd.size_rows(self.vault.n_groups)

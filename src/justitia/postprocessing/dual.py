@@ -151,7 +151,7 @@ def decide(gain: Array, constraints: Constraints, lam: Array) -> Array:
     return (gain > constraints.correction(lam)).astype(np.float64)
 
 
-def kept_side(gain: Array, corrected: Array) -> Array:
+def clip_to_decision_side(gain: Array, corrected: Array) -> Array:
     """(m,): the gain where its sign is the decision, otherwise a little of the corrected gain: AUC stays the base's."""
     kept: Array = np.where((gain > 0) == (corrected > 0), gain, BEYOND * corrected)
     return kept

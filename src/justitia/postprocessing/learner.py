@@ -14,9 +14,9 @@ from justitia.learners.base import Base
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.inputs import Inputs
 from justitia.postprocessing.correction import NOTHING, Correction, Distillation, Levels, moved_probability
-from justitia.postprocessing.dual import kept_side, label_table
-from justitia.postprocessing.plan import PluginPlan
-from justitia.postprocessing.solver import PluginEngine, ScoresEngine
+from justitia.postprocessing.dual import clip_to_decision_side, label_table
+from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.postprocessing.solver import PostProcessingEngine, ScoresEngine
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import Problem
 from justitia.training.learner import Bar, Learner, Trained
@@ -64,7 +64,7 @@ class Rule:
         if self.levels is not None:
             return 2 * (self.levels.probability(inputs.numbers, eta) - self.threshold)
         gain = 2 * (eta - self.threshold)
-        return kept_side(gain, gain - self.correction(inputs.numbers, eta))
+        return clip_to_decision_side(gain, gain - self.correction(inputs.numbers, eta))
 
     def probability(self, margin: Array) -> Array:
         """(m,): between 0 and 1, from the margin."""
@@ -72,7 +72,7 @@ class Rule:
         return moved
 
 
-class RuleLearner(Learner[PluginPlan]):
+class RuleLearner(Learner[PostProcessingPlan]):
     """A base that is learned first, in public, and a correction.
 
     Parameters
@@ -95,7 +95,7 @@ class RuleLearner(Learner[PluginPlan]):
         self._levels: Levels | None = None
         self._correction: Correction | None = None  # as deployed; not evaluated for all models of a curve
 
-    def check(self, problem: Problem, plan: PluginPlan) -> None:
+    def check(self, problem: Problem, plan: PostProcessingPlan) -> None:
         """A notion that compares decisions."""
         del plan
         label_table(problem.notion)
@@ -104,7 +104,7 @@ class RuleLearner(Learner[PluginPlan]):
         """What the base is."""
         return self.base.describe()
 
-    def prepare(self, problem: Problem, plan: PluginPlan, bar: Bar) -> Problem:
+    def prepare(self, problem: Problem, plan: PostProcessingPlan, bar: Bar) -> Problem:
         """Cross-fit the base, and mend its calibration where labels show that it needs it."""
         del plan
         y, weight = problem.y.astype(np.float64), problem.weight.astype(np.float64)
@@ -116,8 +116,8 @@ class RuleLearner(Learner[PluginPlan]):
     def train(
         self,
         problem: Problem,
-        plan: PluginPlan,
-        engine: PluginEngine,
+        plan: PostProcessingPlan,
+        engine: PostProcessingEngine,
         bar: Bar,
         *,
         start: Array | None = None,
@@ -160,7 +160,7 @@ class RuleLearner(Learner[PluginPlan]):
             p = moved_probability(2 * (eta - levels[:, None]) - lams @ self.c.T, levels)
             return (2 * (p - problem.threshold)).astype(problem.y.dtype)
         gain = 2 * (eta - problem.threshold)
-        return kept_side(gain, gain - self.c @ self.lam).astype(problem.y.dtype)
+        return clip_to_decision_side(gain, gain - self.c @ self.lam).astype(problem.y.dtype)
 
     def rule(self, problem: Problem) -> Rule:
         """What is deployed: the correction becomes a function of x, and memberships are dropped."""
@@ -230,7 +230,7 @@ class _Record:
         self._problem = problem
         self.history: list[dict[str, Any]] = []
 
-    def add(self, k: int, engine: PluginEngine, lam: Array) -> None:
+    def add(self, k: int, engine: PostProcessingEngine, lam: Array) -> None:
         """One solution: public loss, accuracy and AUC out of fold, the noised gaps, the multipliers."""
         problem = self._problem
         y, weight = problem.y.astype(np.float64), problem.weight.astype(np.float64)
@@ -244,7 +244,7 @@ class _Record:
                 "loss": float(np.average(loss, weights=weight)),
                 **public_scores(scores, problem.y, problem.weight),
                 "noisy_gap": None if gap is None else gap.tolist(),
-                "violation_error": engine.violation_spread(),
+                "violation_error": engine.violation_stddev(),
                 "multiplier": lam.tolist(),
             }
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_rate
-from justitia.postprocessing.solver import PluginEngine, ScoresEngine
+from justitia.postprocessing.solver import PostProcessingEngine, ScoresEngine
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.training.lagrangian import Problem
@@ -18,7 +18,7 @@ AT = ("decision", "scores")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PluginPlan(Plan):
+class PostProcessingPlan(Plan):
     """Noised sums of public rows once, then noised sums of the current decisions a few times.
 
     Before them, if a share of the budget is set aside for it, noised sizes of the groups: a run that they say cannot
@@ -101,11 +101,11 @@ class PluginPlan(Plan):
         moments, checks = moments_and_checks(rest, self.share_moments, self.checks)
         return replace(self, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)
 
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PluginEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PostProcessingEngine:
         """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
         if problem.crowd is not None:
             from justitia.postprocessing.crowd import CrowdEngine  # noqa: PLC0415 - which needs the plan
 
             return CrowdEngine(self, problem, vault, **public)
-        kind = ScoresEngine if self.at == "scores" else PluginEngine
+        kind = ScoresEngine if self.at == "scores" else PostProcessingEngine
         return kind(self, problem, vault, **public)

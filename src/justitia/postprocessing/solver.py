@@ -26,19 +26,19 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from justitia.postprocessing.correction import levels_of, moved_probability
-from justitia.postprocessing.dual import Constraints, constraints_of, kept_side, solve
+from justitia.postprocessing.dual import Constraints, clip_to_decision_side, constraints_of, solve
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.memberships import Everybody, memberships, ridges
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.rows import ArrayRows, DenseSource, index_chunks
-from justitia.training.engine import EVERYBODY, AnswersRefuse, Engine, Rows, calibrated
+from justitia.training.engine import ALL_ROWS, AnswersRefuse, Engine, Rows, calibrated
 from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
 from justitia.training.remarks import cell_remark, silence_remark, size_remarks
 
 if TYPE_CHECKING:
     from justitia.networks.moments.plan import MomentsPlan
-    from justitia.postprocessing.plan import PluginPlan
+    from justitia.postprocessing.plan import PostProcessingPlan
     from justitia.privacy.interface import Vault
 
 Array = NDArray[np.float64]
@@ -61,22 +61,22 @@ FEW = 0.005
 SAME_BASE = 1e-4
 
 
-def noise_spread(noise: Noise, bound: float, n_groups: int) -> float:
+def sum_stddev(noise: Noise, bound: float, n_groups: int) -> float:
     """Known standard deviation of a group's sum: sqrt(2) * bound * sigma, less what the public total takes off."""
     if isinstance(noise, Unprotected):
         return 0.0
     return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / (n_groups + 1))) * bound
 
 
-def gap_spread(plan: MomentsPlan | PluginPlan, heaviest: float, n_groups: int) -> float:
+def gap_stddev(plan: MomentsPlan | PostProcessingPlan, heaviest: float, n_groups: int) -> float:
     """Known standard deviation of a group's gap times its size, at most: all releases of the plan taken together."""
     noises = [calibrated(plan.noise_moments), *[calibrated(plan.noise_checks)] * plan.checks]
     if isinstance(noises[0], Unprotected):
         return 0.0
-    return math.sqrt(1 / sum(noise_spread(noise, heaviest, n_groups) ** -2 for noise in noises))
+    return math.sqrt(1 / sum(sum_stddev(noise, heaviest, n_groups) ** -2 for noise in noises))
 
 
-def outlook_of(size: float, noise: float, tolerance: float) -> list[str]:
+def noise_warnings(size: float, noise: float, tolerance: float) -> list[str]:
     """A sentence if groups of this size are too small for this noise in their rates."""
     if noise <= max(tolerance, LOUD):
         return []
@@ -123,13 +123,13 @@ def ask_sizes(vault: Vault, ones: DenseSource, noise: Noise, n: int) -> None:
         If they say that the run cannot work.
     """
     answer = vault.group_sums(ones, bound=1.0, noise=noise, purpose="sizes")[:, 0]
-    spread = noise_spread(noise, float(vault.rows_per_person), vault.n_groups)
+    spread = sum_stddev(noise, float(vault.rows_per_person), vault.n_groups)
     sentence = refusal(answer, spread, n, [str(name) for name in vault.group_names])
     if sentence is not None:
         raise AnswersRefuse(sentence)
 
 
-def default_tolerance(plan: PluginPlan, rates: Array, sizes: Array, sum_noise: float) -> float:
+def default_tolerance(plan: PostProcessingPlan, rates: Array, sizes: Array, sum_noise: float) -> float:
     """The tolerance where none is given: standard errors of the difference between the two least known groups.
 
     Parameters
@@ -141,17 +141,17 @@ def default_tolerance(plan: PluginPlan, rates: Array, sizes: Array, sum_noise: f
     sum_noise : float
         Standard deviation of the noise in the sum of a group.
     """
-    return min(1.0, max(plan.least, plan.dead_zone * spread_of_rates(rates, sizes, sum_noise)))
+    return min(1.0, max(plan.least, plan.dead_zone * rates_stddev(rates, sizes, sum_noise)))
 
 
-def spread_of_rates(rates: Array, sizes: Array, sum_noise: float) -> float:
+def rates_stddev(rates: Array, sizes: Array, sum_noise: float) -> float:
     """Standard error, sampling and noise, of the difference between the two least known groups; as above."""
     rates = np.clip(rates, 0.0, 1.0)
     variance = rates * (1 - rates) / sizes + (sum_noise / sizes) ** 2
     return float(np.sqrt(np.sort(variance, axis=0)[-2:].sum(0).max()))
 
 
-def weight_of_checks(trust: float, variance: Array) -> Array:
+def check_weight(trust: float, variance: Array) -> Array:
     """(G, K): how much of what the checks say is believed, by their known variance; all of it without noise."""
     prior = max(trust, math.sqrt(np.finfo(float).tiny)) ** 2
     weight: Array = np.where(variance > 0, prior / (prior + variance), 1.0)
@@ -220,7 +220,7 @@ def represented(eta: Array) -> Callable[[NDArray[np.int64]], tuple[NDArray[Any],
     return represent
 
 
-class PluginEngine(Engine):
+class PostProcessingEngine(Engine):
     """Closed-form dual on maximum-entropy memberships.
 
     Guarantee
@@ -232,7 +232,7 @@ class PluginEngine(Engine):
 
     def __init__(
         self,
-        plan: PluginPlan,
+        plan: PostProcessingPlan,
         problem: Problem,
         vault: Vault,
         *,
@@ -265,7 +265,7 @@ class PluginEngine(Engine):
 
     def _in_blocks(self) -> bool:
         """Whether what tells the groups apart may differ by label: where there are many rows for the noise."""
-        noise = noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups)
+        noise = sum_stddev(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups)
         columns = math.prod(self.problem.X.shape[1:])
         return noise**2 * columns <= FEW * self.problem.rows
 
@@ -291,7 +291,7 @@ class PluginEngine(Engine):
         answer, total = self._answer, self._total()
         sums = np.concatenate([answer, (total - answer.sum(0))[None]])
         self._counted = self._rows.sizes(answer, total, self.problem.rows).sum(1)
-        spread = noise_spread(noise, self._each, self.vault.n_groups)
+        spread = sum_stddev(noise, self._each, self.vault.n_groups)
         self._silence = self._rows.silence(answer, total, spread, self.problem.rows)
         rows, constant = self._everybody.sample(), self._rows.constants()
         ridge = ridges(answer, total, rows, constant, self.problem.rows, spread, self.plan.ridge)
@@ -334,7 +334,7 @@ class PluginEngine(Engine):
         seen = self._seen(scores)
         answer = self.vault.group_sums(seen.rows, bound=seen.bound, noise=noise, purpose="decisions")
         told = answer / self.sizes + seen.means
-        spread = noise_spread(noise, seen.bound * self._each, self.vault.n_groups) / self.sizes
+        spread = sum_stddev(noise, seen.bound * self._each, self.vault.n_groups) / self.sizes
         self._surprises.append(told - seen.rates)
         self._variances.append(spread**2)
         if self._lam is not None:
@@ -374,9 +374,9 @@ class PluginEngine(Engine):
 
     def scores(self, lam: Array) -> Array:
         """(n,): positive is a positive decision."""
-        return kept_side(self.gain, self.gain - self.correction(lam)).astype(self.problem.y.dtype)
+        return clip_to_decision_side(self.gain, self.gain - self.correction(lam)).astype(self.problem.y.dtype)
 
-    def gap(self, scores: Array, seen: Rows = EVERYBODY) -> Array | None:
+    def gap(self, scores: Array, seen: Rows = ALL_ROWS) -> Array | None:
         """Rates of the decisions by the memberships and all checks so far, less those of the population."""
         del seen
         if self._constraints is None:
@@ -406,7 +406,7 @@ class PluginEngine(Engine):
         used = self._used()
         if not self._surprises:
             return used
-        weight = weight_of_checks(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
+        weight = check_weight(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
         return replace(used, b=used.b + weight * np.mean(self._surprises, axis=0))
 
     @property
@@ -423,7 +423,7 @@ class PluginEngine(Engine):
 
     @property
     def _sum_noise(self) -> float:
-        return gap_spread(self.plan, self._row_bound() * self._each, self.vault.n_groups)
+        return gap_stddev(self.plan, self._row_bound() * self._each, self.vault.n_groups)
 
     def _row_bound(self) -> float:
         """How much one row may count."""
@@ -433,7 +433,7 @@ class PluginEngine(Engine):
         """Says so if even groups of equal sizes are too small for the noise."""
         rows = self.problem.event_sizes * self.problem.rows / len(self.problem)
         size = float(rows[rows > 0].min() / self.vault.n_groups)
-        return outlook_of(size, self._sum_noise / size, self.tolerance)
+        return noise_warnings(size, self._sum_noise / size, self.tolerance)
 
     def remarks(self) -> list[str]:
         """Silence that differs by label, small cells, groups that may not exist, and rates that are mostly noise."""
@@ -441,7 +441,7 @@ class PluginEngine(Engine):
             return []
         found = [*silence_remark(self._silence), *self._cell_remark()]
         noise = (self._sum_noise / self.sizes).max(1)
-        few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
+        few = max(1.0, 2 * sum_stddev(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
         few = -math.inf if isinstance(self.plan.noise_moments, Unprotected) else few
         return found + size_remarks(self.vault.group_names, self._counted, noise, few, max(self.tolerance, LOUD))
 
@@ -450,16 +450,16 @@ class PluginEngine(Engine):
         a, k = divmod(int(self.sizes.argmin()), self.sizes.shape[1])
         cell = f"group {self.vault.group_names[a]!r}"
         cell += f" and {self.problem.notion.event_names[k]!r}" if self.sizes.shape[1] > 1 else ""
-        return cell_remark(float(self.sizes[a, k]), cell, self.allowed(), self.violation_spread(), given=self._given)
+        return cell_remark(float(self.sizes[a, k]), cell, self.allowed(), self.violation_stddev(), given=self._given)
 
-    def violation_spread(self) -> float:
+    def violation_stddev(self) -> float:
         """Of the two least known groups."""
-        return spread_of_rates(self._population_rates(), self.sizes, self._sum_noise)
+        return rates_stddev(self._population_rates(), self.sizes, self._sum_noise)
 
     def gap_noise(self, share: float) -> float:
         """Noise, of the two least known groups: everybody's decisions are out of fold."""
         del share
-        return spread_of_rates(np.zeros(self.sizes.shape[1]), self.sizes, self._sum_noise)
+        return rates_stddev(np.zeros(self.sizes.shape[1]), self.sizes, self._sum_noise)
 
     def at(self, tolerance: float) -> Self:
         """An engine on the same answers with this tolerance; it asks nothing."""
@@ -514,18 +514,18 @@ class PluginEngine(Engine):
         ]
 
 
-class ScoresEngine(PluginEngine):
+class ScoresEngine(PostProcessingEngine):
     """Closed-form duals at many thresholds on one set of memberships.
 
     Guarantee
     ---------
-    * That of :class:`~justitia.postprocessing.solver.PluginEngine`: the same calls of ``group_sums``, with rows of T
+    * That of :class:`~justitia.postprocessing.solver.PostProcessingEngine`: the same calls of ``group_sums``, with rows of T
       times as many columns and a bound on their norm.
     """
 
     levels: Array
 
-    def __init__(self, plan: PluginPlan, problem: Problem, vault: Vault, **public: Any) -> None:
+    def __init__(self, plan: PostProcessingPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
         self._lams: Array | None = None  # (T, G, K)
         self._put_levels(levels_of(self._eta, problem.threshold, plan.levels))
@@ -596,14 +596,14 @@ class ScoresEngine(PluginEngine):
         asked = np.stack([part / sizes + mean for part, mean in zip(parts, means, strict=True)])
         held = np.stack([self._used().rates((one > 0).astype(np.float64)) for one in at])
         self._surprises.append(asked - held)
-        self._variances.append((noise_spread(noise, bound * self._each, self.vault.n_groups) / sizes) ** 2)
+        self._variances.append((sum_stddev(noise, bound * self._each, self.vault.n_groups) / sizes) ** 2)
 
     def _constraint_at(self, t: int) -> Constraints:
         """The constraint at threshold t with what the checks have said."""
         used = self._used()
         if not self._surprises:
             return used
-        weight = weight_of_checks(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
+        weight = check_weight(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
         return Constraints(used.c, used.b + weight * np.mean([one[t] for one in self._surprises], axis=0), used.weight)
 
     def _corrected(self) -> Constraints:
@@ -631,8 +631,8 @@ class ScoresEngine(PluginEngine):
         heaviest, groups = row_bound(self.problem.events) * self._each, self.vault.n_groups
         # indicators of evenly spaced quantiles, less their means: T / 3 is the mean square of the longest row
         longer = heaviest * math.sqrt(max(1.0, len(self.levels) / 3))
-        known = noise_spread(moments, heaviest, groups) ** -2
-        known += self.plan.checks * noise_spread(checks, longer, groups) ** -2
+        known = sum_stddev(moments, heaviest, groups) ** -2
+        known += self.plan.checks * sum_stddev(checks, longer, groups) ** -2
         return 1 / math.sqrt(known)
 
     def state(self) -> dict[str, Array]:

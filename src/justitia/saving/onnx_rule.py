@@ -177,7 +177,7 @@ def _correction(graph: Graph, correction: Correction, eta: str, numbers: str) ->
 
 
 def _kept_side(graph: Graph, gain: str, moved: str) -> str:
-    """(N, 1): as :func:`kept_side` does."""
+    """(N, 1): as :func:`clip_to_decision_side` does."""
     zero = _number(graph, 0.0)
     same = graph.add("Equal", graph.add("Greater", gain, zero), graph.add("Greater", moved, zero))
     return graph.add("Where", same, gain, graph.add("Mul", moved, _number(graph, BEYOND)))

@@ -20,7 +20,7 @@ from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
 from justitia.postprocessing.correction import ROWS, Distillation
 from justitia.postprocessing.features import PublicRows
-from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.shard import ScoredShard
 from justitia.postprocessing.solver import represented
 
@@ -59,7 +59,7 @@ class Forecast:
         return self.learning + (self.scoring + self.passing) / workers
 
 
-def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: PluginPlan) -> Forecast:
+def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: PostProcessingPlan) -> Forecast:
     """Try passes over the first block, and learn one of the models of the label from as many rows as the fit will.
 
     Raises

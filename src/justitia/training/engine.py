@@ -18,7 +18,7 @@ Array = NDArray[Any]
 #: Positions of rows, or all of them.
 Rows = NDArray[np.int64] | slice
 #: The rows of a question about everybody.
-EVERYBODY = slice(None)
+ALL_ROWS = slice(None)
 
 
 class AnswersRefuse(ValueError):
@@ -63,7 +63,7 @@ class Engine(ABC):
         """Ask what the dual step of round k needs, about the scores of the rows that it looks at."""
 
     @abstractmethod
-    def gap(self, scores: Array, seen: Rows = EVERYBODY) -> Array | None:
+    def gap(self, scores: Array, seen: Rows = ALL_ROWS) -> Array | None:
         """(G, K) noised violations of the scores of the rows seen, by the last answers; None if there are none."""
 
     def allowed(self) -> float:
@@ -75,7 +75,7 @@ class Engine(ABC):
         del share
         return math.inf
 
-    def violation_spread(self) -> float:
+    def violation_stddev(self) -> float:
         """Standard error, noise and sampling, of a violation that it tells; NaN where it is not known."""
         return math.nan
 

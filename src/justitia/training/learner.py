@@ -15,7 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 from tqdm.auto import tqdm
 
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.engine import EVERYBODY, Array, Rows
+from justitia.training.engine import ALL_ROWS, Array, Rows
 from justitia.training.lagrangian import Problem
 from justitia.training.plan import Plan
 
@@ -67,7 +67,7 @@ class Learner(ABC, Generic[PlanKind]):
     def unseen(self, problem: Problem, plan: PlanKind) -> Rows:
         """Rows whose scores come from models that have not learned from them; everybody, unless said otherwise."""
         del problem, plan
-        return EVERYBODY
+        return ALL_ROWS
 
     def deployed(self, problem: Problem) -> Array:
         """(n,) scores of the training rows by what is deployed; the same, unless said otherwise."""

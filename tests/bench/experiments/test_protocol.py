@@ -21,7 +21,7 @@ from bench.experiments.paper import NOTIONS
 from bench.experiments.runner import Cell
 from justitia.datasets import DatasetUnavailable, make_synthetic
 from justitia.datasets.dataset import Dataset
-from justitia.networks.printed.plan import PrintedPlan
+from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.notions import get_notion
 
 
@@ -127,7 +127,7 @@ def test_error_without_clipping_is_the_noise_alone(
     theorem: str, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(theorems, "make_setting", theorems.make_setting.__wrapped__)
-    monkeypatch.setattr(theorems, "calibrated", lambda epsilon, n: PrintedPlan())
+    monkeypatch.setattr(theorems, "calibrated", lambda epsilon, n: PFLDAsPublishedPlan())
     made = [
         theorems.measure_error(
             Cell("theorems", "bank", "demographic_parity", theorem, 0, settings={"C": C, "sigma": 0.05})

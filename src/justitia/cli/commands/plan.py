@@ -27,7 +27,7 @@ from justitia.inputs.files import RowFiles
 from justitia.inputs.kinds import Reading
 from justitia.inputs.public_sample import frames
 from justitia.notions import FairnessNotion, get_notion
-from justitia.postprocessing.plan import PluginPlan
+from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.door import check_budget
 from justitia.privacy.mechanisms import Gaussian
@@ -161,7 +161,7 @@ def _forecast(
 ) -> dict[str, Any] | None:
     """How long a fit on files will take; None of rows in memory, of networks, and without names of public columns."""
     asked = settings["stream"] or settings["workers"] > 1
-    if data is None or not features or not isinstance(made, PluginPlan) or not is_streamed(data, asked=asked):
+    if data is None or not features or not isinstance(made, PostProcessingPlan) or not is_streamed(data, asked=asked):
         return None
     files, workers = RowFiles.of(data), settings["workers"]
     Table(data, files.names).check_columns(features)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from justitia.engines.crowds import Crowd, CrowdEverybody, decision_table, population_means_of, rates_of
+from justitia.engines.crowds import Crowd, SampledMembershipFit, decision_table, population_means_of, rates_of
 from justitia.networks.moments.engine import MomentsEngine, with_prefix
 from justitia.networks.moments.shard import Check, NetworkShard
 from justitia.networks.multilayer import widths_of
@@ -26,7 +26,7 @@ from justitia.postprocessing.memberships import Everybody
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Drawn
-from justitia.training.engine import EVERYBODY, Array, Rows
+from justitia.training.engine import ALL_ROWS, Array, Rows
 from justitia.training.lagrangian import Problem, population_means, row_bound
 from justitia.training.ranks import Message, Ranks
 
@@ -124,7 +124,7 @@ class CrowdMomentsEngine(MomentsEngine):
         return self._crowd.moment_rows(self.vault.n_groups, rows.width)
 
     def _everybody(self) -> Everybody:
-        return CrowdEverybody(self._crowd, self._columns, len(self.problem), self.plan.micro_batch)
+        return SampledMembershipFit(self._crowd, self._columns, len(self.problem), self.plan.micro_batch)
 
     def _total(self, rows: DenseSource) -> Array:
         del rows
@@ -138,7 +138,7 @@ class CrowdMomentsEngine(MomentsEngine):
         assert self._module is not None  # noqa: S101 - given before each round
         notion, decided = self.problem.notion, (scores > 0).astype(np.uint8)
         if self._crowd.in_sample:
-            rows = self._decided(scores, EVERYBODY)
+            rows = self._decided(scores, ALL_ROWS)
             table = decision_table(
                 notion, population_means(notion.h_exact(scores, self.problem.y), self.problem.events)
             )
@@ -170,7 +170,7 @@ class CrowdMomentsEngine(MomentsEngine):
         self._everybodys_total = (judged[:, :, -1:] * table).sum((0, 1))
         return table
 
-    def gap(self, scores: Array, seen: Rows = EVERYBODY) -> Array | None:
+    def gap(self, scores: Array, seen: Rows = ALL_ROWS) -> Array | None:
         """Gaps of the sample, with what it is off."""
         found = super().gap(scores, seen)
         return found if found is None or self._shift is None else found + self._shift

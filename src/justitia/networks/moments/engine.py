@@ -28,13 +28,13 @@ from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.run import as_arrays, as_tensors
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.memberships import Everybody
-from justitia.postprocessing.solver import LOUD, gap_spread, noise_spread, outlook_of
+from justitia.postprocessing.solver import LOUD, gap_stddev, noise_warnings, sum_stddev
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Drawn
-from justitia.training.engine import EVERYBODY, Rows, calibrated
+from justitia.training.engine import ALL_ROWS, Rows, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
 from justitia.training.remarks import silence_remark, size_remarks
 
@@ -137,7 +137,7 @@ class MomentsEngine(PrimalDualEngine):
         """Release the sums of these rows, keep the first, and fit the memberships anew."""
         answer = self.vault.group_sums(rows, bound=bound, noise=calibrated(noise), purpose=purpose)
         total = self._total(rows)
-        spread = noise_spread(calibrated(noise), bound * self._each, self.vault.n_groups)
+        spread = sum_stddev(calibrated(noise), bound * self._each, self.vault.n_groups)
         if not self._sums and self._rows is not None:
             self._silence = self._rows.silence(answer, total, spread, self.problem.rows)
         self._sums.append(np.concatenate([answer, (total - answer.sum(0))[None]]))
@@ -188,7 +188,7 @@ class MomentsEngine(PrimalDualEngine):
     def watched(self, k: int) -> Rows:
         """Everybody at a check or if they are not too many; otherwise a public sample, drawn anew."""
         if len(self.problem) <= WATCHED or k in self.plan.check_rounds:
-            return EVERYBODY
+            return ALL_ROWS
         return torch.randint(len(self.problem), (WATCHED,), generator=self.generator).numpy()
 
     def ask_after(self, scores: Array, k: int) -> None:
@@ -205,7 +205,7 @@ class MomentsEngine(PrimalDualEngine):
         problem = self.problem
         return centred_rows(problem.notion.h_exact(scores, problem.y[seen]), problem.events[seen])
 
-    def gap(self, scores: Array, seen: Rows = EVERYBODY) -> Array | None:
+    def gap(self, scores: Array, seen: Rows = ALL_ROWS) -> Array | None:
         """Gaps of the hard decisions over the memberships of the rows seen."""
         if self._q is None:
             return None
@@ -215,7 +215,7 @@ class MomentsEngine(PrimalDualEngine):
         return found
 
     def _check(self, scores: Array) -> None:
-        rows = self._decided(scores, EVERYBODY)
+        rows = self._decided(scores, ALL_ROWS)
         self._decisions.append(rows.astype(np.float32))
         self._learn(ArrayRows(rows.astype(np.float64)), row_bound(rows), self.plan.noise_checks, "decisions")
 
@@ -242,7 +242,7 @@ class MomentsEngine(PrimalDualEngine):
         """In the last rounds: multipliers go on moving, and gaps of hard decisions move by leaps."""
         return self.plan.lambda_max > 0 and k > self.plan.rounds - self.plan.candidates
 
-    def excess(self, scores: Array, seen: Rows = EVERYBODY) -> float:
+    def excess(self, scores: Array, seen: Rows = ALL_ROWS) -> float:
         """Largest gap beyond what is allowed; less than the known noise counts as none."""
         gap = self.gap(scores, seen)
         beyond = 0.0 if gap is None else (np.abs(gap) - self._allowed() - self._gap_noise(self._sizes)).max()
@@ -256,7 +256,7 @@ class MomentsEngine(PrimalDualEngine):
         """Noise, and sampling of rows that are held out; gaps of rows that were learned from tell little."""
         return math.inf if share == 1 or self._people is None else self._spread(share)
 
-    def violation_spread(self) -> float:
+    def violation_stddev(self) -> float:
         """Of the two least known groups."""
         return self._spread(1.0)
 
@@ -272,7 +272,7 @@ class MomentsEngine(PrimalDualEngine):
     @cached_property
     def _sum_noise(self) -> float:
         """Of sums over these rows, in units of which sizes are counted: noise is that of everybody's sums."""
-        return gap_spread(self.plan, self._row_bound() * self._each, self.vault.n_groups) * self._share
+        return gap_stddev(self.plan, self._row_bound() * self._each, self.vault.n_groups) * self._share
 
     @property
     def _share(self) -> float:
@@ -286,7 +286,7 @@ class MomentsEngine(PrimalDualEngine):
     def outlook(self) -> list[str]:
         """Says so if even groups of equal sizes are too small for the noise."""
         size = self.problem.event_sizes[self.problem.event_sizes > 0].min() / self.vault.n_groups
-        return outlook_of(float(size) / self._share, float(self._gap_noise(size)), self.tolerance)
+        return noise_warnings(float(size) / self._share, float(self._gap_noise(size)), self.tolerance)
 
     def remarks(self) -> list[str]:
         """Groups that may not exist, rates that are mostly noise, and constraints that were not met."""
@@ -294,7 +294,7 @@ class MomentsEngine(PrimalDualEngine):
             return []
         found = silence_remark(self._silence)
         noise = self._gap_noise(self._sizes).max(1)
-        few = max(1.0, 2 * noise_spread(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
+        few = max(1.0, 2 * sum_stddev(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
         few, loud = few if self.private else -math.inf, max(self.tolerance, LOUD)
         found += size_remarks(self.vault.group_names, self._people, noise, few, loud)
         for a, name in enumerate(self.vault.group_names):

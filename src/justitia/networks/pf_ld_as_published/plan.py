@@ -10,9 +10,9 @@ from typing import Any, Literal, Self
 from torch import Tensor
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_positive
+from justitia.networks.pf_ld_as_published.accountant import printed_epsilon, printed_noise
+from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
 from justitia.networks.plan import Round, TrainingPlan
-from justitia.networks.printed.accountant import printed_epsilon, printed_noise
-from justitia.networks.printed.engine import PrintedEngine
 from justitia.notions import READINGS, FairnessNotion, Reading
 from justitia.privacy.certificate import rounded_up
 from justitia.privacy.interface import Vault
@@ -22,7 +22,7 @@ from justitia.training.plan import NO_NOISE, PlannedRelease
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrintedPlan(TrainingPlan):
+class PFLDAsPublishedPlan(TrainingPlan):
     """PF-LD exactly as printed, for comparison; without noise and clipping it is F-LD, Algorithm 1.
 
     The paper states C_p and C_d; the other defaults but the step size are in the range of the authors' public scripts
@@ -157,6 +157,6 @@ class PrintedPlan(TrainingPlan):
         claim = {"epsilon": claimed, "delta": delta, "statement": statement}
         return replace(self, sigma_p=sigma_p, sigma_d=sigma_d, claim=claim)
 
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PrintedEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PFLDAsPublishedEngine:
         """The engine that carries this plan out."""
-        return PrintedEngine(self, problem, vault, **public)
+        return PFLDAsPublishedEngine(self, problem, vault, **public)

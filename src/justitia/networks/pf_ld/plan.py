@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from justitia._validate import check_fraction, check_int, check_positive, check_rate
-from justitia.networks.gradients.engine import GradientsEngine
+from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.networks.plan import Round, TrainingPlan, rounds_of
 from justitia.privacy.accounting import calibrate
 from justitia.privacy.interface import Vault
@@ -17,7 +17,7 @@ from justitia.training.plan import NO_NOISE, PlannedRelease, check_noise
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientsPlan(TrainingPlan):
+class PFLDPlan(TrainingPlan):
     """The repaired PF-LD: noised sizes once, then a noised group gradient and a noised violation per round.
 
     Parameters
@@ -100,6 +100,6 @@ class GradientsPlan(TrainingPlan):
             noise_gradients=noise(self.private_steps, self.share_gradients),
         )
 
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> GradientsEngine:
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PFLDEngine:
         """The engine that carries this plan out."""
-        return GradientsEngine(self, problem, vault, **public)
+        return PFLDEngine(self, problem, vault, **public)

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from justitia.networks.engine import PrimalDualEngine
-from justitia.networks.gradients.clipping import minimise_error_bound
+from justitia.networks.pf_ld.clipping import minimise_error_bound
 from justitia.networks.row_gradients import ScoreRows, h_slope
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.training.engine import EVERYBODY, Array, Rows, calibrated
+from justitia.training.engine import ALL_ROWS, Array, Rows, calibrated
 from justitia.training.lagrangian import (
     Problem,
     ascend,
@@ -30,7 +30,7 @@ from justitia.training.lagrangian import (
 )
 
 if TYPE_CHECKING:
-    from justitia.networks.gradients.plan import GradientsPlan
+    from justitia.networks.pf_ld.plan import PFLDPlan
 
 #: Rows whose public gradients are looked at for their means and norms; their number is a matter of speed only.
 PUBLIC_SAMPLE = 4096
@@ -40,7 +40,7 @@ UNCLIPPED = 1e12
 LEAST_UNCLIPPED = 0.1
 
 
-class GradientsEngine(PrimalDualEngine):
+class PFLDEngine(PrimalDualEngine):
     """The repaired PF-LD: sums instead of means, signed multipliers, all rows in every answer.
 
     Guarantee
@@ -49,7 +49,7 @@ class GradientsEngine(PrimalDualEngine):
       public data and of their noised answers.
     """
 
-    def __init__(self, plan: GradientsPlan, problem: Problem, vault: Vault, **public: Any) -> None:
+    def __init__(self, plan: PFLDPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(problem, vault, **public)
         self.plan = plan
         self._sizes: Array | None = None
@@ -154,7 +154,7 @@ class GradientsEngine(PrimalDualEngine):
         del module, lam, batch
         return None if self._term is None else torch.from_numpy(self._term)
 
-    def gap(self, scores: Array, seen: Rows = EVERYBODY) -> Array | None:
+    def gap(self, scores: Array, seen: Rows = ALL_ROWS) -> Array | None:
         """The last answer about everybody's decisions."""
         del scores, seen
         return self._gap

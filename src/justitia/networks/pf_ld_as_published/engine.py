@@ -13,26 +13,26 @@ import torch
 from torch import Tensor, nn
 
 from justitia.networks.engine import PrimalDualEngine
-from justitia.networks.gradients.engine import shares
+from justitia.networks.pf_ld.engine import shares
 from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_rows
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.rows import FactoredRows
-from justitia.training.engine import EVERYBODY, Array, Rows
+from justitia.training.engine import ALL_ROWS, Array, Rows
 from justitia.training.lagrangian import Problem, ascend_printed
 
 if TYPE_CHECKING:
-    from justitia.networks.printed.plan import PrintedPlan
+    from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 
 
-class PrintedEngine(PrimalDualEngine):
+class PFLDAsPublishedEngine(PrimalDualEngine):
     """PF-LD as printed (Equations 10 and 13 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
 
     The attribute is revealed to this engine, because its noise scale, its signs and its denominators are functions of
     the exact attribute; ``docs/privacy.md`` shows what that means for the printed guarantee.
     """
 
-    def __init__(self, plan: PrintedPlan, problem: Problem, vault: Vault, **public: Any) -> None:
+    def __init__(self, plan: PFLDAsPublishedPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(problem, vault, **public)
         self.plan = plan
         self._h = problem.notion.h_read_as(plan.h)
@@ -96,7 +96,7 @@ class PrintedEngine(PrimalDualEngine):
         violation = torch.where(present, (mu_p - mu_g).abs(), torch.zeros_like(mu_g))
         self._gap = self._noised(violation.numpy(), plan.sigma_d, sensitivity)
 
-    def gap(self, scores: Array, seen: Rows = EVERYBODY) -> Array | None:
+    def gap(self, scores: Array, seen: Rows = ALL_ROWS) -> Array | None:
         """The last noised violation."""
         del scores, seen
         return self._gap
