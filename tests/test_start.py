@@ -127,7 +127,7 @@ def test_default_engine_fits_decides_saves_and_loads_without_torch(tmp_path: Pat
     assert not [name for name in names if name.startswith("justitia.networks.")]
 
 
-@pytest.mark.parametrize("changes", ["engine='moments'", "engine='gradients'", "module=(4,)"])
+@pytest.mark.parametrize("changes", ["engine='moments'", "engine='pf-ld'", "module=(4,)"])
 def test_network_without_torch_is_refused_with_what_to_install(changes: str) -> None:
     fresh(
         f"{DEFAULT_FIT}\ntry:\n    fit({changes})\nexcept ImportError as error:\n"
