@@ -173,6 +173,12 @@ def test_reveal_returns_the_codes_and_debits_infinity() -> None:
     assert vault.reveal(purpose="again").tolist() == [1, 0, 2]
 
 
+def test_forget_overwrites_every_code_with_not_given() -> None:
+    vault, _ = open_vault(["b", "a", None])
+    vault.forget()
+    assert vault.reveal(purpose="after it was forgotten").tolist() == [2, 2, 2]
+
+
 def test_reveal_within_a_finite_budget_is_refused() -> None:
     vault, _ = open_vault(["b", "a", None], epsilon=50.0)
     with pytest.raises(BudgetExceeded):
