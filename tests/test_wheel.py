@@ -164,11 +164,11 @@ def test_core_runs_the_four_commands_of_the_readme(core: Environment, tmp_path: 
     [
         (FIT.format(options="engine='moments'"), "moments"),
         (FIT.format(options="engine='pf-ld'"), "pf-ld"),
-        (FIT.format(options="engine='pf-ld'"), "pf-ld"),
-        (FIT.format(options="engine='pf-ld-as-published'"), "pf-ld-as-published"),
+        (FIT.format(options="engine='gradients'"), "pf-ld"),
+        (FIT.format(options="engine='printed'"), "pf-ld-as-published"),
         (FIT.format(options="module=(4,)"), "moments"),
         ("from justitia import MomentsPlan", "moments"),
-        ("from justitia import PFLDAsPublishedPlan", "pf-ld-as-published"),
+        ("from justitia import PrintedPlan", "pf-ld-as-published"),
     ],
     ids=["moments", "pf-ld", "gradients", "printed", "module", "plan", "old plan"],
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from justitia.estimator import LagrangianDualClassifier
     from justitia.evaluation.measure import measure
     from justitia.evaluation.measurement import Measurement
-    from justitia.exceptions import BudgetWarning, DeprecatedNameWarning, JustitiaWarning
+    from justitia.exceptions import BudgetExceeded, BudgetWarning, DeprecatedNameWarning, JustitiaWarning, LedgerError
     from justitia.inputs.files import RowFiles
     from justitia.networks.moments.plan import MomentsPlan as MomentsPlan
     from justitia.networks.pf_ld.plan import PFLDPlan as PFLDPlan
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from justitia.privacy.attribute import SensitiveColumns
     from justitia.privacy.certificate import Certificate
     from justitia.privacy.durable_ledger import DurableLedger
-    from justitia.privacy.errors import BudgetExceeded, LedgerError
     from justitia.privacy.ledger import PrivacyLedger
     from justitia.search import SearchResult, private_search
 
@@ -54,14 +53,14 @@ __all__ = [
 
 #: Which module has each public name: the imports above, for those who run instead of check types.
 _HOMES = {
-    "BudgetExceeded": "justitia.privacy.errors",
+    "BudgetExceeded": "justitia.exceptions",
     "BudgetWarning": "justitia.exceptions",
     "Certificate": "justitia.privacy.certificate",
     "DeprecatedNameWarning": "justitia.exceptions",
     "DurableLedger": "justitia.privacy.durable_ledger",
     "JustitiaWarning": "justitia.exceptions",
     "LagrangianDualClassifier": "justitia.estimator",
-    "LedgerError": "justitia.privacy.errors",
+    "LedgerError": "justitia.exceptions",
     "Measurement": "justitia.evaluation.measurement",
     "PrivacyLedger": "justitia.privacy.ledger",
     "RowFiles": "justitia.inputs.files",

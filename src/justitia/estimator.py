@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_same_length
 from justitia.deciding import DecidingClassifier, unchanged_on_error
+from justitia.exceptions import warn_of
 from justitia.inputs.files import is_files
 from justitia.inputs.ranges import input_remarks
 from justitia.inputs.tables import read_costs, read_target, read_weight
@@ -237,7 +237,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
             remarks, rows = self._fit(X, y, Attribute.of(sensitive_features), checkpoint, **public)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in remarks:
-            warnings.warn(sentence, stacklevel=3)
+            warn_of(sentence, stacklevel=3)
         if ledger is None and checkpoint is None:
             FITS.note(rows, self.certificate_, stacklevel=3)
         return self

@@ -12,9 +12,9 @@ import pytest
 from ledger_files import SIGMA, inserted, opened, release
 
 from justitia import BudgetExceeded, DurableLedger, PrivacyLedger
+from justitia.exceptions import LedgerError
 from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, SelectionCost, UnboundedCost
 from justitia.privacy.costs import COST_KINDS, cost_from_dict, cost_to_dict
-from justitia.privacy.errors import LedgerError
 from justitia.privacy.ledger import Release
 from justitia.privacy.vault import SensitiveVault
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from justitia.engines import MOMENTS, PF_LD, name_of
 from justitia.evaluation.intervals import marginal_quantile
 from justitia.evaluation.rates import make_rows, notion_rates
+from justitia.exceptions import Diagnostic
 from justitia.notions import FairnessNotion
 from justitia.postprocessing.dual import label_table
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -96,7 +97,7 @@ def measured_within(size: int, counts: Counts, notion: FairnessNotion, epsilon: 
     return 1.0 if np.isnan(low).any() else float(np.maximum(-low, high).max())
 
 
-def outlook(counts: Counts, made: Any, notion: FairnessNotion, tolerance: float | None) -> list[str]:
+def outlook(counts: Counts, made: Any, notion: FairnessNotion, tolerance: float | None) -> list[Diagnostic]:
     """What training would say before it asks anything, and of small cells after it."""
     if not made.shares_answers:
         return []

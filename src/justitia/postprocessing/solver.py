@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from justitia.exceptions import Diagnostic, NoisyEstimateWarning
 from justitia.postprocessing.correction import levels_of, moved_probability
 from justitia.postprocessing.dual import Constraints, clip_to_decision_side, constraints_of, solve
 from justitia.postprocessing.features import PublicRows
@@ -76,14 +77,15 @@ def gap_stddev(plan: MomentsPlan | PostProcessingPlan, heaviest: float, n_groups
     return math.sqrt(1 / sum(sum_stddev(noise, heaviest, n_groups) ** -2 for noise in noises))
 
 
-def noise_warnings(size: float, noise: float, tolerance: float) -> list[str]:
+def noise_warnings(size: float, noise: float, tolerance: float) -> list[Diagnostic]:
     """A sentence if groups of this size are too small for this noise in their rates."""
     if noise <= max(tolerance, LOUD):
         return []
-    return [
+    sentence = (
         f"with this budget and groups of about {size:.0f} the noise in a group's rate is about {noise:.2g}, "
         "and no smaller violation can be held; raise epsilon, or compare fewer groups."
-    ]
+    )
+    return [Diagnostic(sentence, NoisyEstimateWarning)]
 
 
 def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[str]) -> str | None:
@@ -429,13 +431,13 @@ class PostProcessingEngine(Engine):
         """How much one row may count."""
         return row_bound(self.problem.events)
 
-    def outlook(self) -> list[str]:
+    def outlook(self) -> list[Diagnostic]:
         """Says so if even groups of equal sizes are too small for the noise."""
         rows = self.problem.event_sizes * self.problem.rows / len(self.problem)
         size = float(rows[rows > 0].min() / self.vault.n_groups)
         return noise_warnings(size, self._sum_noise / size, self.tolerance)
 
-    def remarks(self) -> list[str]:
+    def remarks(self) -> list[Diagnostic]:
         """Silence that differs by label, small cells, groups that may not exist, and rates that are mostly noise."""
         if self._sizes is None or self._counted is None:
             return []
@@ -445,7 +447,7 @@ class PostProcessingEngine(Engine):
         few = -math.inf if isinstance(self.plan.noise_moments, Unprotected) else few
         return found + size_remarks(self.vault.group_names, self._counted, noise, few, max(self.tolerance, LOUD))
 
-    def _cell_remark(self) -> list[str]:
+    def _cell_remark(self) -> list[Diagnostic]:
         """Whether the smallest cell lets the constraint constrain."""
         a, k = divmod(int(self.sizes.argmin()), self.sizes.shape[1])
         cell = f"group {self.vault.group_names[a]!r}"
@@ -519,7 +521,7 @@ class ScoresEngine(PostProcessingEngine):
 
     Guarantee
     ---------
-    * That of :class:`~justitia.postprocessing.solver.PostProcessingEngine`: the same calls of ``group_sums``, with rows of T
+    * That of :class:`PostProcessingEngine`: the same calls of ``group_sums``, with rows of T
       times as many columns and a bound on their norm.
     """
 

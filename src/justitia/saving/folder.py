@@ -25,6 +25,7 @@ from sklearn.base import BaseEstimator
 
 from justitia._files import check_folder, foreign_entry, read_bounded, read_object, replace_folder, stage_beside
 from justitia.engines import engine_of, name_of, plan_class
+from justitia.exceptions import JustitiaWarning
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.base import base_of
 from justitia.notions import notion_name
@@ -100,7 +101,9 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
         (fresh / MODEL).write_text(facts, encoding="utf-8")
         kept = replace_folder(fresh, target, stage, foreign_in_model)
     if kept is not None:
-        warnings.warn(f"{str(target)!r} held files of others; they are kept in {str(kept)!r}.", stacklevel=3)
+        warnings.warn(
+            f"{str(target)!r} held files of others; they are kept in {str(kept)!r}.", JustitiaWarning, stacklevel=3
+        )
     return target
 
 

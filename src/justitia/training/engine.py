@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.exceptions import Diagnostic
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.lagrangian import Problem
@@ -84,11 +85,11 @@ class Engine(ABC):
         del scores
         return None
 
-    def outlook(self) -> list[str]:
+    def outlook(self) -> list[Diagnostic]:
         """Sentences for the user before anything is asked, made from public numbers only."""
         return []
 
-    def remarks(self) -> list[str]:
+    def remarks(self) -> list[Diagnostic]:
         """Sentences for the user after training, made from public and noised numbers only."""
         return []
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from justitia.exceptions import warn_of
 from justitia.inputs.tables import public_seed
 from justitia.privacy.accounting import Cost, UnboundedCost, epsilon_spent
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
@@ -115,7 +115,7 @@ class Session:
         settings = self.settings
         warn_large_delta(settings.epsilon, settings.delta, self.problem.rows, stacklevel=stacklevel + 1)
         for sentence in self.engine.outlook():
-            warnings.warn(sentence, stacklevel=stacklevel + 1)
+            warn_of(sentence, stacklevel=stacklevel + 1)
 
     def train(self, start: Array | None = None) -> Trained:
         """Carry the plan out; a run that follows another one starts from its multipliers.

@@ -13,9 +13,9 @@ from bench.rivals.fairgbm import SHIFT, ProxyLagrangian
 from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.evaluation.exact import violation
+from justitia.exceptions import BudgetExceeded
 from justitia.learners.default import boosted_trees
 from justitia.notions import EqualizedOdds, get_notion
-from justitia.privacy.errors import BudgetExceeded
 
 DATA = make_synthetic(1500, random_state=0)
 NOTIONS = ["equalized_odds", "equal_opportunity", "predictive_equality"]

@@ -15,9 +15,9 @@ from bench.rivals.posteriors import GroupModel, joint, linear_weights
 from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.evaluation.exact import violation
+from justitia.exceptions import BudgetExceeded
 from justitia.notions import get_notion
 from justitia.postprocessing.dual import constraints_of
-from justitia.privacy.errors import BudgetExceeded
 from justitia.privacy.mechanisms import RandomizedResponse
 from justitia.privacy.vault import SensitiveVault
 

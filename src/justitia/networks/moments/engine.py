@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from justitia.exceptions import Diagnostic, ViolationWarning
 from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.run import as_arrays, as_tensors
@@ -283,12 +284,12 @@ class MomentsEngine(PrimalDualEngine):
         """How much one row may count."""
         return row_bound(self.problem.events)
 
-    def outlook(self) -> list[str]:
+    def outlook(self) -> list[Diagnostic]:
         """Says so if even groups of equal sizes are too small for the noise."""
         size = self.problem.event_sizes[self.problem.event_sizes > 0].min() / self.vault.n_groups
         return noise_warnings(float(size) / self._share, float(self._gap_noise(size)), self.tolerance)
 
-    def remarks(self) -> list[str]:
+    def remarks(self) -> list[Diagnostic]:
         """Groups that may not exist, rates that are mostly noise, and constraints that were not met."""
         if self._people is None:
             return []
@@ -300,10 +301,11 @@ class MomentsEngine(PrimalDualEngine):
         for a, name in enumerate(self.vault.group_names):
             if self._last is not None and 0 < self.plan.lambda_max <= float(np.abs(self._last[0][a]).max()):
                 gap = float(np.abs(self._last[1][a]).max())
-                found.append(
+                sentence = (
                     f"the multiplier of group {name!r} reached lambda_max={self.plan.lambda_max:g} and its noised gap "
                     f"is {gap:.2g}: the constraint is not met; raise lambda_max, or allow a larger tolerance."
                 )
+                found.append(Diagnostic(sentence, ViolationWarning))
         return found
 
     def at(self, tolerance: float) -> MomentsEngine:

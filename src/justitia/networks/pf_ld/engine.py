@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from justitia.exceptions import Diagnostic
 from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.pf_ld.clipping import minimise_error_bound
 from justitia.networks.row_gradients import ScoreRows, h_slope
@@ -28,6 +29,7 @@ from justitia.training.lagrangian import (
     row_bound,
     usable_sizes,
 )
+from justitia.training.remarks import unknown_group
 
 if TYPE_CHECKING:
     from justitia.networks.pf_ld.plan import PFLDPlan
@@ -164,14 +166,14 @@ class PFLDEngine(PrimalDualEngine):
         plan = self.plan
         return ascend(lam, gap, step=plan.dual_step_at(k), tolerance=self.half, limit=plan.lambda_max)
 
-    def remarks(self) -> list[str]:
+    def remarks(self) -> list[Diagnostic]:
         """Questions the name of every group whose noised size could be noise alone."""
         if self._sizes is None:
             return []
         few = max(1.0, 2 * self.size_std)
         totals = self.noisy_sizes.sum(1).tolist()
         return [
-            f"the noised size of group {name!r} is about {max(total, 0):.0f}: is its name right?"
+            unknown_group(name, max(total, 0.0))
             for name, total in zip(self.vault.group_names, totals, strict=True)
             if total <= few
         ]
