@@ -147,12 +147,12 @@ def test_history_two_events_name_event_and_group(people: Any, make: Any) -> None
 
 @pytest.mark.parametrize(
     ("engine", "epsilon", "status"),
-    [("gradients", 8.0, "noised"), ("gradients", math.inf, "exact"), ("printed", 8.0, "exact")],
+    [("pf-ld", 8.0, "noised"), ("pf-ld", math.inf, "exact"), ("pf-ld-as-published", 8.0, "exact")],
 )
 def test_history_columns_by_group_are_noised_only_if_a_finite_epsilon_vouches_for_them(
     people: Any, make: Any, engine: str, epsilon: float, status: str
 ) -> None:
-    plan = PFLDAsPublishedPlan(epochs=1) if engine == "printed" else make().plan
+    plan = PFLDAsPublishedPlan(epochs=1) if engine == "pf-ld-as-published" else make().plan
     model = fitted(make(engine=engine, epsilon=epsilon, plan=plan), people)
     assert [one.name for one in model.history_columns_] == list(model.history_)
     found = {one.kind: one.status for one in model.history_columns_}

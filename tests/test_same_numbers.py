@@ -47,10 +47,10 @@ CLOSE, CLOSE_NETWORK = 2e-3, 2e-2
 CLOSE_ACCURACY = 1e-2
 SHORT: dict[str, Any] = {"warmup_steps": 12, "batch_size": 64, "warmup_learning_rate": 0.02, "learning_rate": 0.01}
 PLANS: dict[str, Any] = {
-    "plugin": PostProcessingPlan(checks=2),
+    "post-processing": PostProcessingPlan(checks=2),
     "moments": MomentsPlan(**SHORT, rounds=6, public_steps=3, checks=2, candidates=3),
-    "gradients": PFLDPlan(**SHORT, private_steps=4, public_steps=3, averaging=0.3, clip=0.5),
-    "printed": PFLDAsPublishedPlan(**SHORT, warmup_epochs=0, epochs=3, dual_step=0.2),
+    "pf-ld": PFLDPlan(**SHORT, private_steps=4, public_steps=3, averaging=0.3, clip=0.5),
+    "pf-ld-as-published": PFLDAsPublishedPlan(**SHORT, warmup_epochs=0, epochs=3, dual_step=0.2),
 }
 NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity")
 
@@ -81,7 +81,7 @@ def people(n_groups: int, n: int = 300) -> People:
 
 
 def model(engine: str, these: People, **changes: Any) -> LagrangianDualClassifier:
-    module = None if engine == "plugin" else (6, 5)
+    module = None if engine == "post-processing" else (6, 5)
     usual = {"epsilon": 4.0, "groups": these.groups, "engine": engine, "plan": PLANS[engine], "module": module}
     return LagrangianDualClassifier(**usual | {"random_state": 3, "noise_seed": 11, "progress": False} | changes)
 
@@ -123,7 +123,7 @@ def curve(engine: str) -> Numbers:
 
 def search(*candidates: dict[str, Any]) -> Numbers:
     these = people(2)
-    found = private_search(model("gradients", these), candidates, **these.data, trials=2.0)
+    found = private_search(model("pf-ld", these), candidates, **these.data, trials=2.0)
     place = float(list(candidates).index(found.parameters))
     return {"score": [float(found.score)], "place": [place], **outcome(found.model, these)}
 
@@ -178,18 +178,20 @@ CASES: dict[str, Callable[[], Numbers]] = {
     **{f"{engine}, tolerance": partial(fit, engine, tolerance=0.02, notion="equalized_odds") for engine in PLANS},
     **{
         f"{engine}, weights and persons": partial(fit, engine, given=WEIGHTED)
-        for engine in ("plugin", "moments", "gradients")
+        for engine in ("post-processing", "moments", "pf-ld")
     },
     "moments, default network": partial(fit, "moments", module=None),
     "moments, piecewise network": partial(fit, "moments", module=None, notion="equalized_odds"),
     "moments, cross-fitted network": partial(fit, "moments", module=None, notion="accuracy_parity"),
-    "gradients, default network": partial(fit, "gradients", module=None),
-    "gradients, clip by theorem 6": partial(
-        fit, "gradients", plan=replace(PLANS["gradients"], clip="auto"), epsilon=math.inf, notion="equalized_odds"
+    "pf-ld, default network": partial(fit, "pf-ld", module=None),
+    "pf-ld, clip by theorem 6": partial(
+        fit, "pf-ld", plan=replace(PLANS["pf-ld"], clip="auto"), epsilon=math.inf, notion="equalized_odds"
     ),
-    "printed, element-wise": partial(fit, "printed", plan=replace(PLANS["printed"], epochs=2, absolute="elementwise")),
-    "plugin, costs of errors": partial(fit, "plugin", class_weight="balanced", tolerance=0.0),
-    **{f"{engine}, tradeoff": partial(curve, engine) for engine in ("plugin", "moments")},
+    "pf-ld-as-published, element-wise": partial(
+        fit, "pf-ld-as-published", plan=replace(PLANS["pf-ld-as-published"], epochs=2, absolute="elementwise")
+    ),
+    "post-processing, costs of errors": partial(fit, "post-processing", class_weight="balanced", tolerance=0.0),
+    **{f"{engine}, tradeoff": partial(curve, engine) for engine in ("post-processing", "moments")},
     "search, several trials": partial(search, {"tolerance": 0.0}, {"module": (3,)}, {"tolerance": 0.2}),
     "search, one curve": shared_search,
     "measure": measurement,
@@ -199,7 +201,7 @@ CASES: dict[str, Callable[[], Numbers]] = {
 
 def close(name: str, case: str) -> float:
     """How far a number of this name may be from the one that is kept."""
-    usual = CLOSE if case.startswith("plugin") or case == "measure" else CLOSE_NETWORK
+    usual = CLOSE if case.startswith("post-processing") or case == "measure" else CLOSE_NETWORK
     return max(usual, CLOSE_ACCURACY) if name.startswith("accuracy") else usual
 
 
@@ -256,8 +258,8 @@ def test_kept_numbers_are_of_these_cases_and_no_two_alike() -> None:
 def test_comparison_allows_for_round_off_and_no_more() -> None:
     expected = {"multipliers": [0.5, -0.5], "accuracy": [0.8]}
     off = {"multipliers": [0.501, -0.5], "accuracy": [0.805]}
-    assert differences("plugin, a case", off, expected) == []
-    assert len(differences("plugin, a case", off | {"multipliers": [0.51, -0.5]}, expected)) == 1
+    assert differences("post-processing, a case", off, expected) == []
+    assert len(differences("post-processing, a case", off | {"multipliers": [0.51, -0.5]}, expected)) == 1
     assert differences("moments, a case", off | {"multipliers": [0.51, -0.5]}, expected) == []
     assert len(differences("moments, a case", off | {"multipliers": [0.6, -0.5]}, expected)) == 1
     assert len(differences("moments, a case", off | {"accuracy": [0.9]}, expected)) == 1

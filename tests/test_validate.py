@@ -14,7 +14,7 @@ from justitia._validate import (
     check_same_length,
 )
 
-ENGINES = ("moments", "gradients", "printed")
+ENGINES = ("moments", "pf-ld", "pf-ld-as-published")
 
 
 def test_check_choice_valid_name_is_returned() -> None:

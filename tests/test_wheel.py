@@ -183,7 +183,7 @@ def test_core_names_the_extra_where_a_network_would_be_trained(
 
 
 def test_core_names_the_extra_on_the_command_line(core: Environment, tmp_path: Path) -> None:
-    done = core.run("plan", "--rows", "1000", "--engine", "pf-ld", cwd=tmp_path, program="justitia")
+    done = core.run("plan", "--rows", "1000", "--engine", "gradients", cwd=tmp_path, program="justitia")
     said = " ".join(done.stderr.split())
     assert done.returncode == 2
     assert "warning: engine 'gradients' is now called 'pf-ld'" in said

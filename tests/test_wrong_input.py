@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from justitia import BudgetExceeded, LagrangianDualClassifier, PFLDAsPublishedPlan, PFLDPlan, PrivacyLedger
+from justitia.exceptions import LargeDeltaWarning
 
 
 def assert_one_sentence(error: BaseException) -> None:
@@ -284,7 +285,7 @@ def test_fit_wrong_ledger_is_refused(people: Any, make: Any, place: Any, kind: t
 
 def test_fit_delta_of_one_over_n_warns_before_anything_is_asked(people: Any, make: Any) -> None:
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
-    with pytest.raises(UserWarning, match=r"delta=0\.01 is not below 1/n = 0\.0083: such a guarantee allows"):
+    with pytest.raises(LargeDeltaWarning, match=r"delta=0\.01 is not below 1/n = 0\.0083: such a guarantee allows"):
         make(delta=0.01).fit(people.X, people.y, sensitive_features=people.a, ledger=ledger)
     assert ledger.releases == ()
 

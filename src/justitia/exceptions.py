@@ -27,15 +27,23 @@ class JustitiaWarning(UserWarning):
 
 
 class BudgetWarning(JustitiaWarning):
-    """The guarantee is weaker than it looks: several certificates about the same rows, or a large delta."""
+    """Several certificates speak of the same rows, and no ledger counts them together."""
 
 
 class DeprecatedNameWarning(JustitiaWarning, FutureWarning):
     """A name that was used has another one now; the old name works for one release."""
 
 
+class LargeDeltaWarning(JustitiaWarning):
+    """The delta allows a mechanism that publishes the attribute of one row."""
+
+
+class UnknownGroupWarning(JustitiaWarning):
+    """The noisy size of a group could be noise alone: its name may be misspelt."""
+
+
 class SmallGroupWarning(JustitiaWarning):
-    """A group, or a cell of group and event, is too small for the constraint, or may not exist."""
+    """A group, or a cell of group and event, is too small for the constraint."""
 
 
 class NoisyEstimateWarning(JustitiaWarning):

@@ -125,7 +125,7 @@ def run(
     source = Recorder() if answers is None else Player(answers)
     FITS.forget()  # its warning is given once per process, and every run is to be the first
     settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "pf-ld", "plan": SMALL_PLAN}
-    if options.get("engine") == "plugin":
+    if options.get("engine") == "post-processing":
         settings["module"] = None
     model = LagrangianDualClassifier(groups=people.groups, progress=False, **settings | {"random_state": 3} | options)
     weighted_sum, asked = SensitiveVault.weighted_sum, [np.empty(0)]

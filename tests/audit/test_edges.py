@@ -58,7 +58,7 @@ def test_groups_read_off_the_data_are_the_first_thing_the_certificate_says() -> 
     assert str(model.certificate_).startswith(first)
 
 
-@pytest.mark.parametrize("engine", ["moments", "gradients", "printed"])
+@pytest.mark.parametrize("engine", ["moments", "pf-ld", "pf-ld-as-published"])
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
 def test_nobody_has_given_the_attribute_is_a_defined_result(engine: str, epsilon: float) -> None:
     plan = PLAN if engine == "moments" else None

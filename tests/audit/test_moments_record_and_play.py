@@ -20,7 +20,7 @@ from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
 from justitia.networks.moments.engine import MomentsEngine
 from justitia.networks.multilayer import default_widths
 from justitia.notions import NOTIONS
-from justitia.postprocessing import everybody
+from justitia.postprocessing import memberships as fitting
 from justitia.postprocessing.features import PublicRows
 from justitia.privacy.vault import SensitiveVault
 from justitia.training import state_file
@@ -99,7 +99,7 @@ def test_fit_on_a_public_sample_of_rows_with_one_label_changed_stays_within_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Memberships are fitted on a sample where there are very many people; the sums are over everybody still."""
-    monkeypatch.setattr(everybody, "FIT_ROWS", 100)
+    monkeypatch.setattr(fitting, "FIT_ROWS", 100)
     people = make_people(2, missing=True)
     first = run(people)
     for person, label in changes(people):

@@ -17,7 +17,7 @@ import justitia.postprocessing.solver as plugin_module
 import justitia.privacy.vault as vault_module
 from justitia import PostProcessingPlan, PrivacyLedger
 from justitia.notions import NOTIONS
-from justitia.postprocessing import everybody
+from justitia.postprocessing import memberships as fitting
 from justitia.postprocessing.dual import Constraints
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.solver import PostProcessingEngine
@@ -89,7 +89,7 @@ def test_fit_with_other_settings_and_one_label_changed_stays_within_the_ledger(o
 def test_fit_on_a_public_sample_of_rows_with_one_label_changed_stays_within_the_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(everybody, "FIT_ROWS", 100)
+    monkeypatch.setattr(fitting, "FIT_ROWS", 100)
     people = make_people(2, missing=True)
     first = run(people)
     for person, label in changes(people):

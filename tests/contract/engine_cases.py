@@ -98,7 +98,7 @@ ENGINES = {
     case.name: case
     for case in (
         Case(
-            "plugin",
+            "post-processing",
             PostProcessingPlan(checks=3),
             None,
             {"moments": "ask_before", "decisions": "ask_after"},
@@ -112,7 +112,7 @@ ENGINES = {
             _multipliers("noise_moments", "noise_checks"),
         ),
         Case(
-            "gradients",
+            "pf-ld",
             PFLDPlan(**SHORT, private_steps=3, public_steps=2, averaging=0.5),
             PFLDPlan(**FULL, private_steps=5, public_steps=1, memory=0.0),
             {"group sizes": "ask_before", "group gradient": "ask_before", "violation": "ask_after"},
@@ -120,7 +120,7 @@ ENGINES = {
             first_dual=0,
         ),
         Case(
-            "printed",
+            "pf-ld-as-published",
             PFLDAsPublishedPlan(**SHORT, warmup_epochs=0, epochs=3),
             PFLDAsPublishedPlan(**FULL, warmup_epochs=0, epochs=5, loss_dual_step=FULL["dual_step"]),
             {"exact attribute, read by the printed method": "ask_before"},

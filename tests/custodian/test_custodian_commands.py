@@ -109,7 +109,9 @@ def test_fit_that_was_stopped_after_an_answer_goes_on_without_a_second_debit(
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise
-@pytest.mark.parametrize("options", [{}, {"at": "scores"}, {"engine": "moments"}], ids=["plugin", "scores", "moments"])
+@pytest.mark.parametrize(
+    "options", [{}, {"at": "scores"}, {"engine": "moments"}], ids=["post-processing", "scores", "moments"]
+)
 @pytest.mark.parametrize("stored", [False, True], ids=["memory", "files"])
 def test_fit_that_was_stopped_before_memberships_were_fitted_goes_on_from_its_answer(
     options: dict[str, Any], stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

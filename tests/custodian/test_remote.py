@@ -67,7 +67,7 @@ def promised(fitted: LagrangianDualClassifier) -> str:
     return rest
 
 
-@pytest.mark.parametrize("options", [{}, {"module": (4,), "plan": MOMENTS}], ids=["plugin", "moments"])
+@pytest.mark.parametrize("options", [{}, {"module": (4,), "plan": MOMENTS}], ids=["post-processing", "moments"])
 @pytest.mark.filterwarnings("ignore:the noise in the rates")
 @pytest.mark.filterwarnings("ignore:even groups")
 def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
@@ -224,12 +224,15 @@ def test_what_the_custodian_refuses_is_not_debited_here(
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # few people, and nobody is decided for
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_decisions_that_are_all_alike_are_checked_by_a_custodian_as_in_memory(
     engine: str, folder: Path, tmp_path: Path
 ) -> None:
     rare = (np.arange(N) % 20 == 7).astype(int)  # nobody is predicted to be one of these
-    plan = {"plugin": PostProcessingPlan(checks=1), "moments": MomentsPlan(warmup_steps=40, rounds=2, checks=1)}[engine]
+    plan = {
+        "post-processing": PostProcessingPlan(checks=1),
+        "moments": MomentsPlan(warmup_steps=40, rounds=2, checks=1),
+    }[engine]
     made: dict[str, Any] = {"engine": engine, "plan": plan, "epsilon": 2.0}
     here = model(**made, noise_seed=3).fit(
         DATA.X, rare, sensitive_features=frame(LABELS), ledger=local_ledger(folder, tmp_path)

@@ -31,7 +31,7 @@ from justitia import MomentsPlan, PrivacyLedger
 from justitia.networks.algorithm import train
 from justitia.networks.moments.engine import MomentsEngine
 from justitia.networks.run import Run
-from justitia.postprocessing import everybody
+from justitia.postprocessing import memberships as fitting
 from justitia.postprocessing.solver import sum_stddev
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
@@ -220,8 +220,8 @@ def test_noise_spread_is_the_spread_of_the_vaults_answers() -> None:
 
 
 def gaps_with_a_sample(monkeypatch: pytest.MonkeyPatch, *, rows: int, corrections: int) -> Any:
-    monkeypatch.setattr(everybody, "FIT_ROWS", rows)
-    monkeypatch.setattr(everybody, "CORRECTIONS", corrections)
+    monkeypatch.setattr(fitting, "FIT_ROWS", rows)
+    monkeypatch.setattr(fitting, "CORRECTIONS", corrections)
     some = setting(n=2000)
     some.engine.ask_before(some.module, np.zeros(1), 1)
     assert [release.purpose for release in some.ledger.releases] == ["moments"]

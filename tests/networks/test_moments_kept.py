@@ -204,7 +204,7 @@ def test_share_of_one_is_right_where_nothing_is_checked() -> None:
 
 
 def test_plan_of_another_engine_is_refused_in_one_sentence(people: Any, make: Any) -> None:
-    for engine, plan in (("moments", PFLDPlan()), ("gradients", PLAN)):
+    for engine, plan in (("moments", PFLDPlan()), ("pf-ld", PLAN)):
         with pytest.raises(TypeError, match=rf"expected a \w+Plan for engine '{engine}', got \w+Plan") as caught:
             fit(make(engine=engine, plan=plan), people)
         assert "\n" not in str(caught.value)

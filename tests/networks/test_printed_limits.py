@@ -47,7 +47,7 @@ EXACT = PFLDPlan(
 @pytest.mark.parametrize(
     ("plan", "steps"),
     [(replace(PRINTED, batch_size=12, lambda_max=0.0, sigma_p=0.0, sigma_d=0.0), 2), (EXACT, 4)],
-    ids=["printed", "gradients"],
+    ids=["pf-ld-as-published", "pf-ld"],
 )
 def test_lambda_max_zero_is_plain_training(plan: TrainingPlan, steps: int) -> None:
     model = make_model()

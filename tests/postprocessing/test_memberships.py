@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 import justitia.postprocessing.memberships as module
 from justitia.postprocessing.memberships import (
-    LEAST_RIDGE,
     PRECISION,
+    RIDGE_PER_ROW,
     _Objective,
     _whitening,
     fit_memberships,
@@ -62,7 +62,7 @@ def objective(W: Array, rows: Array, sums: Array, ridge: Array) -> float:
 
 def effective(ridge: Array, n: int) -> Array:
     """The ridge of the problem that is solved: never less than what keeps it well-posed."""
-    return ridge.astype(np.float64) + LEAST_RIDGE * n
+    return ridge.astype(np.float64) + RIDGE_PER_ROW * n
 
 
 @pytest.mark.parametrize("where", ["zero", "anywhere"])
@@ -123,7 +123,7 @@ def test_fit_stops_where_the_slope_in_whitened_coordinates_is_below_the_stated_p
 def test_fit_on_sums_over_true_labels_equals_logistic_regression() -> None:
     rows, rho = make_rows(), 0.7
     codes = make_codes(rows)
-    W = fit_memberships(rows, sums_over(codes, rows), ridge=np.full(D, rho - LEAST_RIDGE * N))
+    W = fit_memberships(rows, sums_over(codes, rows), ridge=np.full(D, rho - RIDGE_PER_ROW * N))
     reference = LogisticRegression(C=1 / rho, fit_intercept=False, tol=1e-10, max_iter=10_000)
     reference.fit(rows, codes)
     assert np.allclose(memberships(W, rows), reference.predict_proba(rows), atol=1e-6)
@@ -140,7 +140,7 @@ def test_fit_of_two_categories_on_one_column_by_hand() -> None:
     found = minimize_scalar(
         lambda w: float(np.logaddexp(w * x, -w * x).sum() - w * difference + rho * w**2), options={"xtol": 1e-12}
     )
-    W = fit_memberships(x[:, None], sums, ridge=np.array([rho - 4 * LEAST_RIDGE]))
+    W = fit_memberships(x[:, None], sums, ridge=np.array([rho - 4 * RIDGE_PER_ROW]))
     assert W.flatten().tolist() == pytest.approx([found.x, -found.x], abs=1e-6)
     q = memberships(W, x[:, None])
     assert q[:, 0].tolist() == pytest.approx((1 / (1 + np.exp(-2 * found.x * x))).tolist(), abs=1e-6)

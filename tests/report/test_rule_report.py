@@ -1,4 +1,4 @@
-"""Reports on rules of engine "plugin": what they are made of, the tolerance in force, and no exact number by group."""
+"""Reports on rules of the default engine: what they are made of, the tolerance in force, no exact number by group."""
 
 from __future__ import annotations
 

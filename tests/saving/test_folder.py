@@ -51,7 +51,7 @@ def test_load_any_labels_predicts_bit_identically(people: Any, make: Any, tmp_pa
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
-@pytest.mark.parametrize("engine", ["moments", "gradients", "printed"])
+@pytest.mark.parametrize("engine", ["moments", "pf-ld", "pf-ld-as-published"])
 @pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise: fit says so
 def test_load_gives_back_everything_that_fit_released(
     people: Any, make: Any, tmp_path: Path, engine: str, epsilon: float
@@ -59,8 +59,8 @@ def test_load_gives_back_everything_that_fit_released(
     options = {"optimizer_options": {"betas": (0.8, 0.99)}, "batch_size": 64}
     plans = {
         "moments": MomentsPlan(warmup_steps=5, rounds=3, public_steps=1, checks=1, **options),
-        "gradients": PFLDPlan(private_steps=2, warmup_steps=5, **options),
-        "printed": PFLDAsPublishedPlan(epochs=1, **options),
+        "pf-ld": PFLDPlan(private_steps=2, warmup_steps=5, **options),
+        "pf-ld-as-published": PFLDAsPublishedPlan(epochs=1, **options),
     }
     start = make(engine=engine, plan=plans[engine], epsilon=epsilon, notion="equalized_odds", tolerance=0.01)
     model, again = saved_and_loaded(start, people, tmp_path)

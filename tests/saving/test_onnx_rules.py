@@ -1,4 +1,4 @@
-"""A rule of engine "plugin" in ONNX Runtime answers as it does in Python: base, calibration, correction, threshold."""
+"""A rule of the default engine in ONNX Runtime answers as in Python: base, calibration, correction, threshold."""
 
 import json
 from pathlib import Path

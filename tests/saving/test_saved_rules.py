@@ -1,4 +1,4 @@
-"""Rules of engine "plugin" saved and loaded: the same bits, no pickle, and nothing that is not needed."""
+"""Rules of engine "post-processing" saved and loaded: the same bits, no pickle, and nothing that is not needed."""
 
 import builtins
 import hashlib
@@ -94,7 +94,7 @@ def test_load_table_with_words_and_missing_numbers_predicts_bit_identically(tmp_
     assert_same(load(model.save(tmp_path / "model")), model, rows)
 
 
-@pytest.mark.parametrize("plan", [None, NETWORK], ids=["plugin", "moments"])
+@pytest.mark.parametrize("plan", [None, NETWORK], ids=["post-processing", "moments"])
 def test_load_without_a_tolerance_knows_the_one_in_force(plan: Any, tmp_path: Path) -> None:
     model = fit(tolerance=None, plan=plan, module=None if plan is None else (4,))
     again = load(model.save(tmp_path / "model"))

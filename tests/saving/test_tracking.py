@@ -141,13 +141,15 @@ def test_names_that_become_equal_are_kept_apart_by_a_number(fitted: Any) -> None
     assert set(data.metrics) == together | by_group
 
 
-@pytest.fixture(scope="module", params=[("gradients", math.inf), ("printed", 8.0)], ids=["infinite", "printed"])
+@pytest.fixture(
+    scope="module", params=[("pf-ld", math.inf), ("pf-ld-as-published", 8.0)], ids=["infinite", "pf-ld-as-published"]
+)
 def uncertified(request: pytest.FixtureRequest) -> LagrangianDualClassifier:
     """Without privacy, or by the printed analysis, for which the certificate has no finite epsilon either."""
     engine, epsilon = request.param
     plans = {
-        "gradients": PFLDPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64),
-        "printed": PFLDAsPublishedPlan(epochs=2, batch_size=64),
+        "pf-ld": PFLDPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64),
+        "pf-ld-as-published": PFLDAsPublishedPlan(epochs=2, batch_size=64),
     }
     data = make_synthetic(400, random_state=0)
     settings: dict[str, Any] = {"groups": data.groups, "engine": engine, "plan": plans[engine], "random_state": 0}

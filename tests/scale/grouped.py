@@ -100,9 +100,9 @@ def bits(folder: Path) -> Any:
 
 #: Engine, notion, weights, rows of the sample, processes.
 CASES = (
-    ("plugin", "equalized_odds", "weight", FEW, (2, 4)),
-    ("plugin", "demographic_parity", None, FEW, (2,)),
-    ("plugin", "accuracy_parity", None, 2000, (2,)),
+    ("post-processing", "equalized_odds", "weight", FEW, (2, 4)),
+    ("post-processing", "demographic_parity", None, FEW, (2,)),
+    ("post-processing", "accuracy_parity", None, 2000, (2,)),
     ("moments", "demographic_parity", "weight", FEW, (2, 4)),
     ("moments", "equalized_odds", None, FEW, (2,)),
     ("moments", "accuracy_parity", None, FEW, (2,)),
@@ -127,7 +127,11 @@ def killed(folder: Path) -> Any:
     """A rank dies at a pass; the run is started again in its folder. Debits, and what each attempt came to."""
     paths = write_parts(people(), folder / "parts", [500])
     found = []
-    deaths = (("plugin", "moment_rows", 1), ("plugin", "decision_rows", 2), ("moments", "decision_rows", 2))
+    deaths = (
+        ("post-processing", "moment_rows", 1),
+        ("post-processing", "decision_rows", 2),
+        ("moments", "decision_rows", 2),
+    )
     for attempt, (engine, name, count) in enumerate(deaths):
         place = folder / f"run{attempt}"
 
@@ -200,7 +204,7 @@ def resumed(folder: Path) -> Any:
     return found
 
 
-SHARDS: dict[str, Any] = {"plugin": ScoredShard, "moments": NetworkShard}
+SHARDS: dict[str, Any] = {"post-processing": ScoredShard, "moments": NetworkShard}
 
 
 def bases(folder: Path) -> Any:

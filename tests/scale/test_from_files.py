@@ -64,7 +64,7 @@ def from_files(where: Any, made: LagrangianDualClassifier, **more: Any) -> Lagra
 
 @pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])
 @pytest.mark.parametrize("epsilon", [4.0, math.inf])
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_fit_on_a_file_that_fits_the_sample_equals_the_fit_in_memory_to_the_last_bit(
     stored: Path, engine: str, epsilon: float, notion: str
 ) -> None:
@@ -161,7 +161,7 @@ def test_odd_entry_of_one_person_changes_nobody_elses_nor_whether_the_fit_succee
         others = np.delete(codes, 7)
         expected = others if expected is None else expected
         assert np.array_equal(others, expected)
-        for engine in ("plugin", "moments") if name == "text" else ("plugin",):
+        for engine in ("post-processing", "moments") if name == "text" else ("post-processing",):
             fitted = from_files(stored, model(engine=engine, groups=kind, noise_seed=None))
             assert len(fitted.ledger_.own_releases()) == 3
 
@@ -188,7 +188,7 @@ def test_rows_of_the_second_file_change_nobody_elses_label_whatever_they_hold(tm
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_curve_measurement_and_prediction_read_files(stored: Path, engine: str) -> None:
     long = {"plan": replace(PLANS["moments"], rounds=40)} if engine == "moments" else {}
     table, made = people(), model(engine=engine, **long)

@@ -116,9 +116,9 @@ def test_resume_without_random_state_goes_on_from_the_saved_weights(people: Any,
     assert journal(tmp_path / "run", model) == RELEASES
 
 
-@pytest.mark.parametrize("engine", ["gradients", "printed"])
+@pytest.mark.parametrize("engine", ["pf-ld", "pf-ld-as-published"])
 def test_resume_without_noise_equals_the_whole_run(people: Any, make: Any, tmp_path: Path, engine: str) -> None:
-    plans = {"gradients": make().plan, "printed": PFLDAsPublishedPlan(epochs=3, batch_size=64)}
+    plans = {"pf-ld": make().plan, "pf-ld-as-published": PFLDAsPublishedPlan(epochs=3, batch_size=64)}
     usual = {"epsilon": math.inf, "engine": engine, "plan": plans[engine], "noise_seed": None}
     fit_and_die_after_save(make(**usual), people, tmp_path / "run", saves=2)
     resumed = fit(make(**usual), people, tmp_path / "run")

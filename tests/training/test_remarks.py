@@ -90,7 +90,7 @@ def test_silence_by_label_is_what_the_sums_leave_over() -> None:
     assert silence_remark(noisy) == silence_remark(None) == []
 
 
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_fit_tells_of_silence_absurd_cells_and_weights_and_states_its_tolerance(engine: str) -> None:
     data = make_synthetic(1500, random_state=0)
     X, weight = data.X.copy(), np.ones(1500)

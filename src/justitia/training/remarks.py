@@ -19,6 +19,7 @@ from justitia.exceptions import (
     MissingAttributeWarning,
     NoisyEstimateWarning,
     SmallGroupWarning,
+    UnknownGroupWarning,
     ViolationWarning,
 )
 from justitia.training.lagrangian import Problem, largest_gap
@@ -186,4 +187,4 @@ def size_remarks(names: Sequence[object], sizes: Array, noise: Array, few: float
 
 def unknown_group(name: object, size: float) -> Diagnostic:
     """A sentence about a group whose noised size could be noise alone."""
-    return Diagnostic(f"the noised size of group {name!r} is about {size:.0f}: is its name right?", SmallGroupWarning)
+    return Diagnostic(f"the noised size of group {name!r} is about {size:.0f}: is its name right?", UnknownGroupWarning)
