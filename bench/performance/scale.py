@@ -26,7 +26,7 @@ from pyarrow import parquet
 
 from bench.performance.people import made_up
 from bench.performance.ratios import Ratio, report, table
-from justitia import LagrangianDualClassifier, PluginPlan
+from justitia import LagrangianDualClassifier, PostProcessingPlan
 from justitia.training.ranks import ManyRanks, Ranks, working_as
 
 MILLION = 1_000_000
@@ -56,7 +56,7 @@ def one_forecast(folder: Path) -> dict[str, float]:
     begun = time.process_time()
     files = RowFiles.of(folder)
     features = tuple(name for name in files.names if name.startswith("x"))
-    found = forecast(files, "y", features, PluginPlan())
+    found = forecast(files, "y", features, PostProcessingPlan())
     return {"forecast": found.seconds, "forecast_takes": time.process_time() - begun}
 
 

@@ -284,9 +284,7 @@ def fit_ratio() -> Ratio:
     y = torch.tensor(data.y.to_numpy(), dtype=torch.float32)
 
     def private_fit() -> object:
-        model = LagrangianDualClassifier(
-            epsilon=1.0, groups=data.groups, engine="gradients", module=HIDDEN, random_state=0
-        )
+        model = LagrangianDualClassifier(epsilon=1.0, groups=data.groups, engine="pf-ld", module=HIDDEN, random_state=0)
         return model.fit(data.X, data.y, sensitive_features=data.sensitive)
 
     turns = 2  # after one turn each that warms up

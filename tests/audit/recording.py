@@ -24,7 +24,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from justitia import GradientsPlan, LagrangianDualClassifier
+from justitia import LagrangianDualClassifier, PFLDPlan
 from justitia.datasets import make_synthetic
 from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import Release
@@ -32,7 +32,7 @@ from justitia.privacy.mechanisms import NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.same_rows import FITS
 
-SMALL_PLAN = GradientsPlan(private_steps=4, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5)
+SMALL_PLAN = PFLDPlan(private_steps=4, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5)
 
 
 class Recorder(NoiseSource):
@@ -123,9 +123,8 @@ def run(
     With ``stored`` rows are written to that file, and read from it.
     """
     source = Recorder() if answers is None else Player(answers)
-    FITS.forget()  # its warning is given once per process, and every run is to be the first
-    settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "gradients", "plan": SMALL_PLAN}
-    if options.get("engine") == "plugin":
+    settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "pf-ld", "plan": SMALL_PLAN}
+    if options.get("engine") == "post-processing":
         settings["module"] = None
     model = LagrangianDualClassifier(groups=people.groups, progress=False, **settings | {"random_state": 3} | options)
     weighted_sum, asked = SensitiveVault.weighted_sum, [np.empty(0)]

@@ -43,7 +43,7 @@ def make_table() -> Table:
 
 
 def estimator(**options: Any) -> LagrangianDualClassifier:
-    settings: dict[str, Any] = {"module": (4,), "engine": "gradients", "plan": SMALL_PLAN, "progress": False}
+    settings: dict[str, Any] = {"module": (4,), "engine": "pf-ld", "plan": SMALL_PLAN, "progress": False}
     return LagrangianDualClassifier(groups=GROUPS, epsilon=20.0, **settings | {"random_state": 0} | options)
 
 

@@ -17,8 +17,8 @@ from justitia.privacy.vault import SensitiveVault
 ROWS_EACH = 3
 MOMENTS = MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5)
 SETTINGS: dict[str, dict[str, Any]] = {
-    "plugin": {"engine": "plugin", "plan": PluginPlan(checks=2), "tolerance": 0.0},
-    "gradients": {"engine": "gradients", "plan": SMALL_PLAN},
+    "plugin": {"engine": "post-processing", "plan": PluginPlan(checks=2), "tolerance": 0.0},
+    "gradients": {"engine": "pf-ld", "plan": SMALL_PLAN},
     "moments": {"engine": "moments", "plan": MOMENTS},
 }
 every_engine = pytest.mark.parametrize("engine", SETTINGS)

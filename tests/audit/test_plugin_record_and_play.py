@@ -31,7 +31,7 @@ group_counts = pytest.mark.parametrize("n_groups", [2, 5])
 
 
 def run(people: People, *, answers: Sequence[Array] | None = None, **options: Any) -> Outcome:
-    given = {"engine": "plugin", "plan": SMALL, "tolerance": 0.0} | options
+    given = {"engine": "post-processing", "plan": SMALL, "tolerance": 0.0} | options
     return fit_and_record(people, answers=answers, **given)
 
 
