@@ -18,6 +18,7 @@ from recording import Player, Recorder
 from justitia.cli import cli
 from justitia.datasets import make_synthetic
 from justitia.privacy.arrays import Array
+from justitia.training.same_rows import FITS
 
 N = 240
 PLAN = "warmup_steps = 5\nrounds = 4\npublic_steps = 1\nchecks = 2\nbatch_size = 64\n"
@@ -81,6 +82,7 @@ def run(
             assert trained.exit_code == 0, trained.output
             write_files(folder, labels, apart=apart)
         source = Recorder() if answers is None else Player(answers)
+        FITS.forget()  # no run is warned of an earlier one
         patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
         result = CliRunner().invoke(cli, [*COMMANDS[command], *where], terminal_width=80)
     inputs = {"data.csv", "secret.csv"}
