@@ -14,7 +14,7 @@ from justitia._validate import (
     check_same_length,
 )
 
-ENGINES = ("moments", "pf-ld", "pf-ld-as-published")
+ENGINES = ("moments", "gradients", "printed")
 
 
 def test_check_choice_valid_name_is_returned() -> None:

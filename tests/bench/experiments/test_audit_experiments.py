@@ -22,7 +22,7 @@ def made_up(experiment: Any, **measures: float) -> pd.DataFrame:
 def test_audits_attack_every_mechanism_that_is_promised_and_correct_for_their_number() -> None:
     cells = [cell for cell in audit.cells(quick=False) if cell.settings["attack"] != "repeated"]
     strong = {(c.method, c.settings["groups"], c.epsilon) for c in cells if c.settings["attack"] == "mechanism"}
-    assert strong == {(e, g, eps) for e in ("pf-ld", "moments") for g in (2, 5) for eps in (0.5, 1.0, 4.0)}
+    assert strong == {(e, g, eps) for e in ("gradients", "moments") for g in (2, 5) for eps in (0.5, 1.0, 4.0)}
     assert {cell.settings["audits"] for cell in cells} == {len(cells)}
     assert {cell.settings["audits"] for cell in trial.cells(quick=False)} == {len(trial.cells(quick=False))}
 
@@ -47,7 +47,7 @@ def test_audit_table_has_a_line_for_each_audit_and_no_gaussian_bound_where_there
 
 def test_trial_claims_say_of_each_printed_epsilon_whether_it_is_exceeded() -> None:
     results = made_up(trial)
-    exceeded = results.assign(exceeded=(results["method"] == "pf-ld-as-published").astype(float), lower=3.0)
+    exceeded = results.assign(exceeded=(results["method"] == "printed").astype(float), lower=3.0)
     found = trial.claims(exceeded)
     assert [claim.confirmed for claim in found] == [False, False, False, True]
     assert found[0].sentence == "The printed epsilon bounds an attacker who sees every noised step (Bank)."
@@ -62,7 +62,7 @@ def first(experiment: Any, attack: str, method: str) -> Cell:
 
 
 @pytest.mark.parametrize(
-    ("attack", "method"), [("mechanism", "pf-ld"), ("one run", "moments"), ("repeated", "normal numbers")]
+    ("attack", "method"), [("mechanism", "gradients"), ("one run", "moments"), ("repeated", "normal numbers")]
 )
 def test_audit_of_a_quick_cell_accuses_nobody(attack: str, method: str) -> None:
     found = audit.work(first(audit, attack, method))
@@ -71,5 +71,5 @@ def test_audit_of_a_quick_cell_accuses_nobody(attack: str, method: str) -> None:
 
 
 def test_trial_of_a_quick_cell_tells_every_printed_step_apart() -> None:
-    found = trial.work(first(trial, "mechanism", "pf-ld-as-published"))
+    found = trial.work(first(trial, "mechanism", "printed"))
     assert found["right"] == found["guesses"] == 24

@@ -22,12 +22,12 @@ def test_make_gives_a_fresh_estimator_with_the_cells_settings() -> None:
     model = make(cell, ("a", "b"))
     assert model is not make(cell, ("a", "b"))
     assert (model.tolerance, model.plan.clip, model.epsilon, model.random_state) == (0.05, 2.0, 2.0, 8)
-    assert (model.groups, model.engine, model.noise_seed) == (("a", "b"), "pf-ld", cell.noise_seed)
+    assert (model.groups, model.engine, model.noise_seed) == (("a", "b"), "gradients", cell.noise_seed)
 
 
 def test_make_printed_method_without_privacy_has_infinite_epsilon() -> None:
     model = make(replace(CELL, method="F-LD"), ("a", "b"))
-    assert (model.engine, model.epsilon) == ("pf-ld-as-published", float("inf"))
+    assert (model.engine, model.epsilon) == ("printed", float("inf"))
 
 
 @pytest.mark.parametrize(
