@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit docs pictures help crash-test ray-test audit stress bench bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit docs pictures crash-test audit stress bench bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -40,18 +40,11 @@ pictures: setup        ## run the tutorials and keep their pictures and output f
 	for script in $(EXAMPLES); do name=$$(basename $$script .py); \
 	  $(BIN)/python $$script --picture docs/pictures/$$name.png > docs/pictures/$$name.txt || exit 1; done
 
-help: setup            ## the help of every command as text, after an option has changed
-	$(BIN)/python -c "from justitia.cli.stored_help import write; write()"
-
-crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 ranks; fuzz and attack those
+crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 workers; fuzz and attack those
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py
 	JUSTITIA_KILLS=200 JUSTITIA_FUZZ=10000 $(BIN)/python -m pytest tests/custodian/test_process.py tests/custodian/test_fuzz.py
 	JUSTITIA_ATTACKS=1000 $(BIN)/python -m pytest tests/custodian/test_attacks.py
-	JUSTITIA_KILLS=10 $(BIN)/python -m pytest tests/scale/test_machines.py
-
-ray-test: setup        ## install Ray, which no other test needs, and fit on a local cluster of two nodes
-	$(BIN)/python -m pip install --quiet "ray[train]==2.60.0"
-	$(BIN)/python -m pytest tests/scale/test_ray.py
+	JUSTITIA_KILLS=10 $(BIN)/python -m pytest tests/cli/test_workers.py
 
 audit: setup           ## attack mechanism and whole fits, and the printed engine: results/audit.csv, results/trial.csv
 	$(BIN)/python -m bench.experiments audit --jobs 2

@@ -6,7 +6,7 @@ Demographic parity at epsilon 1 with the defaults, and what the noise allows for
 import numpy as np
 import pandas as pd
 
-from justitia import LagrangianDualClassifier, PluginPlan, PrivacyLedger, measure, tradeoff
+from justitia import LagrangianDualClassifier, PostProcessingPlan, PrivacyLedger, measure, tradeoff
 from justitia.datasets import load
 from pictures import intervals, panels, picture_path, save
 
@@ -19,7 +19,7 @@ X, y, age = data.X.iloc[train], data.y.iloc[train], data.sensitive.iloc[train]
 X_new, y_new, age_new = data.X.iloc[test], data.y.iloc[test], data.sensitive.iloc[test]
 
 # The price is known before any data is seen.
-plan = PluginPlan().calibrate(1.0, 1e-5, n=len(X))
+plan = PostProcessingPlan().calibrate(1.0, 1e-5, n=len(X))
 for release in plan.releases():
     print(f"{release.count} x {release.purpose}: noise multiplier {release.noise.noise_multiplier:.2f}")
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+from torch import nn
 
-from justitia.training.engine import EVERYBODY, Engine
+from justitia.training.engine import ALL_ROWS, Array, Engine, Rows
 
 
 def opened(engine: Any) -> Any:
     """The engine, after what it asks once."""
-    engine.ask_before(nn.Identity(), torch.zeros(0), 0)
+    engine.ask_before(nn.Identity(), np.zeros(0), 0)
     return engine
 
 
-def asked(engine: Engine, scores: Tensor, k: int = 0, seen: Tensor | slice = EVERYBODY) -> Any:
+def asked(engine: Engine, scores: Array, k: int = 0, seen: Rows = ALL_ROWS) -> Any:
     """The gap after what the engine asks after round k."""
     engine.ask_after(scores, k)
     return engine.gap(scores, seen)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from justitia import GradientsPlan, LagrangianDualClassifier
+from justitia import LagrangianDualClassifier, PFLDPlan
 from justitia.privacy.mechanisms import SeededNoise
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before anything imports it: no test talks to a network
@@ -34,16 +34,16 @@ def people() -> People:
 
 
 @pytest.fixture(scope="session")
-def plan() -> GradientsPlan:
-    return GradientsPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64, warmup_learning_rate=0.02)
+def plan() -> PFLDPlan:
+    return PFLDPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64, warmup_learning_rate=0.02)
 
 
 @pytest.fixture
-def make(plan: GradientsPlan) -> Callable[..., LagrangianDualClassifier]:
+def make(plan: PFLDPlan) -> Callable[..., LagrangianDualClassifier]:
     """A classifier with reproducible noise, small enough for 120 people, unless told otherwise."""
 
     def build(**changes: Any) -> LagrangianDualClassifier:
-        usual = {"epsilon": 8.0, "groups": ["f", "m"], "engine": "gradients", "plan": plan}
+        usual = {"epsilon": 8.0, "groups": ["f", "m"], "engine": "pf-ld", "plan": plan}
         return LagrangianDualClassifier(**usual | {"random_state": 0, "noise_seed": 0} | changes)
 
     return build

@@ -21,17 +21,17 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from justitia import GradientsPlan, LagrangianDualClassifier
+from justitia import LagrangianDualClassifier, PFLDPlan
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, PrivacyLedger, Release
 
 WORKERS, BUDGET, DELTA = 3, 8.0, 1e-5
-PLAN = GradientsPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64, warmup_learning_rate=0.02)
+PLAN = PFLDPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64, warmup_learning_rate=0.02)
 RELEASES = 7
 
 
 def model() -> LagrangianDualClassifier:
     return LagrangianDualClassifier(
-        epsilon=BUDGET, delta=DELTA, groups=["f", "m"], engine="gradients", plan=PLAN, random_state=0, noise_seed=0
+        epsilon=BUDGET, delta=DELTA, groups=["f", "m"], engine="pf-ld", plan=PLAN, random_state=0, noise_seed=0
     )
 
 

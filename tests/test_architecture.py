@@ -2,6 +2,8 @@
 
 import ast
 import graphlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,14 +21,15 @@ LEVELS = {
     "notions": 2,
     "inputs": 2,
     "datasets": 2,
-    "networks": 3,
     "learners": 3,
     "training": 4,
     "engines": 5,
+    "postprocessing": 5,
     "evaluation": 5,
     "saving": 6,
     "parameters": 6,
     "deciding": 6,
+    "networks": 6,
     "scale": 6,
     "estimator": 6,
     "curve": 7,
@@ -72,8 +75,8 @@ MAY_NAME = {
     "reveal": {
         "privacy/vault.py",
         "privacy/interface.py",  # refuses it where the attribute is not in this process
-        "engines/printed/engine.py",
-        "engines/moments/engine.py",
+        "networks/pf_ld_as_published/engine.py",
+        "networks/moments/engine.py",
         "audit/replay.py",  # the auditor knows everybody's attribute; a ledger of its own is debited infinity
     },
     # a process that is told so by another one, which reveals the attribute of a fit without privacy
@@ -99,7 +102,8 @@ MAY_DRAW = {
     "datasets/synthetic.py": {"default_rng", "standard_normal"},
     "audit/replay.py": {"add_gaussian"},  # a source without noise, for what the auditor knows
     "audit/printed.py": {"add_gaussian"},  # the same, which keeps the scale
-    "networks/classifier.py": {"RandomState"},  # the seed of public randomness when none is given
+    "inputs/tables.py": {"RandomState"},  # the seed of public randomness when none is given
+    "cli/commands/split.py": {"default_rng"},  # which rows of a file are kept for evaluation
     "networks/crossfitted.py": {"uniform_"},  # first weights of public networks
 }
 
@@ -163,7 +167,7 @@ def calls(tree: ast.AST, name: str) -> list[ast.Call]:
 
 
 def test_package_has_files_to_look_at() -> None:
-    assert {"privacy/vault.py", "engines/gradients/engine.py", "estimator.py"} <= set(FILES)
+    assert {"privacy/vault.py", "postprocessing/solver.py", "networks/pf_ld/engine.py", "estimator.py"} <= set(FILES)
 
 
 def test_every_module_has_a_level() -> None:
@@ -177,7 +181,7 @@ def test_privacy_imports_nothing_of_ours_outside_it_but_the_voice_of_its_errors(
         if name.startswith("privacy/")
         for inside_functions in (False, True)
         for module in own_imports(name, inside_functions=inside_functions)
-        if not module.startswith("privacy")
+        if not module.startswith(("privacy", "exceptions"))
     }
     assert outside == {("privacy/door.py", "_validate")}
 
@@ -192,6 +196,38 @@ def test_package_imports_nothing_of_bench_which_is_not_in_the_wheel() -> None:
         if module.split(".")[0] == "bench"
     }
     assert importing == set()
+
+
+#: Files outside ``networks/`` that import torch: when they are imported, and inside functions.
+NEEDS_TORCH = {
+    "audit/printed.py"
+}  # audits of an engine that trains a network; imported when such an audit is asked for
+NEEDS_TORCH_IN_FUNCTIONS = {"notions.py"}  # what a notion is for a network
+
+
+def imports_torch(name: str, *, inside_functions: bool) -> bool:
+    return any(
+        module.split(".")[0] == "torch" or module == "safetensors.torch"
+        for node in runtime_nodes(FILES[name], inside_functions=inside_functions)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)])
+    )
+
+
+@pytest.mark.parametrize(
+    ("inside_functions", "allowed"), [(False, NEEDS_TORCH), (True, NEEDS_TORCH_IN_FUNCTIONS)], ids=["top", "functions"]
+)
+def test_torch_is_imported_by_networks_and_listed_files(inside_functions: bool, allowed: set[str]) -> None:
+    importing = {name for name in FILES if imports_torch(name, inside_functions=inside_functions)}
+    assert {name for name in importing if not name.startswith("networks/")} == allowed
+
+
+def test_everything_but_networks_is_imported_without_torch() -> None:
+    light = [name for name in FILES if not name.startswith("networks/") and name not in NEEDS_TORCH]
+    modules = [f"justitia.{module_of(name)}" for name in light if module_of(name) not in {"__init__", "__main__"}]
+    assert {"justitia.privacy.vault", "justitia.postprocessing.learner", "justitia.estimator"} <= set(modules)
+    code = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_imports_go_downward() -> None:
@@ -265,7 +301,10 @@ def test_prediction_and_saving_never_name_the_attribute() -> None:
 
 def test_metrics_take_no_part_in_training() -> None:
     training = [
-        name for name in FILES if name.startswith(("privacy/", "training/", "engines/")) or name == "estimator.py"
+        name
+        for name in FILES
+        if name.startswith(("privacy/", "training/", "engines/", "postprocessing/", "networks/"))
+        or name == "estimator.py"
     ]
     importing = {
         name

@@ -212,7 +212,7 @@ def test_dependencies_of_the_project_each_have_a_reason() -> None:
 
 
 def test_dependencies_with_a_reason_are_locked() -> None:
-    assert documented() - locked() == {"ray"}  # large, and one test needs it: make ray-test
+    assert documented() - locked() == set()
 
 
 def test_locked_packages_each_have_a_reason_or_are_asked_for_by_another() -> None:
@@ -220,7 +220,7 @@ def test_locked_packages_each_have_a_reason_or_are_asked_for_by_another() -> Non
     assert locked() - documented() - asked_for == set()
 
 
-@pytest.mark.parametrize(("name", "most"), [("bench", 6), ("moments", 5), ("start", 3)])
+@pytest.mark.parametrize(("name", "most"), [("bench", 6), ("moments", 5), ("start", 4)])
 def test_speed_table_is_what_the_committed_results_say(name: str, most: int) -> None:
     ratios = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))["ratios"]
     assert len(ratios) >= most

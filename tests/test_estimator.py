@@ -16,7 +16,7 @@ import torch
 from sklearn.base import clone
 from torch import nn
 
-from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
+from justitia import LagrangianDualClassifier, PFLDAsPublishedPlan, PFLDPlan, PrivacyLedger
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.ledger import Release
 
@@ -147,12 +147,12 @@ def test_history_two_events_name_event_and_group(people: Any, make: Any) -> None
 
 @pytest.mark.parametrize(
     ("engine", "epsilon", "status"),
-    [("gradients", 8.0, "noised"), ("gradients", math.inf, "exact"), ("printed", 8.0, "exact")],
+    [("pf-ld", 8.0, "noised"), ("pf-ld", math.inf, "exact"), ("pf-ld-as-published", 8.0, "exact")],
 )
 def test_history_columns_by_group_are_noised_only_if_a_finite_epsilon_vouches_for_them(
     people: Any, make: Any, engine: str, epsilon: float, status: str
 ) -> None:
-    plan = PrintedPlan(epochs=1) if engine == "printed" else make().plan
+    plan = PFLDAsPublishedPlan(epochs=1) if engine == "pf-ld-as-published" else make().plan
     model = fitted(make(engine=engine, epsilon=epsilon, plan=plan), people)
     assert [one.name for one in model.history_columns_] == list(model.history_)
     found = {one.kind: one.status for one in model.history_columns_}
@@ -239,7 +239,7 @@ def test_tags_unseeded_noise_is_called_non_deterministic(epsilon: float, noise_s
 
 
 def test_fit_weight_two_equals_row_twice(people: Any, make: Any) -> None:
-    full = GradientsPlan(warmup_steps=30, private_steps=4, public_steps=5, batch_size=1000)
+    full = PFLDPlan(warmup_steps=30, private_steps=4, public_steps=5, batch_size=1000)
     model = make(plan=full, preprocess=None, epsilon=math.inf, notion="equalized_odds")
     rows = np.r_[np.arange(120), np.arange(0, 120, 2)]
     weight = np.where(np.arange(120) % 2 == 0, 2.0, 1.0)
@@ -253,7 +253,7 @@ def test_fit_weight_two_equals_row_twice(people: Any, make: Any) -> None:
 
 
 def test_fit_weight_zero_equals_row_left_out(people: Any, make: Any) -> None:
-    full = GradientsPlan(warmup_steps=30, private_steps=4, public_steps=5, batch_size=1000)
+    full = PFLDPlan(warmup_steps=30, private_steps=4, public_steps=5, batch_size=1000)
     model = make(plan=full, preprocess=None, epsilon=math.inf)
     kept = np.arange(120) % 3 > 0
     weighted = fitted(clone(model), people, sample_weight=kept.astype(float))
@@ -272,10 +272,10 @@ def test_fit_equal_weights_of_any_size_change_nothing(people: Any, make: Any) ->
 
 def test_clone_and_repr_with_module_plan_and_notion(people: Any, make: Any) -> None:
     module = nn.Sequential(nn.Linear(3, 1))
-    model = make(module=module, engine="printed", plan=PrintedPlan(epochs=1), epsilon=math.inf)
+    model = make(module=module, engine="pf-ld-as-published", plan=PFLDAsPublishedPlan(epochs=1), epsilon=math.inf)
     twin = clone(model)
     assert repr(twin) == repr(model)
-    assert "PrintedPlan(" in repr(model)
+    assert "PFLDAsPublishedPlan(" in repr(model)
     assert set(model.get_params()) == set(inspect.signature(LagrangianDualClassifier.__init__).parameters) - {"self"}
     assert twin.plan == model.plan
     weights = copy.deepcopy(module.state_dict())

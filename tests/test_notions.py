@@ -4,13 +4,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
+from justitia import LagrangianDualClassifier
 from justitia.evaluation.exact import violation
 from justitia.notions import (
     FAIRLEARN_NAMES,
     NOTIONS,
     AccuracyParity,
+    Array,
     DemographicParity,
     EqualizedOdds,
     EqualOpportunity,
@@ -21,13 +22,14 @@ from justitia.notions import (
     notion_name,
 )
 
-Y = torch.tensor([0.0, 1.0, 1.0, 0.0])
-SCORES = torch.tensor([-1.0, 2.0, -3.0, 4.0])
+Y = np.array([0.0, 1.0, 1.0, 0.0])
+SCORES = np.array([-1.0, 2.0, -3.0, 4.0])
+TENSORS = torch.from_numpy(SCORES), torch.from_numpy(Y)
 SIGMOIDS = [1 / (1 + math.e), 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(3)), 1 / (1 + math.exp(-4))]
 
 
 def test_decision_at_the_threshold_is_negative() -> None:
-    assert decision(torch.tensor([-0.1, 0.0, 0.1])).tolist() == [0.0, 0.0, 1.0]
+    assert decision(np.array([-0.1, 0.0, 0.1])).tolist() == [0.0, 0.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -46,18 +48,18 @@ def test_events_small_labels_equal_the_definition(notion: FairnessNotion, expect
 
 @pytest.mark.parametrize("notion", [DemographicParity(), EqualizedOdds(), EqualOpportunity(), PredictiveEquality()])
 def test_h_of_rate_notions_is_the_sigmoid_and_h_exact_the_decision(notion: FairnessNotion) -> None:
-    assert notion.h(SCORES, Y).tolist() == pytest.approx(SIGMOIDS)
+    assert notion.h(*TENSORS).tolist() == pytest.approx(SIGMOIDS)
     assert notion.h_exact(SCORES, Y).tolist() == [0, 1, 0, 1]
 
 
 def test_accuracy_parity_loss_is_the_binary_cross_entropy() -> None:
     expected = [math.log1p(math.exp(s)) for s in (-1, -2, 3, 4)]
-    assert AccuracyParity().h(SCORES, Y).tolist() == pytest.approx(expected)
+    assert AccuracyParity().h(*TENSORS).tolist() == pytest.approx(expected)
 
 
 def test_accuracy_parity_error_is_the_expected_error() -> None:
     expected = [abs(y - p) for y, p in zip([0, 1, 1, 0], SIGMOIDS, strict=True)]
-    assert AccuracyParity(surrogate="error").h(SCORES, Y).tolist() == pytest.approx(expected)
+    assert AccuracyParity(surrogate="error").h(*TENSORS).tolist() == pytest.approx(expected)
 
 
 def test_accuracy_parity_exact_is_the_wrong_decision() -> None:
@@ -70,19 +72,19 @@ def test_accuracy_parity_unknown_surrogate_suggests_a_name() -> None:
 
 
 def test_accuracy_parity_integer_labels_are_accepted() -> None:
-    assert torch.equal(AccuracyParity().h_exact(SCORES, Y.long()), AccuracyParity().h_exact(SCORES, Y))
-    assert torch.equal(AccuracyParity().h(SCORES, Y.long()), AccuracyParity().h(SCORES, Y))
+    assert np.array_equal(AccuracyParity().h_exact(SCORES, Y.astype(int)), AccuracyParity().h_exact(SCORES, Y))
+    assert torch.equal(AccuracyParity().h(TENSORS[0], TENSORS[1].long()), AccuracyParity().h(*TENSORS))
 
 
 def test_equalized_odds_events_are_the_two_one_sided_notions_side_by_side() -> None:
-    both = torch.cat([PredictiveEquality().events(Y), EqualOpportunity().events(Y)], dim=1)
-    assert torch.equal(EqualizedOdds().events(Y), both)
+    both = np.concatenate([PredictiveEquality().events(Y), EqualOpportunity().events(Y)], axis=1)
+    assert np.array_equal(EqualizedOdds().events(Y), both)
 
 
 @pytest.mark.parametrize("name", NOTIONS)
 def test_h_of_confident_scores_approaches_h_exact(name: str) -> None:
     notion = AccuracyParity(surrogate="error") if name == "accuracy_parity" else get_notion(name)
-    assert torch.allclose(notion.h(1000 * SCORES, Y), notion.h_exact(SCORES, Y))
+    assert np.allclose(notion.h(1000 * TENSORS[0], TENSORS[1]).numpy(), notion.h_exact(SCORES, Y))
 
 
 @pytest.mark.parametrize("name", NOTIONS)
@@ -119,13 +121,10 @@ def test_get_notion_of_another_type_is_a_type_error(value: object) -> None:
 
 def test_get_notion_own_notion_that_breaks_the_contract_is_refused() -> None:
     class Unnamed(FairnessNotion):
-        def events(self, y: Tensor) -> Tensor:
+        def events(self, y: Array) -> Array:
             return y[:, None]
 
-        def h(self, scores: Tensor, y: Tensor) -> Tensor:
-            return scores
-
-        def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+        def h_exact(self, scores: Array, y: Array) -> Array:
             return decision(scores)
 
     with pytest.raises(ValueError, match="the notion Unnamed cannot be used: name has to be a non-empty string"):
@@ -179,3 +178,24 @@ def test_slip_in_a_name_of_a_rate_is_not_answered_with_another_rate() -> None:
     with pytest.raises(ValueError, match="no notion 'true_positive_parity'") as refused:
         get_notion("true_positive_parity")
     assert "predictive_equality'?" not in str(refused.value)
+
+
+class NoGradient(FairnessNotion):
+    """A notion without h: the default engine needs none."""
+
+    name, event_names = "no_gradient", ("all",)
+    events = DemographicParity.events
+    h_exact = DemographicParity.h_exact
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise
+def test_notion_without_h_is_enough_for_the_default_engine_and_refused_where_a_network_is_trained() -> None:
+    rng = np.random.default_rng(0)
+    X, a = rng.normal(size=(120, 2)), rng.choice(["f", "m"], 120)
+    given = {"X": X, "y": (X[:, 0] > 0).astype(int), "sensitive_features": a}
+    usual = {"notion": NoGradient(), "groups": ["f", "m"], "random_state": 0, "noise_seed": 0}
+    assert LagrangianDualClassifier(**usual).fit(**given).predict(X).shape == (120,)
+    model = LagrangianDualClassifier(**usual, engine="moments")
+    with pytest.raises(TypeError, match="the notion NoGradient has no differentiable h"):
+        model.fit(**given)
+    assert not hasattr(model, "ledger_")

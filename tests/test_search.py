@@ -225,7 +225,7 @@ def test_progress_and_warnings_do_not_count_trials(
         (CANDIDATES, {"shape": -1.0}, ValueError, "shape"),
         (CANDIDATES, {"penalty": -1.0}, ValueError, "penalty"),
         (CANDIDATES, {"ledger": 1.0}, TypeError, "expected ledger to be a PrivacyLedger"),
-        ([{"engine": "printed", "plan": None}], {}, ValueError, "releases are all Gaussian"),
+        ([{"engine": "pf-ld-as-published", "plan": None}], {}, ValueError, "releases are all Gaussian"),
     ],
 )
 def test_wrong_input_is_refused_before_anything_is_paid(

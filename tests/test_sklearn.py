@@ -17,10 +17,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from justitia import GradientsPlan, LagrangianDualClassifier, PrivacyLedger
+from justitia import LagrangianDualClassifier, PFLDPlan, PrivacyLedger
 from justitia.evaluation.exact import violation
 
-QUICK = GradientsPlan(warmup_steps=60, private_steps=2, public_steps=3, batch_size=64, warmup_learning_rate=0.05)
+QUICK = PFLDPlan(warmup_steps=60, private_steps=2, public_steps=3, batch_size=64, warmup_learning_rate=0.05)
 
 
 class InventedGroups(LagrangianDualClassifier):
@@ -33,9 +33,9 @@ class InventedGroups(LagrangianDualClassifier):
 
 
 WITHOUT_NOISE = InventedGroups(
-    epsilon=math.inf, groups=["a", "b"], engine="gradients", plan=QUICK, noise_seed=1, preprocess=None
+    epsilon=math.inf, groups=["a", "b"], engine="pf-ld", plan=QUICK, noise_seed=1, preprocess=None
 )
-WITH_NOISE = InventedGroups(epsilon=1.0, groups=["a", "b"], engine="gradients", plan=QUICK, noise_seed=1)
+WITH_NOISE = InventedGroups(epsilon=1.0, groups=["a", "b"], engine="pf-ld", plan=QUICK, noise_seed=1)
 DEFAULT = InventedGroups(groups=["a", "b"], noise_seed=1)
 DEFAULT_WITHOUT_NOISE = InventedGroups(epsilon=math.inf, groups=["a", "b"], noise_seed=1, preprocess=None)
 

@@ -60,29 +60,33 @@ def test_completion_of_the_first_word_imports_no_command_and_no_large_library() 
     assert "justitia.cli.commands.train" not in names
 
 
-@pytest.mark.parametrize("words", [["train", "--help"], ["budget", "create", "-h"]], ids=" ".join)
-def test_help_of_a_command_imports_no_command_and_no_large_library(words: list[str]) -> None:
-    names = set(fresh(HELP.format(words=words)))
-    assert LARGE & {name.split(".")[0] for name in names} == set()
-    assert not [name for name in names if name.startswith("justitia.cli.commands.")]
-
-
-def test_help_in_a_narrow_terminal_is_made_by_the_command_and_imports_no_other() -> None:
-    names = set(fresh(HELP.format(words=["split", "--help"]), COLUMNS="60"))
+def test_help_of_a_command_imports_no_other_command_and_no_torch() -> None:
+    names = set(fresh(HELP.format(words=["split", "--help"])))
     assert "justitia.cli.commands.split" in names
-    assert not {"justitia.cli.commands.train", "justitia.cli.commands.audit", "justitia.report.build"} & names
+    assert not {"justitia.cli.commands.train", "justitia.cli.commands.audit", "justitia.report.build", "torch"} & names
 
 
-def test_public_names_come_from_the_modules_that_type_checkers_are_told() -> None:
+def test_public_names_come_from_the_modules_that_type_checkers_read() -> None:
     tree = ast.parse(Path(justitia.__file__).read_text("utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
-    told = {alias.name: one.module for one in block.body if isinstance(one, ast.ImportFrom) for alias in one.names}
-    assert told == justitia._HOMES
-    assert sorted(told) == justitia.__all__
-    for name, module in told.items():
-        assert getattr(justitia, name) is getattr(sys.modules[str(module)], name)
+    read = {alias.name: one.module for one in block.body if isinstance(one, ast.ImportFrom) for alias in one.names}
+    assert {name: module for name, module in read.items() if not name.endswith("Plan")} == justitia._HOMES
+    assert sorted([*justitia._HOMES, "PostProcessingPlan"]) == justitia.__all__
+    for name, module in justitia._HOMES.items():
+        assert getattr(justitia, name) is getattr(sys.modules[module], name)
         assert getattr(justitia, name).__module__ == module
-    assert set(justitia.__all__) <= set(dir(justitia))
+    assert set(justitia.__all__) | set(justitia._PLANS) <= set(dir(justitia))
+
+
+def test_star_import_and_a_fit_of_the_default_engine_do_not_import_torch() -> None:
+    assert "torch" not in fresh(
+        "from justitia import *\n"
+        "from justitia.datasets import make_synthetic\n"
+        "data = make_synthetic(400, random_state=0)\n"
+        "model = LagrangianDualClassifier(groups=['a', 'b'], epsilon=8.0)\n"
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "model.fit(data.X, data.y, sensitive_features=data.sensitive).predict(data.X)"
+    )
 
 
 def test_name_that_is_not_public_is_no_attribute() -> None:
@@ -93,3 +97,40 @@ def test_name_that_is_not_public_is_no_attribute() -> None:
 @pytest.mark.parametrize("first", ["import justitia.curve", "from justitia.report import build_report"])
 def test_name_of_a_function_and_a_module_is_the_function_whoever_comes_first(first: str) -> None:
     fresh(f"{first}\nfrom justitia import tradeoff\nassert callable(tradeoff)")
+
+
+DEFAULT_FIT = """
+import sys
+class NoTorch:  # as where it is not installed
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, NoTorch())
+import numpy as np
+from justitia import LagrangianDualClassifier
+rng = np.random.default_rng(0)
+X, a = rng.normal(size=(400, 3)), rng.choice(["f", "m"], 400)
+y = (X[:, 0] + 0.5 * (a == "f") > 0).astype(int)
+def fit(**changes):
+    model = LagrangianDualClassifier(groups=["f", "m"], random_state=0, noise_seed=0, epsilon=8.0, **changes)
+    return model.fit(X, y, sensitive_features=a)
+"""
+
+
+def test_default_engine_fits_decides_saves_and_loads_without_torch(tmp_path: Path) -> None:
+    folder = str(tmp_path / "model")
+    names = fresh(
+        f"import warnings\nwarnings.simplefilter('ignore', UserWarning)\n{DEFAULT_FIT}\nmodel = fit()\n"
+        f"model.save({folder!r})\nloaded = LagrangianDualClassifier.load({folder!r})\n"
+        "assert np.array_equal(loaded.predict(X), model.predict(X))"
+    )
+    assert not [name for name in names if name.startswith("justitia.networks.")]
+
+
+@pytest.mark.parametrize("changes", ["engine='moments'", "engine='pf-ld'", "module=(4,)"])
+def test_network_without_torch_is_refused_with_what_to_install(changes: str) -> None:
+    fresh(
+        f"{DEFAULT_FIT}\ntry:\n    fit({changes})\nexcept ImportError as error:\n"
+        "    assert \"run pip install 'justitia[networks]'\" in str(error), error\n"
+        "else:\n    raise AssertionError('fitted')"
+    )

@@ -60,7 +60,7 @@ def test_larger_tolerances_are_more_accurate_and_less_alike(made: Tradeoff) -> N
 def test_every_model_is_fitted_on_its_own(made: Tradeoff) -> None:
     assert [model.tolerance for model in made.models] == list(GRID)
     assert made.models[0].module_ is not made.models[1].module_
-    held = made.models[0].plan_.held_rows(len(DATA.y)).numpy()
+    held = made.models[0].plan_.held_rows(len(DATA.y))
     assert len(held) == len(DATA.y) // 10
     right = [np.asarray(model.predict(DATA.X) == DATA.y)[held].mean() for model in made.models]
     assert right == pytest.approx(made.table["accuracy"].tolist(), abs=1e-6)
@@ -126,8 +126,8 @@ def test_noise_that_drowns_the_groups_is_said_before_anything_is_asked() -> None
 
 
 def test_other_engines_and_other_estimators_are_refused() -> None:
-    with pytest.raises(ValueError, match="expected engine 'plugin' or 'moments', got 'gradients'"):
-        curve(LagrangianDualClassifier(engine="gradients"))
+    with pytest.raises(ValueError, match="expected engine 'post-processing' or 'moments', got 'pf-ld'"):
+        curve(LagrangianDualClassifier(engine="pf-ld"))
     with pytest.raises(TypeError, match="expected a LagrangianDualClassifier, got 'str'"):
         curve("model")  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from justitia import LagrangianDualClassifier, PluginPlan
+from justitia import LagrangianDualClassifier, PostProcessingPlan
 from justitia.datasets import make_synthetic
 
 PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
@@ -24,7 +24,9 @@ def walked() -> list[str]:
     """Functions of the package in the order in which a fit first calls them."""
     data = make_synthetic(120, random_state=0)
     # A tolerance that something has to be done for, so that there is a correction.
-    model = LagrangianDualClassifier(groups=data.groups, tolerance=0.0, plan=PluginPlan(checks=1), random_state=0)
+    model = LagrangianDualClassifier(
+        groups=data.groups, tolerance=0.0, plan=PostProcessingPlan(checks=1), random_state=0
+    )
     called: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, _: Any) -> None:

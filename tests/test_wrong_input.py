@@ -13,7 +13,8 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from justitia import BudgetExceeded, GradientsPlan, LagrangianDualClassifier, PrintedPlan, PrivacyLedger
+from justitia import BudgetExceeded, LagrangianDualClassifier, PFLDAsPublishedPlan, PFLDPlan, PrivacyLedger
+from justitia.exceptions import LargeDeltaWarning
 
 
 def assert_one_sentence(error: BaseException) -> None:
@@ -64,9 +65,9 @@ def refuse(model: LagrangianDualClassifier, people: Any, folder: Path, kind: typ
         ({"tolerance": math.inf}, ValueError, "expected tolerance to be a finite number"),
         ({"notion": "demografic_parity"}, ValueError, "did you mean 'demographic_parity'?"),
         ({"notion": 3}, TypeError, "notion"),
-        ({"engine": "gradient"}, ValueError, "did you mean 'gradients'?"),
+        ({"engine": "pf_ld"}, ValueError, "did you mean 'pf-ld'?"),
         ({"engine": 3}, TypeError, "expected engine to be one of"),
-        ({"engine": None}, TypeError, "expected a PluginPlan for engine 'plugin', got GradientsPlan"),
+        ({"engine": None}, TypeError, "expected a PostProcessingPlan for engine 'post-processing', got PFLDPlan"),
         ({"preprocess": "Auto"}, ValueError, "did you mean 'auto'?"),
         ({"preprocess": False}, TypeError, "expected preprocess to be one of 'auto'"),
         ({"noise_seed": -1}, ValueError, "expected noise_seed to be at least 0"),
@@ -74,10 +75,10 @@ def refuse(model: LagrangianDualClassifier, people: Any, folder: Path, kind: typ
         ({"progress": "yes"}, TypeError, "expected progress to be True, False or None"),
         ({"random_state": "seven"}, ValueError, "expected random_state to be a non-negative int"),
         ({"random_state": -1}, ValueError, "expected random_state to be a non-negative int"),
-        ({"plan": PrintedPlan()}, TypeError, "expected a GradientsPlan for engine 'gradients', got PrintedPlan"),
-        ({"plan": {"warmup_steps": 3}}, TypeError, "expected a GradientsPlan for engine 'gradients', got dict"),
+        ({"plan": PFLDAsPublishedPlan()}, TypeError, "expected a PFLDPlan for engine 'pf-ld', got PFLDAsPublishedPlan"),
+        ({"plan": {"warmup_steps": 3}}, TypeError, "expected a PFLDPlan for engine 'pf-ld', got dict"),
         (
-            {"plan": GradientsPlan(optimizer_options={"momentun": 1})},
+            {"plan": PFLDPlan(optimizer_options={"momentun": 1})},
             ValueError,
             "unexpected keyword argument 'momentun'",
         ),
@@ -118,7 +119,7 @@ def test_fit_wrong_parameter_is_refused(
 )
 def test_plan_wrong_value_is_refused(changes: dict[str, Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind) as caught:
-        GradientsPlan(**changes)
+        PFLDPlan(**changes)
     assert text in str(caught.value)
     assert_one_sentence(caught.value)
 
@@ -150,7 +151,12 @@ def _with(column: Any) -> Any:
         (_with(lambda X: pd.to_datetime(["2020-01-01"] * len(X))), "auto", TypeError, "dates or times"),
         (lambda X: X[:50], "auto", ValueError, "X has 50, y has 120"),
         (lambda X: None, "auto", ValueError, "expected X to have 2 dimensions"),
-        (lambda X: "table.csv", "auto", ValueError, "expected engine 'plugin' or 'moments' where X is in files"),
+        (
+            lambda X: "table.csv",
+            "auto",
+            ValueError,
+            "expected engine 'post-processing' or 'moments' where X is in files",
+        ),
     ],
 )
 def test_fit_wrong_features_are_refused(
@@ -279,7 +285,7 @@ def test_fit_wrong_ledger_is_refused(people: Any, make: Any, place: Any, kind: t
 
 def test_fit_delta_of_one_over_n_warns_before_anything_is_asked(people: Any, make: Any) -> None:
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
-    with pytest.raises(UserWarning, match=r"delta=0\.01 is not below 1/n = 0\.0083: such a guarantee allows"):
+    with pytest.raises(LargeDeltaWarning, match=r"delta=0\.01 is not below 1/n = 0\.0083: such a guarantee allows"):
         make(delta=0.01).fit(people.X, people.y, sensitive_features=people.a, ledger=ledger)
     assert ledger.releases == ()
 

@@ -19,7 +19,7 @@ from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.measure import SIMULATED
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
-from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PFLDPlan
 from justitia.audit import AuditResult, audit
 from justitia.audit.attacks import Randomness, mechanism_statistics
 from justitia.audit.replay import record, worst_canary
@@ -40,7 +40,7 @@ COPIES = 12
 FITS = {"trajectory": 200, "weights": 60, "predictions": 60}
 FACTOR = 2.5
 PLANS: dict[str, Any] = {
-    "gradients": GradientsPlan(private_steps=1, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5),
+    "gradients": PFLDPlan(private_steps=1, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5),
     "moments": MomentsPlan(rounds=6, public_steps=2, warmup_steps=5, checks=2, batch_size=64, averaging=0.5),
 }
 #: Healthy audits that are repeated at 95%, with so many runs of each neighbour, and of numbers that are exactly normal.

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from bench.experiments.draw import STYLE, grid, lines, log_axis, name_of, panels, save, styles
 from bench.experiments.experiment import Claim, Experiment
@@ -21,6 +22,7 @@ from bench.experiments.summaries import lookup, mean_and_sd, setting
 from justitia.networks.row_gradients import h_slope, score_rows
 from justitia.notions import FairnessNotion, Reading, get_notion
 
+Array = NDArray[Any]
 NOTION = "demographic_parity"
 EPSILONS = (0.5, 1.0, 4.0)
 PRINTED_EPSILONS = EPSILONS[1:]
@@ -72,26 +74,26 @@ def measure_clipped(cell: Cell) -> dict[str, Any]:
     shares: dict[str, float] = {}
     if bound != "auto":
         model = found["model"]
-        X = torch.from_numpy(model.encoder_.transform(data.X.iloc[train]))
-        y = torch.tensor(data.y.iloc[train].to_numpy(), dtype=X.dtype)
+        X = model.encoder_.transform(data.X.iloc[train])
+        y = data.y.iloc[train].to_numpy().astype(X.dtype)
         centred, reading = cell.method == "PF-LD repaired", getattr(model.plan_, "h", "probability")
         norms = gradient_norms(model.module_, X, y, get_notion(cell.notion), centred=centred, reading=reading)
         beyond = norms > float(bound)
         member = data.sensitive.iloc[train].to_numpy()
-        shares = {group: float(beyond.numpy()[member == group].mean()) for group in data.groups}
+        shares = {group: float(beyond[member == group].mean()) for group in data.groups}
     return measures(found) | {"clipped": json.dumps(shares)}
 
 
 def gradient_norms(
-    module: Any, X: Tensor, y: Tensor, notion: FairnessNotion, *, centred: bool, reading: Reading = "probability"
-) -> Tensor:
+    module: Any, X: Array, y: Array, notion: FairnessNotion, *, centred: bool, reading: Reading = "probability"
+) -> Array:
     """(n,): public norms of grad h, less its mean over the row's event if ``centred``, as the engines clip them."""
-    scores, rows = score_rows(module, X)
-    rows = rows.scaled(h_slope(notion.h_read_as(reading), scores, y))
+    scores, rows = score_rows(module, torch.from_numpy(X))
+    rows = rows.scaled(h_slope(notion.h_read_as(reading), scores, torch.from_numpy(y)).numpy())
     if centred:
         events = notion.events(y)
-        shares = events / events.sum(0).clamp_min(1)
-        rows = rows.centred(events, torch.stack([rows.weighted_sum(share) for share in shares.T]))
+        shares = events / np.maximum(events.sum(0), 1)
+        rows = rows.centred(events, np.stack([rows.weighted_sum(share) for share in shares.T]))
     return rows.norms()
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from bench.experiments.draw import name_of
@@ -63,8 +62,8 @@ def cell_name(dataset: object, notion: object) -> str:
 
 def by_chance(notion: str, scores: Any, truth: Any, codes: Any, *, seed: int) -> float:
     """Mean violation of these decisions if groups are dealt out anew to the rows."""
-    kind, y = get_notion(notion), torch.from_numpy(np.asarray(truth, dtype=np.float64))
-    h, events = kind.h_exact(torch.from_numpy(scores), y).double().numpy(), kind.events(y).double().numpy()
+    kind, y = get_notion(notion), np.asarray(truth, dtype=np.float64)
+    h, events = kind.h_exact(scores, y).astype(np.float64), kind.events(y)
     shuffled, found = np.random.default_rng(seed), []
     for _ in range(PERMUTATIONS):
         dealt = shuffled.permutation(codes)

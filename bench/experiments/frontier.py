@@ -37,9 +37,9 @@ from bench.experiments.summaries import lookup
 from bench.rivals import FairGBMClassifier
 from bench.rivals.posteriors import PosteriorClassifier
 from justitia import LagrangianDualClassifier, tradeoff
-from justitia.engines.plugin.dual import kept_side
 from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs
+from justitia.postprocessing.dual import clip_to_decision_side
 
 METHOD, BEFORE = "PF-LD plug-in", "PF-LD moments"
 NOT_PRIVATE, BOOSTED, LOCAL, LOCAL_OPTIMAL = "LinearPost", "FairGBM", "LDP", "LDP optimal"
@@ -148,12 +148,12 @@ def scores_along(models: tuple[Any, ...], X: pd.DataFrame) -> list[Any]:
     if isinstance(models[0], FairGBMClassifier):
         return [model.decision_function(X) for model in models]
     first = models[0].rule_
-    inputs = Inputs(X, models[0]._features(X, reset=False).numpy())
+    inputs = Inputs(X, models[0]._features(X, reset=False))
     eta = first.calibration(first.base.probability(inputs))
     rules = [model.rule_ for model in models]
     gains = [2 * (eta - rule.threshold) for rule in rules]
     moved = [rule.correction(inputs.numbers, eta) for rule in rules]
-    return [kept_side(gain, gain - t) for gain, t in zip(gains, moved, strict=True)]
+    return [clip_to_decision_side(gain, gain - t) for gain, t in zip(gains, moved, strict=True)]
 
 
 # ------------------------------------------------------------------ table and picture

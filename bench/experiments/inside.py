@@ -16,8 +16,7 @@ from unittest.mock import patch
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from bench.experiments.draw import STYLE, name_of, panels, save
 from bench.experiments.experiment import Experiment
@@ -28,6 +27,8 @@ from justitia.evaluation.exact import violation
 from justitia.privacy.attribute import Attribute
 from justitia.training.lagrangian import centred_rows, largest_gap
 
+Array = NDArray[Any]
+
 
 def cells(*, quick: bool) -> list[Cell]:
     """The first fold of four datasets (quick: Bank alone), demographic parity, defaults."""
@@ -35,10 +36,11 @@ def cells(*, quick: bool) -> list[Cell]:
     return with_recipes([Cell("inside", name, "demographic_parity", "PF-LD moments", 0) for name in names])
 
 
-def gaps(q: Tensor, h: Tensor) -> Tensor:
+def gaps(q: Array, h: Array) -> Array:
     """(G, d): mean of each column over each group, with these memberships, minus its mean over everybody."""
-    weights = q.double() / q.double().sum(0)
-    return weights.T @ h.double() - h.double().mean(0)
+    weights, wide = q / q.sum(0, dtype=np.float64), h.astype(np.float64)
+    found: Array = weights.T @ wide - wide.mean(0)
+    return found
 
 
 def measure_inside(cell: Cell) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
     data, train, test = prepared(cell)
     model, start = make(cell, data.groups), time.perf_counter()
     groups = data.sensitive.iloc[train]
-    exact = torch.tensor(np.stack([(groups == name).to_numpy() for name in data.groups], axis=1))
+    exact = np.stack([(groups == name).to_numpy() for name in data.groups], axis=1)
     rounds: list[list[float]] = []
     functions: list[Any] = []
     with warnings.catch_warnings():
@@ -55,15 +57,15 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
         engine, problem = session.engine, session.problem
         ask = engine.ask_after
 
-        def watch(scores: Tensor, k: int) -> None:
+        def watch(scores: Array, k: int) -> None:
             ask(scores, k)
             believed = engine.gap(scores)
             if believed is not None and k > 0:
-                rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events).double()
-                truth = (exact.double().T @ rows) / exact.sum(0)[:, None]
+                rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
+                truth = (exact.T @ rows.astype(np.float64)) / exact.sum(0)[:, None]
                 rounds.append([k, largest_gap(believed), largest_gap(truth), k in engine.plan.check_rounds])
                 if len(rounds) == 1:
-                    functions.extend(_functions(problem.X, scores, engine._q, exact))
+                    functions.extend(_functions(problem.X, scores, engine._q.numpy(), exact))
 
         with patch.object(engine, "ask_after", watch):
             trained = session.train()
@@ -82,9 +84,9 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _functions(X: Tensor, scores: Tensor, q: Tensor, exact: Tensor) -> list[Any]:
+def _functions(X: Array, scores: Array, q: Array, exact: Array) -> list[Any]:
     """Gap of the first group, believed and true: of features, and of decisions at other thresholds than the model's."""
-    above = torch.stack([scores > level for level in scores.quantile(torch.linspace(0.05, 0.95, 19))], dim=1)
+    above = np.stack([scores > level for level in np.quantile(scores, np.linspace(0.05, 0.95, 19))], axis=1)
     found = []
     for kind, h in (("feature", X), ("threshold", above)):
         pairs = zip(gaps(q, h)[0].tolist(), gaps(exact, h)[0].tolist(), strict=True)

@@ -12,9 +12,9 @@ from bench.experiments.memory import SharedBase
 from bench.experiments.readings import READ_AS
 from bench.experiments.runner import Cell
 from bench.rivals import PlainClassifier
-from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
-from justitia.engines import PluginPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan
 from justitia.notions import FairnessNotion
+from justitia.postprocessing.plan import PostProcessingPlan
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ NOBODY_HELD: dict[str, Any] = {"held_out": 0.0}
 def _repaired(request: Request, *, tolerance: float = 0.0, h: str = "", **settings: Any) -> Any:
     if h:
         request = replace(request, notion=READ_AS[h][str(request.notion)]())
-    plan = GradientsPlan(**NOBODY_HELD | settings)
+    plan = PFLDPlan(**NOBODY_HELD | settings)
     return _dual(request, "gradients", plan, epsilon=request.epsilon, tolerance=tolerance)
 
 
@@ -158,16 +158,16 @@ def _moments(request: Request, *, tolerance: float | None = None, module: Any = 
 
 
 def _plugin(request: Request, *, tolerance: float | None = None, at: str = "decision", **settings: Any) -> Any:
-    plan, base = PluginPlan(**settings), None if request.rows is None else SharedBase(request.rows)
+    plan, base = PostProcessingPlan(**settings), None if request.rows is None else SharedBase(request.rows)
     return _dual(request, "plugin", plan, epsilon=request.epsilon, tolerance=tolerance, base=base, at=at)
 
 
 def _printed(request: Request, **settings: Any) -> Any:
-    return _dual(request, "printed", PrintedPlan(**settings), epsilon=request.epsilon)
+    return _dual(request, "printed", PFLDAsPublishedPlan(**settings), epsilon=request.epsilon)
 
 
 def _not_private(request: Request, **settings: Any) -> Any:
-    return _dual(request, "printed", PrintedPlan(**settings), epsilon=math.inf)
+    return _dual(request, "printed", PFLDAsPublishedPlan(**settings), epsilon=math.inf)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from bench.experiments.readings import READ_AS
 from bench.experiments.runner import Cell
 from bench.experiments.steps import work
 from bench.experiments.summaries import clearly_less, listed, lookup, mean_and_sd, setting
-from justitia import PrintedPlan
+from justitia import PFLDAsPublishedPlan
 
 PRINTED, REPAIRED = "PF-LD printed", "PF-LD repaired"
 EPSILONS = (0.25, 1.0, 4.0)
@@ -205,7 +205,7 @@ def noise_beside_bound() -> Claim:
     """Standard deviation of an entry of the noise for C_p = 1 and both multipliers 1, in a batch of average groups."""
     scales = {}
     for name, (n, share) in ROWS.items():
-        plan = PrintedPlan(C_p=1.0).calibrate(1.0, 1e-5, n=n)
+        plan = PFLDAsPublishedPlan(C_p=1.0).calibrate(1.0, 1e-5, n=n)
         small, large = (part * plan.batch_rows(n) - 1 for part in (share, 1 - share))
         scales[name] = (plan.sigma_p or 0.0) * (1 / small + 1 / large)
     numbers = "; ".join(f"{name_of(name)} {value:.3f}" for name, value in scales.items())

@@ -21,7 +21,7 @@ from bench.experiments.methods import METHODS
 from bench.experiments.paper import DATASETS, NOTIONS, printed
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import mean_and_sd
-from justitia import PrintedPlan
+from justitia import PFLDAsPublishedPlan
 
 #: s_k of Algorithm 1 for scores and for losses. The authors' public scripts have 0.007 to 0.01, and 0.02 to 0.5.
 CANDIDATES = {"dual_step": (0.001, 0.003, 0.01, 0.03, 0.1), "loss_dual_step": (0.02, 0.1, 0.5)}
@@ -133,7 +133,7 @@ def _nearest(means: pd.DataFrame, kind: str) -> list[Claim]:
     if means.empty:
         return []
     nearest, best = (means.loc[index] for index in (means["away"].idxmin(), means["value"].idxmax()))
-    same = bool(getattr(PrintedPlan(), kind) == nearest["step"])
+    same = bool(getattr(PFLDAsPublishedPlan(), kind) == nearest["step"])
     what = "scores" if kind == "dual_step" else "losses"
     numbers = f"{nearest['step']:g} is nearest ({nearest['away']:.3f}); {best['step']:g} has the largest accuracy "
     numbers += f"minus violation ({best['value']:.3f}, against {nearest['value']:.3f})"

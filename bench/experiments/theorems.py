@@ -24,9 +24,9 @@ from bench.experiments.folds import FOLDS, dataset, paper_features
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import mean_and_sd, setting
 from bench.rivals import PlainClassifier
-from justitia.engines import PrintedPlan
-from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
-from justitia.engines.printed.engine import PrintedEngine
+from justitia.networks.pf_ld.clipping import dual_error_bound, primal_error_bound
+from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
+from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.networks.row_gradients import h_slope, score_rows
 from justitia.notions import get_notion
 from justitia.privacy.ledger import PrivacyLedger
@@ -51,7 +51,7 @@ LINES = {"bound": "printed bound", "measured": "measured", "measured_literal": "
 
 def cells(*, quick: bool) -> list[Cell]:
     """Ten networks and batches per clipping bound; quick: two."""
-    recipe = f"batch {BATCH_SIZE}, draws {DRAWS}, multiplier {MULTIPLIER}, {PrintedPlan()}"
+    recipe = f"batch {BATCH_SIZE}, draws {DRAWS}, multiplier {MULTIPLIER}, {PFLDAsPublishedPlan()}"
     return [
         Cell("theorems", "bank", notion, theorem, 0, seed, settings={"C": clip, "sigma": sigma}, recipe=recipe)
         for seed in range(2 if quick else BATCHES)
@@ -72,12 +72,12 @@ class Setting:
     groups: tuple[str, ...]
     batch: Tensor
 
-    def engine(self, plan: PrintedPlan, seed: int) -> PrintedEngine:
+    def engine(self, plan: PFLDAsPublishedPlan, seed: int) -> PFLDAsPublishedEngine:
         """The printed engine over these rows, with seeded noise."""
         ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
         vault = SensitiveVault(self.sensitive, groups=self.groups, ledger=ledger, noise_source=SeededNoise(seed))
-        made = PrintedEngine(plan, self.problem, vault, tolerance=0.0, generator=torch.Generator())
-        made.ask_before(self.module, torch.zeros(0), 0)
+        made = PFLDAsPublishedEngine(plan, self.problem, vault, tolerance=0.0)
+        made.ask_before(self.module, np.zeros(0), 0)
         return made
 
     def members(self, rows: Tensor) -> list[Tensor]:
@@ -92,17 +92,17 @@ def make_setting(notion: str, seed: int) -> Setting:
     train, _ = next(iter(dataset("bank").folds(FOLDS)))
     data = paper_features(dataset("bank"), train)
     model = PlainClassifier(epochs=5, random_state=seed).fit(data.X.iloc[train], data.y.iloc[train])
-    X = torch.from_numpy(model.encoder_.transform(data.X.iloc[train]))
-    y = torch.tensor(data.y.iloc[train].to_numpy(), dtype=X.dtype)
-    problem = Problem(X, y, torch.ones_like(y), get_notion(notion))
+    X = model.encoder_.transform(data.X.iloc[train])
+    y = data.y.iloc[train].to_numpy().astype(X.dtype)
+    problem = Problem(X, y, np.ones_like(y), get_notion(notion))
     batch = torch.from_numpy(np.random.default_rng(seed).permutation(len(train))[:BATCH_SIZE])
     return Setting(model.module_, problem, data.sensitive.iloc[train], data.groups, batch)
 
 
 @cache
-def calibrated(epsilon: float, n: int) -> PrintedPlan:
+def calibrated(epsilon: float, n: int) -> PFLDAsPublishedPlan:
     """The printed plan with the noise of the paper's accountant."""
-    return PrintedPlan().calibrate(epsilon, 1e-5, n=n)
+    return PFLDAsPublishedPlan().calibrate(epsilon, 1e-5, n=n)
 
 
 def measure_error(cell: Cell) -> dict[str, float]:
@@ -115,9 +115,9 @@ def measure_error(cell: Cell) -> dict[str, float]:
     return theorem(where, plan, float(cell.settings["C"]), cell.noise_seed)
 
 
-def _gradient_error(where: Setting, plan: PrintedPlan, C_p: float, seed: int) -> dict[str, float]:
+def _gradient_error(where: Setting, plan: PFLDAsPublishedPlan, C_p: float, seed: int) -> dict[str, float]:
     module, batch = where.module, where.batch
-    lam = torch.full((len(where.groups), 1), MULTIPLIER, dtype=torch.float64)
+    lam = np.full((len(where.groups), 1), MULTIPLIER)
     exact = _answer(where.engine(replace(plan, sigma_p=0.0), seed).constraint(module, lam, batch))
 
     def errors(absolute: Any) -> Tensor:
@@ -125,14 +125,15 @@ def _gradient_error(where: Setting, plan: PrintedPlan, C_p: float, seed: int) ->
         draws = [_answer(engine.constraint(module, lam, batch)) - exact for _ in range(DRAWS)]
         return torch.stack([draw.norm() for draw in draws])
 
-    y = where.problem.y[batch]
-    scores, rows = score_rows(module, where.problem.X[batch])
-    norms = rows.scaled(h_slope(where.problem.notion.h_read_as(plan.h), scores, y)).norms().double()
+    X, y = (torch.from_numpy(one)[batch] for one in (where.problem.X, where.problem.y))
+    scores, rows = score_rows(module, X)
+    slopes = h_slope(where.problem.notion.h_read_as(plan.h), scores, y)
+    norms = torch.from_numpy(rows.scaled(slopes.numpy()).norms()).double()
     members = where.members(batch)
     bound = primal_error_bound(
         C_p,
         gradient_norms=[norms[inside] for inside in members],
-        multipliers=lam.flatten(),
+        multipliers=torch.from_numpy(lam.flatten()),
         parameters=len(exact),
         sigma_p=plan.sigma_p or 0.0,
         lambda_max=plan.lambda_max,
@@ -147,14 +148,14 @@ def _gradient_error(where: Setting, plan: PrintedPlan, C_p: float, seed: int) ->
     }
 
 
-def _violation_error(where: Setting, plan: PrintedPlan, C_d: float, seed: int) -> dict[str, float]:
+def _violation_error(where: Setting, plan: PFLDAsPublishedPlan, C_d: float, seed: int) -> dict[str, float]:
     problem = where.problem
     with torch.no_grad():
-        scores = where.module(problem.X).squeeze(1)
+        scores = where.module(torch.from_numpy(problem.X)).squeeze(1)
     exact = _asked(where.engine(replace(plan, sigma_d=0.0), seed), scores)
     engine = where.engine(replace(plan, C_d=C_d), seed)
     measured = torch.stack([(_asked(engine, scores) - exact).abs().flatten() for _ in range(DRAWS)])
-    h = problem.notion.h_read_as(plan.h)(scores, problem.y).double()
+    h = problem.notion.h_read_as(plan.h)(scores, torch.from_numpy(problem.y)).double()
     members = where.members(torch.arange(len(problem)))
     smallest = min(int(inside.sum()) for inside in members)
     bounds = [
@@ -174,10 +175,11 @@ def _below(errors: Tensor, bound: float) -> bool:
     return float(errors.mean() - 3 * errors.std() / math.sqrt(len(errors))) <= bound
 
 
-def _asked(engine: PrintedEngine, scores: Tensor) -> Tensor:
+def _asked(engine: PFLDAsPublishedEngine, scores: Tensor) -> Tensor:
     """One noised violation."""
-    engine.ask_after(scores, 0)
-    return _answer(engine.gap(scores))
+    engine.ask_after(scores.numpy(), 0)
+    gap = engine.gap(scores.numpy())
+    return _answer(None if gap is None else torch.from_numpy(gap))
 
 
 def _answer(value: Tensor | None) -> Tensor:

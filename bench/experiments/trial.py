@@ -17,7 +17,7 @@ from bench.experiments.folds import dataset
 from bench.experiments.measure import SIMULATED
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
-from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan
 from justitia.audit import audit
 from justitia.datasets import Dataset, make_synthetic
 
@@ -25,10 +25,10 @@ EPSILON = 1.0
 #: Made for the attack: two people in one group, everybody in every batch.
 WORST = {"people": 40, "epochs": 3}
 PLANS: dict[tuple[str, str], Any] = {
-    (SIMULATED, "printed"): PrintedPlan(epochs=WORST["epochs"], batch_size=WORST["people"]),
-    (SIMULATED, "gradients"): GradientsPlan(private_steps=2, public_steps=2, warmup_steps=5, batch_size=40),
+    (SIMULATED, "printed"): PFLDAsPublishedPlan(epochs=WORST["epochs"], batch_size=WORST["people"]),
+    (SIMULATED, "gradients"): PFLDPlan(private_steps=2, public_steps=2, warmup_steps=5, batch_size=40),
     (SIMULATED, "moments"): MomentsPlan(rounds=6, public_steps=2, warmup_steps=5, checks=2, batch_size=40),
-    ("bank", "printed"): PrintedPlan(),
+    ("bank", "printed"): PFLDAsPublishedPlan(),
     ("bank", "moments"): MomentsPlan(rounds=40),
 }
 MODULES: dict[str, tuple[int, ...]] = {SIMULATED: (4,), "bank": (10, 7)}

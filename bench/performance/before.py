@@ -26,12 +26,9 @@ ENGINES = ("plugin", "moments")
 
 def one_fit(engine: str) -> float:
     """Processor seconds of a fit of whatever version is imported."""
-    import torch  # noqa: PLC0415
-
     from justitia import LagrangianDualClassifier  # noqa: PLC0415
     from justitia.datasets import make_synthetic  # noqa: PLC0415
 
-    torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     data = make_synthetic(ROWS, n_features=20, random_state=0)
     model = LagrangianDualClassifier(groups=data.groups, engine=engine, random_state=0, progress=False)
@@ -46,7 +43,11 @@ def seconds(source: Path, engine: str) -> float:
     paths = os.pathsep.join([str(source), str(here)])
     command = [sys.executable, "-m", "bench.performance.before", "--engine", engine]
     done = subprocess.run(  # noqa: S603 - our own module
-        command, check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths}
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
     )
     return float(done.stdout)
 

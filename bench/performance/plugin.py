@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import statistics
 import warnings
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from bench.experiments.curves import advantage
 from bench.performance.ratios import Ratio, compare
 from bench.rivals.posteriors import joint, linear_weights
 from justitia import LagrangianDualClassifier, datasets, tradeoff
-from justitia.engines.moments.memberships import memberships
 from justitia.evaluation.exact import violation
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
+from justitia.postprocessing.memberships import memberships
+from justitia.postprocessing.solver import represented
 from justitia.privacy.attribute import Attribute
 
 NAMES = {"income": "Income", "bank": "Bank"}
@@ -101,14 +100,14 @@ def both_rules(
     """Scores of new rows along a curve, by rules that use memberships, which no model keeps, and by deployed ones."""
     session = model._open(X, y, Attribute.of(sensitive_features))
     trained = session.train()
-    inputs = Inputs(new, model._features(new, reset=False).numpy())
+    inputs = Inputs(new, model._features(new, reset=False))
     rule, engine = session.learner.rule(session.problem), session.engine
     eta = rule.calibration(rule.base.probability(inputs))
     own, likely = _memberships(engine, engine._rows), joint(eta, _memberships(engine, _rows_of(engine, inputs, eta)))
     exact, deployed = [], []
     for tolerance in TOLERANCES:
         here = session.follow(session, tolerance)
-        lam = here.train(start=trained.lam).lam.numpy()
+        lam = here.train(start=trained.lam).lam
         weights = linear_weights(session.problem.notion, lam, engine._eta, own)
         exact.append(2 * eta - 1 - np.einsum("ya,yna->n", weights, likely))
         deployed.append(2 * eta - 1 - here.learner.rule(here.problem).correction(inputs.numbers, eta))
@@ -117,14 +116,11 @@ def both_rules(
 
 def _rows_of(engine: Any, inputs: Inputs, eta: Array) -> Any:
     """Public rows of other people, scaled like those of the training rows."""
-    others, said = copy.copy(engine._rows), torch.from_numpy(eta).float()
-    others._X, others._y = torch.from_numpy(inputs.numbers), torch.zeros(len(eta))
-    others._represent = lambda index: ((2 * said[index] - 1)[:, None], torch.logit(said[index]))
-    return others
+    return engine._rows.of(represented(eta), inputs.numbers, np.zeros(len(eta), dtype=np.float32))
 
 
 def _memberships(engine: Any, rows: Any) -> Array:
     """(2, n, G): p(a | x, y) for both labels."""
-    everybody = torch.arange(len(rows))
-    found = [memberships(engine._weights, rows.take(everybody, label))[:, :-1].double() for label in (0.0, 1.0)]
-    return torch.stack(found).numpy()
+    everybody = np.arange(len(rows))
+    found = [memberships(engine._weights, rows.take(everybody, label))[:, :-1] for label in (0.0, 1.0)]
+    return np.stack(found).astype(np.float64)

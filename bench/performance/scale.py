@@ -1,7 +1,7 @@
 """A fit on Parquet files, by number of rows and of processes: ``python -m bench.performance.scale [--rows 1 4 16]``.
 
-Made-up people with 50 features and three groups, in files of a million rows. Each fit runs in a process of its own (or
-in several, under torchrun's launcher); peak memory is that of the largest process. A busy machine makes everything
+Made-up people with 50 features and three groups, in files of a million rows. Each fit runs in a process of its own
+(or in several, connected by pipes); peak memory is that of the largest process. A busy machine makes everything
 slower, least the seconds of processors, so its load is kept beside the numbers. Sizes that are not asked for keep the
 numbers that the file of results has.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from pyarrow import parquet
 
 from bench.performance.people import made_up
 from bench.performance.ratios import Ratio, report, table
-from justitia import LagrangianDualClassifier, PluginPlan
+from justitia import LagrangianDualClassifier, PostProcessingPlan
+from justitia.training.ranks import ManyRanks, Ranks, working_as
 
 MILLION = 1_000_000
 #: Millions of rows, and up to how many of them two processes are tried.
@@ -54,27 +56,19 @@ def one_forecast(folder: Path) -> dict[str, float]:
     begun = time.process_time()
     files = RowFiles.of(folder)
     features = tuple(name for name in files.names if name.startswith("x"))
-    found = forecast(files, "y", features, PluginPlan())
+    found = forecast(files, "y", features, PostProcessingPlan())
     return {"forecast": found.seconds, "forecast_takes": time.process_time() - begun}
 
 
-def one_fit(folder: Path) -> dict[str, float]:
-    """Seconds, processor seconds, peak memory, and bytes sent by this process."""
-    import torch  # noqa: PLC0415
-    from torch import distributed as dist  # noqa: PLC0415
-
-    from justitia.scale import fit as on_files  # noqa: PLC0415
-
-    torch.set_num_threads(1)
+def one_fit(folder: Path, rank: int, size: int, pipes: Sequence[Connection]) -> dict[str, float]:
+    """Seconds, processor seconds, peak memory, and bytes sent by one of so many processes."""
     warnings.simplefilter("ignore")
-    if "RANK" in os.environ:
-        dist.init_process_group("gloo")
-    ranks = on_files.ranks_of()
+    ranks = ManyRanks(rank, size, pipes) if size > 1 else Ranks()
     passes = _Passes(ranks)
-    on_files.ranks_of = lambda: ranks
     model = LagrangianDualClassifier("equalized_odds", groups=(0, 1, 2), random_state=0, progress=False)
     begun = time.perf_counter()
-    model.fit(str(folder), "y", sensitive_features="group")
+    with working_as(ranks):
+        model.fit(str(folder), "y", sensitive_features="group")
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "seconds": time.perf_counter() - begun,
@@ -107,9 +101,10 @@ class _Passes:
 
 def fit(folder: Path, workers: int) -> dict[str, Any]:
     """One fit in so many processes."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(workers)] if workers > 1 else []
     load = os.getloadavg()[0]
-    found = _apart([*launcher, "-m", "bench.performance.scale", "--folder", str(folder)])
+    pairs = [multiprocessing.Pipe() for _ in range(1, workers)]
+    ends = [[near for near, _ in pairs], *([far] for _, far in pairs)]
+    found = _apart(one_fit, *((folder, rank, workers, pipes) for rank, pipes in enumerate(ends)))
     return {
         "workers": workers,
         "seconds": max(one["seconds"] for one in found),
@@ -121,19 +116,30 @@ def fit(folder: Path, workers: int) -> dict[str, Any]:
     }
 
 
-def _apart(words: list[str]) -> list[dict[str, float]]:
-    """What other processes have found."""
-    with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, *words, "--to", place]
-        subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})  # noqa: S603 - our own module
-        return [json.loads(one.read_text()) for one in Path(place).iterdir()]
+def _apart(work: Callable[..., dict[str, float]], *each: tuple[Any, ...]) -> list[dict[str, float]]:
+    """What processes of their own find, one for each of these arguments."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # they read it when they start
+    context = multiprocessing.get_context("spawn")
+    found = context.SimpleQueue()
+    processes = [context.Process(target=_put, args=(found, work, one)) for one in each]
+    for one in processes:
+        one.start()
+    for one in processes:
+        one.join()
+    if any(one.exitcode for one in processes):
+        raise RuntimeError("expected every process to finish, got one that failed; it has said why.")
+    return [found.get() for _ in processes]
+
+
+def _put(found: Any, work: Callable[..., dict[str, float]], arguments: tuple[Any, ...]) -> None:
+    found.put(work(*arguments))
 
 
 def measured(rows: int, workers: tuple[int, ...]) -> list[dict[str, Any]]:
     """Fits of so many rows, in one process and in several."""
     with tempfile.TemporaryDirectory() as place:
         write(Path(place), rows)
-        [forecast] = _apart(["-m", "bench.performance.scale", "--folder", place, "--forecast"])
+        [forecast] = _apart(one_forecast, (Path(place),))
         found = [{"rows": rows} | fit(Path(place), number) | forecast for number in workers]
     for one in found:
         print(
@@ -183,14 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", type=float, nargs="+", default=ROWS, metavar="MILLIONS", help="1, 4 and 16 as it is")
     parser.add_argument("--workers", type=int, nargs="+", help="1 and, up to 4 million rows, 2 as it is")
     parser.add_argument("--output", type=Path, default=Path("results/scale.json"))
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--forecast", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--to", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.folder is not None:
-        one = one_forecast if options.forecast else one_fit
-        (options.to / f"{os.getpid()}.json").write_text(json.dumps(one(options.folder)))
-        return 0
     options.output.parent.mkdir(parents=True, exist_ok=True)
     for millions in options.rows:
         rows = int(millions * MILLION)

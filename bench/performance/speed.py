@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
@@ -91,31 +93,30 @@ def plain_step(batch: Batch) -> Step:
 class ReadyRows:
     """Rows already computed for the loss, handed to the vault as a source."""
 
-    def __init__(self, rows: FactoredRows, index: Tensor) -> None:
+    def __init__(self, rows: FactoredRows, index: NDArray[np.int64]) -> None:
         self.rows, self.index, self.width = rows, index, rows.width
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def chunks(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, FactoredRows]]:
-        """All rows in one chunk; the benchmark never samples."""
-        assert index is None
+    def chunks(self) -> Iterator[tuple[NDArray[np.int64], FactoredRows]]:
+        """All rows in one chunk."""
         yield self.index, self.rows
 
 
-def through_vault(batch: Batch) -> Callable[[FactoredRows, Batch], Tensor]:
+def through_vault(batch: Batch) -> Callable[[FactoredRows], Tensor]:
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
     vault = SensitiveVault(batch.groups.numpy(), groups=(0, 1), ledger=ledger)
-    noise, index = Gaussian(NOISE_MULTIPLIER), torch.arange(BATCH)
+    noise, index, weights = Gaussian(NOISE_MULTIPLIER), np.arange(BATCH), batch.weights.numpy()
 
-    def ask(rows: FactoredRows, batch: Batch) -> Tensor:
+    def ask(rows: FactoredRows) -> Tensor:
         source = ReadyRows(rows, index)
-        return vault.weighted_sum(source, batch.weights, bound=BOUND, noise=noise, purpose="group gradient")
+        return torch.from_numpy(vault.weighted_sum(source, weights, bound=BOUND, noise=noise, purpose="group gradient"))
 
     return ask
 
 
-def private_step(batch: Batch, group_term: Callable[[FactoredRows, Batch], Tensor]) -> Step:
+def private_step(batch: Batch, group_term: Callable[[FactoredRows], Tensor]) -> Step:
     """One private primal step: public loss gradient plus the clipped and noised group term."""
     module = network().eval()
     optimizer, layout, params = adam(module), find_layout(module, batch.X), trainable(module)
@@ -127,8 +128,8 @@ def private_step(batch: Batch, group_term: Callable[[FactoredRows, Batch], Tenso
     def step() -> None:
         scores, rows = score_rows(module, batch.X, layout)
         p = torch.sigmoid(scores)
-        gradient.copy_(rows.weighted_sum((p - batch.y) / BATCH))
-        gradient.add_(group_term(rows.scaled(p * (1 - p)), batch))
+        gradient.copy_(torch.from_numpy(rows.weighted_sum(((p - batch.y) / BATCH).numpy())))
+        gradient.add_(group_term(rows.scaled((p * (1 - p)).numpy())))
         optimizer.step()
 
     return step
@@ -231,12 +232,12 @@ def stream(rows: int) -> int:
     """Bytes by which one clipped sum over all rows raises the peak of a fresh process above its data."""
     torch.set_num_threads(1)
     module = network().eval()
-    X, c = torch.zeros(rows, FEATURES).uniform_(), torch.ones(rows)
+    X, c = torch.zeros(rows, FEATURES).uniform_(), np.ones(rows, dtype=np.float32)
     source = ScoreRows(module, X, chunk_rows=CHUNK_ROWS)
     ballast, before = fill_up_to_peak(), peak_bytes()
-    total = torch.zeros(source.width)
+    total = np.zeros(source.width, dtype=np.float32)
     for index, part in source.chunks():
-        total += part.weighted_sum(c[index] * (BOUND / part.norms()).clamp(max=1.0))
+        total += part.weighted_sum(c[index] * np.minimum(BOUND / part.norms(), 1.0))
     growth = peak_bytes() - before
     del ballast  # kept until here
     return growth
@@ -283,9 +284,7 @@ def fit_ratio() -> Ratio:
     y = torch.tensor(data.y.to_numpy(), dtype=torch.float32)
 
     def private_fit() -> object:
-        model = LagrangianDualClassifier(
-            epsilon=1.0, groups=data.groups, engine="gradients", module=HIDDEN, random_state=0
-        )
+        model = LagrangianDualClassifier(epsilon=1.0, groups=data.groups, engine="pf-ld", module=HIDDEN, random_state=0)
         return model.fit(data.X, data.y, sensitive_features=data.sensitive)
 
     turns = 2  # after one turn each that warms up

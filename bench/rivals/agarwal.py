@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from bench.rivals.classifier import RivalClassifier, all_or_nothing, as_matrix
 from bench.rivals.plain import PlainClassifier
 from justitia._validate import check_choice, check_int, check_nonnegative
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed
 from justitia.notions import (
     AccuracyParity,
     DemographicParity,
@@ -200,7 +200,7 @@ class MixtureClassifier(RivalClassifier):
     def _arrays(self, X: Any, y: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Public rows and 0/1 targets of a fit."""
         features, target = self._read(X, y)
-        return as_matrix(features), target.numpy().astype(np.int64)
+        return as_matrix(features), target.astype(np.int64)
 
     def _vault(
         self, sensitive_features: Any, *, epsilon: float, ledger: PrivacyLedger, n: int, noise_seed: int | None = None

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from torch import Tensor
 
 from justitia._validate import check_choice, check_same_length
+from justitia.deciding import unchanged_on_error
 from justitia.inputs.tables import read_target
-from justitia.networks.classifier import NetworkClassifier, unchanged_on_error
+from justitia.networks.classifier import NetworkClassifier
 from justitia.privacy.frames import sealing
 
 Model = TypeVar("Model")
@@ -22,7 +22,7 @@ Model = TypeVar("Model")
 class RivalClassifier(NetworkClassifier):
     """Base of all rivals."""
 
-    def _read(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
+    def _read(self, X: Any, y: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Features and 0/1 targets of a fit, checked; the two class labels are kept."""
         if self.preprocess is not None:
             check_choice("preprocess", self.preprocess, ("auto",))
@@ -44,9 +44,8 @@ def all_or_nothing(fit: Callable[..., Model]) -> Callable[..., Model]:
     return guarded
 
 
-def as_matrix(features: Tensor) -> NDArray[np.float64]:
+def as_matrix(features: NDArray[np.float32]) -> NDArray[np.float64]:
     """(n, p): features for methods that know rows and columns only."""
-    if features.dim() != 2:
-        raise ValueError(f"expected X to have 2 dimensions, got {features.dim()}; pass one row per person.")
-    matrix: NDArray[np.float64] = features.double().numpy()
-    return matrix
+    if features.ndim != 2:
+        raise ValueError(f"expected X to have 2 dimensions, got {features.ndim}; pass one row per person.")
+    return features.astype(np.float64)

@@ -4,7 +4,7 @@ Both methods minimise a loss plus :math:`\sum_{a,k} \lambda_{a,k}\, \mu(D_{G_{a,
 how the weights :math:`\lambda` follow from a *table* of soft decisions by group. Features and labels are public here,
 so of their stochastic gradient descent-ascent only three questions depend on the attribute: group sizes (once), the
 table (once a round) and the gradient of the sum above (once a round). They are asked over all rows, by the machinery
-of :class:`~justitia.engines.gradients.engine.GradientsEngine`, which both methods profit from: one noised gradient
+of :class:`~justitia.networks.pf_ld.engine.PFLDEngine`, which both methods profit from: one noised gradient
 steers several public steps, is averaged with earlier ones, and is clipped at a bound chosen from public norms.
 """
 
@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils import Tags
@@ -21,19 +22,18 @@ from torch import Tensor
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_positive
-from justitia.engines import GradientsPlan
-from justitia.engines.gradients.engine import GradientsEngine
-from justitia.inputs.tables import read_weight
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed, read_weight
 from justitia.networks.default import make_module
+from justitia.networks.learner import NetworkLearner
+from justitia.networks.pf_ld.engine import PFLDEngine
+from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import HiddenNoiseSeed
-from justitia.training.engine import calibrated
+from justitia.training.engine import Array, calibrated
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
-from justitia.training.learner import NetworkLearner
 from justitia.training.plan import PlannedRelease
 from justitia.training.session import Settings, open_session
 
@@ -63,7 +63,7 @@ class SoftDecisions(FairnessNotion):
         """Events of the base notion."""
         return self.base.event_names
 
-    def events(self, y: Tensor) -> Tensor:
+    def events(self, y: Array) -> Array:
         """Events of the base notion."""
         return self.base.events(y)
 
@@ -71,7 +71,7 @@ class SoftDecisions(FairnessNotion):
         """Probability between 0 and 1."""
         return self.base.h(self.temperature * scores, y)
 
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+    def h_exact(self, scores: Array, y: Array) -> Array:
         """What the base notion counts, on hard decisions."""
         return self.base.h_exact(scores, y)
 
@@ -93,12 +93,12 @@ def soft_decisions(notion: str | FairnessNotion, *, temperature: float = 1.0) ->
     return SoftDecisions(AccuracyParity("error") if isinstance(base, AccuracyParity) else base, temperature)
 
 
-def decision_rows(h: Tensor, events: Tensor) -> Tensor:
+def decision_rows(h: Array, events: Array) -> Array:
     """(n, 2K): public rows (h_i, 1 - h_i) in the columns of the row's event; their sums by group are the table."""
-    return torch.cat([events * h[:, None], events * (1 - h[:, None])], dim=1)
+    return np.concatenate([events * h[:, None], events * (1 - h[:, None])], axis=1)
 
 
-def table_gaps(table: Tensor, population: Tensor, sizes: Tensor) -> Tensor:
+def table_gaps(table: Array, population: Array, sizes: Array) -> Array:
     r"""(G, K): rate of each group minus that of everybody, from a table of decisions.
 
     .. math:: ((1 - f_k)\, T_{a,k,1} - f_k\, T_{a,k,0}) / N_{a,k}
@@ -107,18 +107,19 @@ def table_gaps(table: Tensor, population: Tensor, sizes: Tensor) -> Tensor:
 
     Parameters
     ----------
-    table : Tensor (G, 2K)
-    population : Tensor (K,)
+    table : ndarray (G, 2K)
+    population : ndarray (K,)
         f, the public rate of everybody in the event.
-    sizes : Tensor (G, K)
+    sizes : ndarray (G, K)
     """
-    ones, zeros = table.chunk(2, dim=1)
-    return (((1 - population) * ones - population * zeros) / sizes).clamp(-1.0, 1.0)
+    ones, zeros = np.split(table, 2, axis=1)
+    gaps: Array = ((1 - population) * ones - population * zeros) / sizes
+    return np.clip(gaps, -1.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescentPlan(GradientsPlan):
-    """Group sizes once; a table and a group gradient per round, as in :class:`~justitia.GradientsPlan`.
+class DescentPlan(PFLDPlan):
+    """Group sizes once; a table and a group gradient per round, as in :class:`~justitia.PFLDPlan`.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ class DescentPlan(GradientsPlan):
         return sizes, replace(tables, purpose=self.table), gradients
 
 
-class DescentEngine(GradientsEngine):
+class DescentEngine(PFLDEngine):
     """Asks for a noised table of decisions by group where the repaired PF-LD asks for a violation.
 
     Guarantee
@@ -155,15 +156,14 @@ class DescentEngine(GradientsEngine):
     hard = False
 
     @property
-    def sizes(self) -> Tensor:
+    def sizes(self) -> Array:
         """(G, K): noised sizes, kept away from zero."""
         return usable_sizes(self.noisy_sizes, self.size_std)
 
-    def _noisy_gap(self, scores: Tensor) -> Tensor:
+    def _noisy_gap(self, scores: Array) -> Array:
         """(G, K): rate of each group minus that of everybody, from a freshly noised table of decisions."""
-        problem = self.problem
-        decide = problem.notion.h_exact if self.hard else problem.notion.h
-        h = decide(scores, problem.y)
+        problem, notion = self.problem, self.problem.notion
+        h = notion.h_exact(scores, problem.y) if self.hard else notion.h(torch.from_numpy(scores), self.y).numpy()
         self.population = population_means(h, problem.events)
         rows = decision_rows(h, problem.events)
         noise = calibrated(self.plan.noise_violations)
@@ -254,7 +254,7 @@ class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
             noise_seed=self.noise_seed,
             features=getattr(self, "feature_names_in_", ()),
         )
-        module = make_module(self.module, problem.X, notion, seed=settings.seed)
+        module = make_module(self.module, torch.from_numpy(features), notion, seed=settings.seed)
         session = open_session(settings, problem, NetworkLearner(module), sensitive_features, ledger=ledger)
         session.warn(stacklevel=3)
         trained = session.train()
@@ -262,7 +262,7 @@ class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
         groups, events = list(session.vault.group_names), list(notion.event_names)
         self.module_, self.plan_, self.ledger_ = module, session.plan, session.ledger
         self.certificate_ = session.certificate()
-        self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
+        self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=events)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
         return self

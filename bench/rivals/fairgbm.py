@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_nonnegative
+from justitia.inputs.tables import public_seed
 from justitia.learners.default import SIZES, boosted_trees
-from justitia.networks.classifier import public_seed
 from justitia.notions import EqualizedOdds, EqualOpportunity, FairnessNotion, PredictiveEquality, get_notion
 from justitia.privacy.door import ledger_or_new, open_vault
 from justitia.privacy.ledger import PrivacyLedger
@@ -172,12 +172,12 @@ class FairGBMClassifier(RivalClassifier):
             features=getattr(self, "feature_names_in_", ()),
         )
         codes = vault.reveal(purpose="exact attribute for the proxy Lagrangian")
-        label = target.double().numpy()
+        label = target.astype(np.float64)
         belongs = (codes[:, None] == np.arange(vault.n_groups)).astype(float)
-        cells = np.einsum("nk,na->nka", notion.events(target).double().numpy(), belongs)
+        cells = np.einsum("nk,na->nka", notion.events(label), belongs)
         game = ProxyLagrangian(label, cells, step, tolerance)
         self.start_ = float(logit(label.mean()))
-        self._boost(features.double().numpy(), label, game, seed=seed)
+        self._boost(features.astype(np.float64), label, game, seed=seed)
         self.multipliers_ = game.lam
         self.ledger_ = ledger
         self.certificate_ = vault.certificate()
@@ -209,6 +209,6 @@ class FairGBMClassifier(RivalClassifier):
     def decision_function(self, X: Any) -> Array:
         """Log-odds of the second class; positive means that ``predict`` says the second class."""
         check_is_fitted(self, "booster_")
-        rows = self._features(X, reset=False).double().numpy()
+        rows = self._features(X, reset=False).astype(np.float64)
         scores: Array = self.start_ + np.asarray(self.booster_.predict(rows), dtype=np.float64)
         return scores

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import grad
@@ -21,6 +22,7 @@ from torch.func import grad
 from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_nonnegative
 from justitia.privacy.interface import Vault
+from justitia.training.engine import Array
 from justitia.training.lagrangian import Problem, population_weights
 
 
@@ -95,26 +97,29 @@ class FermiEngine(DescentEngine):
     def __init__(self, plan: FermiPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
         self._W: Tensor | None = None
-        self._by_population = torch.zeros(len(problem.event_sizes), dtype=torch.float64)
+        self._by_population: Array = np.zeros(len(problem.event_sizes))
 
-    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+    def ascend(self, lam: Array, gap: Array, k: int) -> Array:
         """One step on W; then strength times the slope of Psi by each group's mean."""
         del lam
-        shares = self.sizes / self.problem.event_sizes
+        rates = torch.from_numpy(np.clip(self.population + gap, 0.0, 1.0))
+        shares = torch.from_numpy(self.sizes / self.problem.event_sizes)
+        point = (rates, torch.from_numpy(self.population), shares)
         # Where decision and group are independent, this is the maximiser.
         W = shares.sqrt()[..., None].expand(-1, -1, 2) if self._W is None else self._W
-        point = ((self.population + gap).clamp(0.0, 1.0), self.population, shares)
         self._W = ascend_matrix(W, *point, step=self.plan.dual_step_at(k))
         by_rates, by_population = slopes(self._W, *point)
-        self._by_population = self.plan.strength * by_population
-        return self.plan.strength * by_rates
+        self._by_population = self.plan.strength * by_population.numpy()
+        raised: Array = self.plan.strength * by_rates.numpy()
+        return raised
 
-    def row_weights(self, lam: Tensor, batch: Tensor) -> Tensor | None:
+    def row_weights(self, lam: Array, batch: Tensor) -> Tensor | None:
         """Weights of the public part: the slope of Psi by the population's mean.
 
         The noised gradient is that of sum lambda (mu(D_G) - mu(D_P)), so its population part is taken back as well.
         """
-        return population_weights((self._by_population + lam.sum(0))[None], self.problem.events)[batch]
+        weights = population_weights((self._by_population + lam.sum(0))[None], self.problem.events)
+        return torch.from_numpy(weights[batch.numpy()])
 
 
 class FermiClassifier(DescentClassifier):

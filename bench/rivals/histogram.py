@@ -12,44 +12,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_choice, check_nonnegative
 from justitia.privacy.interface import Vault
+from justitia.training.engine import Array
 from justitia.training.lagrangian import Problem
 
 DECISIONS = ("soft", "hard")
 
 
-def contrasts(sizes: Tensor) -> Tensor:
+def contrasts(sizes: Array) -> Array:
     """(K, G, G): matrix whose product with the groups' rates is each group's rate minus that of all other groups.
 
     A single group has no others; its row then takes the group's gap to the population as it is.
 
     Parameters
     ----------
-    sizes : Tensor (G, K)
+    sizes : ndarray (G, K)
         Above 0.
     """
-    G = len(sizes)
-    others = sizes.T[:, None, :] * (1 - torch.eye(G, dtype=sizes.dtype))
-    return torch.eye(G, dtype=sizes.dtype) - others / others.sum(2, keepdim=True).clamp_min(1e-12)
+    own = np.eye(len(sizes))
+    others: Array = sizes.T[:, None, :] * (1 - own)
+    compare: Array = own - others / np.maximum(others.sum(2, keepdims=True), 1e-12)
+    return compare
 
 
-def ascend_multipliers(multipliers: Tensor, gamma: Tensor, *, slack: float, step: float, radius: float) -> Tensor:
+def ascend_multipliers(multipliers: Array, gamma: Array, *, slack: float, step: float, radius: float) -> Array:
     """One step of dual ascent, projected onto the non-negative part of a ball.
 
     Parameters
     ----------
-    multipliers, gamma : Tensor (2, G, K)
+    multipliers, gamma : ndarray (2, G, K)
         One entry per constraint ``gamma <= slack``.
     radius : float
         Of the Euclidean ball around 0 that holds all multipliers.
     """
-    raised = (multipliers + step * (gamma - slack)).clamp_min(0.0)
-    return raised * min(1.0, radius / max(float(raised.norm()), 1e-12))
+    raised: Array = np.maximum(multipliers + step * (gamma - slack), 0.0)
+    return raised * min(1.0, radius / max(float(np.linalg.norm(raised)), 1e-12))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,21 +91,22 @@ class HistogramEngine(DescentEngine):
     def __init__(self, plan: HistogramPlan, problem: Problem, vault: Vault, **public: Any) -> None:
         super().__init__(plan, problem, vault, **public)
         self.hard = plan.decisions == "hard"
-        self._multipliers = torch.zeros(2, vault.n_groups, len(problem.event_sizes), dtype=torch.float64)
+        self._multipliers = np.zeros((2, vault.n_groups, len(problem.event_sizes)))
 
-    def ascend(self, lam: Tensor, gap: Tensor, k: int) -> Tensor:
+    def ascend(self, lam: Array, gap: Array, k: int) -> Array:
         """One dual step; then the derivative of the Lagrangian by each group's mean."""
         del lam
         compare = contrasts(self.sizes)
-        gamma = torch.einsum("kab,bk->ak", compare, gap)
+        gamma = np.einsum("kab,bk->ak", compare, gap)
         self._multipliers = ascend_multipliers(
             self._multipliers,
-            torch.stack([-gamma, gamma]),
+            np.stack([-gamma, gamma]),
             slack=self.plan.slack,
             step=self.plan.dual_step_at(k),
             radius=self.plan.lambda_max,
         )
-        return torch.einsum("kab,ak->bk", compare, self._multipliers[1] - self._multipliers[0])
+        slope: Array = np.einsum("kab,ak->bk", compare, self._multipliers[1] - self._multipliers[0])
+        return slope
 
 
 class HistogramClassifier(DescentClassifier):

@@ -125,7 +125,7 @@ class LocalClassifier(HiddenNoiseSeed, PosteriorClassifier):
             response = MinorityResponse(epsilon, minority)
             unmix = np.asarray(np.linalg.inv(minority_response_matrix(epsilon, minority)), dtype=np.float64)
         answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given)
-        return answers.numpy(), unmix
+        return answers, unmix
 
     def _code_of_minority(self, vault: Vault) -> int:
         if vault.n_groups != 2 or self.minority not in vault.groups:

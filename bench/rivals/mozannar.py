@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from sklearn.dummy import DummyClassifier
@@ -18,7 +17,7 @@ from bench.rivals.agarwal import Mixture, MixtureClassifier, Predictor, check_re
 from bench.rivals.classifier import all_or_nothing
 from bench.rivals.debiasing import DebiasedGaps, debiased_gaps, visible_share
 from justitia._validate import check_nonnegative, check_positive
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed
 from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
@@ -108,10 +107,10 @@ class Correction:
         """The best mixture of the classifiers of ``first`` and the two constant ones."""
         predictors = (*first.predictors, _constant(0, X), _constant(1, X))
         decisions = np.column_stack([predictor.predict(X) for predictor in predictors]).astype(np.float64)
-        target = torch.from_numpy(y.astype(np.float64))
+        target = y.astype(np.float64)
         # h_exact looks at the side of the score only: -1 is a negative decision, 1 a positive one.
-        values = [self.notion.h_exact(torch.from_numpy(2 * column - 1), target).numpy() for column in decisions.T]
-        events = self.notion.events(target).numpy()
+        values = [self.notion.h_exact(2 * column - 1, target) for column in decisions.T]
+        events = self.notion.events(target)
         estimated = debiased_gaps(
             np.column_stack(values),
             events,
@@ -278,7 +277,7 @@ class MozannarClassifier(HiddenNoiseSeed, MixtureClassifier):
         ledger = ledger_or_new(ledger, epsilon=epsilon, delta=0.0)
         vault = self._vault(sensitive_features, epsilon=epsilon, ledger=ledger, n=len(rows), noise_seed=self.noise_seed)
         response = RandomizedResponse(epsilon)
-        answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given).numpy()
+        answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given)
         if self.correct:
             bound = reduction.difference_bound * visible_share(epsilon, vault.n_groups + not_given)
             reduction = replace(reduction, difference_bound=bound)

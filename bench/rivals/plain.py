@@ -6,24 +6,25 @@ import copy
 import math
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import nn
 from torch.nn import functional as F
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_positive
-from justitia.engines import GradientsPlan
-from justitia.inputs.tables import read_weight
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed, read_weight
 from justitia.networks.default import make_module
+from justitia.networks.learner import rehearse
+from justitia.networks.pf_ld.plan import PFLDPlan
+from justitia.networks.plan import Round
 from justitia.networks.requirements import as_scores
+from justitia.networks.run import Run
 from justitia.notions import DemographicParity
 from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import rehearse
-from justitia.training.plan import Round
-from justitia.training.run import Run
 
 #: Share of rows that tell when to stop, steps between two looks at them (a quarter of a pass if that is longer), and
 #: how many looks in a row may bring nothing.
@@ -98,12 +99,13 @@ class PlainClassifier(RivalClassifier):
         epochs = None if self.epochs is None else check_int("epochs", self.epochs, at_least=1)
         steps = None if self.steps is None else check_int("steps", self.steps, at_least=1)
         rate = check_positive("learning_rate", self.learning_rate)
-        plan = GradientsPlan(batch_size=self.batch_size, warmup_learning_rate=rate, held_out=0.0)
+        plan = PFLDPlan(batch_size=self.batch_size, warmup_learning_rate=rate, held_out=0.0)
         features, target = self._read(X, y)
         problem = Problem(features, target, read_weight(sample_weight, target), DemographicParity())
         seed = public_seed(self.random_state)
-        module = make_module(self.module, problem.X, problem.notion, seed=seed)
-        rehearse(module, problem.X, problem.y, plan)
+        rows = torch.from_numpy(features)
+        module = make_module(self.module, rows, problem.notion, seed=seed)
+        rehearse(module, rows, torch.from_numpy(target), plan)
         if steps is None and epochs is not None:
             steps = epochs * math.ceil(len(target) / self.batch_size)
         with torch.random.fork_rng(devices=[]):
@@ -119,7 +121,7 @@ class PlainClassifier(RivalClassifier):
         return self
 
 
-def learned_after(module: nn.Module, problem: Problem, plan: GradientsPlan, seed: int) -> int:
+def learned_after(module: nn.Module, problem: Problem, plan: PFLDPlan, seed: int) -> int:
     """Steps over all rows after which the loss of held-out rows no longer falls: a function of public numbers.
 
     Parameters
@@ -127,7 +129,7 @@ def learned_after(module: nn.Module, problem: Problem, plan: GradientsPlan, seed
     module : nn.Module
         Trained here, on the other rows.
     """
-    order = torch.randperm(len(problem), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(problem), generator=torch.Generator().manual_seed(seed)).numpy()
     held = max(1, round(HELD_OUT * len(order)))
     out, kept = order[:held], order[held:]
     rest = Problem(problem.X[kept], problem.y[kept], problem.weight[kept], problem.notion)
@@ -144,8 +146,9 @@ def learned_after(module: nn.Module, problem: Problem, plan: GradientsPlan, seed
     return math.ceil(best * look * len(order) / len(kept))
 
 
-def _loss(run: Run, problem: Problem, rows: Tensor) -> float:
+def _loss(run: Run, problem: Problem, rows: NDArray[np.int64]) -> float:
     run.module.eval()
+    X, y, weight = (torch.from_numpy(one[rows]) for one in (problem.X, problem.y, problem.weight))
     with torch.no_grad():
-        scores = as_scores(run.module(problem.X[rows]), len(rows))
-    return float(F.binary_cross_entropy_with_logits(scores, problem.y[rows], weight=problem.weight[rows]))
+        scores = as_scores(run.module(X), len(rows))
+    return float(F.binary_cross_entropy_with_logits(scores, y, weight=weight))

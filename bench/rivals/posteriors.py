@@ -17,19 +17,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_nonnegative
-from justitia.engines.plugin.dual import constraints_of, label_table, solve
+from justitia.inputs.tables import public_seed
 from justitia.learners.base import PARTS, CrossFitted
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import public_seed
 from justitia.notions import FairnessNotion, get_notion
+from justitia.postprocessing.dual import constraints_of, label_table, solve
 from justitia.privacy.door import open_vault
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Numbers = NDArray[np.float32]
 
 
 class GroupModel:
@@ -157,14 +158,14 @@ class PosteriorClassifier(RivalClassifier):
         """Check, ask, learn."""
 
     def _posteriors(
-        self, X: Any, features: Any, target: Any, codes: Codes, groups: GroupModel, *, seed: int
+        self, X: Any, features: Numbers, target: Numbers, codes: Codes, groups: GroupModel, *, seed: int
     ) -> dict[str, Any]:
         """Models of label and group, and what they say of the training rows."""
-        inputs, y = Inputs(X, features.numpy()), target.double().numpy()
+        inputs, y = Inputs(X, features), target.astype(np.float64)
         base, ones = default_base(len(y)), np.ones(len(y))
         raw = base.learn(inputs, y, ones, seed=seed, progress=lambda _: None)
         calibration = calibrate(raw, y, ones)
-        q0, q1 = groups.learn(features.double().numpy(), y, codes, seed=seed)
+        q0, q1 = groups.learn(features.astype(np.float64), y, codes, seed=seed)
         eta = calibration(raw)
         return {"base": base, "calibration": calibration, "groups": groups, "eta": eta, "q0": q0, "q1": q1}
 
@@ -197,8 +198,8 @@ class PosteriorClassifier(RivalClassifier):
         check_is_fitted(self, "weights_")
         features = self._features(X, reset=False)
         base, calibration, groups = self.models_
-        eta = calibration(base.probability(Inputs(X, features.numpy())))
-        return eta, joint(eta, groups(features.double().numpy()))
+        eta = calibration(base.probability(Inputs(X, features)))
+        return eta, joint(eta, groups(features.astype(np.float64)))
 
     def margin(self, eta: Array, likely: Array) -> Array:
         """(n,): 2 eta - 1 less the correction, from :meth:`posteriors`."""

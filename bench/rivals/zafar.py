@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from torch import Tensor, nn
+from torch import nn
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing, as_matrix
 from bench.rivals.covariance import Solution, error_constraint, linear_constraint, logistic_loss
@@ -156,12 +156,12 @@ class ZafarClassifier(RivalClassifier):
         return vault
 
     def _solve(
-        self, rows: NDArray[np.float64], target: Tensor, z: NDArray[np.int64], notion: FairnessNotion
+        self, rows: NDArray[np.float64], target: NDArray[np.float32], z: NDArray[np.int64], notion: FairnessNotion
     ) -> Solution:
-        loss = logistic_loss(rows, target.double().numpy(), float(self.l2))
+        loss = logistic_loss(rows, target.astype(np.float64), float(self.l2))
         if isinstance(notion, DemographicParity):
             return linear_constraint(loss, z, float(self.bound))
-        events = notion.events(target).bool().numpy()
+        events = notion.events(target).astype(bool)
         return error_constraint(loss, z, events, float(self.bound), self.max_iterations)
 
 

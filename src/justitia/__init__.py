@@ -1,7 +1,10 @@
 """Classifiers that treat groups alike, private in the sensitive attribute.
 
-Names are imported when they are first used: `import justitia` costs nothing, and whoever needs a ledger only does not
-wait for scikit-learn.
+A public name is imported when it is first used. Importing scikit-learn alone takes most of a second, which
+``justitia --help`` and each completion of a command in a shell would wait for.
+
+Plans of engines that train a network need the extra ``networks``. They are not in ``__all__``, so that
+``from justitia import *`` works without it.
 """
 
 from importlib import import_module
@@ -9,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from justitia.curve import Tradeoff, tradeoff
-    from justitia.engines.gradients.plan import GradientsPlan
-    from justitia.engines.moments.plan import MomentsPlan
-    from justitia.engines.plugin.plan import PluginPlan
-    from justitia.engines.printed.plan import PrintedPlan
     from justitia.estimator import LagrangianDualClassifier
     from justitia.evaluation.measure import measure
     from justitia.evaluation.measurement import Measurement
-    from justitia.exceptions import BudgetWarning, JustitiaWarning
+    from justitia.exceptions import BudgetExceeded, BudgetWarning, DeprecatedNameWarning, JustitiaWarning, LedgerError
     from justitia.inputs.files import RowFiles
+    from justitia.networks.moments.plan import MomentsPlan as MomentsPlan
+    from justitia.networks.pf_ld.plan import PFLDPlan as PFLDPlan
+    from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan as PFLDAsPublishedPlan
+    from justitia.postprocessing.plan import PostProcessingPlan as PostProcessingPlan
     from justitia.privacy.attribute import SensitiveColumns
     from justitia.privacy.certificate import Certificate
     from justitia.privacy.durable_ledger import DurableLedger
-    from justitia.privacy.errors import BudgetExceeded, LedgerError
     from justitia.privacy.ledger import PrivacyLedger
     from justitia.search import SearchResult, private_search
+
 
 __version__ = "0.1.0"
 
@@ -31,15 +34,13 @@ __all__ = [
     "BudgetExceeded",
     "BudgetWarning",
     "Certificate",
+    "DeprecatedNameWarning",
     "DurableLedger",
-    "GradientsPlan",
     "JustitiaWarning",
     "LagrangianDualClassifier",
     "LedgerError",
     "Measurement",
-    "MomentsPlan",
-    "PluginPlan",
-    "PrintedPlan",
+    "PostProcessingPlan",
     "PrivacyLedger",
     "RowFiles",
     "SearchResult",
@@ -52,18 +53,15 @@ __all__ = [
 
 #: Which module has each public name: the imports above, for those who run instead of check types.
 _HOMES = {
-    "BudgetExceeded": "justitia.privacy.errors",
+    "BudgetExceeded": "justitia.exceptions",
     "BudgetWarning": "justitia.exceptions",
     "Certificate": "justitia.privacy.certificate",
+    "DeprecatedNameWarning": "justitia.exceptions",
     "DurableLedger": "justitia.privacy.durable_ledger",
-    "GradientsPlan": "justitia.engines.gradients.plan",
     "JustitiaWarning": "justitia.exceptions",
     "LagrangianDualClassifier": "justitia.estimator",
-    "LedgerError": "justitia.privacy.errors",
+    "LedgerError": "justitia.exceptions",
     "Measurement": "justitia.evaluation.measurement",
-    "MomentsPlan": "justitia.engines.moments.plan",
-    "PluginPlan": "justitia.engines.plugin.plan",
-    "PrintedPlan": "justitia.engines.printed.plan",
     "PrivacyLedger": "justitia.privacy.ledger",
     "RowFiles": "justitia.inputs.files",
     "SearchResult": "justitia.search",
@@ -73,16 +71,44 @@ _HOMES = {
     "private_search": "justitia.search",
     "tradeoff": "justitia.curve",
 }
+#: The engine of each plan.
+_PLANS = {
+    "PostProcessingPlan": "post-processing",
+    "MomentsPlan": "moments",
+    "PFLDPlan": "pf-ld",
+    "PFLDAsPublishedPlan": "pf-ld-as-published",
+}
+#: Names of plans in version 0.1, which the next release no longer has.
+_OLD_NAMES = {"PluginPlan": "PostProcessingPlan", "GradientsPlan": "PFLDPlan", "PrintedPlan": "PFLDAsPublishedPlan"}
 
 
 def __getattr__(name: str) -> Any:
     """A public name, from its module; found at once from then on."""
-    if name not in _HOMES:
+    if name in _OLD_NAMES:
+        return _renamed(name, _OLD_NAMES[name])
+    if name in _PLANS:
+        from justitia.engines import plan_class  # noqa: PLC0415 - imported when it is needed, like all else here
+
+        value: Any = plan_class(_PLANS[name])
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
+def _renamed(old: str, new: str) -> Any:
+    """What an old name stands for, with a warning at the line that uses it."""
+    import warnings  # noqa: PLC0415 - as above
+
+    from justitia.exceptions import DeprecatedNameWarning  # noqa: PLC0415 - as above
+
+    value = getattr(import_module(__name__), new)
+    sentence = f"justitia.{old} is now called justitia.{new}; the old name works in this release and in no later one."
+    warnings.warn(sentence, DeprecatedNameWarning, stacklevel=3)
+    return value
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_PLANS})

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from justitia._validate import check_nonnegative
-from justitia.engines.moments.plan import STRICT_BELOW
+from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.inputs.files import is_files
 from justitia.parameters import plan_of, unfitted
@@ -20,8 +20,9 @@ from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.scale.fit import open_from_files
 from justitia.training.lagrangian import largest_gap
+from justitia.training.learner import Trained
+from justitia.training.plan import STRICT_BELOW
 from justitia.training.public_scores import public_scores
-from justitia.training.run import Trained
 from justitia.training.same_rows import FITS
 from justitia.training.session import Session
 
@@ -36,8 +37,8 @@ class Tradeoff:
         In the order of their tolerances, strictest first.
     table : DataFrame
         One row per model: tolerance, public accuracy and AUC, and the noised violation. Accuracy and AUC are of scores
-        by models that have not learned from the row: out of fold with engine "plugin", on the rows that the plan holds
-        out with networks (from 1,000 rows on).
+        by models that have not learned from the row: out of fold with engine "post-processing", on the rows that the
+        plan holds out with networks (from 1,000 rows on).
     certificate : Certificate
         Of all models together.
     spread : float
@@ -89,7 +90,7 @@ def tradeoff(
     Parameters
     ----------
     model : LagrangianDualClassifier
-        What to train, with engine "plugin" or "moments"; it is not changed, and its own tolerance is not used.
+        What to train, with engine "post-processing" or "moments"; it is not changed, and its own tolerance is not used.
     tolerances : sequence of float, None among them if wanted
         The grid; None, which comes first, is the tolerance of a model that was given none.
     X, y, sensitive_features, sample_weight, person, ledger
@@ -133,14 +134,16 @@ def tradeoff(
     if ledger is None:
         FITS.note(session.settings.rows, first.certificate_, stacklevel=3)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
-    return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.engine.violation_spread())
+    return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.engine.violation_stddev())
 
 
 def check_shares_answers(model: LagrangianDualClassifier) -> None:
     """Refuse an engine whose answers are about one tolerance."""
-    if not plan_of(model).shares_answers:
+    plan = plan_of(model)
+    if not plan.shares_answers:
         raise ValueError(
-            f"expected engine 'plugin' or 'moments', got {model.engine!r}; only their answers can be shared by a curve."
+            f"expected engine 'post-processing' or 'moments', got {name_of(plan)!r}; only their answers can be "
+            "shared by a curve."
         )
 
 

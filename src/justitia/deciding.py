@@ -1,23 +1,72 @@
-"""What a fitted model says of people: scores, probabilities, decisions. The attribute is not an input."""
+"""Base class of classifiers on tables: features in, scores, probabilities and labels out.
+
+The attribute is not an input.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from justitia.engines.plugin.learner import Rule
+from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import is_files
 from justitia.inputs.public_sample import frames
+from justitia.inputs.tables import read_numbers
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import NetworkClassifier
+from justitia.postprocessing.learner import Rule
 from justitia.privacy.frames import features_only
 
 
-class DecidingClassifier(NetworkClassifier):
-    """A network, or a base with a correction; rows in memory, or in files."""
+class TabularClassifier(ClassifierMixin, BaseEstimator):
+    """Base of classifiers with a ``preprocess`` parameter and, once fitted, ``classes_`` and scores."""
+
+    preprocess: str | None
+    classes_: NDArray[Any]
+
+    def _features(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
+        """Public features as numbers, through the default preprocessing unless it is off."""
+        if self.preprocess is None:
+            if reset:
+                self.__dict__.pop("encoder_", None)  # of an earlier fit
+            return read_numbers(self, X, reset=reset)
+        if getattr(X, "ndim", 2) == 2:  # otherwise the encoder says what is wrong
+            validate_data(self, X, skip_check_array=True, reset=reset)
+        if reset:
+            self.encoder_ = TabularEncoder().fit(X)
+        features = self.encoder_.transform(X)
+        if not len(features):
+            raise ValueError("expected X to have rows, got 0 sample(s) while a minimum of 1 is required.")
+        return features
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Score of the second class; positive means that ``predict`` says the second class."""
+        raise NotImplementedError
+
+    @features_only
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(n,): predicted class labels; the attribute is not an input."""
+        scores = self.decision_function(X)
+        labels: NDArray[Any] = self.classes_[(scores > 0).astype(int)]
+        return labels
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = self.preprocess is not None
+        tags.input_tags.string = tags.input_tags.categorical = self.preprocess is not None
+        return tags
+
+
+class DecidingClassifier(TabularClassifier):
+    """A base with a correction (``rule_``), or a network (``module_``); rows in memory, or in files."""
 
     rule_: Rule
     feature_names_in_: NDArray[Any]
@@ -29,7 +78,9 @@ class DecidingClassifier(NetworkClassifier):
         if is_files(X):
             return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
         if hasattr(self, "module_"):
-            return super().decision_function(X)
+            from justitia.networks.classifier import logits  # noqa: PLC0415 - needs torch, which a network has
+
+            return logits(self.module_, self._features(X, reset=False))
         return self.rule_.margin(self._inputs(X))
 
     @features_only
@@ -39,17 +90,28 @@ class DecidingClassifier(NetworkClassifier):
         return self.rule_.base_probability(self._inputs(X)) if hasattr(self, "rule_") else None
 
     def _inputs(self, X: Any) -> Inputs:
-        return Inputs(X, self._features(X, reset=False).flatten(1).numpy())
+        features = self._features(X, reset=False)
+        return Inputs(X, features.reshape(len(features), -1))
 
     @features_only
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, 2): what decisions are made from, in the order of ``classes_``.
 
-        Of engine "plugin" the second column is the base's calibrated probability where the correction leaves the
-        decision as it was; where it changes the decision, a number next to ``threshold`` on the decision's side.
+        Of engine "post-processing" the second column is the base's calibrated probability where the correction leaves
+        the decision as it was; where it changes the decision, a number next to ``threshold`` on the decision's side. Of
+        a network it is the score through a sigmoid: a probability of the label as far as the loss made it one.
         """
-        if hasattr(self, "module_"):
-            return super().predict_proba(X)
         margin = self.decision_function(X)
-        second = self.rule_.probability(margin)
+        second = expit(margin) if hasattr(self, "module_") else self.rule_.probability(margin)
         return np.column_stack([1 - second, second])
+
+
+@contextmanager
+def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
+    """Whatever is raised inside, the estimator's attributes are afterwards what they were."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__ = before
+        raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,22 +10,20 @@ from typing import Any, ClassVar, Self
 import pandas as pd
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from justitia._validate import check_same_length
-from justitia.deciding import DecidingClassifier
-from justitia.engines.plugin.crowd import CrowdLearner
-from justitia.engines.plugin.learner import RuleLearner
+from justitia.deciding import DecidingClassifier, unchanged_on_error
+from justitia.exceptions import warn_of
 from justitia.inputs.files import is_files
 from justitia.inputs.ranges import input_remarks
 from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import unchanged_on_error
-from justitia.networks.default import make_module, ordinary
 from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
+from justitia.postprocessing.crowd import CrowdLearner
+from justitia.postprocessing.learner import RuleLearner
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import open_vault
 from justitia.privacy.frames import sealing
@@ -37,9 +34,8 @@ from justitia.scale.fit import fit_from_files
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner, NetworkLearner
-from justitia.training.plan import Plan, TrainingPlan
-from justitia.training.run import Trained
+from justitia.training.learner import Learner, Trained
+from justitia.training.plan import Plan
 from justitia.training.same_rows import FITS, rows_digest
 from justitia.training.session import Session, Settings, open_session
 
@@ -48,8 +44,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     r"""Classifier trained to treat groups alike, private in the sensitive attribute.
 
     Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_{G'})| \le tolerance` for every two groups by a Lagrangian
-    dual: solved in closed form on top of any model of the label (engine "plugin"), or by Algorithm 1 of the paper for
-    networks. The attribute is read in ``fit`` only, through noised answers, and never at prediction.
+    dual: solved in closed form on top of any model of the label (engine "post-processing"), or by Algorithm 1 of the
+    paper for networks. The attribute is read in ``fit`` only, through noised answers, and never at prediction.
 
     Parameters
     ----------
@@ -64,27 +60,28 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     groups : sequence, mapping or "infer"
         The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
-    engine : {"plugin", "moments", "gradients", "printed"}, optional
-        By default "plugin", which corrects the decisions of ``base`` by the dual in closed form (``docs/plugin.md``),
-        and "moments" where ``module`` is given, which trains a network on a handful of noised sums
-        (``docs/moments.md``). "gradients" is the repaired PF-LD; "printed" is the paper's algorithm as published, whose
-        guarantee is not established (see ``docs/privacy.md``).
+    engine : {"post-processing", "moments", "pf-ld", "pf-ld-as-published"}, optional
+        By default "post-processing", which corrects the decisions of ``base`` by the dual in closed form
+        (``docs/plugin.md``), and "moments" where ``module`` is given, which trains a network on a handful of noised
+        sums (``docs/moments.md``). "pf-ld" is the repaired PF-LD; "pf-ld-as-published" is the paper's algorithm as
+        published, whose guarantee is not established (see ``docs/privacy.md``). All but the first need the extra
+        ``networks``.
     base : classifier, callable or str, optional
-        The model of the label that engine "plugin" corrects: a scikit-learn classifier or pipeline, cross-fitted, or
-        used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X that holds it.
-        It sees X as you pass it. None is boosted trees of LightGBM.
+        The model of the label that engine "post-processing" corrects: a scikit-learn classifier or pipeline,
+        cross-fitted, or used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X
+        that holds it. It sees X as you pass it. None is boosted trees of LightGBM.
     module : None, sequence of int, torch.nn.Module or callable
         The network: the default one (by the rules in ``docs/moments.md``), hidden widths, a module of your own with one
         score per row (it is copied), or a function that makes one from the number of inputs.
     plan : TrainingPlan, optional
         Public numbers of the training run; the engine's default if None.
     threshold : float
-        Decide for the second class where its probability is above (engine "plugin").
+        Decide for the second class where its probability is above (engine "post-processing").
     class_weight : dict, "balanced" or None
-        What an error costs by its true class, which sets the threshold (engine "plugin").
+        What an error costs by its true class, which sets the threshold (engine "post-processing").
     at : {"decision", "scores"}
         Where the constraint holds: for decisions at the threshold, or for scores, at many thresholds at once (engine
-        "plugin").
+        "post-processing").
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -105,7 +102,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     module_ : torch.nn.Module
         Of engines that train a network.
     rule_ : Rule
-        Of engine "plugin": base, calibration and correction.
+        Of engine "post-processing": base, calibration and correction.
     tolerance_ : float
         The tolerance in force.
     distance_ : float or None
@@ -125,10 +122,10 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
 
     Guarantee
     ---------
-    * With a finite epsilon, any engine but "printed", a given list of groups and no ``noise_seed``, everything that
-      leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon, delta)-differentially private in
-      the attribute of any one row or, with ``person``, of any one person; ``certificate_`` states it, and what is
-      missing otherwise.
+    * With a finite epsilon, any engine but "pf-ld-as-published", a given list of groups and no ``noise_seed``,
+      everything that leaves ``fit`` (attributes, warnings, errors, progress, files) is (epsilon,
+      delta)-differentially private in the attribute of any one row or, with ``person``, of any one person;
+      ``certificate_`` states it, and what is missing otherwise.
     * What the plan said it would cost equals what the ledger recorded.
 
     Examples
@@ -240,7 +237,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
             remarks, rows = self._fit(X, y, Attribute.of(sensitive_features), checkpoint, **public)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in remarks:
-            warnings.warn(sentence, stacklevel=3)
+            warn_of(sentence, stacklevel=3)
         if ledger is None and checkpoint is None:
             FITS.note(rows, self.certificate_, stacklevel=3)
         return self
@@ -278,21 +275,22 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         threshold = float(self.threshold if costs is None else costs[0] / costs.sum())
         problem = Problem(features, target, weight, notion, threshold=threshold)
         remarks = tuple(input_remarks(getattr(self, "encoder_", None), sample_weight, features.shape))
-        rows = rows_digest([features.numpy(), target.numpy()])
+        rows = rows_digest([features, target])
         settings = Settings.of(self, plan, self._open_vault, remarks, rows)
         learner = self._learner(X, problem, plan, settings.seed)
         return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
 
     def _learner(self, X: Any, problem: Problem, plan: Plan, seed: int) -> Learner[Any]:
         """What is trained: a network, or a base with a correction."""
-        if isinstance(plan, TrainingPlan):
-            chosen = self.module, problem.X, problem.notion
-            widths = plan.widths(problem.X.shape[-1])
-            small = plan.small_samples and problem.rows == len(problem)  # a sample of many is no small sample
-            return NetworkLearner(make_module(*chosen, seed=seed, small_samples=small, widths=widths))
+        if plan.trains_network:
+            from justitia.networks.learner import network_learner  # noqa: PLC0415 - needs torch, as this plan does
+            from justitia.networks.plan import TrainingPlan  # noqa: PLC0415
+
+            assert isinstance(plan, TrainingPlan)  # noqa: S101 - which is what trains_network says
+            return network_learner(self.module, problem, plan, seed)
         base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
         kind = RuleLearner if problem.crowd is None else CrowdLearner
-        return kind(base, Inputs(X, problem.X.flatten(1).numpy()), seed)
+        return kind(base, Inputs(X, problem.X.reshape(len(problem), -1)), seed)
 
     #: Where the attribute goes; audits put a vault there that keeps what is asked.
     _open_vault = staticmethod(open_vault)
@@ -303,15 +301,15 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
             self.__dict__.pop(name, None)  # of an earlier fit
         if isinstance(session.learner, RuleLearner):
             self.rule_ = session.learner.rule(session.problem)
-        elif isinstance(session.learner, NetworkLearner):
-            self.module_ = ordinary(session.learner.module)
+        else:
+            self.module_ = session.learner.fitted()
         self.tolerance_ = session.engine.allowed()
         self.distance_ = session.distance()
         self.groups_ = session.vault.groups
         self.plan_ = session.plan
         self.ledger_ = session.ledger
         self.certificate_ = session.certificate()
-        self.dual_ = pd.DataFrame(trained.lam.numpy(), index=pd.Index(groups, name="group"), columns=events)
+        self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=events)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
 
@@ -327,7 +325,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         return saved_folder.save(self, folder, without_base=without_base)
 
     @classmethod
-    def load(cls, folder: Path | str, module: nn.Module | None = None, base: Any = None) -> Self:
+    def load(cls, folder: Path | str, module: Any = None, base: Any = None) -> Self:
         """Read a model that :meth:`save` wrote, without running code from the folder.
 
         Parameters

@@ -9,23 +9,27 @@ is. The group term :math:`D_{G_k}` is the part of :math:`D_{P_k}` with one value
 notion never sees it. Every score is a logit, so the decision is ``scores > 0`` and the soft decision is
 ``sigmoid(scores)``.
 
-A notion of your own is one small class with the same three methods; :func:`check_notion` tells whether it
-will do.
+A notion of your own is a subclass with `events` and `h_exact`, which take and return numpy arrays, and `h`, which
+takes and returns torch tensors and is needed only where a network is trained. :func:`check_notion` checks it.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+import numpy as np
+from numpy.typing import NDArray
 
 from justitia._validate import check_choice
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[Any]
 #: How h(z) = M(z) is read where a notion averages decisions: the network's output, or its sigmoid.
 Reading = Literal["score", "probability"]
 READINGS: tuple[Reading, ...] = ("score", "probability")
@@ -50,23 +54,22 @@ class FairnessNotion(ABC):
     reads_labels_in: Literal["nothing", "events", "h"] = "events"
 
     @abstractmethod
-    def events(self, y: Tensor) -> Tensor:
+    def events(self, y: Array) -> Array:
         """Membership of the population of each event, from the labels only.
 
         Parameters
         ----------
-        y : Tensor of shape (n,)
+        y : ndarray (n,)
             Labels, 0.0 or 1.0.
 
         Returns
         -------
-        Tensor of shape (n, K)
+        ndarray (n, K)
             1.0 where the row belongs to the event, 0.0 elsewhere.
         """
 
-    @abstractmethod
     def h(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the differentiable h, for the primal step; row i may depend on row i only.
+        """Return the differentiable h, for the primal step of a network; row i may depend on row i only.
 
         Parameters
         ----------
@@ -79,6 +82,11 @@ class FairnessNotion(ABC):
         -------
         Tensor of shape (n,)
         """
+        del scores, y
+        raise TypeError(
+            f"the notion {type(self).__name__} has no differentiable h, which training a network needs; define h, or "
+            "use the default engine."
+        )
 
     def h_score(self, scores: Tensor, y: Tensor) -> Tensor:
         r"""Return h with the paper's :math:`M_\theta(z)` read as the raw score; shapes are those of :meth:`h`.
@@ -92,25 +100,25 @@ class FairnessNotion(ABC):
         return self.h_score if reading == "score" else self.h
 
     @abstractmethod
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+    def h_exact(self, scores: Array, y: Array) -> Array:
         """Return what h stands for, on hard decisions, between 0 and 1: for the dual step and the metrics.
 
-        Parameters and result have the shapes of :meth:`h`. The bound of 1 is what one row can add to a
+        Parameters and result are arrays of shape (n,). The bound of 1 is what one row can add to a
         group's sum, which is why a notion has to keep it.
         """
 
 
-def decision(scores: Tensor) -> Tensor:
+def decision(scores: Array) -> Array:
     """Hard decision 1[score > 0], in the type of the scores."""
-    return (scores > 0).to(scores.dtype)
+    return (scores > 0).astype(scores.dtype)
 
 
-def _everyone(y: Tensor) -> Tensor:
-    return torch.ones_like(y).unsqueeze(1)
+def _everyone(y: Array) -> Array:
+    return np.ones_like(y)[:, None]
 
 
-def _labelled(y: Tensor, *labels: int) -> Tensor:
-    return torch.stack([(y == label).to(y.dtype) for label in labels], dim=1)
+def _labelled(y: Array, *labels: int) -> Array:
+    return np.stack([(y == label).astype(y.dtype) for label in labels], axis=1)
 
 
 class PositiveDecisions(FairnessNotion):
@@ -119,14 +127,14 @@ class PositiveDecisions(FairnessNotion):
     def h(self, scores: Tensor, y: Tensor) -> Tensor:
         """Probability of a positive decision."""
         del y
-        return torch.sigmoid(scores)
+        return scores.sigmoid()
 
     def h_score(self, scores: Tensor, y: Tensor) -> Tensor:
         """The score itself."""
         del y
         return scores
 
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+    def h_exact(self, scores: Array, y: Array) -> Array:
         """Positive decision."""
         del y
         return decision(scores)
@@ -145,7 +153,7 @@ class DemographicParity(PositiveDecisions):
     event_names = ("all",)
     reads_labels_in = "nothing"
 
-    def events(self, y: Tensor) -> Tensor:
+    def events(self, y: Array) -> Array:
         """Every row."""
         return _everyone(y)
 
@@ -162,7 +170,7 @@ class EqualizedOdds(PositiveDecisions):
     name = "equalized_odds"
     event_names = ("y=0", "y=1")
 
-    def events(self, y: Tensor) -> Tensor:
+    def events(self, y: Array) -> Array:
         """Rows of label 0, rows of label 1."""
         return _labelled(y, 0, 1)
 
@@ -174,7 +182,7 @@ class EqualOpportunity(PositiveDecisions):
     name = "equal_opportunity"
     event_names = ("y=1",)
 
-    def events(self, y: Tensor) -> Tensor:
+    def events(self, y: Array) -> Array:
         """Rows of label 1."""
         return _labelled(y, 1)
 
@@ -186,7 +194,7 @@ class PredictiveEquality(PositiveDecisions):
     name = "predictive_equality"
     event_names = ("y=0",)
 
-    def events(self, y: Tensor) -> Tensor:
+    def events(self, y: Array) -> Array:
         """Rows of label 0."""
         return _labelled(y, 0)
 
@@ -214,21 +222,24 @@ class AccuracyParity(FairnessNotion):
     def __post_init__(self) -> None:
         check_choice("surrogate", self.surrogate, ("loss", "error"))
 
-    def events(self, y: Tensor) -> Tensor:
+    def events(self, y: Array) -> Array:
         """Every row."""
         return _everyone(y)
 
     def h(self, scores: Tensor, y: Tensor) -> Tensor:
         """Binary cross-entropy, or the probability of an error."""
+        from torch.nn import functional  # noqa: PLC0415 - whoever has tensors has torch
+
         y = y.to(scores.dtype)
         if self.surrogate == "loss":
             return functional.binary_cross_entropy_with_logits(scores, y, reduction="none")
         # |y - sigmoid(s)| for y in {0, 1}, written without the kink of the absolute value.
-        return torch.sigmoid((1 - 2 * y) * scores)
+        return ((1 - 2 * y) * scores).sigmoid()
 
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
+    def h_exact(self, scores: Array, y: Array) -> Array:
         """Wrong decision."""
-        return (decision(scores) != y.to(scores.dtype)).to(scores.dtype)
+        wrong: Array = ((scores > 0) != (y > 0.5)).astype(scores.dtype)
+        return wrong
 
 
 NOTIONS: dict[str, type[FairnessNotion]] = {
@@ -269,8 +280,49 @@ def get_notion(notion: str | FairnessNotion) -> FairnessNotion:
         # Fairlearn's names are choices too, so that a slip in one of them is not answered with another rate.
         return NOTIONS[notion_name(check_choice("notion", notion, (*NOTIONS, *FAIRLEARN_NAMES)))]()
     if type(notion) not in NOTIONS.values():
+        notion = _with_arrays(notion)
         check_notion(notion)
     return notion
+
+
+class _TensorNotion(FairnessNotion):
+    """A notion whose `events` and `h_exact` are written for torch tensors, called with arrays."""
+
+    def __init__(self, notion: FairnessNotion) -> None:
+        self._notion = notion
+        self.name, self.event_names = notion.name, notion.event_names
+        self.reads_labels_in = notion.reads_labels_in
+
+    def events(self, y: Array) -> Array:
+        return _on_tensors(self._notion.events, y)
+
+    def h_exact(self, scores: Array, y: Array) -> Array:
+        return _on_tensors(self._notion.h_exact, scores, y)
+
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:
+        return self._notion.h(scores, y)
+
+    def h_score(self, scores: Tensor, y: Tensor) -> Tensor:
+        return self._notion.h_score(scores, y)
+
+
+def _on_tensors(function: Callable[..., Any], *arrays: Array) -> Array:
+    import torch  # noqa: PLC0415 - the notion is written for it
+
+    found: Array = function(*(torch.from_numpy(np.ascontiguousarray(one)) for one in arrays)).detach().numpy()
+    return found
+
+
+def _with_arrays(notion: FairnessNotion) -> FairnessNotion:
+    """The notion itself if it takes arrays; one written for tensors, as every notion was before 1.0, is adapted."""
+    if "torch" not in sys.modules:  # then nobody can have written it for tensors
+        return notion
+    y = np.array(_LABELS, dtype=np.float32)
+    try:
+        found: Any = notion.events(y), notion.h_exact(np.array(_SCORES, dtype=np.float32), y)
+    except (TypeError, AttributeError):
+        return _TensorNotion(notion)
+    return _TensorNotion(notion) if any(hasattr(one, "detach") for one in found) else notion
 
 
 # Six public rows, both labels on both sides of the threshold; two scores are large enough to overflow a
@@ -280,11 +332,12 @@ _LABELS = (0.0, 1.0, 1.0, 0.0, 0.0, 1.0)
 
 
 def check_notion(notion: FairnessNotion) -> None:
-    """Check that a notion keeps the contract that training and metrics rely on.
+    """Check that a notion keeps the contract that the solver and the metrics rely on.
 
     * `events` gives 0 or 1 for each row and each event name, from that row's label only;
-    * `h` gives one finite number per row, depends on that row only, and can be differentiated; so does `h_score`;
     * `h_exact` gives one number between 0 and 1 per row, and depends on that row only.
+
+    :func:`check_differentiable` checks what training a network needs besides.
 
     Raises
     ------
@@ -298,15 +351,33 @@ def check_notion(notion: FairnessNotion) -> None:
             f"expected an instance of a FairnessNotion subclass, got {type(notion).__name__!r}; "
             "subclass FairnessNotion and pass an object of that class."
         )
-    scores, y = torch.tensor(_SCORES), torch.tensor(_LABELS)
+    scores, y = np.array(_SCORES, dtype=np.float32), np.array(_LABELS, dtype=np.float32)
     _check_names(notion)
     _check_events(notion, y)
-    _check_rows(notion, "h", scores, y)
-    _check_rows(notion, "h_score", scores, y)
-    _check_gradient(notion, scores, y)
-    _check_rows(notion, "h_exact", scores, y)
-    exact = notion.h_exact(scores, y)
+    _check_rows(notion, "h_exact", lambda rows: (scores[rows], y[rows]))
+    exact = np.asarray(notion.h_exact(scores, y))
     _require(notion, bool(((exact >= 0) & (exact <= 1)).all()), "h_exact has to stay between 0 and 1; rescale it")
+
+
+def check_differentiable(notion: FairnessNotion) -> None:
+    """Check that `h` and `h_score` give one finite number per row, and that `h` can be differentiated.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the notion has no `h`, or for the first part of the contract that is broken.
+    """
+    import torch  # noqa: PLC0415 - whoever trains a network has it
+
+    scores, y = torch.tensor(_SCORES), torch.tensor(_LABELS)
+    for method in ("h", "h_score"):
+        _check_rows(notion, method, lambda rows: (scores[rows], y[rows]))
+    leaf = scores.clone().requires_grad_()
+    total = notion.h(leaf, y).sum()
+    _require(notion, total.requires_grad, "h has to be differentiable in the scores; use a soft decision")
+    (gradient,) = torch.autograd.grad(total, leaf, allow_unused=True)
+    usable = gradient is not None and bool(gradient.isfinite().all()) and bool((gradient != 0).any())
+    _require(notion, usable, "h has to have a finite gradient that is not zero everywhere; use a soft decision")
 
 
 def _require(notion: FairnessNotion, condition: bool, rule: str) -> None:
@@ -323,41 +394,37 @@ def _check_names(notion: FairnessNotion) -> None:
     _require(notion, placed, "reads_labels_in has to be 'nothing', 'events' or 'h'; set it, or leave it out")
 
 
-def _check_events(notion: FairnessNotion, y: Tensor) -> None:
+def _check_events(notion: FairnessNotion, y: Array) -> None:
     k = len(notion.event_names)
     for rows in (y, y[:0]):
-        shape = tuple(notion.events(rows).shape)
+        shape = np.shape(notion.events(rows))
         wanted = (len(rows), k)
         _require(
             notion,
             shape == wanted,
             f"events has to return shape {wanted}, not {shape}; use one column per name",
         )
-    events = notion.events(y)
+    events = np.asarray(notion.events(y))
     _require(notion, bool(((events == 0) | (events == 1)).all()), "events has to hold 0 and 1 only; compare labels")
-    alone = torch.cat([notion.events(y[i : i + 1]) for i in range(len(y))])
-    _require(notion, torch.equal(events, alone), "events of a row has to depend on that row's label only")
+    alone = np.concatenate([notion.events(y[i : i + 1]) for i in range(len(y))])
+    _require(notion, np.array_equal(events, alone), "events of a row has to depend on that row's label only")
 
 
-def _check_rows(notion: FairnessNotion, method: Literal["h", "h_score", "h_exact"], scores: Tensor, y: Tensor) -> None:
-    call = getattr(notion, method)
-    for rows in (len(y), 0):
-        shape = tuple(call(scores[:rows], y[:rows]).shape)
-        _require(notion, shape == (rows,), f"{method} has to return shape {(rows,)}, not {shape}; do not average")
-    values = call(scores, y)
+def _check_rows(notion: FairnessNotion, method: str, rows: Callable[[slice], tuple[Any, Any]]) -> None:
+    """One finite number per row that depends on that row only; arrays and tensors alike."""
+
+    def values(part: slice) -> Array:
+        found = getattr(notion, method)(*rows(part))
+        return np.asarray(found.detach() if hasattr(found, "detach") else found)
+
+    for n in (len(_LABELS), 0):
+        shape = values(slice(n)).shape
+        _require(notion, shape == (n,), f"{method} has to return shape {(n,)}, not {shape}; do not average")
+    found = values(slice(None))
     _require(
         notion,
-        bool(values.isfinite().all()),
+        bool(np.isfinite(found).all()),
         f"{method} has to be finite for every score; use a stable formula",
     )
-    alone = torch.cat([call(scores[i : i + 1], y[i : i + 1]) for i in range(len(y))])
-    _require(notion, torch.allclose(values, alone), f"{method} of a row has to depend on that row only")
-
-
-def _check_gradient(notion: FairnessNotion, scores: Tensor, y: Tensor) -> None:
-    leaf = scores.clone().requires_grad_()
-    total = notion.h(leaf, y).sum()
-    _require(notion, total.requires_grad, "h has to be differentiable in the scores; use a soft decision")
-    (gradient,) = torch.autograd.grad(total, leaf, allow_unused=True)
-    usable = gradient is not None and bool(gradient.isfinite().all()) and bool((gradient != 0).any())
-    _require(notion, usable, "h has to have a finite gradient that is not zero everywhere; use a soft decision")
+    alone = np.concatenate([values(slice(i, i + 1)) for i in range(len(_LABELS))])
+    _require(notion, np.allclose(found, alone), f"{method} of a row has to depend on that row only")

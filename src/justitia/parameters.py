@@ -10,11 +10,11 @@ from typing import TypeVar
 from sklearn.base import BaseEstimator
 
 from justitia._validate import check_choice, check_int, check_nonnegative
-from justitia.engines import DEFAULT_PLANS, PluginPlan, engine_of
-from justitia.engines.plugin.plan import AT
+from justitia.engines import default_plan, engine_of, warn_of_old_name
 from justitia.notions import FairnessNotion, get_notion
+from justitia.postprocessing.plan import AT, PostProcessingPlan
 from justitia.privacy.door import check_budget, named_groups
-from justitia.training.plan import Plan, TrainingPlan
+from justitia.training.plan import Plan
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
@@ -33,7 +33,7 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
     if not (model.progress is None or isinstance(model.progress, bool)):
         raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
     _check_decisions(model, plan)
-    if isinstance(plan, PluginPlan):
+    if isinstance(plan, PostProcessingPlan):
         plan = replace(plan, at=check_choice("at", model.at, AT))
     return notion, plan
 
@@ -41,7 +41,8 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
 def plan_of(model: BaseEstimator) -> Plan:
     """The plan that was passed, or the default one of the engine."""
     engine = engine_of(model.engine, model.module)
-    default = DEFAULT_PLANS[engine]
+    warn_of_old_name(model.engine)
+    default = default_plan(engine)
     plan = default if model.plan is None else model.plan
     if not isinstance(plan, type(default)):
         raise TypeError(
@@ -53,11 +54,11 @@ def plan_of(model: BaseEstimator) -> Plan:
 
 def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
     """What only one kind of engine understands."""
-    network = isinstance(plan, TrainingPlan)
+    network = plan.trains_network
     if network and (model.base is not None or model.threshold != 0.5 or model.class_weight is not None):
         raise ValueError(
-            "expected engine 'plugin' where base, threshold or class_weight is given, got one that trains a network; "
-            "leave engine and module out."
+            "expected engine 'post-processing' where base, threshold or class_weight is given, got one that trains a "
+            "network; leave engine and module out."
         )
     if network and model.at != "decision":
         raise ValueError(
@@ -65,7 +66,9 @@ def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
             "out."
         )
     if not network and model.module is not None:
-        raise ValueError("expected no module with engine 'plugin', got one; pass it as base, or use engine 'moments'.")
+        raise ValueError(
+            "expected no module with engine 'post-processing', got one; pass it as base, or use engine 'moments'."
+        )
     threshold = model.threshold
     if not (isinstance(threshold, numbers.Real) and 0 < float(threshold) < 1):
         raise ValueError(f"expected threshold to be a number between 0 and 1, got {threshold!r}.")

@@ -13,8 +13,9 @@ import pandas as pd
 
 from justitia._validate import check_nonnegative, check_positive
 from justitia.curve import accuracy_and_violation, tradeoff
+from justitia.engines import AS_PUBLISHED, engine_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.networks.classifier import public_seed
+from justitia.inputs.tables import public_seed
 from justitia.parameters import check_parameters, plan_of, unfitted
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute, HeldElsewhere
@@ -32,7 +33,8 @@ from justitia.training.session import Session
 FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")
 
 _NOT_GAUSSIAN = (
-    "expected candidates whose releases are all Gaussian, got others; use engine 'plugin', 'moments' or 'gradients'."
+    "expected candidates whose releases are all Gaussian, got others; use engine 'post-processing', 'moments' or "
+    "'pf-ld'."
 )
 
 
@@ -79,9 +81,9 @@ def private_search(
 ) -> SearchResult:
     """Fit the best of several candidates at the total price of ``model.epsilon``.
 
-    With engine "plugin" or "moments" and candidates that differ in tolerance only, all of them share the releases of
-    one model (:func:`justitia.tradeoff`) and choosing is free. Otherwise a random number of trials is made, each with a
-    candidate drawn at random and fresh noise, on a smaller budget: such that the best costs ``model.epsilon``.
+    With engine "post-processing" or "moments" and candidates that differ in tolerance only, they share the releases of
+    one model (:func:`justitia.tradeoff`) and choosing is free. Otherwise a random number of trials is made, each with
+    a candidate drawn at random and fresh noise, on a smaller budget: such that the best costs ``model.epsilon``.
 
     Parameters
     ----------
@@ -163,7 +165,8 @@ def _check_candidates(model: LagrangianDualClassifier, candidates: Any) -> list[
             raise ValueError(f"{name} is the same for all candidates; set it on the model that you pass.")
         if name not in known:
             raise ValueError(f"expected parameters of the model in candidates, got {name!r}; see its get_params().")
-    if "printed" in (one.get("engine", model.engine) for one in candidates):
+    engines = {engine_of(one.get("engine", model.engine), one.get("module", model.module)) for one in candidates}
+    if AS_PUBLISHED in engines:
         raise ValueError(_NOT_GAUSSIAN)
     if not 0 < model.epsilon < math.inf:
         raise ValueError(f"expected a positive and finite epsilon to search with, got {model.epsilon!r}.")

@@ -6,27 +6,28 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
 import justitia.privacy.vault as vault_module
-from justitia.engines.gradients.engine import GradientsEngine
+from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.privacy.mechanisms import SeededNoise, SystemNoise
+from justitia.training.engine import Array
 
 Patch = pytest.MonkeyPatch
 
 
-def codes_of(engine: GradientsEngine) -> Tensor:
-    codes: Tensor = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+def codes_of(engine: PFLDEngine) -> Array:
+    codes: Array = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
     return codes
 
 
-def exact_gap(engine: GradientsEngine, scores: Tensor) -> Tensor:
+def exact_gap(engine: PFLDEngine, scores: Array) -> Array:
     """(G,) rate of positive decisions of each group less everybody's, without noise."""
-    chosen, codes = (scores > 0).double(), codes_of(engine)
+    chosen, codes = (scores > 0).astype(np.float64), codes_of(engine)
     rates = [chosen[codes == a].sum() / max(int((codes == a).sum()), 1) for a in range(engine.vault.n_groups)]
-    return torch.stack(rates) - chosen.mean()
+    gap: Array = np.stack(rates) - chosen.mean()
+    return gap
 
 
 def without_root_of_two(patch: Patch) -> None:
@@ -43,48 +44,48 @@ def fixed_noise_seed(patch: Patch) -> None:
 
 
 def exact_sign(patch: Patch) -> None:
-    sound = GradientsEngine.gap
+    sound = PFLDEngine.gap
 
-    def gap(engine: GradientsEngine, scores: Tensor, *rest: Any) -> Tensor | None:
+    def gap(engine: PFLDEngine, scores: Array, *rest: Any) -> Array | None:
         noisy = sound(engine, scores, *rest)
-        return None if noisy is None else noisy.abs() * exact_gap(engine, scores).sign()[:, None]
+        return None if noisy is None else np.abs(noisy) * np.sign(exact_gap(engine, scores))[:, None]
 
-    patch.setattr(GradientsEngine, "gap", gap)
+    patch.setattr(PFLDEngine, "gap", gap)
 
 
 def exact_sizes(patch: Patch) -> None:
-    sound = GradientsEngine.ask_before
+    sound = PFLDEngine.ask_before
 
-    def ask_exactly(engine: GradientsEngine, *given: Any) -> None:
+    def ask_exactly(engine: PFLDEngine, *given: Any) -> None:
         sound(engine, *given)
-        engine._sizes = torch.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1, None].double()
+        engine._sizes = np.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1, None].astype(np.float64)
 
-    patch.setattr(GradientsEngine, "ask_before", ask_exactly)
+    patch.setattr(PFLDEngine, "ask_before", ask_exactly)
 
 
 def skipped_batch(patch: Patch) -> None:
-    sound = GradientsEngine.ask_after
+    sound = PFLDEngine.ask_after
 
-    def ask_after(engine: GradientsEngine, scores: Tensor, k: int) -> None:
+    def ask_after(engine: PFLDEngine, scores: Array, k: int) -> None:
         batch = codes_of(engine)[:4]
         if any(not bool((batch == a).any()) for a in range(engine.vault.n_groups)):
             engine._gap = None
             return
         sound(engine, scores, k)
 
-    patch.setattr(GradientsEngine, "ask_after", ask_after)
+    patch.setattr(PFLDEngine, "ask_after", ask_after)
     # Plan = ledger stops such an engine as well; without that guard the audit still has to find it.
     patch.setattr("justitia.training.session._finite_part", lambda _: {})
 
 
 def log_line_by_group(patch: Patch) -> None:
-    sound = GradientsEngine.ask_after
+    sound = PFLDEngine.ask_after
 
-    def ask_after(engine: GradientsEngine, scores: Tensor, k: int) -> None:
+    def ask_after(engine: PFLDEngine, scores: Array, k: int) -> None:
         logging.getLogger("justitia").info("rates by group: %s", exact_gap(engine, scores).tolist())
         sound(engine, scores, k)
 
-    patch.setattr(GradientsEngine, "ask_after", ask_after)
+    patch.setattr(PFLDEngine, "ask_after", ask_after)
 
 
 #: Found by attacking replayed releases, and so is the shared batch.

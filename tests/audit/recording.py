@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from justitia import GradientsPlan, LagrangianDualClassifier
+from justitia import LagrangianDualClassifier, PFLDPlan
 from justitia.datasets import make_synthetic
+from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import Release
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.same_rows import FITS
 
-SMALL_PLAN = GradientsPlan(private_steps=4, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5)
+SMALL_PLAN = PFLDPlan(private_steps=4, public_steps=2, warmup_steps=5, batch_size=64, averaging=0.5)
 
 
 class Recorder(NoiseSource):
@@ -41,21 +41,21 @@ class Recorder(NoiseSource):
     description = "recorded"
 
     def __init__(self) -> None:
-        self.exact: list[Tensor] = []
-        self.noisy: list[Tensor] = []
+        self.exact: list[Array] = []
+        self.noisy: list[Array] = []
         self._seeded = SeededNoise(20)
 
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
         """The same sample of people in every run."""
         return self._seeded.words(size, release=release, stream=stream)
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Array, std: float, *, release: int) -> Array:
         """Record and answer."""
-        self.exact.append(exact.clone())
+        self.exact.append(exact.copy())
         self.noisy.append(self.answer(exact, std, release))
-        return self.noisy[-1].clone()
+        return self.noisy[-1].copy()
 
-    def answer(self, exact: Tensor, std: float, release: int) -> Tensor:
+    def answer(self, exact: Array, std: float, release: int) -> Array:
         """The noised answer this source gives."""
         return self._seeded.add_gaussian(exact, std, release=release)
 
@@ -63,15 +63,15 @@ class Recorder(NoiseSource):
 class Player(Recorder):
     """Gives the noised answers of an earlier run, whatever the exact ones are now."""
 
-    def __init__(self, answers: Sequence[Tensor]) -> None:
+    def __init__(self, answers: Sequence[Array]) -> None:
         super().__init__()
         self._answers = list(answers)
 
-    def answer(self, exact: Tensor, std: float, release: int) -> Tensor:
+    def answer(self, exact: Array, std: float, release: int) -> Array:
         """The earlier run's answer; past its end, or for another shape, zeros that the comparison will report."""
         place = len(self.noisy)
         fits = place < len(self._answers) and self._answers[place].shape == exact.shape
-        return self._answers[place] if fits else torch.zeros_like(exact)
+        return self._answers[place] if fits else np.zeros_like(exact)
 
 
 @dataclass(frozen=True)
@@ -108,28 +108,30 @@ class Outcome:
     """What one run asked, what the exact answers were, everything it made public, and its last public weights."""
 
     releases: tuple[Release, ...]
-    exact: tuple[Tensor, ...]
-    noisy: tuple[Tensor, ...]
+    exact: tuple[Array, ...]
+    noisy: tuple[Array, ...]
     public: dict[str, Any]
-    omega: Tensor
+    omega: Array
     model: LagrangianDualClassifier
 
 
 def run(
-    people: People, *, answers: Sequence[Tensor] | None = None, stored: Path | None = None, **options: Any
+    people: People, *, answers: Sequence[Array] | None = None, stored: Path | None = None, **options: Any
 ) -> Outcome:
     """One fit; with ``answers`` it receives those instead of noised answers of its own.
 
     With ``stored`` rows are written to that file, and read from it.
     """
     source = Recorder() if answers is None else Player(answers)
-    settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "gradients", "plan": SMALL_PLAN}
-    if options.get("engine") == "plugin":
+    FITS.forget()  # its warning is given once per process, and every run is to be the first
+    settings: dict[str, Any] = {"epsilon": 4.0, "module": (4,), "engine": "pf-ld", "plan": SMALL_PLAN}
+    if options.get("engine") == "post-processing":
         settings["module"] = None
     model = LagrangianDualClassifier(groups=people.groups, progress=False, **settings | {"random_state": 3} | options)
-    weighted_sum, asked = SensitiveVault.weighted_sum, [torch.empty(0)]
+    weighted_sum, asked = SensitiveVault.weighted_sum, [np.empty(0)]
+    FITS.forget()  # no run is warned of an earlier one
 
-    def watched(vault: SensitiveVault, values: Any, weights: Tensor, **rest: Any) -> Tensor:
+    def watched(vault: SensitiveVault, values: Any, weights: Array, **rest: Any) -> Array:
         asked.append(weights)
         return weighted_sum(vault, values, weights, **rest)
 
@@ -196,7 +198,7 @@ def _weights(model: LagrangianDualClassifier) -> list[Any]:
 def distances(first: Outcome, second: Outcome) -> list[tuple[Release, float]]:
     """Each release of the first run with the distance between the exact answers of both."""
     pairs = zip(first.releases, first.exact, second.exact, strict=True)
-    return [(release, float((one - other).norm())) for release, one, other in pairs]
+    return [(release, float(np.linalg.norm(one - other))) for release, one, other in pairs]
 
 
 def problems(first: Outcome, second: Outcome) -> list[str]:

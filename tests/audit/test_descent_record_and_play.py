@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from recording import Outcome, People, Player, Recorder, largest_movements, make_people, problems
-from torch import Tensor
+from scipy.special import expit
 
 from asking import with_plan
 from bench.rivals.descent import DescentClassifier, DescentEngine, decision_rows
@@ -18,6 +17,7 @@ from bench.rivals.fermi import FermiClassifier, FermiPlan
 from bench.rivals.histogram import HistogramClassifier, HistogramPlan
 from justitia.notions import NOTIONS
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.engine import Array
 
 SMALL = {"module": (4,), "private_steps": 4, "public_steps": 2, "warmup_steps": 5, "batch_size": 64, "averaging": 0.5}
 PLANS = {FermiClassifier: FermiPlan, HistogramClassifier: HistogramPlan}
@@ -27,16 +27,16 @@ group_counts = pytest.mark.parametrize("n_groups", [2, 5])
 
 
 def run(
-    kind: type[DescentClassifier], people: People, *, answers: Sequence[Tensor] | None = None, **options: Any
+    kind: type[DescentClassifier], people: People, *, answers: Sequence[Array] | None = None, **options: Any
 ) -> Outcome:
     """One fit; with ``answers`` it receives those instead of noised answers of its own."""
     source = Recorder() if answers is None else Player(answers)
     model = with_plan(
         kind, PLANS[kind], **SMALL | {"groups": people.groups, "epsilon": 4.0, "random_state": 3} | options
     )
-    weighted_sum, asked = SensitiveVault.weighted_sum, [torch.empty(0)]
+    weighted_sum, asked = SensitiveVault.weighted_sum, [np.empty(0)]
 
-    def watched(vault: SensitiveVault, values: Any, weights: Tensor, **rest: Any) -> Tensor:
+    def watched(vault: SensitiveVault, values: Any, weights: Any, **rest: Any) -> Any:
         asked.append(weights)
         return weighted_sum(vault, values, weights, **rest)
 
@@ -102,13 +102,13 @@ def test_most_exposed_person_comes_close_to_the_sensitivity_of_every_purpose(
     # A bound that every gradient exceeds: then the one person moves the sum by exactly what clipping leaves.
     options: dict[str, Any] = {"clip": 1e-4, "epsilon": 30.0}
     scout = run(kind, people, **options)
-    h = torch.sigmoid(torch.tensor(scout.public["scores"]))
-    person = int(decision_rows(h, torch.ones(len(h), 1)).norm(dim=1).argmax())
+    h = expit(scout.public["scores"])
+    person = int(np.linalg.norm(decision_rows(h, np.ones((len(h), 1))), axis=1).argmax())
     best: dict[str, float] = {}
     # The weights are noised too, so the two labels that lie furthest apart are looked for rather than computed.
     for here in names:
         first = run(kind, people.with_label(person, here), **options)
-        there = int((first.omega[person] - first.omega[person, names.index(here)]).abs().argmax())
+        there = int(np.abs(first.omega[person] - first.omega[person, names.index(here)]).argmax())
         second = run(kind, people.with_label(person, names[there]), answers=first.noisy, **options)
         assert problems(first, second) == []
         for purpose, share in largest_movements(first, second).items():
@@ -142,10 +142,10 @@ def test_fit_on_wholly_other_labels_with_the_same_answers_makes_the_same_things_
 def test_problems_of_an_engine_that_divides_by_exact_sizes_are_found(
     kind: type[DescentClassifier], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def exact_sizes(engine: DescentEngine) -> Tensor:
+    def exact_sizes(engine: DescentEngine) -> Array:
         codes = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
-        counts = torch.bincount(codes, minlength=engine.vault.n_groups + 1)[:-1].double()
-        return counts[:, None].expand(-1, engine.problem.events.shape[1])
+        counts = np.bincount(codes, minlength=engine.vault.n_groups + 1)[:-1].astype(np.float64)
+        return np.tile(counts[:, None], engine.problem.events.shape[1])
 
     monkeypatch.setattr(DescentEngine, "sizes", property(exact_sizes))
     people = make_people(2, missing=False)

@@ -26,7 +26,7 @@ from justitia.evaluation.exact import rates_by_group, violation
 from justitia.evaluation.scorer import private_scorer
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse, SeededNoise
-from justitia.privacy.rows import TensorRows
+from justitia.privacy.rows import ArrayRows
 from justitia.privacy.vault import SensitiveVault
 
 pytestmark = QUIET
@@ -85,11 +85,11 @@ class Interrupted:
         return N
 
     def dense(self) -> Any:
-        yield torch.arange(N // 2), torch.ones(N // 2, 1)
+        yield np.arange(N // 2), np.ones((N // 2, 1))
         raise self.error
 
     def chunks(self) -> Any:
-        for part in TensorRows(torch.ones(N, 1), chunk_rows=N // 2).chunks():
+        for part in ArrayRows(np.ones((N, 1)), chunk_rows=N // 2).chunks():
             yield part
             raise self.error
 
@@ -106,7 +106,7 @@ ERRORS = (RuntimeError("a module failed"), KeyboardInterrupt())
 
 def interrupted_questions() -> dict[str, Any]:
     how: dict[str, Any] = {"bound": 1.0, "noise": Gaussian(1.0), "purpose": "test"}
-    weights = torch.tensor([[1.0, 2.0, 0.0]] * N)
+    weights = np.array([[1.0, 2.0, 0.0]] * N)
 
     def vault(source: SeededNoise | None = None) -> SensitiveVault:
         ledger = PrivacyLedger(epsilon=math.inf, delta=1e-3)
@@ -119,8 +119,8 @@ def interrupted_questions() -> dict[str, Any]:
         found[f"group_sums, {name}"] = lambda rows=rows: vault().group_sums(rows, **how)
         found[f"weighted_sum, {name}"] = lambda rows=rows: vault().weighted_sum(rows, weights, **how)
     return found | {
-        "group_sums, noise": lambda: vault(Broken(1)).group_sums(torch.ones(N), **how),
-        "weighted_sum, noise": lambda: vault(Broken(1)).weighted_sum(torch.ones(N), weights, **how),
+        "group_sums, noise": lambda: vault(Broken(1)).group_sums(np.ones(N), **how),
+        "weighted_sum, noise": lambda: vault(Broken(1)).weighted_sum(np.ones(N), weights, **how),
         "randomized_labels, noise": lambda: vault(Broken(1)).randomized_labels(response, purpose="test"),
     }
 

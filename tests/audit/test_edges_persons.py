@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from edge_cases import GROUPS, QUIET, SECRET, N, X, Y, classifier
 
 from justitia import measure, private_search, tradeoff
 from justitia.audit.replay import Silent
+from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse
 from justitia.privacy.persons import Persons, rows_each
@@ -65,8 +65,8 @@ def test_promise_on_a_ledger_of_rows_and_persons_is_about_rows() -> None:
 @pytest.mark.parametrize("question", ["group_sums", "weighted_sum"])
 def test_answers_about_persons_move_by_at_most_the_recorded_sensitivity_and_reach_it(question: str) -> None:
     ids = ["one"] * 3 + ["two"] * 3
-    rows = torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3, dtype=torch.float64)
-    weights = torch.tensor([[1.0, -1.0, 0.0]] * 6, dtype=torch.float64)
+    rows = np.array([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3)
+    weights = np.array([[1.0, -1.0, 0.0]] * 6)
     longest = 0.0
     people = Persons.of(ids)
     assert people.rows_each == 3
@@ -77,7 +77,7 @@ def test_answers_about_persons_move_by_at_most_the_recorded_sensitivity_and_reac
             vault = SensitiveVault([*own, "a", "b", "b"], groups=["a", "b"], ledger=ledger, people=people)
             answer = exact_answer(vault, question, rows, weights)
             exact.append(answer)
-        moved = float((exact[0] - exact[1]).norm())
+        moved = float(np.linalg.norm(exact[0] - exact[1]))
         (entry,) = ledger.releases
         assert entry.unit == "person"
         assert moved <= entry.sensitivity
@@ -85,7 +85,7 @@ def test_answers_about_persons_move_by_at_most_the_recorded_sensitivity_and_reac
     assert longest > 1 - 1e-6
 
 
-def exact_answer(vault: SensitiveVault, question: str, rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def exact_answer(vault: SensitiveVault, question: str, rows: Array, weights: Array) -> Array:
     """What is under the noise."""
     vault._source = Silent()  # type: ignore[misc]
     noise = Gaussian(1.0)
@@ -94,10 +94,10 @@ def exact_answer(vault: SensitiveVault, question: str, rows: torch.Tensor, weigh
     return full_sums(vault, rows, noise)
 
 
-def full_sums(vault: SensitiveVault, rows: torch.Tensor, noise: Gaussian) -> torch.Tensor:
+def full_sums(vault: SensitiveVault, rows: Array, noise: Gaussian) -> Array:
     """All blocks, "not given" among them: the answer leaves that one out, and the public total brings it back."""
     sums = vault.group_sums(rows, bound=1.0, noise=noise, purpose="test")
-    return torch.cat([sums, (rows.sum(0) - sums.sum(0))[None]])
+    return np.concatenate([sums, (rows.sum(0) - sums.sum(0))[None]])
 
 
 def test_rows_beyond_a_persons_share_are_not_asked_about() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from recording import largest_movements, make_people, problems, run
 
-from justitia import MomentsPlan, PluginPlan
+from justitia import MomentsPlan, PostProcessingPlan
 from justitia.inputs import public_sample
 
 PLANS: dict[str, Any] = {
-    "plugin": PluginPlan(checks=2),
+    "post-processing": PostProcessingPlan(checks=2),
     "moments": MomentsPlan(warmup_steps=20, rounds=4, public_steps=2, checks=2, batch_size=64, penalty=0.02),
 }
 #: A person, and what their label becomes.
@@ -18,7 +18,7 @@ CHANGES = ((4, "b"), (5, None), (11, ""), (12, "b\x00"), (13, "no group" * 1000)
 
 
 @pytest.mark.parametrize("sample", [100, 1000], ids=["a sample", "everybody"])
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_fit_on_files_with_one_label_changed_differs_in_exact_answers_only_and_within_the_ledger(
     engine: str, sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from recording import Outcome, People, Player, Recorder, distances, largest_movements, make_people, problems
 from recording import run as fit_and_record
-from torch import Tensor, nn
 
-import justitia.engines.moments.engine as moments_module
+import justitia.networks.moments.engine as moments_module
 import justitia.privacy.vault as vault_module
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
-from justitia.engines.moments import everybody
-from justitia.engines.moments.engine import MomentsEngine
-from justitia.engines.moments.public_rows import PublicRows
+from justitia.networks.moments.engine import MomentsEngine
 from justitia.networks.multilayer import default_widths
 from justitia.notions import NOTIONS
+from justitia.postprocessing import memberships as fitting
+from justitia.postprocessing.features import PublicRows
 from justitia.privacy.vault import SensitiveVault
+from justitia.training import state_file
+from justitia.training.engine import Array
 
 SMALL = MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5)
 PURPOSES = Counter({"moments": 1, "decisions": 2})
@@ -32,7 +32,7 @@ every_notion = pytest.mark.parametrize("notion", list(NOTIONS))
 group_counts = pytest.mark.parametrize("n_groups", [2, 5])
 
 
-def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: Any) -> Outcome:
+def run(people: People, *, answers: Sequence[Array] | None = None, **options: Any) -> Outcome:
     return fit_and_record(people, answers=answers, **{"engine": "moments", "plan": SMALL} | options)
 
 
@@ -99,20 +99,20 @@ def test_fit_on_a_public_sample_of_rows_with_one_label_changed_stays_within_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Memberships are fitted on a sample where there are very many people; the sums are over everybody still."""
-    monkeypatch.setattr(everybody, "FIT_ROWS", 100)
+    monkeypatch.setattr(fitting, "FIT_ROWS", 100)
     people = make_people(2, missing=True)
     first = run(people)
     for person, label in changes(people):
         assert problems(first, run(people.with_label(person, label), answers=first.noisy)) == []
 
 
-def watched_rows(people: People, **options: Any) -> tuple[Outcome, list[Tensor]]:
+def watched_rows(people: People, **options: Any) -> tuple[Outcome, list[Array]]:
     """One run, and the public rows of each of its releases."""
     group_sums, asked = SensitiveVault.group_sums, []
 
-    def watch(vault: SensitiveVault, values: Any, **rest: Any) -> Tensor:
-        rows = values if isinstance(values, Tensor) else torch.cat([part for _, part in values.dense()])
-        asked.append(rows.double())
+    def watch(vault: SensitiveVault, values: Any, **rest: Any) -> Any:
+        rows = values if isinstance(values, np.ndarray) else np.concatenate([part for _, part in values.dense()])
+        asked.append(rows.astype(np.float64))
         return group_sums(vault, values, **rest)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -124,7 +124,7 @@ def assert_sensitivity_is_reached(people: People, **options: Any) -> None:
     """At every release, and not exceeded, by the person whose public row is the longest."""
     first, asked = watched_rows(people, **options)
     for number, rows in enumerate(asked):
-        person = int(rows.norm(dim=1).argmax())
+        person = int(np.linalg.norm(rows, axis=1).argmax())
         other = next(name for name in (*people.groups, None) if name != people.labels[person])
         second = run(people.with_label(person, other), answers=first.noisy, **options)
         assert problems(first, second) == []
@@ -166,13 +166,13 @@ def flat(thing: Any, name: str = "") -> dict[str, Any]:
         return {k: v for key, inner in thing.items() for k, v in flat(inner, f"{name}.{key}").items()}
     if isinstance(thing, list | tuple):
         return {k: v for key, inner in enumerate(thing) for k, v in flat(inner, f"{name}.{key}").items()}
-    return {name: thing.tolist() if isinstance(thing, Tensor) else repr(thing)}
+    return {name: thing.tolist() if isinstance(thing, np.ndarray) else repr(thing)}
 
 
 def test_checkpoint_with_one_label_changed_and_the_same_answers_is_the_same(tmp_path: Path) -> None:
     people = make_people(2, missing=True)
     states = []
-    answers: list[Tensor] | None = None
+    answers: list[Array] | None = None
     for number, labels in enumerate((people.labels, people.with_label(3, None).labels, (None,) * len(people.labels))):
         source = Recorder() if answers is None else Player(answers)
         model = LagrangianDualClassifier(
@@ -184,7 +184,9 @@ def test_checkpoint_with_one_label_changed_and_the_same_answers_is_the_same(tmp_
             folder = tmp_path / str(number)
             model.fit(people.X, people.y, sensitive_features=list(labels), checkpoint=folder)
         answers = source.noisy
-        states.append((flat(torch.load(folder / "state.pt")), (folder / "ledger.jsonl").read_text()))
+        states.append(
+            (flat(state_file.from_bytes((folder / "state.npz").read_bytes())), (folder / "ledger.jsonl").read_text())
+        )
     assert states[0] == states[1] == states[2]
 
 
@@ -196,14 +198,14 @@ def problems_of_one_change(**options: Any) -> list[str]:
     people = make_people(2, missing=False)
     first, asked = watched_rows(people, **options)
     found: list[str] = []
-    exposed = sorted({int(rows.norm(dim=1).argmax()) for rows in asked})
+    exposed = sorted({int(np.linalg.norm(rows, axis=1).argmax()) for rows in asked})
     for person, label in [*changes(people), *((person, None) for person in exposed)]:
         found += problems(first, run(people.with_label(person, label), answers=first.noisy, **options))
     return found
 
 
-def codes_of(engine: MomentsEngine) -> Tensor:
-    codes: Tensor = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+def codes_of(engine: MomentsEngine) -> Array:
+    codes: Array = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
     return codes
 
 
@@ -250,10 +252,10 @@ def test_problems_of_a_vault_that_forgets_the_root_of_two_are_found(monkeypatch:
 def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = MomentsEngine._use
 
-    def use(engine: MomentsEngine, q: Tensor) -> None:
+    def use(engine: MomentsEngine, q: Array) -> None:
         sound(engine, q)
-        counts = torch.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1]
-        engine._sizes = counts[:, None].double()
+        counts = np.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1]
+        engine._sizes = counts[:, None].astype(np.float64)
 
     monkeypatch.setattr(MomentsEngine, "_use", use)
     found = problems_of_one_change()
@@ -264,9 +266,9 @@ def test_problems_of_an_engine_that_knows_one_persons_group_are_found(monkeypatc
     sound = MomentsEngine._use
     person = changes(make_people(2, missing=False))[0][0]
 
-    def use(engine: MomentsEngine, q: Tensor) -> None:
-        q = q.clone()
-        q[person] = nn.functional.one_hot(codes_of(engine)[person].long(), q.shape[1]).to(q.dtype)
+    def use(engine: MomentsEngine, q: Array) -> None:
+        q = q.copy()
+        q[person] = np.eye(q.shape[1], dtype=q.dtype)[codes_of(engine)[person]]
         sound(engine, q)
 
     monkeypatch.setattr(MomentsEngine, "_use", use)
@@ -275,7 +277,7 @@ def test_problems_of_an_engine_that_knows_one_persons_group_are_found(monkeypatc
 
 def test_problems_of_an_engine_that_bounds_its_rows_by_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def learn(engine: MomentsEngine, rows: Any, bound: float, *rest: Any) -> None:
-        sound(engine, rows, bound * (1 + float(codes_of(engine).double().mean())), *rest)
+        sound(engine, rows, bound * (1 + float(codes_of(engine).mean())), *rest)
 
     sound = MomentsEngine._learn
     monkeypatch.setattr(MomentsEngine, "_learn", learn)
@@ -286,7 +288,7 @@ def test_problems_of_an_engine_that_checks_again_for_a_large_group_are_found(mon
     sound = MomentsEngine._check
     threshold = int(sum(label == "a" for label in make_people(2, missing=False).labels))
 
-    def check(engine: MomentsEngine, rows: Tensor) -> None:
+    def check(engine: MomentsEngine, rows: Array) -> None:
         sound(engine, rows)
         if int((codes_of(engine) == 0).sum()) > threshold:
             sound(engine, rows)

@@ -1,5 +1,4 @@
 import gc
-import io
 import logging
 import pickle
 import re
@@ -21,6 +20,8 @@ from recording import People as Table
 
 from justitia import BudgetExceeded, LagrangianDualClassifier, PrivacyLedger
 from justitia.privacy.vault import SensitiveVault
+from justitia.training import state_file
+from justitia.training.checkpoint import Checkpoint
 
 # Public names of the groups, and a label that is not among them: nothing may ever repeat it.
 GROUPS = ("north", "south")
@@ -42,7 +43,7 @@ def make_table() -> Table:
 
 
 def estimator(**options: Any) -> LagrangianDualClassifier:
-    settings: dict[str, Any] = {"module": (4,), "engine": "gradients", "plan": SMALL_PLAN, "progress": False}
+    settings: dict[str, Any] = {"module": (4,), "engine": "pf-ld", "plan": SMALL_PLAN, "progress": False}
     return LagrangianDualClassifier(groups=GROUPS, epsilon=20.0, **settings | {"random_state": 0} | options)
 
 
@@ -283,13 +284,13 @@ def test_saved_folder_holds_no_attribute(tmp_path: Path) -> None:
 
 def test_checkpoint_folder_holds_no_attribute_after_any_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
-    sound_save = torch.save
+    sound_save = Checkpoint.save
 
-    def watched(state: Any, path: Path) -> None:
-        sound_save(state, path)
+    def watched(checkpoint: Checkpoint, *given: Any, **rest: Any) -> None:
+        sound_save(checkpoint, *given, **rest)
         written.append(bytes_below(tmp_path))
 
-    monkeypatch.setattr(torch, "save", watched)
+    monkeypatch.setattr(Checkpoint, "save", watched)
     table = make_table()
     estimator().fit(table.X, table.y, sensitive_features=list(table.labels), checkpoint=tmp_path)
     assert len(written) == 2 + SMALL_PLAN.private_steps
@@ -300,7 +301,7 @@ def test_checkpoint_of_a_run_that_stops_holds_no_attribute(tmp_path: Path, monke
     asked = {"n": 0}
     sound = SensitiveVault.weighted_sum
 
-    def stopped(vault: SensitiveVault, *arguments: Any, **options: Any) -> torch.Tensor:
+    def stopped(vault: SensitiveVault, *arguments: Any, **options: Any) -> Any:
         asked["n"] += 1
         if asked["n"] == 3:
             raise KeyboardInterrupt
@@ -314,7 +315,5 @@ def test_checkpoint_of_a_run_that_stops_holds_no_attribute(tmp_path: Path, monke
 
 
 def test_checkpoint_files_are_plain_so_that_the_search_above_sees_them(tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    torch.save({"codes": torch.from_numpy(secret_codes())}, buffer)
-    (tmp_path / "state.pt").write_bytes(buffer.getvalue())
+    (tmp_path / "state.npz").write_bytes(state_file.to_bytes({"codes": secret_codes()}))
     assert leaks(bytes_below(tmp_path))

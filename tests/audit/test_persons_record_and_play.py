@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from recording import SMALL_PLAN, Outcome, People, Player, Recorder, largest_movements, make_people, problems, run
 
-from justitia import MomentsPlan, PluginPlan, PrivacyLedger, measure
+from justitia import MomentsPlan, PostProcessingPlan, PrivacyLedger, measure
 from justitia.privacy.persons import Persons
 from justitia.privacy.vault import SensitiveVault
 
 ROWS_EACH = 3
 MOMENTS = MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5)
 SETTINGS: dict[str, dict[str, Any]] = {
-    "plugin": {"engine": "plugin", "plan": PluginPlan(checks=2), "tolerance": 0.0},
-    "gradients": {"engine": "gradients", "plan": SMALL_PLAN},
+    "post-processing": {"engine": "post-processing", "plan": PostProcessingPlan(checks=2), "tolerance": 0.0},
+    "pf-ld": {"engine": "pf-ld", "plan": SMALL_PLAN},
     "moments": {"engine": "moments", "plan": MOMENTS},
 }
 every_engine = pytest.mark.parametrize("engine", SETTINGS)
@@ -73,10 +73,10 @@ def test_sensitivity_for_persons_is_reached_and_not_exceeded(engine: str) -> Non
     people = grouped()
     people = replace(people, labels=tuple(people.groups[0] for _ in people.labels))
     options = SETTINGS[engine] | {"epsilon": 30.0}
-    if engine == "gradients":
+    if engine == "pf-ld":
         options |= {"plan": replace(SMALL_PLAN, clip=1e-4)}
     best = moved_most(people, run(people, **options), **options)
-    once = {"plugin": ("moments",), "gradients": ("group sizes",), "moments": ("moments",)}[engine]
+    once = {"post-processing": ("moments",), "pf-ld": ("group sizes",), "moments": ("moments",)}[engine]
     assert all(best[name] > (0.999 if name == "group sizes" else 0.8) for name in once), best
     assert all(share > 0.5 for share in best.values()), best
 
@@ -134,7 +134,7 @@ def test_measurement_with_all_labels_of_one_person_changed_stays_within_the_ledg
         player = Player(source.noisy)
         other, _ = measured(people.with_labels(person, label), player, monkeypatch)
         assert other == text
-        distance = float((player.exact[0] - source.exact[0]).norm())
+        distance = float(np.linalg.norm(player.exact[0] - source.exact[0]))
         assert distance <= release.sensitivity
         longest = max(longest, distance)
     assert longest > 0.5 * release.sensitivity

@@ -9,30 +9,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from recording import Outcome, People, distances, largest_movements, make_people, problems
 from recording import run as fit_and_record
 from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
-import justitia.engines.plugin.engine as plugin_module
+import justitia.postprocessing.solver as plugin_module
 import justitia.privacy.vault as vault_module
-from justitia import PluginPlan, PrivacyLedger
-from justitia.engines.moments import everybody
-from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.dual import Constraints
-from justitia.engines.plugin.engine import PluginEngine
+from justitia import PostProcessingPlan, PrivacyLedger
 from justitia.notions import NOTIONS
+from justitia.postprocessing import memberships as fitting
+from justitia.postprocessing.dual import Constraints
+from justitia.postprocessing.features import PublicRows
+from justitia.postprocessing.solver import PostProcessingEngine
 from justitia.privacy.vault import SensitiveVault
+from justitia.training.engine import Array
 
-SMALL = PluginPlan(checks=2)
+SMALL = PostProcessingPlan(checks=2)
 PURPOSES = Counter({"moments": 1, "decisions": 2})
 every_notion = pytest.mark.parametrize("notion", list(NOTIONS))
 group_counts = pytest.mark.parametrize("n_groups", [2, 5])
 
 
-def run(people: People, *, answers: Sequence[Tensor] | None = None, **options: Any) -> Outcome:
-    given = {"engine": "plugin", "plan": SMALL, "tolerance": 0.0} | options
+def run(people: People, *, answers: Sequence[Array] | None = None, **options: Any) -> Outcome:
+    given = {"engine": "post-processing", "plan": SMALL, "tolerance": 0.0} | options
     return fit_and_record(people, answers=answers, **given)
 
 
@@ -90,7 +89,7 @@ def test_fit_with_other_settings_and_one_label_changed_stays_within_the_ledger(o
 def test_fit_on_a_public_sample_of_rows_with_one_label_changed_stays_within_the_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(everybody, "FIT_ROWS", 100)
+    monkeypatch.setattr(fitting, "FIT_ROWS", 100)
     people = make_people(2, missing=True)
     first = run(people)
     for person, label in changes(people):
@@ -112,13 +111,13 @@ def test_fit_of_lopsided_groups_with_one_label_changed_stays_within_the_ledger(k
         assert problems(first, run(people.with_label(person, label), answers=first.noisy)) == []
 
 
-def watched_rows(people: People, **options: Any) -> tuple[Outcome, list[Tensor]]:
+def watched_rows(people: People, **options: Any) -> tuple[Outcome, list[Array]]:
     """One run, and the public rows of each of its releases."""
     group_sums, asked = SensitiveVault.group_sums, []
 
-    def watch(vault: SensitiveVault, values: Any, **rest: Any) -> Tensor:
-        rows = values if isinstance(values, Tensor) else torch.cat([part for _, part in values.dense()])
-        asked.append(rows.double())
+    def watch(vault: SensitiveVault, values: Any, **rest: Any) -> Any:
+        rows = values if isinstance(values, np.ndarray) else np.concatenate([part for _, part in values.dense()])
+        asked.append(rows.astype(np.float64))
         return group_sums(vault, values, **rest)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -132,7 +131,7 @@ def test_most_exposed_person_reaches_the_sensitivity_of_every_release(notion: st
     people = make_people(n_groups, missing=True)
     first, asked = watched_rows(people, notion=notion)
     for number, rows in enumerate(asked):
-        person = int(rows.norm(dim=1).argmax())
+        person = int(np.linalg.norm(rows, axis=1).argmax())
         other = next(name for name in (*people.groups, None) if name != people.labels[person])
         second = run(people.with_label(person, other), answers=first.noisy, notion=notion)
         assert problems(first, second) == []
@@ -144,8 +143,8 @@ def test_most_exposed_person_reaches_the_sensitivity_of_every_release(notion: st
 # Planted defects
 
 
-def codes_of(engine: PluginEngine) -> Tensor:
-    codes: Tensor = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+def codes_of(engine: PostProcessingEngine) -> Array:
+    codes: Array = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
     return codes
 
 
@@ -161,28 +160,28 @@ def test_problems_of_a_sound_engine_are_none() -> None:
 
 
 def test_problems_of_an_engine_that_uses_exact_sizes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = PluginEngine._use
+    sound = PostProcessingEngine._use
 
-    def use(engine: PluginEngine, weights: Tensor) -> None:
+    def use(engine: PostProcessingEngine, weights: Array) -> None:
         sound(engine, weights)
-        counts = torch.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1]
-        engine._sizes = counts[:, None].double()
+        counts = np.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1]
+        engine._sizes = counts[:, None].astype(np.float64)
 
-    monkeypatch.setattr(PluginEngine, "_use", use)
+    monkeypatch.setattr(PostProcessingEngine, "_use", use)
     assert {"history depend on A", "scores depend on A"} <= set(problems_of_one_change())
 
 
 def test_problems_of_an_engine_that_knows_one_persons_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     person = changes(make_people(2, missing=False))[0][0]
 
-    def used(engine: PluginEngine) -> Constraints:
+    def used(engine: PostProcessingEngine) -> Constraints:
         found = sound(engine)
         c = found.c.copy()
         c[person] = 5.0 * np.eye(2)[int(codes_of(engine)[person]) % 2][:, None]
         return Constraints(c, found.b, found.weight)
 
-    sound = PluginEngine._used
-    monkeypatch.setattr(PluginEngine, "_used", used)
+    sound = PostProcessingEngine._used
+    monkeypatch.setattr(PostProcessingEngine, "_used", used)
     assert "scores depend on A" in problems_of_one_change()
 
 
@@ -191,7 +190,7 @@ def test_rows_longer_than_their_bound_are_shortened_by_the_vault(monkeypatch: py
     monkeypatch.setattr(PublicRows, "take", lambda rows, *given: 2 * sound(rows, *given))
     people = make_people(2, missing=False)
     first, asked = watched_rows(people)
-    assert float(asked[0].norm(dim=1).max()) > 1.9
+    assert float(np.linalg.norm(asked[0], axis=1).max()) > 1.9
     for person, label in changes(people):
         assert problems(first, run(people.with_label(person, label), answers=first.noisy)) == []
     monkeypatch.setattr(vault_module, "bounded_rows", lambda rows, bound: rows)  # without that guard it is found
@@ -215,29 +214,27 @@ def test_problems_of_a_vault_that_forgets_the_root_of_two_are_found(monkeypatch:
 
 def test_problems_of_a_bound_by_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sound, opened = plugin_module.row_bound, []
-    start = PluginEngine.__init__
+    start = PostProcessingEngine.__init__
 
-    def begin(engine: PluginEngine, *args: Any, **rest: Any) -> None:
+    def begin(engine: PostProcessingEngine, *args: Any, **rest: Any) -> None:
         opened.append(engine)
         start(engine, *args, **rest)
 
-    monkeypatch.setattr(PluginEngine, "__init__", begin)
-    monkeypatch.setattr(
-        plugin_module, "row_bound", lambda rows: sound(rows) * (1 + float(codes_of(opened[-1]).double().mean()))
-    )
+    monkeypatch.setattr(PostProcessingEngine, "__init__", begin)
+    monkeypatch.setattr(plugin_module, "row_bound", lambda rows: sound(rows) * (1 + float(codes_of(opened[-1]).mean())))
     assert "sensitivities depend on A" in problems_of_one_change()
 
 
 def test_problems_of_an_engine_that_checks_again_for_a_large_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = PluginEngine.ask_after
+    sound = PostProcessingEngine.ask_after
     threshold = int(sum(label == "a" for label in make_people(2, missing=False).labels))
 
-    def ask_after(engine: PluginEngine, scores: Tensor, k: int) -> None:
+    def ask_after(engine: PostProcessingEngine, scores: Array, k: int) -> None:
         sound(engine, scores, k)
         if int((codes_of(engine) == 0).sum()) > threshold:
             sound(engine, scores, k)
 
-    monkeypatch.setattr(PluginEngine, "ask_after", ask_after)
+    monkeypatch.setattr(PostProcessingEngine, "ask_after", ask_after)
     # Such an engine also breaks plan = ledger and its budget; without those two guards the audit still finds it.
     monkeypatch.setattr("justitia.training.session._finite_part", lambda _: {})
     monkeypatch.setattr(PrivacyLedger, "_check", lambda *_, **__: None)

@@ -11,22 +11,23 @@ from scipy import stats
 from torch import Tensor, nn
 
 from asking import asked, opened
-from justitia.engines import PrintedPlan
-from justitia.engines.gradients.clipping import dual_error_bound, primal_error_bound
-from justitia.engines.printed.accountant import (
+from justitia.networks.algorithm import train
+from justitia.networks.pf_ld.clipping import dual_error_bound, primal_error_bound
+from justitia.networks.pf_ld_as_published.accountant import (
     ORDERS,
     epsilon_without_amplification,
     printed_epsilon,
     printed_noise,
     renyi_sampled_gaussian,
 )
-from justitia.engines.printed.engine import PrintedEngine
+from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
+from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_delta, gaussian_mu
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.algorithm import train
+from justitia.training.engine import Array
 from justitia.training.lagrangian import Problem
 
 Floats = NDArray[np.float64]
@@ -43,7 +44,7 @@ class Silent(NoiseSource):
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
         return np.full(size, 2**63, dtype=np.uint64)
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Floats, std: float, *, release: int) -> Floats:
         self.scales.append(std)
         return exact
 
@@ -53,14 +54,14 @@ class Score(FairnessNotion):
 
     name, event_names = "score", ("all",)
 
-    def events(self, y: Tensor) -> Tensor:
-        return torch.ones(len(y), 1, dtype=y.dtype)
+    def events(self, y: Array) -> Array:
+        return np.ones((len(y), 1), dtype=y.dtype)
 
     def h(self, scores: Tensor, y: Tensor) -> Tensor:
         return scores
 
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
-        return (scores > 0).to(scores.dtype)
+    def h_exact(self, scores: Array, y: Array) -> Array:
+        return (scores > 0).astype(scores.dtype)
 
 
 def open_vault(group: Sequence[str], noise: NoiseSource) -> SensitiveVault:
@@ -69,11 +70,11 @@ def open_vault(group: Sequence[str], noise: NoiseSource) -> SensitiveVault:
 
 
 def open_engine(
-    X: Tensor, group: Sequence[str], plan: PrintedPlan, noise: NoiseSource, notion: FairnessNotion, seed: int = 0
-) -> PrintedEngine:
-    y = torch.arange(len(X), dtype=X.dtype) % 2
-    problem, public = Problem(X, y, torch.ones_like(y), notion), torch.Generator().manual_seed(seed)
-    engine = PrintedEngine(plan, problem, open_vault(group, noise), tolerance=0.0, generator=public)
+    X: Array, group: Sequence[str], plan: PFLDAsPublishedPlan, noise: NoiseSource, notion: FairnessNotion, seed: int = 0
+) -> PFLDAsPublishedEngine:
+    y = np.arange(len(X), dtype=X.dtype) % 2
+    problem = Problem(X, y, np.ones_like(y), notion)
+    engine = PFLDAsPublishedEngine(plan, problem, open_vault(group, noise), tolerance=0.0, seed=seed)
     opened(engine)
     return engine
 
@@ -103,12 +104,12 @@ def scale_delta(ratio: float, dimension: int, epsilon: float) -> float:
 
 def test_sensitivity_by_smallest_group_noise_scale_tells_one_persons_attribute() -> None:
     # Ten people with the same features and the same score: every violation is 0, only the noise is released.
-    X, sigma = torch.ones(10, 1, dtype=torch.float64), 1 / gaussian_mu(1.0, 1e-5)
-    plan = PrintedPlan(C_p=1.0, C_d=1.0, lambda_max=1.0, sigma_p=sigma, sigma_d=sigma)
+    X, sigma = np.ones((10, 1)), 1 / gaussian_mu(1.0, 1e-5)
+    plan = PFLDAsPublishedPlan(C_p=1.0, C_d=1.0, lambda_max=1.0, sigma_p=sigma, sigma_d=sigma)
     scales = []
     for group in ("aaaaabbbbb", "aaaaaabbbb"):
         noise = Silent()
-        gap = asked(open_engine(X, group, plan, noise, DemographicParity()), torch.zeros(10, dtype=torch.float64))
+        gap = asked(open_engine(X, group, plan, noise, DemographicParity()), np.zeros(10))
         assert gap is not None
         assert gap[:, 0].tolist() == pytest.approx([0.0, 0.0], abs=1e-15)
         scales += noise.scales
@@ -134,8 +135,8 @@ def test_sensitivity_by_smallest_group_one_member_is_infinite() -> None:
 
 def test_mean_one_person_joins_moves_by_more_than_claimed_while_the_sum_moves_by_the_bound() -> None:
     # h = -1 for nine of 'a', nine of 'b' and +1 for a person who is in 'b' or in 'a'; 'c' keeps the population above.
-    h = torch.tensor([-1.0] * 18 + [1.0] + [1.0] * 100, dtype=torch.float64)
-    plan = PrintedPlan(C_p=1.0, C_d=1.0, sigma_p=1.0, sigma_d=1.0)
+    h = np.array([-1.0] * 18 + [1.0] + [1.0] * 100)
+    plan = PFLDAsPublishedPlan(C_p=1.0, C_d=1.0, sigma_p=1.0, sigma_d=1.0)
     answers, scales = [], []
     for person in "ba":
         noise = Silent()
@@ -148,8 +149,8 @@ def test_mean_one_person_joins_moves_by_more_than_claimed_while_the_sum_moves_by
     # (g - mean) / (size + 1) = 2 / 10 in each of the two groups.
     assert moved.tolist() == pytest.approx([-0.2, 0.2, 0.0])
     assert scales == pytest.approx([math.sqrt(2) / 8] * 2)
-    assert float(moved.norm()) == pytest.approx(0.283, abs=5e-4)
-    assert float(moved.norm()) > 1.59 * scales[0]
+    assert float(np.linalg.norm(moved)) == pytest.approx(0.283, abs=5e-4)
+    assert float(np.linalg.norm(moved)) > 1.59 * scales[0]
     # Repair: the clipped sum of one group moves by the bound, and the stacked sums by sqrt(2) times it.
     sums = []
     for person in "ba":
@@ -163,9 +164,11 @@ def test_mean_one_person_joins_moves_by_more_than_claimed_while_the_sum_moves_by
 
 def test_sign_of_the_violation_one_person_turns_the_whole_term_around() -> None:
     # 49 people of 'a' at (1, 0), 49 of 'b' at (-1, 0), one person at (0, 1); the model looks at the second feature.
-    X = torch.tensor([[1.0, 0.0]] * 49 + [[-1.0, 0.0]] * 49 + [[0.0, 1.0]], dtype=torch.float64)
-    plan = PrintedPlan(h="probability", noise_by="lambda_max", C_p=0.25, lambda_max=1.0, sigma_p=1.0, sigma_d=1.0)
-    lam = torch.ones(2, 1, dtype=torch.float64)
+    X = np.array([[1.0, 0.0]] * 49 + [[-1.0, 0.0]] * 49 + [[0.0, 1.0]])
+    plan = PFLDAsPublishedPlan(
+        h="probability", noise_by="lambda_max", C_p=0.25, lambda_max=1.0, sigma_p=1.0, sigma_d=1.0
+    )
+    lam = np.ones((2, 1))
     terms, scales = [], []
     for person in "ab":
         noise = Silent()
@@ -185,17 +188,17 @@ def test_sign_of_the_violation_one_person_turns_the_whole_term_around() -> None:
 
 
 def test_elementwise_absolute_gradient_step_raises_the_violation_it_should_lower() -> None:
-    X = torch.tensor([[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0], [-1.0, -1.0]], dtype=torch.float64)
-    lam = torch.ones(2, 1, dtype=torch.float64)
+    X = np.array([[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0], [-1.0, -1.0]])
+    lam = np.ones((2, 1))
     violations = {}
     for reading in ("sign", "elementwise"):
-        plan = PrintedPlan(h="probability", absolute=reading, sigma_p=0.0, sigma_d=0.0)
+        plan = PFLDAsPublishedPlan(h="probability", absolute=reading, sigma_p=0.0, sigma_d=0.0)
         engine = open_engine(X, "aabb", plan, Silent(), DemographicParity())
         model = linear([-0.5, -0.5])
         term = engine.constraint(model, lam, torch.arange(4))
         assert term is not None
         stepped = linear((model.weight[0].detach() - 0.1 * term).tolist())
-        gap = asked(engine, stepped(X)[:, 0].detach())
+        gap = asked(engine, stepped(torch.from_numpy(X))[:, 0].detach().numpy())
         assert gap is not None
         violations[reading] = float(gap.max())
     # At the start sigmoid(1) - 1/2 = 0.231; the gradient of a group's mean is +-0.197 in both entries.
@@ -226,7 +229,7 @@ def test_amplification_batch_of_the_printed_step_can_be_read_off_the_weights(see
     # Sixteen people, each with a feature of their own. The loss gradient of those in the batch is 10000 / 2 / 8 = 625;
     # the noise, made for the attribute, has a standard deviation of at most 5.687 * 2 = 11.4.
     n = 16
-    plan = PrintedPlan(
+    plan = PFLDAsPublishedPlan(
         warmup_epochs=0,
         optimizer="SGD",
         learning_rate=1.0,
@@ -239,14 +242,14 @@ def test_amplification_batch_of_the_printed_step_can_be_read_off_the_weights(see
     )
     model = Watched(linear([0.0] * n))
     engine = open_engine(
-        10000 * torch.eye(n, dtype=torch.float64),
+        10000 * np.eye(n),
         "ab" * 4 + "ba" * 4,
         plan,
         SeededNoise(seed),
         DemographicParity(),
         seed,
     )
-    train(model, engine.problem, plan, engine, start=torch.ones(2, 1, dtype=torch.float64))
+    train(model, engine.problem, plan, engine, start=np.ones((2, 1)))
     step = (model.seen[1] - model.seen[0]).abs()
     batch = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:8]
     assert float(step.min()) > 0.0  # noise on every weight
@@ -331,9 +334,9 @@ def test_add_or_remove_curve_answer_that_moves_by_one_can_cost_more() -> None:
 
 
 def test_skipped_batch_one_person_decides_whether_there_is_a_step() -> None:
-    X = torch.tensor([[0.5], [1.0], [-0.5], [-1.0], [0.2]], dtype=torch.float64)
-    plan = PrintedPlan(sigma_p=1.0, sigma_d=1.0)
-    lam, batch = torch.ones(2, 1, dtype=torch.float64), torch.arange(5)
+    X = np.array([[0.5], [1.0], [-0.5], [-1.0], [0.2]])
+    plan = PFLDAsPublishedPlan(sigma_p=1.0, sigma_d=1.0)
+    lam, batch = np.ones((2, 1)), torch.arange(5)
     noise = Silent()
     two = open_engine(X, "aaabb", plan, noise, DemographicParity()).constraint(linear([1.0]), lam, batch)
     one = open_engine(X, "aaaab", plan, noise, DemographicParity()).constraint(linear([1.0]), lam, batch)
@@ -345,7 +348,7 @@ def test_skipped_batch_one_person_decides_whether_there_is_a_step() -> None:
         silent = Silent()
         ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
         vault = SensitiveVault(list(group), groups=["a", "b"], ledger=ledger, noise_source=silent)
-        weights = torch.tensor([[1.0, -1.0, 0.0]] * 5, dtype=torch.float64)
+        weights = np.array([[1.0, -1.0, 0.0]] * 5)
         answer = vault.weighted_sum(X, weights, bound=1.0, noise=Gaussian(1.0), purpose="step")
         assert answer.shape == (1,)
         scales += silent.scales

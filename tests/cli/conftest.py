@@ -22,7 +22,7 @@ def tiny_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     def tiny(path: Path | None, engine: str, *, small_groups: bool) -> Plan:
         if path is not None or engine not in TINY:
             return real(path, engine, small_groups=small_groups)
-        return replace(TINY[engine], share_sizes=0.0) if small_groups and engine == "plugin" else TINY[engine]
+        return replace(TINY[engine], share_sizes=0.0) if small_groups and engine == "post-processing" else TINY[engine]
 
     monkeypatch.setattr(training, "command_plan", tiny)
 

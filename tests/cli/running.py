@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 from click.testing import CliRunner, Result
 
-from justitia import DurableLedger, GradientsPlan, MomentsPlan, PluginPlan
+from justitia import DurableLedger, MomentsPlan, PFLDPlan, PostProcessingPlan
 from justitia.cli import cli
 from justitia.datasets import make_synthetic
 
 TINY = {
-    "plugin": PluginPlan(checks=2, share_sizes=0.05),
+    "post-processing": PostProcessingPlan(checks=2, share_sizes=0.05),
     "moments": MomentsPlan(
         warmup_steps=60, warmup_learning_rate=0.02, rounds=10, public_steps=2, checks=2, batch_size=128
     ),
-    "gradients": GradientsPlan(warmup_steps=10, private_steps=3, public_steps=2, batch_size=64),
+    "pf-ld": PFLDPlan(warmup_steps=10, private_steps=3, public_steps=2, batch_size=64),
 }
 ROWS = 400
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from running import Run, assert_refused, read
 
-from justitia import LagrangianDualClassifier, PluginPlan
+from justitia import LagrangianDualClassifier, PostProcessingPlan
 from justitia.cli.bases import BASES
 from justitia.evaluation.preview import Counts, expected_tolerance
 from justitia.notions import get_notion
@@ -27,12 +27,12 @@ def scored(here: Path) -> pd.DataFrame:
 
 @pytest.mark.parametrize(
     ("words", "engine"),
-    [((), "plugin"), (("--hidden", "4"), "moments"), (("--engine", "gradients"), "gradients")],
+    [((), "post-processing"), (("--hidden", "4"), "moments"), (("--engine", "pf-ld"), "pf-ld")],
 )
 def test_engine_is_by_the_rule_unless_it_is_named(run: Run, here: Path, words: tuple[str, ...], engine: str) -> None:
     assert run("train", "income.csv", *TRAIN, *words, "--out", "m").exit_code == 0
     assert LagrangianDualClassifier.load(here / "m").engine == engine
-    assert ("base" in read(here / "m" / "training.json")) == (engine == "plugin")
+    assert ("base" in read(here / "m" / "training.json")) == (engine == "post-processing")
     planned = json.loads(run("plan", "--rows", "1000", *words, "--json").stdout)
     assert planned["engine"] == engine
 
@@ -81,9 +81,9 @@ def test_column_of_scores_is_needed_to_predict_and_to_evaluate(run: Run, here: P
         (("--base-column", "score", "--base", "logistic"), "expected --base or --base-column, got both"),
         (("--base-column", "hours"), "expected one probability between 0 and 1 per row"),
         (("--base", "lightgb"), "no base 'lightgb'; did you mean 'lightgbm'?"),
-        (("--base", "lightgbm", "--engine", "moments"), "expected engine 'plugin' beside --base"),
+        (("--base", "lightgbm", "--engine", "moments"), "expected engine 'post-processing' beside --base"),
         (("--threshold", "0.3", "--hidden", "4"), "got 'moments', which trains a network"),
-        (("--engine", "plugin", "--hidden", "4"), "expected --hidden with an engine that trains a network"),
+        (("--engine", "post-processing", "--hidden", "4"), "expected --hidden with an engine that trains a network"),
         (("--threshold", "1.5"), "expected threshold to be a number between 0 and 1, got 1.5"),
     ],
 )
@@ -127,7 +127,7 @@ def test_tolerance_that_a_plan_expects_is_the_one_of_training_with_equal_groups(
 
 
 def test_expected_tolerance_without_noise_is_the_standard_error_of_a_difference() -> None:
-    plan = PluginPlan(least=0.0).calibrate(float("inf"), 1e-5, n=1000)
+    plan = PostProcessingPlan(least=0.0).calibrate(float("inf"), 1e-5, n=1000)
     counts = Counts(rows=1000, positives=500, groups=2)
     parity = expected_tolerance(counts, plan, get_notion("demographic_parity"))
     assert parity == pytest.approx(np.sqrt(2 * 0.5 * 0.5 / 500))  # half of the decisions are positive
@@ -136,9 +136,12 @@ def test_expected_tolerance_without_noise_is_the_standard_error_of_a_difference(
 
 
 def test_compare_trains_the_default_engine_by_name(run: Run) -> None:
-    words = ("compare", "--method", "plugin", "--train", "income.csv", "--data", "test.csv", "--target", "income")
+    words = (
+        "compare",
+        *["--method", "post-processing", "--train", "income.csv", "--data", "test.csv", "--target", "income"],
+    )
     result = run(*words, "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0", "--json")
     assert result.exit_code == 0, result.output
     (found,) = json.loads(result.stdout)["models"]
-    assert found["model"] == "(plugin)"
+    assert found["model"] == "(post-processing)"
     assert found["epsilon"] == pytest.approx(1.0, rel=1e-3)

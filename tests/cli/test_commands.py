@@ -79,7 +79,10 @@ def test_compare_trains_methods_and_says_what_they_cost(run: Run) -> None:
     found = parsed(run(*words, "--json"))["models"]
     assert [one["model"] for one in found] == ["model", "(uncorrected)", "(moments)"]
     assert [round(one["epsilon"], 3) for one in found] == [1.0, 0.0, 1.0]
-    alone = ("compare", "--method", "plugin", "--train", "income.csv", "--data", "test.csv", "--target", "income")
+    alone = (
+        "compare",
+        *["--method", "post-processing", "--train", "income.csv", "--data", "test.csv", "--target", "income"],
+    )
     assert "pass --groups" in run(*alone, "--sensitive", "sex").stderr
     assert "to train methods on, got none" in run("compare", "--method", "uncorrected", "--data", "test.csv").stderr
     assert "at least one model" in run("compare", "--data", "test.csv").stderr
@@ -87,7 +90,7 @@ def test_compare_trains_methods_and_says_what_they_cost(run: Run) -> None:
 
 def test_compare_trains_no_rival_method(run: Run) -> None:
     result = run("compare", "--method", "fermi", "--train", "income.csv", "--data", "test.csv")
-    assert_refused(result, 2, "uncorrected, plugin, moments, gradients")
+    assert_refused(result, 2, "uncorrected, post-processing, moments, pf-ld")
 
 
 def test_uncorrected_method_decides_as_the_base_below_the_default_engine() -> None:
@@ -115,7 +118,7 @@ def test_parts_of_a_budget_compose_to_it(parts: int) -> None:
 PLANNED = """\
 Plan: nothing was read but public numbers, nothing was spent.
   rows       36,000 in 2 groups; 9,000 have the positive answer
-  asked for  demographic_parity, engine plugin
+  asked for  demographic_parity, engine post-processing
   tolerance  about 0.01 between two groups, if they are of equal sizes
   budget     epsilon 1 at delta 1e-05, all of it:
   what is asked  times  noise  epsilon alone
@@ -155,13 +158,13 @@ def test_plan_of_a_file_counts_its_target_and_says_what_training_would_warn_of(r
 
 
 def test_plan_of_the_other_engines_lists_what_they_ask(run: Run) -> None:
-    found = parsed(run("plan", "--rows", "1000", "--engine", "gradients", "--json"))
+    found = parsed(run("plan", "--rows", "1000", "--engine", "pf-ld", "--json"))
     assert [(one["purpose"], one["count"]) for one in found["releases"]] == [
         ("group sizes", 1),
         ("violation", 100),
         ("group gradient", 100),
     ]
-    printed = run("plan", "--rows", "1000", "--engine", "printed")
+    printed = run("plan", "--rows", "1000", "--engine", "pf-ld-as-published")
     assert printed.exit_code == 0
     assert "not known" in printed.stdout
     assert_narrow(printed.stdout)

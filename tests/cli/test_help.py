@@ -1,6 +1,5 @@
 """Help that teaches: every command has an example, every example runs, and nothing is wider than 80 columns."""
 
-import json
 import re
 import shlex
 import shutil
@@ -14,7 +13,6 @@ from running import Run, invoke
 from justitia.cli import cli
 from justitia.cli.app import COMMANDS as TABLE
 from justitia.cli.errors import EXIT_CODES, NOT_SHOWN, OK
-from justitia.cli.stored_help import FILE, all_help
 
 
 def subcommands(group: click.Group) -> dict[str, click.Command]:
@@ -87,10 +85,6 @@ def test_help_is_at_most_80_wide_and_explains_every_option(words: tuple[str, ...
         assert isinstance(command, click.Group)
         command = subcommands(command)[word]
     assert [one.name for one in command.params if isinstance(one, click.Option) and not one.help] == []
-
-
-def test_stored_help_is_that_of_the_commands() -> None:
-    assert json.loads(FILE.read_text(encoding="utf-8")) == all_help(), "run: make help"
 
 
 def test_table_of_commands_has_the_first_sentence_of_each_commands_own_help() -> None:

@@ -14,7 +14,7 @@ from running import Run, assert_refused, income, read
 from justitia import DurableLedger, LagrangianDualClassifier
 from justitia.cli import training
 from justitia.cli.output import unhurried
-from justitia.engines.plugin.engine import PluginEngine
+from justitia.postprocessing.solver import PostProcessingEngine
 
 TRAIN = (
     "income.csv",
@@ -36,7 +36,7 @@ def purposes(folder: Path) -> list[str]:
 def test_training_that_is_stopped_goes_on_from_its_checkpoint_without_asking_again(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = PluginEngine.ask_after, []
+    real, asked = PostProcessingEngine.ask_after, []
 
     def stopped(engine: Any, scores: Any, k: int) -> None:
         real(engine, scores, k)
@@ -44,7 +44,7 @@ def test_training_that_is_stopped_goes_on_from_its_checkpoint_without_asking_aga
         if len(asked) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(PluginEngine, "ask_after", stopped)
+    monkeypatch.setattr(PostProcessingEngine, "ask_after", stopped)
     words = ("train", *TRAIN, "--checkpoint", "half", "--out", "m")
     assert run(*words).exit_code == 130
     paid = purposes(here)

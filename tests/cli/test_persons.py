@@ -91,6 +91,6 @@ def test_ids_that_cannot_be_used_are_refused_in_one_sentence(
 def test_compare_protects_people_with_all_their_rows(several: dict[str, Path]) -> None:
     files = ["--data", str(several["people"]), "--train", str(several["people"]), "--target", "y"]
     people = ["--sensitive", "group", "--groups", "a,b", "--person", "id", "--delta", "0.001"]
-    done = invoke("compare", *files, *people, "--method", "uncorrected", "--method", "plugin")
+    done = invoke("compare", *files, *people, "--method", "uncorrected", "--method", "post-processing")
     assert done.exit_code == 0, done.output
     assert "of any one person" in " ".join(done.stdout.split())

@@ -77,8 +77,8 @@ def test_plan_counts_files_and_forecasts_a_fit_from_public_columns_alone(run: Ru
 #: Read by Python when it starts: the second of two workers dies, hard, at its first check.
 DIES = """
 import os, pathlib, signal
-if os.environ.get("RANK") == "1" and not pathlib.Path("died").exists():
-    from justitia.engines.plugin.shard import ScoredShard
+if '"rank": 1' in os.environ.get("JUSTITIA_WORKER", "") and not pathlib.Path("died").exists():
+    from justitia.postprocessing.shard import ScoredShard
     def die(*_):
         pathlib.Path("died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -140,8 +140,8 @@ def test_run_is_started_again_where_a_process_was_killed_and_ends_with_the_code_
         (("train", "people", *USUAL, "--sensitive", "nothing"), "no column 'nothing'"),
         (("train", "nowhere*.parquet", *USUAL, "--sensitive", "sex"), "expected Parquet files in 'nowhere*.parquet'"),
         (
-            ("train", "people", *USUAL, "--sensitive", "sex", "--engine", "gradients"),
-            "expected engine 'plugin' or 'moments' where X is in files",
+            ("train", "people", *USUAL, "--sensitive", "sex", "--engine", "pf-ld"),
+            "expected engine 'post-processing' or 'moments' where X is in files",
         ),
         (("audit", "people", *USUAL[:-2], "--sensitive", "sex"), "expected a file that is read at once"),
     ],

@@ -2,7 +2,10 @@
 
 import contextlib
 import ipaddress
+import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,11 +22,12 @@ pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sock
 
 WORDS = ("train", "people", "--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--drop", "age")
 TWO = (*WORDS, "--seed", "1", "--out", "late", "--workers", "2")
+KILLS = int(os.environ.get("JUSTITIA_KILLS", "0"))
 #: Read by Python when it starts: the second of two workers says that it has come to its first check, and stays there.
 STAYS = """
 import os, pathlib, time
-if os.environ.get("RANK") == "1":
-    from justitia.engines.plugin.shard import ScoredShard
+if '"rank": 1' in os.environ.get("JUSTITIA_WORKER", ""):
+    from justitia.postprocessing.shard import ScoredShard
     def stay(*_):
         pathlib.Path("staying").touch()
         time.sleep(600)
@@ -147,6 +151,39 @@ def test_launcher_that_is_ended_leaves_no_worker_and_no_half_written_model(folde
     assert stdout == ""
     assert (process.returncode, stderr.strip()) == ((130, STOPPED) if sent == signal.SIGTERM else (-9, ""))
     assert {one.name for one in folder.iterdir()} == before
+
+
+@pytest.mark.skipif(not KILLS, reason="make crash-test")
+def test_workers_killed_at_random_moments_go_on_and_no_answer_is_paid_twice(folder: Path) -> None:
+    chance = random.Random(KILLS)
+
+    def run(name: str, kill_after: float | None) -> tuple[float, list[str]]:
+        """Seconds that a run took, and purposes of its debits."""
+        begun = time.monotonic()
+        with started(*TWO[:-3], name, *TWO[-2:], "--checkpoint", f"{name}.run") as process:
+            if kill_after is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(kill_after)
+                workers = descendants(process.pid)  # none if they have ended already
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chance.choice(workers), signal.SIGKILL) if workers else None
+            stderr = process.communicate(timeout=300)[1]
+        shutil.rmtree("custom")
+        journal = folder / f"{name}.run" / "ledger.jsonl"
+        debits = [json.loads(line)["purpose"] for line in journal.read_text().splitlines()]
+        if process.returncode:  # sizes or moments were lost: nothing to go on from
+            assert "the debit stands" in " ".join(stderr.split())
+            assert debits in (expected[:1], expected[:2])
+        else:
+            assert read(folder / name / "training.json")["rows"] == 600
+            assert debits == expected or not expected
+        return time.monotonic() - begun, debits
+
+    expected: list[str] = []
+    seconds, expected = run("undisturbed", None)
+    assert expected[:2] == ["sizes", "moments"]
+    for k in range(KILLS):
+        run(f"kill{k}", chance.uniform(0.2, 0.95) * seconds)
 
 
 def test_refusal_of_two_workers_is_said_once_with_its_exit_code(folder: Path) -> None:

@@ -304,7 +304,7 @@ def test_ledger_that_is_not_there_needs_a_name_and_a_budget(run: Run, here: Path
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("checkss = 3\n", "no setting 'checkss' in the plan of engine 'plugin'; did you mean 'checks'?"),
+        ("checkss = 3\n", "no setting 'checkss' in the plan of engine 'post-processing'; did you mean 'checks'?"),
         ("noise_moments = 1.0\n", "no setting 'noise_moments'"),
         ("checks = -1\n", "expected checks to be at least 0, got -1"),
         ("checks = 'many'\n", "expected checks to be an int"),
@@ -332,7 +332,10 @@ def test_plan_that_is_wrong_is_told_in_a_sentence(run: Run, here: Path, text: st
         (("evaluate", "model", "test.csv", "--confidence", "0.2"), "expected a confidence of at least 0.5"),
         (("tradeoff", "income.csv", *TRAIN, "--tolerances", "a", "--out", "c"), "expected numbers, such as 0,0.05"),
         (("tradeoff", "income.csv", *TRAIN, "--choose", "-1", "--out", "c"), "expected --choose to be a finite number"),
-        (("tradeoff", "income.csv", *TRAIN, "--engine", "gradients", "--out", "c"), "expected engine 'plugin'"),
+        (
+            ("tradeoff", "income.csv", *TRAIN, "--engine", "pf-ld", "--out", "c"),
+            "expected engine 'post-processing'",
+        ),
         (("reproduce", "tabel2"), "no table or figure 'tabel2'; did you mean 'table2'?"),
         (("completion", "bsh"), "no shell 'bsh'; did you mean 'bash'?"),
     ],

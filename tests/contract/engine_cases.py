@@ -16,20 +16,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PluginPlan, PrintedPlan
-from justitia.engines.plugin.learner import RuleLearner
+from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan, PostProcessingPlan
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
+from justitia.networks.learner import NetworkLearner
 from justitia.networks.multilayer import multilayer
+from justitia.networks.plan import TrainingPlan
 from justitia.notions import FairnessNotion, get_notion
+from justitia.postprocessing.learner import RuleLearner
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner, NetworkLearner
-from justitia.training.plan import Plan, TrainingPlan
-from justitia.training.run import Trained
+from justitia.training.learner import Learner, Trained
+from justitia.training.plan import Plan
 
 #: What the loop calls of an engine; only these may ask the vault, and which of them do is part of an engine's case.
 CALLED = ("ask_before", "ask_after", "row_weights", "constraint", "watched", "gap", "ascend", "compares", "excess")
@@ -97,8 +98,8 @@ ENGINES = {
     case.name: case
     for case in (
         Case(
-            "plugin",
-            PluginPlan(checks=3),
+            "post-processing",
+            PostProcessingPlan(checks=3),
             None,
             {"moments": "ask_before", "decisions": "ask_after"},
             _multipliers("noise_moments", "noise_checks"),
@@ -111,17 +112,17 @@ ENGINES = {
             _multipliers("noise_moments", "noise_checks"),
         ),
         Case(
-            "gradients",
-            GradientsPlan(**SHORT, private_steps=3, public_steps=2, averaging=0.5),
-            GradientsPlan(**FULL, private_steps=5, public_steps=1, memory=0.0),
+            "pf-ld",
+            PFLDPlan(**SHORT, private_steps=3, public_steps=2, averaging=0.5),
+            PFLDPlan(**FULL, private_steps=5, public_steps=1, memory=0.0),
             {"group sizes": "ask_before", "group gradient": "ask_before", "violation": "ask_after"},
             _multipliers("noise_sizes", "noise_violations", "noise_gradients"),
             first_dual=0,
         ),
         Case(
-            "printed",
-            PrintedPlan(**SHORT, warmup_epochs=0, epochs=3),
-            PrintedPlan(**FULL, warmup_epochs=0, epochs=5, loss_dual_step=FULL["dual_step"]),
+            "pf-ld-as-published",
+            PFLDAsPublishedPlan(**SHORT, warmup_epochs=0, epochs=3),
+            PFLDAsPublishedPlan(**FULL, warmup_epochs=0, epochs=5, loss_dual_step=FULL["dual_step"]),
             {"exact attribute, read by the printed method": "ask_before"},
             lambda plan: [plan.sigma_p, plan.sigma_d],
             reveals=True,
@@ -200,7 +201,7 @@ class Opened:
             torch.manual_seed(0)
             return self.learner.train(self.problem, self.plan, self.engine, hidden_bar)
 
-    def scores(self) -> Tensor:
+    def scores(self) -> NDArray[Any]:
         """Of the training rows."""
         return self.learner.scores(self.problem)
 
@@ -220,22 +221,21 @@ def opened(
     module: nn.Module | None = None,
 ) -> Opened:
     calibrated = (case.plan if plan is None else plan).calibrate(epsilon, 1e-5, n=len(these.y))
-    X, y = torch.tensor(these.X, dtype=torch.float32), torch.tensor(these.y, dtype=torch.float32)
-    problem = Problem(X, y, torch.ones(len(y)), get_notion(notion))
+    X, y = these.X.astype(np.float32), these.y.astype(np.float32)
+    problem = Problem(X, y, np.ones_like(y), get_notion(notion))
     learner = learner_of(calibrated, X, module)
     problem = learner.prepare(problem, calibrated, hidden_bar)
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
     chosen = SeededNoise(0) if source is None else source
     vault = SensitiveVault(these.a, groups=these.groups, ledger=ledger, noise_source=chosen)
-    public = {"tolerance": 0.0, "generator": torch.Generator().manual_seed(1)}
-    engine = calibrated.engine(problem, vault, **public)
+    engine = calibrated.engine(problem, vault, tolerance=0.0, seed=1)
     return Opened(learner, problem, calibrated, ledger, engine)
 
 
-def learner_of(plan: Plan, X: Tensor, module: nn.Module | None = None) -> Learner[Any]:
+def learner_of(plan: Plan, X: NDArray[Any], module: nn.Module | None = None) -> Learner[Any]:
     if isinstance(plan, TrainingPlan):
         return NetworkLearner(network() if module is None else module)
-    return RuleLearner(default_base(len(X)), Inputs(X.numpy(), X.numpy()), seed=0)
+    return RuleLearner(default_base(len(X)), Inputs(X, X), seed=0)
 
 
 def network() -> nn.Module:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from justitia import BudgetExceeded, Certificate, DurableLedger, PrivacyLedger
@@ -110,7 +109,7 @@ def test_contract_debit_comes_before_the_answer(kind: Kind, tmp_path: Path) -> N
     source = Watching(elsewhere)  # what somebody else would find if the process died here
     vault = SensitiveVault(["a", "b", None], groups=("a", "b"), ledger=ledger, noise_source=source)
     for purpose in ("first", "second"):
-        vault.group_sums(torch.ones(3), bound=1.0, noise=Gaussian(3.0), purpose=purpose)
+        vault.group_sums(np.ones(3), bound=1.0, noise=Gaussian(3.0), purpose=purpose)
     assert source.held[0] == ("first",)
     assert source.held[-1] == ("first", "second")
 
@@ -137,7 +136,7 @@ def test_contract_vault_computes_nothing_that_the_ledger_refuses(kind: Kind, tmp
     source = Watching(ledger)
     vault = SensitiveVault(["a", "b", None], groups=("a", "b"), ledger=ledger, noise_source=source)
     with pytest.raises(BudgetExceeded):
-        vault.group_sums(torch.ones(3), bound=1.0, noise=Gaussian(1.0), purpose="sizes")
+        vault.group_sums(np.ones(3), bound=1.0, noise=Gaussian(1.0), purpose="sizes")
     assert source.held == []
     assert ledger.releases == ()
 

@@ -230,7 +230,7 @@ class Kept(SeededNoise):
 
     def add_gaussian(self, exact: Any, std: float, *, release: int) -> Any:
         place = len(self.exact)
-        self.exact.append(exact.clone())
+        self.exact.append(exact.copy())
         drawn = super().add_gaussian(exact, std, release=release) if self.answers is None else self.answers[place]
-        self.noisy.append(drawn.clone())
+        self.noisy.append(drawn.copy())
         return drawn

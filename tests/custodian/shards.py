@@ -16,27 +16,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from holding import KEYS, make_folder, served
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scale"))
 from grouped import die_at, in_group
 from people_files import FEW, GROUPS, digest, files, model, people, write, write_parts
 
-from justitia import DurableLedger, PluginPlan, measure
+from justitia import DurableLedger, PostProcessingPlan, measure
 from justitia.custodian import Custodian, connection, remote, remote_vault
 from justitia.custodian.people import ledger_file
-from justitia.engines.plugin.shard import ScoredShard
 from justitia.inputs import public_sample
+from justitia.postprocessing.shard import ScoredShard
 from justitia.privacy.mechanisms import SeededNoise
-from justitia.privacy.questions import RowDigest
-from justitia.privacy.shards import Alone
 
 EPSILON = 8.0
 #: Numbers of processes, and where rows are cut; one of four has no row.
 SPLITS: dict[str, Any] = {"id": ((1, []), (4, [7, 7, 500])), "who": ((2, [300]),)}
 TABLE = people(700)
-PLAN = PluginPlan(checks=1)
+PLAN = PostProcessingPlan(checks=1)
 PERSONS = TABLE.assign(sex=TABLE.groupby("who")["sex"].transform("first"))
 
 
@@ -46,7 +43,6 @@ def service(folder: Path) -> Iterator[str]:
     here, there = multiprocessing.Pipe()
 
     def run() -> None:
-        Alone.listener = lambda _, question, *__: RowDigest(question, first=0)  # type: ignore[method-assign,assignment]
         with served(folder, SeededNoise(11)) as url:
             there.send(url)
             there.recv()
@@ -151,11 +147,10 @@ class Losing:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # few people, large noise
-    torch.set_num_threads(1)
     public_sample.SAMPLE = FEW
     remote_vault.PART = 8 * 3000
     remote.PART = 3000
     connection.PAUSES = (0.0,) * 5  # type: ignore[assignment]
-    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "JUSTITIA_CUSTODIAN_KEY": KEYS["trainer"]}
+    os.environ["JUSTITIA_CUSTODIAN_KEY"] = KEYS["trainer"]
     place = Path(sys.argv[1])
     print(json.dumps({"bits": bits(place / "bits"), "lost": lost(place / "lost")}))

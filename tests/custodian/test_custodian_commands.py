@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 from holding import DATA, DELTA, IDS, KEYS, make_folder, served
 
-from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, MomentsPlan, PluginPlan
+from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, MomentsPlan, PostProcessingPlan
 from justitia.cli import cli
 from justitia.custodian import Custodian
 from justitia.custodian.people import ledger_file
-from justitia.engines.moments.everybody import Everybody
+from justitia.postprocessing.memberships import Everybody
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_fit_that_was_stopped_after_an_answer_goes_on_without_a_second_debit(
         return kept(self, *words)
 
     def fit(url: str) -> LagrangianDualClassifier:
-        plan: dict[str, Any] = {"plan": PluginPlan(checks=2), "random_state": 0}
+        plan: dict[str, Any] = {"plan": PostProcessingPlan(checks=2), "random_state": 0}
         model = LagrangianDualClassifier(epsilon=2.0, delta=DELTA, groups=["a", "b"], **plan)
         holder = Custodian(url, population="people", ids=IDS)
         return model.fit(DATA.X, DATA.y, sensitive_features=holder, checkpoint=tmp_path / "run")
@@ -109,7 +109,9 @@ def test_fit_that_was_stopped_after_an_answer_goes_on_without_a_second_debit(
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise
-@pytest.mark.parametrize("options", [{}, {"at": "scores"}, {"engine": "moments"}], ids=["plugin", "scores", "moments"])
+@pytest.mark.parametrize(
+    "options", [{}, {"at": "scores"}, {"engine": "moments"}], ids=["post-processing", "scores", "moments"]
+)
 @pytest.mark.parametrize("stored", [False, True], ids=["memory", "files"])
 def test_fit_that_was_stopped_before_memberships_were_fitted_goes_on_from_its_answer(
     options: dict[str, Any], stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -117,7 +119,7 @@ def test_fit_that_was_stopped_before_memberships_were_fitted_goes_on_from_its_an
     if stored and "at" in options:
         pytest.skip("scores are held alike in memory alone")
     folder, fitted = make_folder(tmp_path / "holder"), Everybody.fit
-    plan = MomentsPlan(warmup_steps=20, rounds=3, checks=1) if "engine" in options else PluginPlan(checks=1)
+    plan = MomentsPlan(warmup_steps=20, rounds=3, checks=1) if "engine" in options else PostProcessingPlan(checks=1)
     DATA.X.assign(y=DATA.y, id=IDS).to_parquet(tmp_path / "rows.parquet", index=False)
 
     def dies(*_: Any, **__: Any) -> Any:

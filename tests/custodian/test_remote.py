@@ -17,7 +17,7 @@ from justitia import (
     DurableLedger,
     LagrangianDualClassifier,
     MomentsPlan,
-    PluginPlan,
+    PostProcessingPlan,
     PrivacyLedger,
     measure,
     private_search,
@@ -25,9 +25,9 @@ from justitia import (
 )
 from justitia.custodian import Custodian, connection, remote_vault
 from justitia.custodian.connection import Connection, read_key
-from justitia.engines.plugin.learner import RuleLearner
 from justitia.evaluation.exact import rates_by_group
-from justitia.privacy.errors import LedgerError
+from justitia.exceptions import LedgerError
+from justitia.postprocessing.learner import RuleLearner
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 
 MOMENTS = MomentsPlan(warmup_steps=5, rounds=2, public_steps=2, checks=1, batch_size=64)
@@ -46,7 +46,13 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def model(**options: Any) -> LagrangianDualClassifier:
-    settings = {"epsilon": 2.0, "delta": DELTA, "groups": ["a", "b"], "random_state": 0, "plan": PluginPlan(checks=2)}
+    settings = {
+        "epsilon": 2.0,
+        "delta": DELTA,
+        "groups": ["a", "b"],
+        "random_state": 0,
+        "plan": PostProcessingPlan(checks=2),
+    }
     return LagrangianDualClassifier(**(settings | options))
 
 
@@ -61,7 +67,7 @@ def promised(fitted: LagrangianDualClassifier) -> str:
     return rest
 
 
-@pytest.mark.parametrize("options", [{}, {"module": (4,), "plan": MOMENTS}], ids=["plugin", "moments"])
+@pytest.mark.parametrize("options", [{}, {"module": (4,), "plan": MOMENTS}], ids=["post-processing", "moments"])
 @pytest.mark.filterwarnings("ignore:the noise in the rates")
 @pytest.mark.filterwarnings("ignore:even groups")
 def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
@@ -174,8 +180,12 @@ def test_file_that_holds_no_key_is_refused_in_one_sentence(tmp_path: Path) -> No
         ({"missing_marker": "?"}, {}, "missing_marker is not for those"),
         ({}, {"person": [*IDS[:-1], IDS[0]]}, "expected the custodian's ids in person"),
         ({"groups": ["a", "c"]}, {}, "groups that the custodian registered"),
-        ({"engine": "gradients", "module": (4,), "plan": None}, {}, "expected engine 'plugin' or 'moments'"),
-        ({"engine": "printed", "module": (4,), "plan": None}, {}, "expected engine 'plugin' or 'moments'"),
+        ({"engine": "pf-ld", "module": (4,), "plan": None}, {}, "expected engine 'post-processing' or 'moments'"),
+        (
+            {"engine": "pf-ld-as-published", "module": (4,), "plan": None},
+            {},
+            "expected engine 'post-processing' or 'moments'",
+        ),
     ],
 )
 def test_what_a_custodian_does_not_give_is_refused_in_one_sentence_and_costs_nothing(
@@ -214,12 +224,15 @@ def test_what_the_custodian_refuses_is_not_debited_here(
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # few people, and nobody is decided for
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_decisions_that_are_all_alike_are_checked_by_a_custodian_as_in_memory(
     engine: str, folder: Path, tmp_path: Path
 ) -> None:
     rare = (np.arange(N) % 20 == 7).astype(int)  # nobody is predicted to be one of these
-    plan = {"plugin": PluginPlan(checks=1), "moments": MomentsPlan(warmup_steps=40, rounds=2, checks=1)}[engine]
+    plan = {
+        "post-processing": PostProcessingPlan(checks=1),
+        "moments": MomentsPlan(warmup_steps=40, rounds=2, checks=1),
+    }[engine]
     made: dict[str, Any] = {"engine": engine, "plan": plan, "epsilon": 2.0}
     here = model(**made, noise_seed=3).fit(
         DATA.X, rare, sensitive_features=frame(LABELS), ledger=local_ledger(folder, tmp_path)
@@ -316,7 +329,7 @@ def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
                 return found
 
         holder.connection._pool = Losing()  # type: ignore[assignment]
-        answer = vault.group_sums(torch.ones(N, 3), bound=2.0, noise=Gaussian(5.0), purpose="test")
+        answer = vault.group_sums(np.ones((N, 3)), bound=2.0, noise=Gaussian(5.0), purpose="test")
         assert answer.shape == (2, 3)
     assert len(sent) >= 2 * (N // 64)
     assert len(DurableLedger.open(folder / "populations" / "people.ledger").releases) == 1

@@ -13,7 +13,7 @@ import pytest
 from holding import DATA, DELTA, IDS, KEYS, LABELS, make_folder, served
 
 from bench.performance.two_users import found_in, patterns, trial
-from justitia import LagrangianDualClassifier, PluginPlan
+from justitia import LagrangianDualClassifier, PostProcessingPlan
 from justitia.custodian import Custodian
 
 MARK = "what somebody told about themselves"
@@ -71,7 +71,7 @@ def test_bytes_on_the_wire_hold_no_attribute(tmp_path: Path, monkeypatch: pytest
     heard: list[bytes] = []
     with served(make_folder(tmp_path / "holder", TOLD)) as url, recorded(url, heard) as through:
         holder = Custodian(through, population="people", ids=IDS)
-        model = LagrangianDualClassifier(epsilon=2.0, delta=DELTA, groups=["a", "b"], plan=PluginPlan(checks=1))
+        model = LagrangianDualClassifier(epsilon=2.0, delta=DELTA, groups=["a", "b"], plan=PostProcessingPlan(checks=1))
         model.fit(DATA.X, DATA.y, sensitive_features=holder)
     table, told = DATA.X.assign(id=IDS), DATA.sensitive.reset_index(drop=True).astype(object)
     told[:] = TOLD

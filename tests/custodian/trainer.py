@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from justitia import LagrangianDualClassifier, PluginPlan
+from justitia import LagrangianDualClassifier, PostProcessingPlan
 from justitia.custodian import Custodian
 
 
@@ -35,7 +35,7 @@ if __name__ == "__main__":
     table = pd.read_csv(data)
     X, y = table.drop(columns=["id", "y"]), table["y"]
     holder = Custodian(url, population="people", ids=table["id"])
-    model = LagrangianDualClassifier(epsilon=1.0, groups=holder.groups, plan=PluginPlan(checks=1))
+    model = LagrangianDualClassifier(epsilon=1.0, groups=holder.groups, plan=PostProcessingPlan(checks=1))
     model.fit(X, y, sensitive_features=holder)
     print(len(model.certificate_.releases), memory_holds(text.encode()))
     kept = bytearray(text[::-1].encode())  # and the look finds what is there

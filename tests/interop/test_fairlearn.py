@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score
 
-from justitia import GradientsPlan, LagrangianDualClassifier, measure
+from justitia import LagrangianDualClassifier, PFLDPlan, measure
 from justitia.evaluation import exact as metrics
 
-PLAN = GradientsPlan(warmup_steps=60, private_steps=2, public_steps=3, batch_size=64, warmup_learning_rate=0.05)
+PLAN = PFLDPlan(warmup_steps=60, private_steps=2, public_steps=3, batch_size=64, warmup_learning_rate=0.05)
 RNG = np.random.default_rng(1)
 X = pd.DataFrame(RNG.normal(size=(400, 3)), columns=["a", "b", "c"])
 TRUTH = (X["a"] + 0.7 * RNG.normal(size=400) > 0).astype(int)
@@ -28,7 +28,7 @@ def decided(request: pytest.FixtureRequest) -> tuple[pd.Series, np.ndarray, Any]
     """Labels as our classifier was given them, its decisions, and the positive class."""
     y = TRUTH if request.param == "int" else pd.Series(WORDS[TRUTH], index=X.index)
     model = LagrangianDualClassifier(
-        epsilon=8.0, groups=["f", "m"], engine="gradients", plan=PLAN, random_state=0, noise_seed=0
+        epsilon=8.0, groups=["f", "m"], engine="pf-ld", plan=PLAN, random_state=0, noise_seed=0
     )
     predicted = model.fit(X, y, sensitive_features=SENSITIVE["sex"]).predict(X)
     return y, predicted, model.classes_[1]

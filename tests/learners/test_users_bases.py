@@ -122,7 +122,7 @@ def test_fit_without_a_constraint_that_binds_decides_as_the_base_does(name: str)
 
 
 def made_inputs(made: LagrangianDualClassifier, rows: pd.DataFrame) -> Any:
-    return Inputs(rows, made._features(rows, reset=False).numpy())
+    return Inputs(rows, made._features(rows, reset=False))
 
 
 @pytest.mark.parametrize("weight", ["equal", "some"])
@@ -259,8 +259,8 @@ def test_kinds_of_base_are_told_apart() -> None:
 
 
 def test_base_with_an_engine_that_trains_a_network_is_refused_in_one_sentence() -> None:
-    for changes in ({"engine": "moments"}, {"engine": "gradients"}, {"module": (4,)}):
-        with pytest.raises(ValueError, match="expected engine 'plugin' where base, threshold or class_weight is given"):
+    for changes in ({"engine": "moments"}, {"engine": "pf-ld"}, {"module": (4,)}):
+        with pytest.raises(ValueError, match="expected engine 'post-processing' where base, threshold or class_weight"):
             model(LogisticRegression(), **changes).fit(NUMBERS, Y, sensitive_features=A)
-    with pytest.raises(ValueError, match="expected no module with engine 'plugin', got one; pass it as base"):
-        model(None, engine="plugin", module=(4,)).fit(NUMBERS, Y, sensitive_features=A)
+    with pytest.raises(ValueError, match="expected no module with engine 'post-processing', got one; pass it as base"):
+        model(None, engine="post-processing", module=(4,)).fit(NUMBERS, Y, sensitive_features=A)

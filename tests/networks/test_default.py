@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import nn
 
-from justitia import GradientsPlan, PrintedPlan
+from justitia import PFLDAsPublishedPlan, PFLDPlan
 from justitia.networks.crossfitted import CrossFittedNetwork
 from justitia.networks.default import evaluate, make_module
+from justitia.networks.learner import rehearse
 from justitia.networks.multilayer import multilayer
 from justitia.networks.piecewise import PiecewiseNetwork
 from justitia.notions import get_notion
-from justitia.training.learner import rehearse
 
 ROWS, PARITY = torch.zeros(10, 3), get_notion("demographic_parity")
 
@@ -63,7 +63,7 @@ def test_evaluate_own_module_switches_dropout_off() -> None:
 def test_rehearse_leaves_module_and_random_state_alone() -> None:
     module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
     weight, state = module[0].weight.clone(), torch.get_rng_state()
-    rehearse(module, torch.ones(20, 3), torch.ones(20), GradientsPlan())
+    rehearse(module, torch.ones(20, 3), torch.ones(20), PFLDPlan())
     assert torch.equal(module[0].weight, weight)
     assert module[0].weight.grad is None
     assert torch.equal(state, torch.get_rng_state())
@@ -82,12 +82,12 @@ class Cut(nn.Module):
 
 def test_rehearse_module_that_cannot_learn_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected Adam to take a step on the module, got '.*'; change the plan"):
-        rehearse(Cut(), torch.ones(20, 3), torch.ones(20), GradientsPlan())
+        rehearse(Cut(), torch.ones(20, 3), torch.ones(20), PFLDPlan())
 
 
 def test_make_module_takes_the_widths_of_the_engines_plan() -> None:
     X = torch.zeros(100, 6)
-    made = make_module(None, X, PARITY, seed=0, widths=PrintedPlan().widths(6))
+    made = make_module(None, X, PARITY, seed=0, widths=PFLDAsPublishedPlan().widths(6))
     assert str(made) == str(multilayer(6, [4, 3]))
-    assert GradientsPlan().widths(6) is None
+    assert PFLDPlan().widths(6) is None
     assert str(make_module([5], X, PARITY, seed=0, widths=(4, 3))) == str(multilayer(6, [5]))

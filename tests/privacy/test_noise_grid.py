@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtri
-from torch import Tensor
 
 from justitia.privacy import noise_grid as grid
+from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, SystemNoise
 from justitia.privacy.noise_grid import (
@@ -157,9 +156,9 @@ ODD = [0.1, math.pi, -1e-3, 1e-200, 5e-324, -0.0, 123456.789, 2.0**-40 + 2.0**-9
 @pytest.mark.parametrize("source", [SystemNoise(), SeededNoise(1)], ids=["system", "seeded"])
 def test_release_is_on_the_grid_whatever_the_input(source: Any) -> None:
     for std in (0.37, 1.0, 1e-4):
-        noisy = source.add_gaussian(torch.tensor(ODD, dtype=torch.float64), std, release=0)
+        noisy = source.add_gaussian(np.array(ODD), std, release=0)
         steps = noisy / grid_step(std)
-        assert torch.equal(steps, steps.round())
+        assert np.array_equal(steps, steps.round())
 
 
 class MinusZero(SeededNoise):
@@ -172,13 +171,13 @@ class MinusZero(SeededNoise):
 def test_release_of_zero_has_no_sign_whatever_lies_under_the_noise() -> None:
     drawn = rounded_gaussian(lambda size, _: MinusZero(0).words(size, release=0), 1, 2.0**32)
     assert (drawn[0], np.signbit(drawn[0])) == (0.0, True)
-    exact = torch.tensor([-1e-20, -0.0, 0.0, 1e-20], dtype=torch.float64)
+    exact = np.array([-1e-20, -0.0, 0.0, 1e-20])
     answer = MinusZero(0).add_gaussian(exact, 1.0, release=0)
     assert answer.tolist() == [0.0] * 4
-    assert not bool(answer.signbit().any())
+    assert not np.signbit(answer).any()
 
 
-ONE_WEIGHT = torch.tensor([[1.0, -1.0, 0.0]])
+ONE_WEIGHT = np.array([[1.0, -1.0, 0.0]])
 
 
 @pytest.mark.parametrize(
@@ -186,46 +185,46 @@ ONE_WEIGHT = torch.tensor([[1.0, -1.0, 0.0]])
     [(1e-20, ONE_WEIGHT, 1.0), (1.0, 0.0 * ONE_WEIGHT, 1.0), (-1.0, ONE_WEIGHT, 0.0), (-0.0, ONE_WEIGHT, 1.0)],
     ids=["far below a step", "weights of zero", "bound of zero", "rows of minus zero"],
 )
-def test_answers_of_zero_have_no_sign_for_any_label(values: float, weights: Tensor, bound: float) -> None:
+def test_answers_of_zero_have_no_sign_for_any_label(values: float, weights: Array, bound: float) -> None:
     for label in ("a", "b", None):
         ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
         opened = SensitiveVault([label], groups=("a", "b"), ledger=ledger, noise_source=MinusZero(0))
         ask: dict[str, Any] = {"bound": bound, "noise": Gaussian(1.0), "purpose": "test"}
-        rows = torch.full((1, 2), values, dtype=torch.float64)
+        rows = np.full((1, 2), values)
         for answer in (opened.weighted_sum(rows, weights, **ask), opened.group_sums(rows, **ask)):
-            assert not bool(answer.signbit().any())
+            assert not np.signbit(answer).any()
 
 
 def test_seeded_release_is_the_same_for_the_same_seed_and_other_for_another() -> None:
-    exact = torch.tensor(ODD, dtype=torch.float64)
+    exact = np.array(ODD)
     one, same, other = (SeededNoise(seed).add_gaussian(exact, 1.0, release=3) for seed in (5, 5, 6))
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
 
 
-def continuous(exact: Tensor, std: float, seed: int) -> Tensor:
+def continuous(exact: Array, std: float, seed: int) -> Array:
     """What a float sampler does: the float nearest to the sum of a float and a float quantile."""
-    noise = torch.from_numpy(ndtri(SeededNoise(seed).uniform(exact.numel(), release=0)))
+    noise = ndtri(SeededNoise(seed).uniform(exact.size, release=0))
     return exact + std * noise
 
 
-def on_grid(exact: Tensor, std: float, seed: int) -> Tensor:
+def on_grid(exact: Array, std: float, seed: int) -> Array:
     return SeededNoise(seed).add_gaussian(exact, std, release=0)
 
 
-def low_bits(values: Tensor, unit: float) -> Floats:
+def low_bits(values: Array, unit: float) -> Floats:
     """Remainder after division by 16 units, in units; 16 for what is no multiple of the unit."""
     steps = values / unit
-    found: Floats = torch.where(steps == steps.round(), steps.remainder(16), 16.0).numpy()
+    found: Floats = np.where(steps == steps.round(), steps % 16, 16.0)
     return found
 
 
-def told_apart(add: Callable[[Tensor, float, int], Tensor], unit: float) -> float:
+def told_apart(add: Callable[[Array, float, int], Array], unit: float) -> float:
     """p-value of "the low bits around 0.3 and around 1.3 have one law", among answers near 0."""
     tables = []
     for seed, exact in enumerate((0.3, 1.3)):
-        answers = add(torch.full((100_000,), exact, dtype=torch.float64), 1.0, seed)
-        tables.append(np.bincount(low_bits(answers[answers.abs() < 0.125], unit).astype(int), minlength=17))
+        answers = add(np.full(100_000, exact), 1.0, seed)
+        tables.append(np.bincount(low_bits(answers[np.abs(answers) < 0.125], unit).astype(int), minlength=17))
     table = np.array(tables)
     return float(stats.chi2_contingency(table[:, table.sum(0) > 0]).pvalue)
 
@@ -233,7 +232,7 @@ def told_apart(add: Callable[[Tensor, float, int], Tensor], unit: float) -> floa
 def test_low_bits_of_a_release_carry_no_information_on_the_value_under_the_noise() -> None:
     step = grid_step(1.0)
     for unit in (step, 4 * step, 2.0**10 * step):
-        rounded = (lambda e, s, seed, u=unit: (on_grid(e, s, seed) / u).floor() * u) if unit > step else on_grid
+        rounded = (lambda e, s, seed, u=unit: np.floor(on_grid(e, s, seed) / u) * u) if unit > step else on_grid
         assert told_apart(rounded, unit) > LEVEL
 
 

@@ -9,11 +9,10 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from torch import Tensor
 from vaults import NOISE, Capture, open_vault
 
 from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, UnboundedCost
+from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import RandomizedResponse, SeededNoise
 from justitia.privacy.rows import FactoredRows
@@ -44,11 +43,11 @@ class Hostile:
 def test_labels_of_any_kind_give_the_same_shapes_costs_and_scales(labels: list[Any]) -> None:
     source = Capture()
     vault, ledger = open_vault(labels, source=source)
-    values, omega = torch.ones(4, 3), torch.ones(4, 3)
+    values, omega = np.ones((4, 3)), np.ones((4, 3))
     shapes = [
         vault.group_sums(values, bound=2.0, noise=NOISE, purpose="sums").shape,
         vault.weighted_sum(values, omega, bound=2.0, noise=NOISE, purpose="equal weights").shape,
-        vault.weighted_sum(values, omega * torch.tensor([2.0, 1.0, 0.0]), bound=2.0, noise=NOISE, purpose="sum").shape,
+        vault.weighted_sum(values, omega * np.array([2.0, 1.0, 0.0]), bound=2.0, noise=NOISE, purpose="sum").shape,
         vault.randomized_labels(RandomizedResponse(1.0), purpose="labels").shape,
     ]
     assert shapes == [(2, 3), (3,), (3,), (4,)]
@@ -65,10 +64,10 @@ class Untouchable:
     def __len__(self) -> int:
         return 2
 
-    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+    def chunks(self) -> Iterator[tuple[Array, FactoredRows]]:
         raise AssertionError("rows were read before the debit")
 
-    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def dense(self) -> Iterator[tuple[Array, Array]]:
         raise AssertionError("rows were read before the debit")
 
 
@@ -76,21 +75,21 @@ class UntouchableNoise(Capture):
     def words(self, size: int, *, release: int, stream: str = "noise") -> NoReturn:
         raise AssertionError("noise was drawn before the debit")
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> NoReturn:
+    def add_gaussian(self, exact: Array, std: float, *, release: int) -> NoReturn:
         raise AssertionError("an answer was computed before the debit")
 
 
 def test_weighted_sum_without_budget_reads_no_row() -> None:
     vault, ledger = open_vault(["a", "b"], source=UntouchableNoise(), epsilon=0.0)
     with pytest.raises(BudgetExceeded, match="'group gradient' would bring epsilon to"):
-        vault.weighted_sum(Untouchable(), torch.ones(2, 3), bound=1.0, noise=NOISE, purpose="group gradient")
+        vault.weighted_sum(Untouchable(), np.ones((2, 3)), bound=1.0, noise=NOISE, purpose="group gradient")
     assert ledger.releases == ()
 
 
 def test_every_other_question_without_budget_is_refused_before_anything_is_drawn() -> None:
     vault, ledger = open_vault(["a", "b"], source=UntouchableNoise(), epsilon=0.0)
     questions = [
-        lambda: vault.group_sums(torch.ones(2, 1), bound=1.0, noise=NOISE, purpose="test"),
+        lambda: vault.group_sums(np.ones((2, 1)), bound=1.0, noise=NOISE, purpose="test"),
         lambda: vault.group_sums(Untouchable(), bound=1.0, noise=NOISE, purpose="test"),
         lambda: vault.randomized_labels(RandomizedResponse(1.0), purpose="test"),
         lambda: vault.reveal(purpose="test"),
@@ -103,8 +102,8 @@ def test_every_other_question_without_budget_is_refused_before_anything_is_drawn
 
 def test_questions_are_recorded_with_their_purpose_and_cost() -> None:
     vault, ledger = open_vault(["a", "b"])
-    vault.group_sums(torch.ones(2, 1), bound=1.0, noise=NOISE, purpose="sizes")
-    vault.weighted_sum(torch.ones(2, 1), torch.ones(2, 3), bound=1.0, noise=NOISE, purpose="gradient")
+    vault.group_sums(np.ones((2, 1)), bound=1.0, noise=NOISE, purpose="sizes")
+    vault.weighted_sum(np.ones((2, 1)), np.ones((2, 3)), bound=1.0, noise=NOISE, purpose="gradient")
     vault.randomized_labels(RandomizedResponse(0.7), purpose="labels")
     vault.reveal(purpose="reveal")
     assert [(release.purpose, release.cost) for release in ledger.releases] == [
@@ -118,15 +117,15 @@ def test_questions_are_recorded_with_their_purpose_and_cost() -> None:
 def test_each_release_of_a_seeded_vault_gets_noise_of_its_own() -> None:
     vault, _ = open_vault(["a", "b"], source=SeededNoise(0))
     ask: dict[str, Any] = {"bound": 1.0, "noise": NOISE, "purpose": "test"}
-    assert not torch.equal(vault.group_sums(torch.ones(2, 1), **ask), vault.group_sums(torch.ones(2, 1), **ask))
+    assert not np.array_equal(vault.group_sums(np.ones((2, 1)), **ask), vault.group_sums(np.ones((2, 1)), **ask))
 
 
 def test_rows_of_another_length_are_refused_in_a_sentence() -> None:
     vault, ledger = open_vault(["a", "b"])
     with pytest.raises(ValueError, match=r"^Expected one public row per label \(2\); got shape \(3, 1\)\.$"):
-        vault.group_sums(torch.ones(3, 1), bound=1.0, noise=NOISE, purpose="test")
+        vault.group_sums(np.ones((3, 1)), bound=1.0, noise=NOISE, purpose="test")
     with pytest.raises(ValueError, match=r"Expected 2 rows and weights of shape \(2, 3\); got 2 rows and weights of "):
-        vault.weighted_sum(torch.ones(2, 1), torch.ones(2, 2), bound=1.0, noise=NOISE, purpose="test")
+        vault.weighted_sum(np.ones((2, 1)), np.ones((2, 2)), bound=1.0, noise=NOISE, purpose="test")
     assert ledger.releases == ()
 
 
@@ -134,9 +133,9 @@ def test_rows_of_another_length_are_refused_in_a_sentence() -> None:
 def test_bound_that_bounds_nothing_is_refused_before_the_debit(bound: float) -> None:
     vault, ledger = open_vault(["a", "b"])
     with pytest.raises(ValueError, match="Expected a finite bound of at least 0 on the rows; got "):
-        vault.group_sums(torch.ones(2, 1), bound=bound, noise=NOISE, purpose="test")
+        vault.group_sums(np.ones((2, 1)), bound=bound, noise=NOISE, purpose="test")
     with pytest.raises(ValueError, match="Expected a finite bound of at least 0 on the rows; got "):
-        vault.weighted_sum(torch.ones(2, 1), torch.ones(2, 3), bound=bound, noise=NOISE, purpose="test")
+        vault.weighted_sum(np.ones((2, 1)), np.ones((2, 3)), bound=bound, noise=NOISE, purpose="test")
     assert ledger.releases == ()
 
 
@@ -144,7 +143,7 @@ def test_bound_that_bounds_nothing_is_refused_before_the_debit(bound: float) -> 
 def test_weights_that_are_not_finite_are_refused_before_the_debit(odd: float) -> None:
     vault, ledger = open_vault(["a", "b"])
     with pytest.raises(ValueError, match=r"^Expected finite weights; some are NaN or infinite\.$"):
-        vault.weighted_sum(torch.ones(2, 1), torch.full((2, 3), odd), bound=1.0, noise=NOISE, purpose="test")
+        vault.weighted_sum(np.ones((2, 1)), np.full((2, 3), odd), bound=1.0, noise=NOISE, purpose="test")
     assert ledger.releases == ()
 
 
@@ -174,6 +173,12 @@ def test_reveal_returns_the_codes_and_debits_infinity() -> None:
     assert vault.reveal(purpose="again").tolist() == [1, 0, 2]
 
 
+def test_forget_overwrites_every_code_with_not_given() -> None:
+    vault, _ = open_vault(["b", "a", None])
+    vault.forget()
+    assert vault.reveal(purpose="after it was forgotten").tolist() == [2, 2, 2]
+
+
 def test_reveal_within_a_finite_budget_is_refused() -> None:
     vault, _ = open_vault(["b", "a", None], epsilon=50.0)
     with pytest.raises(BudgetExceeded):
@@ -183,7 +188,7 @@ def test_reveal_within_a_finite_budget_is_refused() -> None:
 def test_randomized_labels_follow_the_law_over_the_groups_and_not_given() -> None:
     n = 30_000
     vault, ledger = open_vault(["a"] * n + [None] * n, source=SeededNoise(4))
-    told = vault.randomized_labels(RandomizedResponse(1.0), purpose="labels").numpy()
+    told = vault.randomized_labels(RandomizedResponse(1.0), purpose="labels")
     truth, other = math.e / (math.e + 2), 1 / (math.e + 2)
     counts = np.concatenate([np.bincount(told[:n], minlength=3), np.bincount(told[n:], minlength=3)]) / n
     assert counts.tolist() == pytest.approx([truth, other, other, other, other, truth], abs=0.015)
@@ -193,7 +198,7 @@ def test_randomized_labels_follow_the_law_over_the_groups_and_not_given() -> Non
 def test_randomized_labels_without_the_category_let_the_missing_answer_with_any_group() -> None:
     n = 30_000
     vault, ledger = open_vault(["a"] * n + [None] * n, source=SeededNoise(4))
-    told = vault.randomized_labels(RandomizedResponse(1.0), purpose="labels", not_given=False).numpy()
+    told = vault.randomized_labels(RandomizedResponse(1.0), purpose="labels", not_given=False)
     truth = math.e / (math.e + 1)
     counts = np.concatenate([np.bincount(told[:n], minlength=2), np.bincount(told[n:], minlength=2)]) / n
     assert counts.tolist() == pytest.approx([truth, 1 - truth, 0.5, 0.5], abs=0.015)

@@ -4,12 +4,11 @@ import math
 from typing import Any
 
 import numpy as np
-import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from torch import Tensor
 
+from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
@@ -29,15 +28,15 @@ class Capture(NoiseSource):
     description = "capture"
 
     def __init__(self, seed: int = 0) -> None:
-        self.exact: list[Tensor] = []
+        self.exact: list[Array] = []
         self.std: list[float] = []
         self._seeded = SeededNoise(seed)
 
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
         return self._seeded.words(size, release=release, stream=stream)
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
-        self.exact.append(exact.clone())
+    def add_gaussian(self, exact: Array, std: float, *, release: int) -> Array:
+        self.exact.append(exact.copy())
         self.std.append(std)
         return exact
 
@@ -49,7 +48,7 @@ def open_vault(
     return SensitiveVault(labels, groups=groups, ledger=ledger, noise_source=source or Capture()), ledger
 
 
-def exact_group_sums(labels: Any, groups: Any, values: Any, bound: float) -> tuple[Tensor, float]:
+def exact_group_sums(labels: Any, groups: Any, values: Any, bound: float) -> tuple[Array, float]:
     source = Capture()
     vault, ledger = open_vault(labels, groups, source=source)
     vault.group_sums(values, bound=bound, noise=NOISE, purpose="test")
@@ -75,10 +74,9 @@ def neighbours(draw: st.DrawFn) -> dict[str, Any]:
         "groups": NAMES[:n_groups],
         "labels": ([names[c] for c in codes], [names[c] for c in changed]),
         "person": person,
-        "values": torch.tensor(draw(st.lists(numbers, min_size=n * d, max_size=n * d)), dtype=torch.float64).view(n, d),
-        "weights": torch.tensor(
-            draw(st.lists(st.floats(-9, 9), min_size=n * (n_groups + 1), max_size=n * (n_groups + 1))),
-            dtype=torch.float64,
-        ).view(n, n_groups + 1),
+        "values": np.array(draw(st.lists(numbers, min_size=n * d, max_size=n * d))).reshape(n, d),
+        "weights": np.array(
+            draw(st.lists(st.floats(-9, 9), min_size=n * (n_groups + 1), max_size=n * (n_groups + 1)))
+        ).reshape(n, n_groups + 1),
         "bound": draw(st.sampled_from([0.0, 0.1, 1.0, 700.0])),
     }

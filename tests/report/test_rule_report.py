@@ -1,4 +1,4 @@
-"""Reports on rules of engine "plugin": what they are made of, the tolerance in force, and no exact number by group."""
+"""Reports on rules of the default engine: what they are made of, the tolerance in force, no exact number by group."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_page_and_card_say_what_the_rule_is_made_of(model: LagrangianDualClassif
     report = build_report(model)
     page, card = page_of(report), report.markdown()
     told = [
-        ("Engine", "plugin: a handful of noised sums, and the dual in closed form on top of a model of the label"),
+        ("Engine", "post-processing: a handful of noised sums, and the dual in closed form on top of a base model"),
         ("Base", "LGBMClassifier, mean of 5 fits that leave out a part of the rows each"),
         ("Calibration of the base", model.rule_.calibration.describe()),
         ("Correction", "a network with 12 hidden units on features and base"),
@@ -107,8 +107,8 @@ def test_tolerance_that_was_given_is_told_with_a_verdict_on_the_violation() -> N
 
 
 def test_tolerance_sentence_says_no_number_that_would_be_exact() -> None:
-    assert tolerance_sentence(None, None, "plugin").endswith("by what chance and the known noise could show.")
-    assert tolerance_sentence(None, 0.0, "gradients").endswith("training aimed at no difference at all.")
+    assert tolerance_sentence(None, None, "post-processing").endswith("by what chance and the known noise could show.")
+    assert tolerance_sentence(None, 0.0, "pf-ld").endswith("training aimed at no difference at all.")
 
 
 def test_report_of_a_rule_without_privacy_has_no_number_by_group_and_no_tolerance_made_of_sizes() -> None:

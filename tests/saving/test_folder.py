@@ -16,7 +16,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from justitia import GradientsPlan, LagrangianDualClassifier, MomentsPlan, PrintedPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan
+from justitia.engines import engine_of
 
 
 def saved_and_loaded(model: Any, people: Any, folder: Path, **changes: Any) -> tuple[Any, Any]:
@@ -50,7 +51,7 @@ def test_load_any_labels_predicts_bit_identically(people: Any, make: Any, tmp_pa
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
-@pytest.mark.parametrize("engine", ["moments", "gradients", "printed"])
+@pytest.mark.parametrize("engine", ["moments", "pf-ld", "pf-ld-as-published"])
 @pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise: fit says so
 def test_load_gives_back_everything_that_fit_released(
     people: Any, make: Any, tmp_path: Path, engine: str, epsilon: float
@@ -58,8 +59,8 @@ def test_load_gives_back_everything_that_fit_released(
     options = {"optimizer_options": {"betas": (0.8, 0.99)}, "batch_size": 64}
     plans = {
         "moments": MomentsPlan(warmup_steps=5, rounds=3, public_steps=1, checks=1, **options),
-        "gradients": GradientsPlan(private_steps=2, warmup_steps=5, **options),
-        "printed": PrintedPlan(epochs=1, **options),
+        "pf-ld": PFLDPlan(private_steps=2, warmup_steps=5, **options),
+        "pf-ld-as-published": PFLDAsPublishedPlan(epochs=1, **options),
     }
     start = make(engine=engine, plan=plans[engine], epsilon=epsilon, notion="equalized_odds", tolerance=0.01)
     model, again = saved_and_loaded(start, people, tmp_path)
@@ -68,7 +69,7 @@ def test_load_gives_back_everything_that_fit_released(
     pd.testing.assert_frame_equal(again.dual_, model.dual_, check_exact=True)
     pd.testing.assert_frame_equal(again.history_, model.history_, check_exact=True)
     assert again.history_columns_ == model.history_columns_
-    kept = {**model.get_params(), "plan": None, "noise_seed": None}
+    kept = {**model.get_params(), "engine": engine_of(engine, None), "plan": None, "noise_seed": None}
     assert again.get_params() == kept
 
 
@@ -321,7 +322,7 @@ def test_load_description_that_is_nested_deeply_is_refused(folder: Path, depth: 
 def test_load_widths_that_are_not_those_of_the_weights_are_refused_before_a_network_is_made(
     folder: Path, widths: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("justitia.saving.folder.multilayer", lambda *_: pytest.fail("a network was made"))
+    monkeypatch.setattr("justitia.networks.saving.multilayer", lambda *_: pytest.fail("a network was made"))
     facts = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(facts | {"widths": widths}))
     assert_refused(folder, r"^the weights of .* are damaged; save the model again\.$")

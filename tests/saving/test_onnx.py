@@ -20,12 +20,12 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from bench.rivals import PlainClassifier
-from justitia import Certificate, GradientsPlan, LagrangianDualClassifier
+from justitia import Certificate, LagrangianDualClassifier, PFLDPlan
 from justitia.inputs.encoding import TabularEncoder
 from justitia.saving import onnx_graph
 from justitia.saving.onnx import to_onnx
 
-QUICK = GradientsPlan(warmup_steps=30, private_steps=2, public_steps=2, batch_size=64, warmup_learning_rate=0.02)
+QUICK = PFLDPlan(warmup_steps=30, private_steps=2, public_steps=2, batch_size=64, warmup_learning_rate=0.02)
 
 
 def people(n: int, seed: int) -> pd.DataFrame:
@@ -59,7 +59,7 @@ LATER.loc[40:45, "age"] = np.nan
 
 
 def fit(y: Any = LABEL, X: Any = TRAIN, **changes: Any) -> LagrangianDualClassifier:
-    usual = {"epsilon": 8.0, "groups": ["f", "m"], "engine": "gradients", "plan": QUICK}
+    usual = {"epsilon": 8.0, "groups": ["f", "m"], "engine": "pf-ld", "plan": QUICK}
     model = LagrangianDualClassifier(**usual | {"random_state": 0, "noise_seed": 0} | changes)
     return model.fit(X, y, sensitive_features=GROUP)
 
@@ -267,7 +267,7 @@ def test_loaded_model_and_baseline_are_exported_too(model: Any, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("what", "error", "sentence"),
     [
-        (LogisticRegression(), TypeError, "expected a classifier of justitia that holds a network, got 'Logistic"),
+        (LogisticRegression(), TypeError, "expected a classifier of justitia, got 'LogisticRegression'; pass"),
         (LagrangianDualClassifier(), NotFittedError, "not fitted yet"),
     ],
 )
@@ -306,5 +306,7 @@ def test_extra_not_installed_says_what_to_install(
     package: str, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "justitia.saving.onnx_graph")  # as in a process that has exported nothing yet
+    monkeypatch.delattr("justitia.saving.onnx_graph")
     with pytest.raises(ImportError, match=r"pip install 'justitia\[onnx\]'"):
         to_onnx(model, tmp_path / "model.onnx")

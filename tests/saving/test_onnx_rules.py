@@ -1,4 +1,4 @@
-"""A rule of engine "plugin" in ONNX Runtime answers as it does in Python: base, calibration, correction, threshold."""
+"""A rule of the default engine in ONNX Runtime answers as in Python: base, calibration, correction, threshold."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from justitia import LagrangianDualClassifier, tradeoff
-from justitia.engines.plugin.correction import Correction
-from justitia.engines.plugin.learner import Rule
 from justitia.learners.calibration import Calibration
+from justitia.postprocessing.correction import Correction
+from justitia.postprocessing.learner import Rule
 from justitia.saving.onnx import to_onnx
 
 

@@ -1,4 +1,4 @@
-"""Rules of engine "plugin" saved and loaded: the same bits, no pickle, and nothing that is not needed."""
+"""Rules of engine "post-processing" saved and loaded: the same bits, no pickle, and nothing that is not needed."""
 
 import builtins
 import hashlib
@@ -23,8 +23,8 @@ from sklearn.preprocessing import StandardScaler
 
 from justitia import LagrangianDualClassifier, MomentsPlan, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.engines.plugin.correction import UNITS, Correction
-from justitia.engines.plugin.learner import Rule
+from justitia.postprocessing.correction import UNITS, Correction
+from justitia.postprocessing.learner import Rule
 
 DATA = make_synthetic(400, random_state=0)
 X = np.asarray(DATA.X, dtype=np.float64)
@@ -77,7 +77,7 @@ def test_load_default_rule_gives_back_everything_that_fit_released(model: Any, f
     assert again.tolerance_ == model.tolerance_
     pd.testing.assert_frame_equal(again.dual_, model.dual_, check_exact=True)
     pd.testing.assert_frame_equal(again.history_, model.history_, check_exact=True)
-    assert again.get_params() == {**model.get_params(), "engine": "plugin", "noise_seed": None}
+    assert again.get_params() == {**model.get_params(), "engine": "post-processing", "noise_seed": None}
     assert again.rule_.base.describe() == model.rule_.base.describe()
 
 
@@ -94,7 +94,7 @@ def test_load_table_with_words_and_missing_numbers_predicts_bit_identically(tmp_
     assert_same(load(model.save(tmp_path / "model")), model, rows)
 
 
-@pytest.mark.parametrize("plan", [None, NETWORK], ids=["plugin", "moments"])
+@pytest.mark.parametrize("plan", [None, NETWORK], ids=["post-processing", "moments"])
 def test_load_without_a_tolerance_knows_the_one_in_force(plan: Any, tmp_path: Path) -> None:
     model = fit(tolerance=None, plan=plan, module=None if plan is None else (4,))
     again = load(model.save(tmp_path / "model"))
@@ -117,7 +117,7 @@ def test_load_keeps_where_it_decides(chosen: dict[str, Any], tmp_path: Path) -> 
     model = fit(y=np.where(DATA.y == 1, "yes", "no"), **chosen)
     again = load(model.save(tmp_path / "model"))
     assert again.rule_.threshold == model.rule_.threshold != 0.5
-    assert again.get_params() | {"noise_seed": SEED} == model.get_params() | {"engine": "plugin"}
+    assert again.get_params() | {"noise_seed": SEED} == model.get_params() | {"engine": "post-processing"}
     assert_same(again, model)
 
 

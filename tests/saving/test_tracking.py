@@ -14,7 +14,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 
-from justitia import GradientsPlan, LagrangianDualClassifier, PrintedPlan, measure
+from justitia import LagrangianDualClassifier, PFLDAsPublishedPlan, PFLDPlan, measure
 from justitia.datasets import make_synthetic
 from justitia.saving.tracking import log_to_mlflow
 
@@ -37,9 +37,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def fitted() -> Any:
     data = make_synthetic(400, random_state=0)
     groups = [GROUPS[one == data.groups[1]] for one in data.sensitive]
-    plan = GradientsPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64)
+    plan = PFLDPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64)
     model = LagrangianDualClassifier(
-        epsilon=8.0, groups=GROUPS, engine="gradients", plan=plan, random_state=0, noise_seed=987654321987
+        epsilon=8.0, groups=GROUPS, engine="pf-ld", plan=plan, random_state=0, noise_seed=987654321987
     )
     model.fit(data.X, data.y, sensitive_features=groups)
     found = measure(
@@ -141,13 +141,15 @@ def test_names_that_become_equal_are_kept_apart_by_a_number(fitted: Any) -> None
     assert set(data.metrics) == together | by_group
 
 
-@pytest.fixture(scope="module", params=[("gradients", math.inf), ("printed", 8.0)], ids=["infinite", "printed"])
+@pytest.fixture(
+    scope="module", params=[("pf-ld", math.inf), ("pf-ld-as-published", 8.0)], ids=["infinite", "pf-ld-as-published"]
+)
 def uncertified(request: pytest.FixtureRequest) -> LagrangianDualClassifier:
     """Without privacy, or by the printed analysis, for which the certificate has no finite epsilon either."""
     engine, epsilon = request.param
     plans = {
-        "gradients": GradientsPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64),
-        "printed": PrintedPlan(epochs=2, batch_size=64),
+        "pf-ld": PFLDPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64),
+        "pf-ld-as-published": PFLDAsPublishedPlan(epochs=2, batch_size=64),
     }
     data = make_synthetic(400, random_state=0)
     settings: dict[str, Any] = {"groups": data.groups, "engine": engine, "plan": plans[engine], "random_state": 0}
@@ -200,7 +202,7 @@ def test_rule_leaves_base_calibration_threshold_and_the_tolerance_in_force(epsil
     private = math.isfinite(epsilon)
     run = log_to_mlflow(model, save_model=private)
     noted = mlflow.get_run(run).data
-    assert noted.params["engine"] == "plugin"
+    assert noted.params["engine"] == "post-processing"
     assert noted.params["base"] == model.rule_.base.describe()
     assert noted.params["calibration"] == model.rule_.calibration.describe()
     assert (noted.params["threshold"], noted.params["tolerance"]) == ("0.4", "None")

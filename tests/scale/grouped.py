@@ -1,14 +1,14 @@
 """Fits in several processes, for ``test_ranks.py``: ``python grouped.py SCENARIO FOLDER`` prints what came of them.
 
-Processes are forked here, where nothing else runs, and meet through a file.
+Processes are forked here, where nothing else runs, and are connected by pipes.
 """
 
+import contextlib
 import hashlib
 import json
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import tempfile
 import warnings
@@ -23,16 +23,15 @@ from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
-from torch import distributed as dist
 from torch import nn
 
-from justitia import PluginPlan
-from justitia.engines.moments.shard import NetworkShard
-from justitia.engines.plugin.shard import ScoredShard
+from justitia import PostProcessingPlan
 from justitia.inputs import public_sample
+from justitia.networks.moments.shard import NetworkShard
+from justitia.postprocessing.shard import ScoredShard
+from justitia.privacy.vault import SensitiveVault
 from justitia.scale import data as scale_data
-from justitia.training.links import SocketLinks
-from justitia.training.ranks import linked
+from justitia.training.ranks import ManyRanks, working_as
 
 WORK = multiprocessing.get_context("fork")
 Rank = Callable[[int], Any]
@@ -41,59 +40,32 @@ Rank = Callable[[int], Any]
 def in_group(size: int, rank_work: Rank, *, wait: float = 300.0) -> list[Any]:
     """What each rank's work returned, or its error; None for a rank that was killed."""
     results = WORK.Manager().dict()
-    with tempfile.TemporaryDirectory() as place:
-
-        def run(rank: int) -> None:
-            dist.init_process_group("gloo", init_method=f"file://{place}/meet", rank=rank, world_size=size)
-            try:
-                results[rank] = rank_work(rank)
-            except Exception as error:  # noqa: BLE001 - shown by the test
-                results[rank] = f"{type(error).__name__}: {error}"
-
-        processes = [WORK.Process(target=run, args=(rank,)) for rank in range(size)]
-        for one in processes:
-            one.start()
-        for one in processes:
-            one.join(wait)
-            if one.is_alive():
-                one.kill()
-                one.join()
-    return [results.get(rank) for rank in range(size)]
-
-
-def by_sockets(size: int, rank_work: Rank) -> list[Any]:
-    """What each rank's work returned, where ranks are connected by socket pairs."""
-    results, pairs = WORK.Manager().dict(), [socket.socketpair() for _ in range(1, size)]
+    pairs = [WORK.Pipe() for _ in range(1, size)]
+    ends = {(0, place): near for place, (near, _) in enumerate(pairs, 1)}
+    ends |= {(place, 0): far for place, (_, far) in enumerate(pairs, 1)}
 
     def run(rank: int) -> None:
-        for place, (near, far) in enumerate(pairs, 1):  # a forked process has the ends of all others, too
-            for end, owner in ((near, 0), (far, place)):
-                if rank != owner:
-                    end.close()
-        ends = [near for near, _ in pairs] if rank == 0 else [pairs[rank - 1][1]]
-        with linked(SocketLinks(rank, size, ends)):
-            results[rank] = rank_work(rank)
+        for (owner, _), end in ends.items():  # a forked process has the ends of all others, too
+            if owner != rank:
+                end.close()
+        pipes = [end for (owner, _), end in ends.items() if owner == rank]
+        try:
+            with working_as(ManyRanks(rank, size, pipes)):
+                results[rank] = rank_work(rank)
+        except Exception as error:  # noqa: BLE001 - shown by the test
+            results[rank] = f"{type(error).__name__}: {error}"
 
     processes = [WORK.Process(target=run, args=(rank,)) for rank in range(size)]
     for one in processes:
         one.start()
+    for end in ends.values():  # or the end of a process that is gone would stay open here
+        end.close()
     for one in processes:
-        one.join()
+        one.join(wait)
+        if one.is_alive():
+            one.kill()
+            one.join()
     return [results.get(rank) for rank in range(size)]
-
-
-def sockets(folder: Path) -> Any:
-    """Digests of the same fit: in one process, in a process group, and in processes that sockets connect."""
-    table = people()
-    paths = write_parts(table, folder / "parts", [7, 900])
-
-    def fit(where: Any) -> str:
-        return digest(model("equalized_odds").fit(where, "label", sensitive_features="sex"), table)
-
-    def work(rank: int) -> str:
-        return fit(files(paths[rank], own=True))
-
-    return [fit(files(folder / "parts")), *in_group(3, work), *by_sockets(3, work)]
 
 
 def bits(folder: Path) -> Any:
@@ -128,9 +100,9 @@ def bits(folder: Path) -> Any:
 
 #: Engine, notion, weights, rows of the sample, processes.
 CASES = (
-    ("plugin", "equalized_odds", "weight", FEW, (2, 4)),
-    ("plugin", "demographic_parity", None, FEW, (2,)),
-    ("plugin", "accuracy_parity", None, 2000, (2,)),
+    ("post-processing", "equalized_odds", "weight", FEW, (2, 4)),
+    ("post-processing", "demographic_parity", None, FEW, (2,)),
+    ("post-processing", "accuracy_parity", None, 2000, (2,)),
     ("moments", "demographic_parity", "weight", FEW, (2, 4)),
     ("moments", "equalized_odds", None, FEW, (2,)),
     ("moments", "accuracy_parity", None, FEW, (2,)),
@@ -143,7 +115,7 @@ def shared(folder: Path) -> Any:
     """Two ranks that see the same files divide their blocks; persons are counted over all of them."""
     table = people(40_000)
     whole = files(write(table, folder / "whole.parquet", row_group_size=9_000))
-    made = model("demographic_parity", plan=PluginPlan(checks=1))
+    made = model("demographic_parity", plan=PostProcessingPlan(checks=1))
 
     def fit(rank: int = 0) -> str:
         return digest(made.fit(whole, "label", sensitive_features="sex", person="who"), table[:500])
@@ -155,7 +127,11 @@ def killed(folder: Path) -> Any:
     """A rank dies at a pass; the run is started again in its folder. Debits, and what each attempt came to."""
     paths = write_parts(people(), folder / "parts", [500])
     found = []
-    deaths = (("plugin", "moment_rows", 1), ("plugin", "decision_rows", 2), ("moments", "decision_rows", 2))
+    deaths = (
+        ("post-processing", "moment_rows", 1),
+        ("post-processing", "decision_rows", 2),
+        ("moments", "decision_rows", 2),
+    )
     for attempt, (engine, name, count) in enumerate(deaths):
         place = folder / f"run{attempt}"
 
@@ -179,7 +155,56 @@ def killed(folder: Path) -> Any:
     return found
 
 
-SHARDS: dict[str, Any] = {"plugin": ScoredShard, "moments": NetworkShard}
+class Killed(BaseException):
+    """Stands for a process that dies."""
+
+
+def resumed(folder: Path) -> Any:
+    """A rank dies between two answers, or while one is on its way; the same losses in one process."""
+    table = people()
+    paths, whole = write_parts(table, folder / "parts", [500]), write(table, folder / "whole.parquet")
+
+    def fit(where: Any, place: Path | None) -> str:
+        return digest(model().fit(where, "label", sensitive_features="sex", checkpoint=place), table)
+
+    def alone(place: Path, lost: int | None) -> str:
+        sound = SensitiveVault.group_sums
+
+        def group_sums(self: Any, *args: Any, **asked: Any) -> Any:
+            number = len(self._ledger.own_releases())
+            answer = sound(self, *args, **asked)
+            if number == lost:
+                raise Killed
+            return answer
+
+        SensitiveVault.group_sums = group_sums  # type: ignore[method-assign]
+        try:
+            with contextlib.suppress(Killed):
+                fit(files(whole), place)
+        finally:
+            SensitiveVault.group_sums = sound  # type: ignore[method-assign]
+        return fit(files(whole), place)
+
+    found = []
+    for name, count, lost in (("judge", 3, None), ("decision_rows", 1, 1)):
+        place = folder / name
+
+        def work(rank: int, place: Path = place) -> str:
+            return fit(files(paths[rank], own=True), place)
+
+        def dying(rank: int, work: Rank = work, name: str = name, count: int = count) -> Any:
+            if rank == 1:
+                die_at(ScoredShard, name, count)
+            return work(rank)
+
+        first, debits = in_group(2, dying), debits_in(place)
+        second, after = in_group(2, work), debits_in(place)
+        found.append({"first": first, "debits": debits, "second": second, "after": after})
+        found[-1]["alone"] = alone(folder / f"alone-{name}", lost)
+    return found
+
+
+SHARDS: dict[str, Any] = {"post-processing": ScoredShard, "moments": NetworkShard}
 
 
 def bases(folder: Path) -> Any:
@@ -337,7 +362,6 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")  # few people, large noise
     torch.set_num_threads(1)
     public_sample.SAMPLE = FEW
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     scenarios = {"bits": bits, "shared": shared, "killed": killed, "faults": faults, "shards": shards}
-    scenarios |= {"modules": modules, "bases": bases, "sockets": sockets}
+    scenarios |= {"modules": modules, "bases": bases, "resumed": resumed}
     print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from justitia import LagrangianDualClassifier, MomentsPlan, PluginPlan
+from justitia import LagrangianDualClassifier, MomentsPlan, PostProcessingPlan
 from justitia.inputs.files import RowFiles
 from justitia.privacy.vault import SensitiveVault
 
@@ -59,12 +59,12 @@ def files(path: Any, **how: Any) -> RowFiles:
 
 SHORT: dict[str, Any] = {"warmup_steps": 60, "batch_size": 64, "warmup_learning_rate": 0.02, "learning_rate": 0.01}
 PLANS = {
-    "plugin": PluginPlan(checks=2),
+    "post-processing": PostProcessingPlan(checks=2),
     "moments": MomentsPlan(**SHORT, rounds=6, public_steps=5, checks=2, candidates=3, penalty=0.02),
 }
 
 
-def model(notion: str = "equalized_odds", engine: str = "plugin", **changes: Any) -> LagrangianDualClassifier:
+def model(notion: str = "equalized_odds", engine: str = "post-processing", **changes: Any) -> LagrangianDualClassifier:
     usual: dict[str, Any] = {"epsilon": 4.0, "groups": GROUPS, "tolerance": 0.02}
     usual |= {"engine": engine, "plan": PLANS.get(engine)}
     return LagrangianDualClassifier(notion, **usual | {"random_state": 3, "noise_seed": 11} | changes)
@@ -87,7 +87,7 @@ def integers() -> Iterator[list[bytes]]:
 
     def kept_too(self: SensitiveVault, *question: Any) -> Any:
         found = add_up(self, *question)
-        kept.append(found.numpy().tobytes())
+        kept.append(found.tobytes())
         return found
 
     SensitiveVault._add_up = kept_too  # type: ignore[method-assign]

@@ -7,14 +7,14 @@ import pytest
 from people_files import FEW, digest, files, model, people, write_parts
 
 from dying import Killed
-from justitia.engines.moments.everybody import Everybody
 from justitia.inputs import public_sample
+from justitia.postprocessing.memberships import Everybody
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 TABLE = people(700)
 
 
-@pytest.mark.parametrize(("engine", "sample"), [("plugin", FEW), ("plugin", 1000), ("moments", FEW)])
+@pytest.mark.parametrize(("engine", "sample"), [("post-processing", FEW), ("post-processing", 1000), ("moments", FEW)])
 def test_run_killed_while_memberships_are_fitted_ends_in_the_same_model_without_a_second_debit(
     engine: str, sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

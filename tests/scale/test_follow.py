@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from people_files import files, model, people, write
 
 from justitia import LagrangianDualClassifier
@@ -27,7 +27,7 @@ def test_file_that_rank_0_names_outside_a_model_is_refused_and_not_written(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     name = str(tmp_path / "x") if name == "{absolute}" else name
     done = written_model(fitted)
-    done["model"][name] = torch.zeros(3, dtype=torch.uint8)
+    done["model"][name] = np.zeros(3, dtype=np.uint8)
     follower = model()
     with pytest.raises(ValueError, match="expected files of a saved model from rank 0, got one named"):
         _take_over(follower, done, {})

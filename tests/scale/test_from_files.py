@@ -12,23 +12,22 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import torch
 from people_files import FEATURES, FEW, GROUPS, PLANS, SHORT, digest, files, model, people, write
 from pyarrow import dataset, parquet
-from torch import Tensor
+from scipy.special import expit
 
 from justitia import (
     LagrangianDualClassifier,
     MomentsPlan,
-    PluginPlan,
+    PostProcessingPlan,
     PrivacyLedger,
     SensitiveColumns,
     measure,
     tradeoff,
 )
-from justitia.engines.plugin.crowd import ScoredCrowd
 from justitia.inputs import public_sample
 from justitia.notions import DemographicParity
+from justitia.postprocessing.crowd import ScoredCrowd
 from justitia.privacy import joining
 from justitia.privacy.joining import stream_of
 from justitia.privacy.vault import SensitiveVault
@@ -55,8 +54,8 @@ def stored(tmp_path: Path) -> Path:
 class Graded(DemographicParity):
     """Averages how large a score is, which no decision tells."""
 
-    def h_exact(self, scores: Tensor, y: Tensor) -> Tensor:
-        return torch.sigmoid(scores)
+    def h_exact(self, scores: Any, y: Any) -> Any:
+        return expit(scores)
 
 
 def from_files(where: Any, made: LagrangianDualClassifier, **more: Any) -> LagrangianDualClassifier:
@@ -65,7 +64,7 @@ def from_files(where: Any, made: LagrangianDualClassifier, **more: Any) -> Lagra
 
 @pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])
 @pytest.mark.parametrize("epsilon", [4.0, math.inf])
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_fit_on_a_file_that_fits_the_sample_equals_the_fit_in_memory_to_the_last_bit(
     stored: Path, engine: str, epsilon: float, notion: str
 ) -> None:
@@ -162,7 +161,7 @@ def test_odd_entry_of_one_person_changes_nobody_elses_nor_whether_the_fit_succee
         others = np.delete(codes, 7)
         expected = others if expected is None else expected
         assert np.array_equal(others, expected)
-        for engine in ("plugin", "moments") if name == "text" else ("plugin",):
+        for engine in ("post-processing", "moments") if name == "text" else ("post-processing",):
             fitted = from_files(stored, model(engine=engine, groups=kind, noise_seed=None))
             assert len(fitted.ledger_.own_releases()) == 3
 
@@ -189,7 +188,7 @@ def test_rows_of_the_second_file_change_nobody_elses_label_whatever_they_hold(tm
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_curve_measurement_and_prediction_read_files(stored: Path, engine: str) -> None:
     long = {"plan": replace(PLANS["moments"], rounds=40)} if engine == "moments" else {}
     table, made = people(), model(engine=engine, **long)
@@ -225,7 +224,7 @@ def test_progress_has_a_bar_for_every_pass_that_counts_rows(stored: Path, capsys
         ({}, {"y": "a"}, "expected two class labels in 'a', got more"),
         ({}, {"sensitive_features": "label"}, "the column 'label' is sensitive and cannot be used as a public one"),
         ({}, {"sample_weight": "town"}, "expected every weight in 'town' to be finite and at least 0"),
-        ({"engine": "gradients"}, {}, "expected engine 'plugin' or 'moments' where X is in files, got 'gradients'"),
+        ({"engine": "pf-ld"}, {}, "expected engine 'post-processing' or 'moments' where X is in files, got 'pf-ld'"),
         ({"engine": "moments", "notion": Graded()}, {}, "depends on a score through its sign where X is in files"),
         ({"groups": "infer"}, {}, "expected the public list of groups where rows are read from files"),
         ({"at": "scores"}, {}, 'expected rows in memory where at="scores", got files'),
@@ -254,7 +253,7 @@ def test_keys_of_the_data_that_are_missing_or_repeat_are_refused(tmp_path: Path,
 
 
 def test_fit_that_its_first_noised_sizes_refuse_says_what_they_have_cost(stored: Path, few: None) -> None:
-    plan, ledger = PluginPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=9.0, delta=1e-5)
+    plan, ledger = PostProcessingPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=9.0, delta=1e-5)
     refused = model(plan=plan, groups=("F", "M", "X"))
     with pytest.raises(ValueError, match=r"check the names of the groups.* This check has spent epsilon ") as caught:
         from_files(stored, refused, ledger=ledger)

@@ -64,7 +64,7 @@ def test_type_of_one_file_changes_no_label_of_others(kind: str, joined: bool, tm
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_fit_and_measurement_go_on_whatever_one_file_stores(engine: str, tmp_path: Path) -> None:
     table = people(303).drop(columns="sex")
     (tmp_path / "rows").mkdir()
@@ -73,7 +73,9 @@ def test_fit_and_measurement_go_on_whatever_one_file_stores(engine: str, tmp_pat
         pa.Table.from_pandas(table[:300], preserve_index=False).append_column("sex", texts),
         tmp_path / "rows" / "0.parquet",
     )
-    for kind in ("text", "nothing", "numbers", "lists", "category") if engine == "plugin" else ("text", "records"):
+    for kind in (
+        ("text", "nothing", "numbers", "lists", "category") if engine == "post-processing" else ("text", "records")
+    ):
         last = pa.Table.from_pandas(table[300:], preserve_index=False).append_column("sex", COLUMNS[kind])
         parquet.write_table(last, tmp_path / "rows" / "1.parquet")
         fitted = model(engine=engine, noise_seed=None).fit(

@@ -37,12 +37,6 @@ def test_fit_in_one_two_and_four_processes_is_the_same_to_the_last_bit(tmp_path:
     assert {case: len(exact) for case, exact in sums.items()} == dict.fromkeys(found, 1)
 
 
-def test_fit_in_processes_that_sockets_connect_is_that_of_a_process_group_to_the_last_bit(tmp_path: Path) -> None:
-    found = grouped("sockets", tmp_path)
-    assert len(found) == 1 + 3 + 3
-    assert len(set(found)) == 1
-
-
 def test_processes_that_see_the_same_files_divide_their_rows_and_know_everybodys_persons(tmp_path: Path) -> None:
     found = grouped("shared", tmp_path)
     assert len(found) == 3
@@ -59,6 +53,16 @@ def test_rank_that_is_killed_costs_no_second_debit_and_the_run_resumes(tmp_path:
     for one in late:
         assert (one["debits"], one["after"]) == (3, 3)
         assert one["second"] == [pytest.approx(4.0)] * 2
+
+
+def test_run_that_was_killed_goes_on_to_the_model_of_one_process_that_lost_the_same_answers(tmp_path: Path) -> None:
+    between, on_its_way = grouped("resumed", tmp_path)
+    for one in (between, on_its_way):
+        assert one["first"][0].startswith("LostRank: another process of this run is gone")
+        assert one["first"][1] is None
+        assert one["second"] == [one["alone"]] * 2
+        assert (one["debits"], one["after"]) == (2, 3)
+    assert between["alone"] != on_its_way["alone"]
 
 
 def test_network_of_ones_own_is_the_same_in_two_processes_and_without_privacy(tmp_path: Path) -> None:

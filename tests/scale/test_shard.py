@@ -1,22 +1,23 @@
 """One process's rows in engine plugin: what is kept between passes is what would be computed again."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from justitia.engines import shards
-from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.shard import ScoredShard, represented
 from justitia.engines.shards import Facts
 from justitia.inputs import files as row_files
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import RowFiles
 from justitia.inputs.public_sample import Columns, OwnRows
 from justitia.inputs.spilled import Spilled
+from justitia.postprocessing.features import PublicRows
+from justitia.postprocessing.shard import ScoredShard
+from justitia.postprocessing.solver import represented
 
 ROWS, BLOCK = 90, 32
 
@@ -31,8 +32,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ScoredShard, 
     table.to_parquet(tmp_path / "people.parquet", index=False, row_group_size=40)
     encoder = TabularEncoder().fit(table[list("abc")])
     numbers, eta = encoder.transform(table[list("abc")]), np.linspace(0.1, 0.9, ROWS)
-    labels = torch.tensor(table["y"].tolist(), dtype=torch.float32)
-    learned = PublicRows(represented(eta), torch.from_numpy(numbers), labels, chunk_rows=BLOCK)
+    labels = table["y"].to_numpy(dtype=np.float32)
+    learned = PublicRows(represented(eta), numbers, labels, chunk_rows=BLOCK)
     files = RowFiles.of(tmp_path / "people.parquet")
     own = OwnRows(files, Columns(tuple("abc"), "y", "w"), 0, ROWS, 0, ROWS)
     shard = ScoredShard(own, Facts(1, largest=4.0, cap=1.0, mean=0.6), encoder.transform)
@@ -40,27 +41,27 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ScoredShard, 
     return shard, learned.width
 
 
-def asked(shard: ScoredShard, width: int, seed: int) -> tuple[dict[str, Tensor | float], Tensor]:
+def asked(shard: ScoredShard, width: int, seed: int) -> tuple[dict[str, Any], NDArray[Any]]:
     """Rules by a seed, and the rows that their decisions give."""
-    generator = torch.Generator().manual_seed(seed)
-    by: dict[str, Tensor | float] = {
-        "membership": torch.randn(3, width, generator=generator, dtype=torch.float64),
-        "multiplied": torch.randn(2, 2, generator=generator, dtype=torch.float64),
+    generator = np.random.default_rng(seed)
+    by: dict[str, Any] = {
+        "membership": generator.normal(size=(3, width)),
+        "multiplied": generator.normal(size=(2, 2)),
         "threshold": 0.5,
     }
-    table = torch.arange(8, dtype=torch.float64).view(2, 2, 2)
-    return by, torch.cat([rows for _, rows in shard.decision_rows(by | {"table": table}).dense()])
+    table = np.arange(8.0).reshape(2, 2, 2)
+    return by, np.concatenate([rows for _, rows in shard.decision_rows(by | {"table": table}).dense()])
 
 
 def test_decisions_that_are_kept_are_those_that_would_be_made_again(made: tuple[ScoredShard, int]) -> None:
     shard, width = made
     by, again = asked(shard, width, seed=0)
     shard.judge(**by)
-    assert torch.equal(asked(shard, width, seed=0)[1], again)
+    assert np.array_equal(asked(shard, width, seed=0)[1], again)
     other = asked(shard, width, seed=1)[1]
-    assert not torch.equal(other, again)
+    assert not np.array_equal(other, again)
     shard.judge(**asked(shard, width, seed=1)[0])
-    assert torch.equal(asked(shard, width, seed=0)[1], again)
+    assert np.array_equal(asked(shard, width, seed=0)[1], again)
 
 
 def test_decisions_that_are_kept_need_no_feature(
@@ -70,7 +71,7 @@ def test_decisions_that_are_kept_need_no_feature(
     by, again = asked(shard, width, seed=0)
     shard.judge(**by)
     monkeypatch.setattr(shard, "encode", lambda _: pytest.fail("features were read"))
-    assert torch.equal(asked(shard, width, seed=0)[1], again)
+    assert np.array_equal(asked(shard, width, seed=0)[1], again)
 
 
 def test_spilled_numbers_come_back_in_order() -> None:

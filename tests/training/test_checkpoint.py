@@ -11,7 +11,7 @@ import pytest
 from checkpoints import RELEASES, fit, journal
 
 from dying import fit_and_die, fit_and_die_after_save
-from justitia import PrintedPlan
+from justitia import PFLDAsPublishedPlan
 from justitia.privacy.ledger import BudgetExceeded
 
 
@@ -116,9 +116,9 @@ def test_resume_without_random_state_goes_on_from_the_saved_weights(people: Any,
     assert journal(tmp_path / "run", model) == RELEASES
 
 
-@pytest.mark.parametrize("engine", ["gradients", "printed"])
+@pytest.mark.parametrize("engine", ["pf-ld", "pf-ld-as-published"])
 def test_resume_without_noise_equals_the_whole_run(people: Any, make: Any, tmp_path: Path, engine: str) -> None:
-    plans = {"gradients": make().plan, "printed": PrintedPlan(epochs=3, batch_size=64)}
+    plans = {"pf-ld": make().plan, "pf-ld-as-published": PFLDAsPublishedPlan(epochs=3, batch_size=64)}
     usual = {"epsilon": math.inf, "engine": engine, "plan": plans[engine], "noise_seed": None}
     fit_and_die_after_save(make(**usual), people, tmp_path / "run", saves=2)
     resumed = fit(make(**usual), people, tmp_path / "run")
@@ -136,7 +136,7 @@ def test_resume_without_noise_equals_the_whole_run(people: Any, make: Any, tmp_p
         {"module": [3]},
         {"noise_seed": None},
         {"missing_marker": "?"},
-        {"engine": "printed", "plan": PrintedPlan(epochs=1)},
+        {"engine": "pf-ld-as-published", "plan": PFLDAsPublishedPlan(epochs=1)},
     ],
     ids=str,
 )
@@ -177,7 +177,7 @@ def test_checkpoint_files_hold_neither_labels_nor_a_hash_of_them(people: Any, ma
     labels = people.a.astype(object)
     labels[3] = "zanzibar-7319"
     make().fit(people.X, people.y, sensitive_features=labels, checkpoint=tmp_path / "run")
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.pt"]
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.npz"]
     assert all(b"zanzibar" not in file.read_bytes() for file in (tmp_path / "run").iterdir())
     resumed = make().fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
     assert len(resumed.ledger_.releases) == 7

@@ -146,13 +146,13 @@ def test_second_run_in_a_folder_that_is_in_use_is_refused_and_asks_nothing(
 
 def test_folder_is_free_after_a_run_that_ends_or_fails(people: Any, make: Any, tmp_path: Path) -> None:
     fit_and_die(make(), people, tmp_path / "run", at=3, answered=True)
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.pt"]
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.npz"]
     with open_folder(tmp_path / "run"):
         assert (tmp_path / "run" / LOCK_FILE).exists()
         with pytest.raises(LedgerError, match="is in use by"):
             fit(make(), people, tmp_path / "run")
     fit(make(), people, tmp_path / "run")
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.pt"]
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["ledger.jsonl", "state.npz"]
 
 
 def test_folder_that_was_made_for_nothing_is_not_left(tmp_path: Path) -> None:

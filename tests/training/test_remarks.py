@@ -1,11 +1,12 @@
 """Sentences about what was learned: said where they are true, silent where nothing is wrong."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from numpy.typing import NDArray
 
 from justitia import LagrangianDualClassifier, MomentsPlan
 from justitia.datasets import make_synthetic
@@ -24,12 +25,12 @@ from justitia.training.remarks import (
 
 def problem(threshold: float = 0.5) -> Problem:
     """A hundred rows, 30 of them positive."""
-    y = torch.cat([torch.ones(30), torch.zeros(70)])
-    return Problem(torch.zeros(100, 1), y, torch.ones(100), get_notion("demographic_parity"), threshold=threshold)
+    y = np.concatenate([np.ones(30), np.zeros(70)])
+    return Problem(np.zeros((100, 1)), y, np.ones(100), get_notion("demographic_parity"), threshold=threshold)
 
 
-def decided(right_positives: int, wrong_negatives: int) -> torch.Tensor:
-    scores = -torch.ones(100)
+def decided(right_positives: int, wrong_negatives: int) -> NDArray[Any]:
+    scores = -np.ones(100)
     scores[:right_positives] = 1.0
     scores[30 : 30 + wrong_negatives] = 1.0
     return scores
@@ -52,14 +53,14 @@ def test_value_is_accuracy_and_counts_errors_by_the_threshold() -> None:
         (decided(20, 10), 0.95, ["about 0.80 with the constraint and 0.95 without"]),
     ],
 )
-def test_decisions_that_are_poor_are_told(scores: torch.Tensor, plain: float | None, words: list[str]) -> None:
+def test_decisions_that_are_poor_are_told(scores: NDArray[Any], plain: float | None, words: list[str]) -> None:
     told = decisions_remarks(problem(), scores, plain)
     assert len(told) == len(words)
     assert all(word in one for word, one in zip(words, told, strict=True))
 
 
 def test_gap_within_the_tolerance_its_noise_or_the_slack_is_not_told() -> None:
-    gap = torch.tensor([[0.1], [-0.1]])
+    gap = np.array([[0.1], [-0.1]])
     assert gap_remark(None, 0.0, 0.0) == []
     assert gap_remark(gap, 0.19, 0.0) == []
     assert gap_remark(gap, 0.0, 0.11) == []
@@ -79,17 +80,17 @@ def test_small_cell_is_told_in_people_and_differences() -> None:
 
 
 def test_silence_by_label_is_what_the_sums_leave_over() -> None:
-    sizes = torch.tensor([[40.0, 5.0], [50.0, 5.0]])
-    silence = silence_by_label(sizes, torch.tensor([100.0, 50.0]), spread=2.0)
-    assert silence.numpy() == pytest.approx(np.array([[0.1, 0.02], [0.8, 0.04]]))
+    sizes = np.array([[40.0, 5.0], [50.0, 5.0]])
+    silence = silence_by_label(sizes, np.array([100.0, 50.0]), spread=2.0)
+    assert silence == pytest.approx(np.array([[0.1, 0.02], [0.8, 0.04]]))
     (sentence,) = silence_remark(silence)
     assert "about 10% of the first class and 80% of the second" in sentence
-    noisy = silence.clone()
+    noisy = silence.copy()
     noisy[:, 1] = 0.3
     assert silence_remark(noisy) == silence_remark(None) == []
 
 
-@pytest.mark.parametrize("engine", ["plugin", "moments"])
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_fit_tells_of_silence_absurd_cells_and_weights_and_states_its_tolerance(engine: str) -> None:
     data = make_synthetic(1500, random_state=0)
     X, weight = data.X.copy(), np.ones(1500)
@@ -125,11 +126,11 @@ def test_fit_on_healthy_people_says_nothing() -> None:
 
 
 def test_many_groups_whose_rates_are_mostly_noise_are_one_sentence() -> None:
-    noise = torch.linspace(0.01, 0.62, 62)
-    told = size_remarks([str(age) for age in range(18, 80)], torch.full((62,), 60.0), noise, few=10.0, loud=0.05)
+    noise = np.linspace(0.01, 0.62, 62)
+    told = size_remarks([str(age) for age in range(18, 80)], np.full(62, 60.0), noise, few=10.0, loud=0.05)
     assert told == [
         "the noise in the rates of 57 groups ('79', '78', '77', '76', '75', ...) is up to 0.62; their violations "
         "cannot be held to less."
     ]
-    (one,) = size_remarks(["a", "b"], torch.tensor([60.0, 900.0]), torch.tensor([0.1, 0.01]), few=10.0, loud=0.05)
+    (one,) = size_remarks(["a", "b"], np.array([60.0, 900.0]), np.array([0.1, 0.01]), few=10.0, loud=0.05)
     assert one == "the noise in the rates of group 'a' is about 0.1; its violation cannot be held to less."

@@ -13,11 +13,10 @@ import numpy as np
 
 from justitia._validate import check_choice, check_fraction, check_int
 from justitia.audit.attacks import Randomness, fit_statistics, mechanism_statistics, most_unusual, one_run
-from justitia.audit.printed import printed_statistics
 from justitia.audit.replay import Canary, Recording, most_exposed, record, worst_canary
 from justitia.audit.result import AuditResult
 from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
-from justitia.engines import engine_of
+from justitia.engines import AS_PUBLISHED, engine_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.frames import sealing
 
@@ -116,7 +115,9 @@ def audit(
     how: dict[str, Any] = {"jobs": jobs, "progress": progress}
     if attack != "mechanism":
         runs_of_both = fit_statistics(recording, target, X, y, runs, random, attack=attack, **how)
-    elif model.engine == "printed":
+    elif common["engine"] == AS_PUBLISHED:
+        from justitia.audit.printed import printed_statistics  # noqa: PLC0415 - needs torch, as this engine does
+
         runs_of_both = printed_statistics(recording, target, X, y, runs, random, seed=seed, **how)
     else:
         runs_of_both = mechanism_statistics(recording, target, runs, random, copies=copies, **how)
@@ -148,9 +149,9 @@ def _check(model: Any, attack: str) -> None:
         raise ValueError("expected a model with its public list of groups, got groups=None; give the list.")
     if not math.isfinite(model.epsilon):
         raise ValueError(f"expected a private model to audit, got epsilon={model.epsilon!r}; choose a finite epsilon.")
-    if model.engine == "printed" and attack in {"trajectory", "one run"}:
+    if engine_of(model.engine, model.module) == AS_PUBLISHED and attack in {"trajectory", "one run"}:
         raise ValueError(
-            f"expected an engine that asks the vault, got 'printed' for the attack {attack!r}; "
+            f"expected an engine that asks the vault, got {AS_PUBLISHED!r} for the attack {attack!r}; "
             "use attack='mechanism', 'weights' or 'predictions'."
         )
 

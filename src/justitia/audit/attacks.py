@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from justitia.audit.questions import noise_scale
@@ -183,15 +182,19 @@ def fit_statistics(
 
 def nearest(model: LagrangianDualClassifier, X: Any, person: int) -> NDArray[np.int64]:
     """The person and those with the most similar public features."""
-    features = model._features(X, reset=False).double().flatten(1)
-    distances = (features - features[person]).norm(dim=1)
-    return np.asarray(distances.argsort()[:SEEN])
+    features = _flat(model, X)
+    return np.argsort(np.linalg.norm(features - features[person], axis=1), kind="stable")[:SEEN]
 
 
 def most_unusual(model: LagrangianDualClassifier, X: Any) -> int:
     """The person whose public features lie furthest from everybody's mean."""
-    features = model._features(X, reset=False).double().flatten(1)
-    return int((features - features.mean(0)).norm(dim=1).argmax())
+    features = _flat(model, X)
+    return int(np.linalg.norm(features - features.mean(0), axis=1).argmax())
+
+
+def _flat(model: LagrangianDualClassifier, X: Any) -> NDArray[np.float64]:
+    features = model._features(X, reset=False)
+    return features.reshape(len(features), -1).astype(np.float64)
 
 
 def one_run(
@@ -218,11 +221,11 @@ def one_run(
     noised = replace(replay, neighbours=(base, mixed)).answers(1, random.source(0))
     answers = [one[0] - known - middle for one, known, middle in zip(noised, replay.known, half, strict=True)]
     scales = [noise_scale(question) for question in recording.questions]
-    moved = torch.cat([row / scale for row, scale in zip(rows, scales, strict=True)], dim=1)
-    seen = torch.cat([answer / scale for answer, scale in zip(answers, scales, strict=True)])
+    moved = np.concatenate([row / scale for row, scale in zip(rows, scales, strict=True)], axis=1)
+    seen = np.concatenate([answer / scale for answer, scale in zip(answers, scales, strict=True)])
     # The best linear guess of all coins at once: noise has variance 1 here, a coin 1/4.
-    scores = torch.linalg.solve(moved @ moved.T / 4 + torch.eye(len(people), dtype=moved.dtype), moved @ seen)
-    order = scores.numpy().argsort()
+    scores = np.linalg.solve(moved @ moved.T / 4 + np.eye(len(people)), moved @ seen)
+    order = scores.argsort()
     quarter = max(1, len(people) // 4)
     right = int(heads[order[-quarter:]].sum() + (~heads[order[:quarter]]).sum())
     return 2 * quarter, right

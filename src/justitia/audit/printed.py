@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from justitia.audit.attacks import Randomness, both_neighbours
 from justitia.audit.replay import Canary, Codes, Floats, Recording, Silent, labels, neutral, vault_of
-from justitia.engines.printed.engine import PrintedEngine
 from justitia.estimator import LagrangianDualClassifier
+from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource
+from justitia.training.engine import Array
 from justitia.training.session import Session
 
 #: Steps that are attacked, at most; more would only take longer.
@@ -35,22 +35,22 @@ class Step:
     """What Equation 10 is computed from, besides the attribute."""
 
     module: nn.Module
-    lam: Tensor
+    lam: Array
     batch: Tensor
 
 
-class WatchedEngine(PrintedEngine):
+class WatchedEngine(PFLDAsPublishedEngine):
     """The printed engine; it keeps its first steps in which one person takes part."""
 
     def watch(self, person: int) -> None:
         """Say whose steps to keep."""
         self.person, self.steps = person, list[Step]()
 
-    def constraint(self, module: nn.Module, lam: Tensor, batch: Tensor) -> Tensor | None:
+    def constraint(self, module: nn.Module, lam: Array, batch: Tensor) -> Tensor | None:
         """As in the engine."""
         constrained = bool(lam.any())  # before, the engine asks nothing
         if constrained and len(self.steps) < STEPS and bool((batch == self.person).any()):
-            self.steps.append(Step(copy.deepcopy(module), lam.clone(), batch.clone()))
+            self.steps.append(Step(copy.deepcopy(module), lam.copy(), batch.clone()))
         return super().constraint(module, lam, batch)
 
 
@@ -66,7 +66,7 @@ class WatchedPrintedClassifier(LagrangianDualClassifier):
 
 
 def _engine(kind: Any, session: Session, vault: Any) -> Any:
-    public = {"tolerance": session.engine.tolerance, "generator": session.engine.generator}
+    public = {"tolerance": session.engine.tolerance, "seed": session.engine.seed}
     return kind(session.plan, session.problem, vault, **public)
 
 
@@ -76,7 +76,7 @@ class Scales(Silent):
     def __init__(self) -> None:
         self.stds: list[float] = []
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Floats, std: float, *, release: int) -> Floats:
         """``exact``."""
         self.stds.append(std)
         return super().add_gaussian(exact, std, release=release)
@@ -107,11 +107,11 @@ class PrintedReplay:
         answers = [engine.constraint(step.module, step.lam, step.batch) for step in self.steps]
         return np.array([log_ratio(*facts) for facts in zip(answers, *self.known, strict=True)])
 
-    def engine(self, neighbour: int, source: NoiseSource) -> PrintedEngine:
+    def engine(self, neighbour: int, source: NoiseSource) -> PFLDAsPublishedEngine:
         """The printed engine itself, on one of the neighbours."""
         vault = vault_of(self.neighbours[neighbour], self.n_groups, (math.inf, 0.0), source)
-        engine = PrintedEngine(self.plan, self.problem, vault, tolerance=0.0, generator=None)
-        engine.ask_before(nn.Identity(), torch.zeros(0), 0)
+        engine = PFLDAsPublishedEngine(self.plan, self.problem, vault, tolerance=0.0)
+        engine.ask_before(nn.Identity(), np.zeros(0), 0)
         return engine
 
     def with_known(self) -> PrintedReplay:

@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from justitia.audit.questions import KeptRows, Question, flat, noise_scale
 from justitia.estimator import LagrangianDualClassifier
+from justitia.privacy.arrays import Floats as Rows
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import open_vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Noise, NoiseSource
-from justitia.privacy.rows import DenseSource, RowSource, TensorRows
+from justitia.privacy.rows import ArrayRows, DenseSource, RowSource
 from justitia.privacy.vault import SensitiveVault
 
 Floats = NDArray[np.float64]
@@ -39,12 +38,12 @@ class WatchedVault(SensitiveVault):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.questions: list[Question] = []
-        self.answers: list[Tensor] = []
+        self.answers: list[Floats] = []
 
-    def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
+    def group_sums(self, values: Rows | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Floats:
         """As in a vault."""
-        dense = values if isinstance(values, Tensor) else torch.cat([rows for _, rows in values.dense()])
-        dense = (dense[:, None] if dense.dim() == 1 else dense).detach().double().clone()
+        dense = values if isinstance(values, np.ndarray) else np.concatenate([rows for _, rows in values.dense()])
+        dense = (dense[:, None] if dense.ndim == 1 else dense).astype(np.float64)
         self.questions.append(Question(KeptRows.of(dense), dense, None, bound, noise, purpose))
         answer = super().group_sums(values, bound=bound, noise=noise, purpose=purpose)
         self.answers.append(flat(answer))
@@ -52,17 +51,17 @@ class WatchedVault(SensitiveVault):
 
     def weighted_sum(
         self,
-        values: Tensor | RowSource,
-        weights: Tensor,
+        values: Rows | RowSource,
+        weights: Rows,
         *,
         bound: float,
         noise: Noise,
         purpose: str,
-    ) -> Tensor:
+    ) -> Floats:
         """As in a vault."""
-        source = TensorRows(values.detach().double()) if isinstance(values, Tensor) else values
+        source = ArrayRows(values.astype(np.float64)) if isinstance(values, np.ndarray) else values
         rows = KeptRows(source.width, tuple(source.chunks()))
-        self.questions.append(Question(rows, None, weights.clone(), bound, noise, purpose))
+        self.questions.append(Question(rows, None, weights.astype(np.float64), bound, noise, purpose))
         answer = super().weighted_sum(values, weights, bound=bound, noise=noise, purpose=purpose)
         self.answers.append(answer)
         return answer
@@ -164,21 +163,22 @@ def worst_canary(questions: Sequence[Question], n_groups: int, person: int | Non
     return found
 
 
-def _exposure(questions: Sequence[Question], here: int, there: int) -> Tensor:
+def _exposure(questions: Sequence[Question], here: int, there: int) -> Floats:
     """(n,) how far each person moves all answers by leaving one group for another, squared, in units of their noise."""
-    return torch.stack([one.movements(here, there).square() / noise_scale(one) ** 2 for one in questions]).sum(0)
+    squares: Floats = np.sum([one.movements(here, there) ** 2 / noise_scale(one) ** 2 for one in questions], axis=0)
+    return squares
 
 
 def most_exposed(recording: Recording, canary: Canary, at_most: int) -> list[int]:
     """The people who move the answers most between the canary's two groups, by public numbers."""
-    order = _exposure(recording.questions, canary.here, canary.there).argsort(descending=True)
+    order = (-_exposure(recording.questions, canary.here, canary.there)).argsort(kind="stable")
     return [int(person) for person in order[:at_most]]
 
 
-def movement_rows(question: Question, people: NDArray[np.int64], canary: Canary, n_groups: int) -> Tensor:
+def movement_rows(question: Question, people: NDArray[np.int64], canary: Canary, n_groups: int) -> Rows:
     """(m, d) how each of these people moves the answer."""
     rows = [question.movement(int(person), canary.here, canary.there, n_groups) for person in people]
-    return torch.stack(rows)
+    return np.stack(rows)
 
 
 class Silent(NoiseSource):
@@ -191,7 +191,7 @@ class Silent(NoiseSource):
         del release, stream
         return np.zeros(size, dtype=np.uint64)
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Floats, std: float, *, release: int) -> Floats:
         """``exact``."""
         del std, release
         return exact
@@ -205,15 +205,15 @@ class Replay:
     neighbours: tuple[Codes, Codes]
     n_groups: int
     budget: tuple[float, float]
-    known: tuple[Tensor, ...]
-    towards: tuple[Tensor, ...]
+    known: tuple[Floats, ...]
+    towards: tuple[Floats, ...]
 
-    def log_ratios(self, answers: Sequence[Tensor]) -> Floats:
+    def log_ratios(self, answers: Sequence[Floats]) -> Floats:
         """(copies, questions) log likelihood ratio of each noised answer."""
         found = zip(answers, self.known, self.towards, strict=True)
-        return torch.stack([(answer - known) @ towards for answer, known, towards in found], dim=-1).numpy()
+        return np.stack([(answer - known) @ towards for answer, known, towards in found], axis=-1)
 
-    def answers(self, neighbour: int, source: NoiseSource, copies: int = 1) -> list[Tensor]:
+    def answers(self, neighbour: int, source: NoiseSource, copies: int = 1) -> list[Floats]:
         """(copies, d) the noised answer to each question."""
         vault = vault_of(np.tile(self.neighbours[neighbour], copies), self.n_groups, self.budget, source)
         return [question.split(question.ask(vault), copies) for question in self.questions]
@@ -246,7 +246,7 @@ def replay_of(
 
 def exact_answers(
     questions: Sequence[Question], codes: Codes, n_groups: int, budget: tuple[float, float]
-) -> list[Tensor]:
+) -> list[Floats]:
     """Every answer before noise."""
     vault = vault_of(codes, n_groups, budget, Silent())
     return [question.ask(vault) for question in questions]

@@ -8,8 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tqdm.auto import tqdm
 
 Work = Callable[[range], NDArray[np.float64]]
@@ -30,7 +30,7 @@ def _each(work: Work, tasks: Sequence[range], jobs: int) -> Iterator[NDArray[np.
     if jobs == 1:
         yield from map(work, tasks)
         return
-    # Spawned, not forked: a fork copies torch's threads in whatever state they are. The work is sent once to each.
+    # Spawned, not forked: a fork copies threads of libraries in whatever state they are. The work is sent once to each.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start, initargs=(work,)) as pool:
         yield from pool.map(_do, tasks)
 
@@ -39,7 +39,9 @@ _WORK: list[Work] = []
 
 
 def _start(work: Work) -> None:
-    torch.set_num_threads(1)
+    threadpool_limits(1)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     _WORK.append(work)
 
 

@@ -47,7 +47,7 @@ def cli() -> None:
 
     Features, target and group names are public. The sensitive attribute is protected by differential privacy in
     everything that these commands print and write, unless they say otherwise (an infinite epsilon, --engine
-    printed, --groups infer, evaluate --exact, audit).
+    pf-ld-as-published, --groups infer, evaluate --exact, audit).
     """
 
 

@@ -13,8 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from justitia.cli.errors import EXIT_CODES, INTERRUPTED, OK, TRACEBACK, UNEXPECTED, no_such, told
-from justitia.cli.output import doing, filled
-from justitia.cli.stored_help import stored
+from justitia.cli.output import doing, filled, warn
 from justitia.cli.workers import STARTED
 
 STOPPED = "Stopped. What the ledger was debited stays debited; nothing half-written is left."
@@ -87,10 +86,6 @@ class Commands(click.Group):
     ) -> Any:
         """Run, and leave with an exit code."""
         options["standalone_mode"] = False
-        told_help = stored(sys.argv[1:] if args is None else args)
-        if told_help is not None:
-            click.echo(told_help)
-            sys.exit(OK)
         try:
             code = super().main(args, prog_name, **options)
         except (KeyboardInterrupt, click.Abort):
@@ -167,16 +162,37 @@ class Root(Commands):
 
 
 class OneOf(click.Choice[str]):
-    """A choice whose error suggests the nearest name; other names for a choice may be given as well."""
+    """A choice whose error suggests the nearest name.
 
-    def __init__(self, kind: str, choices: Sequence[str], also: Mapping[str, str] | None = None) -> None:
+    Parameters
+    ----------
+    kind : str
+        What is chosen, for errors.
+    choices : sequence of str
+    also : mapping, optional
+        Other names for choices.
+    renamed : mapping, optional
+        Old names: the choice that each stands for, and the warning that it gives.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        choices: Sequence[str],
+        also: Mapping[str, str] | None = None,
+        renamed: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
         super().__init__(list(choices))
         self.kind = kind
         self.also = also or {}
+        self.renamed = renamed or {}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value, if it is one of the choices."""
         value = self.also.get(value, value)
+        if value in self.renamed:
+            value, sentence = self.renamed[value]
+            warn(sentence)
         if value not in self.choices:
             raise no_such(self.kind, str(value), self.choices)
         return super().convert(value, param, ctx)

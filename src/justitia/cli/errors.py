@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 
-from justitia.privacy.errors import BudgetExceeded, LedgerError
+from justitia.exceptions import BudgetExceeded, LedgerError
 
 OK, UNEXPECTED, BAD_INPUT, BUDGET, NOT_SHOWN, INTERRUPTED = 0, 1, 2, 3, 4, 130
 

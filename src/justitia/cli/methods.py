@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 
 from justitia.cli.files.rows import Rows
 from justitia.cli.training import unfitted
+from justitia.engines import MOMENTS, PF_LD, POST_PROCESSING
 from justitia.inputs.encoding import TabularEncoder
-from justitia.inputs.tables import read_target
+from justitia.inputs.tables import public_seed, read_target
 from justitia.learners.calibration import calibrate
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
-from justitia.networks.classifier import public_seed
 from justitia.privacy.ledger import PrivacyLedger
 
 UNCORRECTED = "uncorrected"
-METHODS = (UNCORRECTED, "plugin", "moments", "gradients")
+METHODS = (UNCORRECTED, POST_PROCESSING, MOMENTS, PF_LD)
 
 
 class UncorrectedModel:
     """The default base (LightGBM, calibrated) without a correction; it never reads the attribute.
 
-    With the same seed its decisions are those of the base below engine "plugin".
+    With the same seed its decisions are those of the base below engine "post-processing".
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from justitia.cli.bases import BASES, DEFAULT
 from justitia.cli.command import Names, Numbers, OneOf
 from justitia.cli.custodian_options import CustodianOptions
 from justitia.cli.files.attribute import Where
-from justitia.engines import DEFAULT_PLANS
+from justitia.engines import OLD_NAMES, PLANS, POST_PROCESSING, renamed_sentence
 from justitia.notions import FAIRLEARN_NAMES, NOTIONS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -21,7 +21,9 @@ Decorator = Callable[[Function], Function]
 
 FILE = click.Path(path_type=Path)
 NOTION = OneOf("notion", sorted(NOTIONS), FAIRLEARN_NAMES)
-ENGINE = OneOf("engine", list(DEFAULT_PLANS))
+#: Names of version 0.1 are taken with a warning.
+RENAMED = {old: (new, renamed_sentence(old)) for old, new in OLD_NAMES.items()}
+ENGINE = OneOf("engine", list(PLANS), renamed=RENAMED)
 BASE = OneOf("base", list(BASES))
 
 
@@ -144,7 +146,7 @@ settings = together(
         "--engine",
         type=ENGINE,
         metavar="NAME",
-        help=f"One of {', '.join(DEFAULT_PLANS)}; by default plugin, and moments where --hidden is given.",
+        help=f"One of {', '.join(PLANS)}; by default {POST_PROCESSING}, and moments where --hidden is given.",
     ),
     click.option("--seed", type=click.IntRange(min=0), help="Of public randomness; never of the noise."),
     click.option(
@@ -155,7 +157,7 @@ settings = together(
     click.option("--plan", "plan_file", type=FILE, help="TOML file with settings of the engine."),
     click.option("--hidden", type=Numbers(whole=True), metavar="20,10", help="Widths of a network's hidden layers."),
 )
-#: What engine plugin corrects, and where it decides.
+#: What engine post-processing corrects, and where it decides.
 deciding = together(
     click.option(
         "--base",

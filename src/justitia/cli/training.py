@@ -22,11 +22,12 @@ from justitia.cli.files.rows import Rows, read_rows
 from justitia.cli.files.streamed import StreamedRows, is_streamed, read_streamed
 from justitia.cli.output import json_text, warn
 from justitia.cli.plan_file import command_plan
-from justitia.engines import PluginPlan, engine_of
+from justitia.engines import MOMENTS, POST_PROCESSING, engine_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.preview import Counts, rate_noise
 from justitia.notions import get_notion
 from justitia.parameters import check_parameters
+from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.privacy.vault import INFER
 
 NO_GROUPS = (
@@ -36,7 +37,7 @@ NO_GROUPS = (
 #: A rate with so much noise says nothing about a group, whatever its size turns out to be.
 HOPELESS = 0.15
 #: Engines that compare rates; others may compare scores.
-RATES = ("plugin", "moments")
+RATES = (POST_PROCESSING, MOMENTS)
 NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
 
 
@@ -90,7 +91,7 @@ def unfitted(
 def _check_workable(model: LagrangianDualClassifier, rows: Rows) -> None:
     """Refuse what public numbers alone show to be hopeless: rates that are noise even in groups of equal sizes."""
     groups = rows.attribute.groups
-    if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PluginPlan):
+    if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PostProcessingPlan):
         return
     counts = Counts(len(rows), int(rows.y.sum()), math.prod(len(labels) for labels in groups.values()))
     made = model.plan.calibrate(model.epsilon, model.delta, n=counts.rows)
@@ -105,13 +106,13 @@ def _check_workable(model: LagrangianDualClassifier, rows: Rows) -> None:
 
 def _check_deciding(engine: str, settings: dict[str, Any]) -> None:
     """Refuse options of a network beside those of a base, in the words of the command line."""
-    if engine == "plugin" and settings["hidden"] is not None:
-        raise Refusal("expected --hidden with an engine that trains a network, got engine 'plugin'; leave out one.")
+    if engine == POST_PROCESSING and settings["hidden"] is not None:
+        raise Refusal(f"expected --hidden with an engine that trains a network, got engine {engine!r}; leave out one.")
     based = settings["base"] is not None or settings["base_column"] is not None or settings["threshold"] != 0.5
-    if engine != "plugin" and based:
+    if engine != POST_PROCESSING and based:
         raise Refusal(
-            f"expected engine 'plugin' beside --base, --base-column and --threshold, got {engine!r}, which trains a "
-            "network; leave out --engine and --hidden."
+            f"expected engine 'post-processing' beside --base, --base-column and --threshold, got {engine!r}, which "
+            "trains a network; leave out --engine and --hidden."
         )
 
 

@@ -1,8 +1,7 @@
 """``--workers N``: the command once more in N processes that this one starts, connects and ends.
 
 The processes are connected by socket pairs that they inherit. Nothing listens on a port, and nothing that another
-process could have sent is read: torch's launcher would open a TCP store that anyone who reaches it may write to, and
-execute what it finds there (its values are pickled).
+process could have sent is read.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,6 @@ RESTARTS = 3
 
 def starts_workers(workers: int) -> bool:
     """Whether this process is to start others instead of working itself."""
-    if workers > 1 and "RANK" in os.environ and STARTED not in os.environ:
-        raise Refusal("expected --workers or torchrun, got both; leave out --workers.")
     if workers > 1 and os.name != "posix":
         raise Refusal("expected Linux or macOS for --workers, whose processes inherit sockets; leave out --workers.")
     return workers > 1 and STARTED not in os.environ
@@ -96,7 +94,7 @@ def _started(words: Sequence[str], rank: int, size: int, watched: int, ends: lis
     # ``-m`` alone would import from the current folder first, which the command ``justitia`` does not do.
     safe = ["-P"] if {"", str(Path.cwd())}.isdisjoint(sys.path) else []
     facts = {"rank": rank, "size": size, "watched": watched, "ends": ends}
-    given = {STARTED: json.dumps(facts), "RANK": str(rank), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    given = {STARTED: json.dumps(facts), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     return subprocess.Popen(  # noqa: S603 - this command again
         [sys.executable, *safe, "-m", "justitia", *words],
         env=os.environ | given,
@@ -137,23 +135,17 @@ def outcome(codes: Mapping[int, int]) -> int | None:
 @contextmanager
 def joined() -> Iterator[int]:
     """Meet the processes that were started with this one; its rank."""
-    if STARTED in os.environ:
-        meeting = _inherited(json.loads(os.environ[STARTED]))
-    elif "RANK" in os.environ:
-        meeting = _grouped()
-    else:
+    if STARTED not in os.environ:
         yield 0
         return
     from justitia.training.ranks import LostRank  # noqa: PLC0415 - takes long
 
-    with meeting as rank:
+    with _inherited(json.loads(os.environ[STARTED])) as rank:
         try:
             yield rank
-        except LostRank as error:
-            if STARTED in os.environ:
-                time.sleep(PATIENCE if rank else 0)  # if rank 0 has just refused, its exit code is the one that counts
-                sys.exit(LOST)  # whoever started this says why
-            raise Refusal(str(error)) from None
+        except LostRank:
+            time.sleep(PATIENCE if rank else 0)  # if rank 0 has just refused, its exit code is the one that counts
+            sys.exit(LOST)  # whoever started this says why
         except (click.ClickException, ValueError, TypeError, RuntimeError):
             if rank == 0:
                 raise
@@ -163,20 +155,16 @@ def joined() -> Iterator[int]:
 @contextmanager
 def _inherited(facts: Mapping[str, Any]) -> Iterator[int]:
     """The rank of this process, connected by the sockets that the launcher gave it."""
-    from justitia.training.links import SocketLinks  # noqa: PLC0415 - takes long
-    from justitia.training.ranks import linked  # noqa: PLC0415
+    from justitia.training.ranks import ManyRanks, working_as  # noqa: PLC0415 - takes long
 
     os.set_inheritable(facts["watched"], False)  # noqa: FBT003 - takes no name
     threading.Thread(target=_leave_with_launcher, args=(facts["watched"],), daemon=True).start()
-    ends = [socket.socket(fileno=number) for number in facts["ends"]]
-    for end in ends:
-        end.set_inheritable(False)
-    links = SocketLinks(facts["rank"], facts["size"], ends)
-    try:
-        with linked(links):
-            yield links.rank
-    finally:
-        links.close()
+    with ExitStack() as held:
+        pipes = [held.enter_context(Connection(number)) for number in facts["ends"]]
+        for number in facts["ends"]:
+            os.set_inheritable(number, False)  # noqa: FBT003
+        with working_as(ManyRanks(facts["rank"], facts["size"], pipes)):
+            yield facts["rank"]
 
 
 def _leave_with_launcher(watched: int) -> None:
@@ -186,18 +174,6 @@ def _leave_with_launcher(watched: int) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)  # as Ctrl-C: it cleans up
     time.sleep(ENDING)
     os._exit(LOST)
-
-
-@contextmanager
-def _grouped() -> Iterator[int]:
-    """The rank of this process in the process group of whoever started it (torchrun, say)."""
-    from torch import distributed as dist  # noqa: PLC0415
-
-    dist.init_process_group("gloo")
-    try:
-        yield dist.get_rank()
-    finally:
-        dist.destroy_process_group()
 
 
 __all__ = ["joined", "outcome", "run_workers", "starts_workers"]

@@ -37,7 +37,7 @@ from justitia.custodian.replies import Health, Refusal
 from justitia.custodian.service import Answer, Service
 from justitia.custodian.settings import is_loopback
 from justitia.custodian.wire import ARROW
-from justitia.privacy.errors import LedgerError
+from justitia.exceptions import LedgerError
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 #: Wrong keys per minute from one address.

@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 
 from justitia.custodian.settings import is_loopback
-from justitia.privacy.errors import BudgetExceeded, LedgerError
+from justitia.exceptions import BudgetExceeded, LedgerError
 
 #: Where a key is looked for if none is named: the key itself, or the file that holds it.
 KEY, KEY_FILE = "JUSTITIA_CUSTODIAN_KEY", "JUSTITIA_CUSTODIAN_KEY_FILE"

@@ -23,11 +23,11 @@ import numpy as np
 from justitia.custodian.records import Client, Cohort, Population, Records, now
 from justitia.custodian.refusals import LOST, Refused, unknown
 from justitia.custodian.settings import private_file, private_folder
+from justitia.exceptions import BudgetExceeded, LedgerError
 from justitia.privacy.accounting import Cost
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.errors import BudgetExceeded, LedgerError
 from justitia.privacy.file_lock import LockedFile
 from justitia.privacy.groups import public_groups
 from justitia.privacy.joining import Digests

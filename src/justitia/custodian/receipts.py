@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from justitia.privacy.errors import LedgerError
+from justitia.exceptions import LedgerError
 
 
 class Receipts:

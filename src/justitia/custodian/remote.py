@@ -20,11 +20,11 @@ from justitia.custodian.receipts import Receipts
 from justitia.custodian.remote_vault import PART, Cohort, Places, RemoteVault
 from justitia.evaluation.margins import margins
 from justitia.evaluation.measurement import Measurement
+from justitia.exceptions import BudgetExceeded
 from justitia.notions import NOTIONS, get_notion, notion_name
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import Certificate
-from justitia.privacy.errors import BudgetExceeded
 from justitia.privacy.groups import public_groups
 from justitia.privacy.joining import key_text
 from justitia.privacy.keys import new_name

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from justitia.custodian.wire import ARROW, from_stream, to_stream
 from justitia.privacy.accounting import Cost
+from justitia.privacy.arrays import Array, Floats, Index
 from justitia.privacy.bounding import check_bound, with_norm_rounding
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.groups import Groups, group_names
@@ -22,7 +21,7 @@ from justitia.privacy.interface import Vault
 from justitia.privacy.keys import new_name
 from justitia.privacy.ledger import PrivacyLedger, Release
 from justitia.privacy.mechanisms import Gaussian, Noise
-from justitia.privacy.rows import DenseSource, TensorRows
+from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Together
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 #: Bytes of rows that are sent at once, unless the custodian takes less.
 PART = 8 << 20
 #: The number of a part among those of all processes, and its rows.
-Part = tuple[int, NDArray[np.float64]]
+Part = tuple[int, Array]
 
 
 class Cohort(NamedTuple):
@@ -117,7 +116,7 @@ class RemoteVault(Vault):
         """How often each cost was debited by this vault from this run's own account."""
         return Counter(self._spent)
 
-    def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
+    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
         """(G, d): noised sums, made by the custodian of the rows that are sent to it."""
         if not isinstance(noise, Gaussian):
             self._not_here("an answer without noise", "pass a finite epsilon")
@@ -131,16 +130,16 @@ class RemoteVault(Vault):
         sensitivity = math.sqrt(2) * with_norm_rounding(bound, source.width) * self.rows_per_person
         self._ledger.debit(Release(purpose, noise.cost(), sensitivity, unit))
         self._spent[noise.cost()] += 1
-        self._together.begin(_Told(source, job), bound=bound, step=0.0, seeded=False)
+        self._together.begin(_Told(source, job), bound=bound, step=0.0)
         last = self._send(source, job, but_last=True)
         self._together.add(_nothing(source))  # all other parts have come
         answer, headers = self._post(last, job)
         self._last = self._holder.received(answer, headers)
-        return torch.from_numpy(from_stream(answer, widest=2**31 - 1).copy())
+        return from_stream(answer, widest=2**31 - 1).copy()
 
-    def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Send the rows of this process, under the request that the first one has told."""
-        del bound, step, seeded
+        del bound, step
         self._check_length(source)
         self._send(source, _message(source))
         self._together.add(_nothing(source))
@@ -184,27 +183,26 @@ class RemoteVault(Vault):
         return f"RemoteVault(n={len(self)}, groups={list(self.group_names)})"
 
 
-def _rows_of(values: Tensor | DenseSource) -> DenseSource:
-    if not isinstance(values, Tensor):
+def _rows_of(values: Floats | DenseSource) -> DenseSource:
+    if not isinstance(values, np.ndarray):
         return values
-    rows = values.detach().double()
-    return TensorRows(rows[:, None] if rows.dim() == 1 else rows)
+    return ArrayRows(values[:, None] if values.ndim == 1 else values)
 
 
-def _regrouped(source: DenseSource, each: int) -> Iterator[NDArray[np.float64]]:
+def _regrouped(source: DenseSource, each: int) -> Iterator[Array]:
     """The same rows, so many at a time."""
-    held: list[Tensor] = []
+    held: list[Array] = []
     size, begun = 0, False
     for _, rows in source.dense():
-        held.append(rows.detach().double())
+        held.append(rows.astype(np.float64, copy=False))
         size += len(rows)
         while size >= each:
-            joined = torch.cat(held)
-            yield joined[:each].numpy()
+            joined = np.concatenate(held)
+            yield joined[:each]
             held, size = [joined[each:]], size - each
             begun = True
     if size or not begun:
-        yield torch.cat([torch.empty(0, source.width, dtype=torch.float64), *held]).numpy()
+        yield np.concatenate([np.empty((0, source.width)), *held])
 
 
 class _Told:
@@ -222,7 +220,7 @@ class _Told:
         """Number of columns."""
         return self._source.width
 
-    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def dense(self) -> Iterator[tuple[Index, Floats]]:
         """Yield ``(positions, rows)``."""
         return self._source.dense()
 
@@ -231,9 +229,9 @@ def _message(source: DenseSource) -> dict[str, Any]:
     return dict(getattr(source, "message", {}))
 
 
-def _nothing(source: DenseSource) -> Tensor:
+def _nothing(source: DenseSource) -> NDArray[np.int64]:
     """What a process adds to a sum that the custodian makes; a fault of one is told with it."""
-    return torch.zeros(int(_message(source).get("numbers", 0)), dtype=torch.int64)
+    return np.zeros(int(_message(source).get("numbers", 0)), dtype=np.int64)
 
 
 __all__ = ["PART", "Cohort", "Places", "RemoteVault"]

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from msgspec import UNSET, UnsetType
-from torch import Tensor
 
 from justitia.custodian import questions
 from justitia.custodian.cohorts import joined
@@ -35,6 +34,7 @@ from justitia.custodian.settings import Settings, private_file, private_folder
 from justitia.custodian.wire import SpooledRows, from_stream, to_stream
 from justitia.evaluation.measure import measure
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
+from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import ADJACENCY, Certificate
 from justitia.privacy.file_lock import LockedFile
@@ -243,7 +243,7 @@ class Service:
             def answer(pay: Callable[[], object]) -> bytes:
                 vault = self._vault(people, cohort)
                 pay()
-                return to_stream(vault.group_sums(source, **given).numpy())
+                return to_stream(vault.group_sums(source, **given))
 
             return self._answered(own, client, people, asked.purpose, GaussianCost(asked.noise_multiplier), answer)
 
@@ -452,7 +452,7 @@ class PaidVault(Vault):
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Nothing: the budgets of population and client are checked when it is paid, while nobody else pays."""
 
-    def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
+    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
         """(G, d): the vault's answer."""
         self._pay()
         return self._vault.group_sums(values, bound=bound, noise=noise, purpose=purpose)

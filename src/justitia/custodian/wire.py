@@ -17,13 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from justitia.custodian.refusals import Refused, too_large, wrong
+from justitia.privacy.arrays import Array as Rows
+from justitia.privacy.arrays import Index
 
-Rows = NDArray[np.float64]
 Body = bytes | bytearray
 ARROW = "application/vnd.apache.arrow.stream"
 _COLUMN = "row"
@@ -258,12 +256,12 @@ class SpooledRows:
         """Number of columns."""
         return self._width
 
-    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def dense(self) -> Iterator[tuple[Index, Rows]]:
         """Yield ``(positions, rows)`` for all rows in order."""
         done = 0
         for file in self._files:
-            rows = torch.from_numpy(from_stream(file.read_bytes(), widest=self._width).copy())
-            yield torch.arange(done, done + len(rows)), rows
+            rows = from_stream(file.read_bytes(), widest=self._width)
+            yield np.arange(done, done + len(rows)), rows
             done += len(rows)
 
 

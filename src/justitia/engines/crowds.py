@@ -7,23 +7,19 @@ or in several. Engines learn from the sample, and passes over everybody correct 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from justitia.engines.moments.everybody import Everybody
-from justitia.engines.plugin.dual import label_table
 from justitia.engines.shards import Shard, ShardRows, product_bits
 from justitia.inputs.public_sample import stride
 from justitia.notions import FairnessNotion
+from justitia.postprocessing.dual import label_table
+from justitia.postprocessing.memberships import Everybody
 from justitia.privacy.interface import Vault
-from justitia.privacy.questions import LANES
-from justitia.privacy.rows import DenseSource, index_chunks
-from justitia.training.ranks import DONE, REVEAL, STOP, WHY, LostRank, ManyRanks, Message, Ranks
+from justitia.privacy.rows import index_chunks
+from justitia.training.ranks import DONE, REVEAL, STOP, LostRank, ManyRanks, Message, Ranks
 
 Array = NDArray[np.float64]
 #: The name of a message that asks for the vaults to be opened.
@@ -54,15 +50,11 @@ class Crowd(Generic[Kind]):
         """How much one row may count in the sums of a notion."""
         return self.shard.facts.heaviest * float(np.linalg.norm(label_table(notion)[0], axis=1).max())
 
-    def expected(self, membership: Tensor) -> Tensor:
+    def expected(self, membership: Array) -> Array:
         """(C, d): sums of columns under memberships."""
-        self.ranks.tell({"name": "expected", "membership": membership, "numbers": membership.numel()})
-        sums = self.ranks.add(self.shard.expected(membership)).double() * 4.0 ** -product_bits(self.n)
-        return sums.view_as(membership) * self.shard.scale
-
-    def with_whole(self, rows: ShardRows, in_memory: DenseSource) -> ShardRows:
-        """The same rows, and those of everybody where the sample has everybody."""
-        return replace(rows, whole=in_memory) if self.in_sample else rows
+        self.ranks.tell({"name": "expected", "membership": membership, "numbers": membership.size})
+        sums = self.ranks.add(self.shard.expected(membership)) * 4.0 ** -product_bits(self.n)
+        return sums.reshape(membership.shape) * self.shard.scale
 
     def check_unchanged(self) -> None:
         """Refuse files that were changed, before the vault debits for a pass over them."""
@@ -87,25 +79,27 @@ class Crowd(Generic[Kind]):
 
 def _numbers(groups: int, width: int) -> int:
     """How many whole numbers an answer of the vault is made of."""
-    return (groups + 1) * width + LANES
+    return (groups + 1) * width
 
 
-class CrowdEverybody(Everybody):
+class SampledMembershipFit(Everybody):
     """Memberships are fitted on the sample, and corrected by passes over everybody."""
 
-    def __init__(self, crowd: Crowd[Any], columns: Callable[[Tensor], Tensor], seen: int, chunk_rows: int) -> None:
+    def __init__(
+        self, crowd: Crowd[Any], columns: Callable[[NDArray[np.int64]], NDArray[Any]], seen: int, chunk_rows: int
+    ) -> None:
         super().__init__(columns, seen, chunk_rows)
         self._crowd, self._seen_rows, self._n = crowd, seen, crowd.n
 
-    def sample(self) -> Tensor:
+    def sample(self) -> Array:
         """All rows of the sample."""
-        return self._columns(torch.arange(self._seen_rows))
+        return self._columns(np.arange(self._seen_rows))
 
-    def expected(self, weights: Tensor) -> Tensor:
+    def expected(self, weights: Array) -> Array:
         """A pass."""
         return self._crowd.expected(weights)
 
-    def _parts(self) -> Iterator[Tensor]:
+    def _parts(self) -> Iterator[Array]:
         return (self._columns(part) for part in index_chunks(self._seen_rows, self._chunk_rows))
 
 
@@ -119,19 +113,20 @@ def rates_of(notion: FairnessNotion, shares: Array) -> Array:
     return rates
 
 
-def population_means_of(notion: FairnessNotion, cells: Tensor) -> Tensor:
+def population_means_of(notion: FairnessNotion, cells: Array) -> Array:
     """(K,): means of the population from (2, 2) sums of weights by label and decision."""
-    events, without, change = (torch.from_numpy(one) for one in label_table(notion))
-    h = torch.stack([without, without + change], dim=1)  # (2, 2): by label and decision
+    events, without, change = label_table(notion)
+    h = np.stack([without, without + change], axis=1)  # (2, 2): by label and decision
     sizes = events.T @ cells.sum(1)
-    return torch.where(sizes > 0, events.T @ (cells * h).sum(1) / sizes.clamp_min(1e-12), 0.0)
+    return np.where(sizes > 0, events.T @ (cells * h).sum(1) / np.maximum(sizes, 1e-12), 0.0)
 
 
-def decision_table(notion: FairnessNotion, means: Tensor) -> Tensor:
+def decision_table(notion: FairnessNotion, means: Array) -> Array:
     """(2, 2, K): a centred public row of weight 1 by label and decision, in single precision as in memory."""
-    events, without, change = (torch.from_numpy(one).float() for one in label_table(notion))
-    h = torch.stack([without, without + change], dim=1)
-    return (events[:, None, :] * (h[:, :, None] - means.to(h.dtype))).double()
+    events, without, change = (one.astype(np.float32) for one in label_table(notion))
+    h = np.stack([without, without + change], axis=1)
+    rows: Array = (events[:, None, :] * (h[:, :, None] - means.astype(h.dtype))).astype(np.float64)
+    return rows
 
 
 class Worker:
@@ -160,7 +155,7 @@ class Worker:
             self._opened_vault.hand_over(self.shard.drawn())
         elif job["name"] in asked:
             rows = asked[job["name"]](job)
-            self._opened_vault.contribute(rows, **{name: job[name] for name in ("bound", "step", "seeded")})
+            self._opened_vault.contribute(rows, bound=job["bound"], step=job["step"])
         else:
             self.ranks.add(self._public(job))
 
@@ -169,11 +164,11 @@ class Worker:
         assert self._vault is not None  # noqa: S101 - rank 0 asks for it first
         return self._vault
 
-    def _public(self, job: Message) -> Tensor:
+    def _public(self, job: Message) -> NDArray[np.int64]:
         match job["name"]:
             case "open":
                 self._vault = self._opened()
-                return torch.zeros(1, dtype=torch.int64)
+                return np.zeros(1, dtype=np.int64)
             case "weights":
                 return self.shard.weight_sums(job["cap"])
             case "expected":
@@ -197,15 +192,12 @@ def serve(shard: Shard, opened: Callable[[], Vault], ranks: ManyRanks) -> Messag
             raise RuntimeError(job["why"])
         if job["name"] == DONE:
             return job
-        if job["name"] == WHY:
-            ranks.explain()
-            continue
         try:
             worker.do(job)
         except LostRank:
             raise
         except Exception as error:  # noqa: BLE001 - told to rank 0, which stops everybody
-            ranks.fail(int(job["numbers"]), (str(error) or type(error).__name__).splitlines()[0])
+            ranks.fail((str(error) or type(error).__name__).splitlines()[0])
 
 
-__all__ = ["OPEN", "Crowd", "CrowdEverybody", "decision_table", "population_means_of", "rates_of", "serve"]
+__all__ = ["OPEN", "Crowd", "SampledMembershipFit", "decision_table", "population_means_of", "rates_of", "serve"]

@@ -14,20 +14,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import pad
+from scipy.special import softmax
 
-from justitia.engines.moments.public_rows import PublicRows
 from justitia.inputs.files import BLOCK
 from justitia.inputs.public_sample import Block, OwnRows, sampled, weights
+from justitia.postprocessing.features import PublicRows
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
-from justitia.privacy.rows import DenseSource
 from justitia.privacy.shards import Drawn
 from justitia.training.ranks import Message
 
 Array = NDArray[np.float64]
+#: Whole numbers that are added up.
+Steps = NDArray[np.int64]
 #: From a table to features as numbers.
 Encode = Callable[[pd.DataFrame], NDArray[np.float32]]
 #: Columns of a product of matrices come in multiples of this.
@@ -117,20 +116,20 @@ class Shard(ABC):
         return Drawn(here - first, slice(before, before + len(here)), len(sampled(0, n, n)))
 
     @abstractmethod
-    def moments(self) -> Iterator[Tensor]:
+    def moments(self) -> Iterator[NDArray[Any]]:
         """(m, width): public rows of the moments, a few at a time."""
 
-    def columns(self) -> Iterator[Tensor]:
+    def columns(self) -> Iterator[NDArray[Any]]:
         """(m, d): all that memberships are a function of; the moments, unless said otherwise."""
         return self.moments()
 
     @property
-    def scale(self) -> Tensor:
+    def scale(self) -> Array:
         """(d,) powers of two, by which these columns are at most 1 in size."""
-        return torch.ones(self.width, dtype=torch.float64)
+        return np.ones(self.width)
 
     @abstractmethod
-    def public(self, job: Message) -> Tensor:
+    def public(self, job: Message) -> Steps:
         """Whole numbers that a public pass of the engine adds up."""
 
     @abstractmethod
@@ -149,37 +148,38 @@ class Shard(ABC):
         name = self.rows.columns.weight
         return np.ones(len(block)) if name is None else self.facts.scaled(weights(block, name)).astype(np.float64)
 
-    def of_table(self, block: Block, decided: Tensor, table: Tensor) -> Tensor:
+    def of_table(self, block: Block, decided: NDArray[np.bool_], table: Array) -> NDArray[Any]:
         """(m, K): what decisions add to a group's sums: weight times an entry of a table, by label and decision."""
-        weight = torch.from_numpy(self.weights(block))[:, None].float()
-        return weight * table[torch.from_numpy(self.labels(block)).long(), decided.long()].float()
+        weight = self.weights(block)[:, None].astype(np.float32)
+        rows: NDArray[Any] = weight * table[self.labels(block).astype(int), decided.astype(int)].astype(np.float32)
+        return rows
 
-    def weight_sums(self, cap: float) -> Tensor:
+    def weight_sums(self, cap: float) -> Steps:
         """Of the weights in the files, in units of the heaviest and cut, on the grid."""
         name, step = self.rows.columns.weight, exact_sum_step(2.0 * self.rows.n)
-        total = torch.zeros(1, dtype=torch.int64)
+        total = np.zeros(1, dtype=np.int64)
         for block in self.rows.blocks([] if name is None else [name]):
             if name is not None:
                 used = np.minimum(weights(block, name) / self.facts.largest, cap)
-                total += whole(torch.from_numpy(used)[:, None], step)
+                total += whole(used[:, None], step)
         return total
 
-    def expected(self, membership: Tensor) -> Tensor:
+    def expected(self, membership: Array) -> Steps:
         """(C d,): sums of columns under memberships of these weights; columns and memberships on a grid."""
         bits = product_bits(self.rows.n)
-        total = torch.zeros(membership.numel(), dtype=torch.int64)
+        total = np.zeros(membership.size, dtype=np.int64)
         for columns in self.columns():
             q = memberships_of(membership, columns)
-            steps = (columns.double() * (2.0**bits / self.scale)).round_()
-            total += ((q * 2.0**bits).round_().T @ steps).long().flatten()  # below 2^53: exact in any order
+            steps = np.rint(columns.astype(np.float64) * (2.0**bits / self.scale))
+            total += (np.rint(q * 2.0**bits).T @ steps).astype(np.int64).ravel()  # below 2^53: exact in any order
         return total
 
     def size_rows(self, message: Message) -> ShardRows:
         """A one for everybody."""
 
-        def parts() -> Iterator[Tensor]:
+        def parts() -> Iterator[NDArray[Any]]:
             for start in range(0, len(self.rows), BLOCK):
-                yield torch.ones(min(BLOCK, len(self.rows) - start), 1)
+                yield np.ones((min(BLOCK, len(self.rows) - start), 1))
 
         return ShardRows(parts, len(self.rows), 1, message)
 
@@ -190,37 +190,31 @@ class Shard(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ShardRows:
-    """Rows for a vault, and the message that lets other processes make theirs.
+    """Rows for a vault, and the message that lets other processes make theirs."""
 
-    Attributes
-    ----------
-    whole : DenseSource, optional
-        The same rows of everybody, in memory, where the sample has everybody.
-    """
-
-    parts: Callable[[], Iterator[Tensor]]
+    parts: Callable[[], Iterator[NDArray[Any]]]
     length: int
     width: int
     message: Message
-    whole: DenseSource | None = None
 
     def __len__(self) -> int:
         return self.length
 
-    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def dense(self) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
         """Yield ``(positions, rows)`` for all rows in order."""
         at = 0
         for rows in self.parts():
-            yield torch.arange(at, at + len(rows)), rows
+            yield np.arange(at, at + len(rows)), rows
             at += len(rows)
 
 
-def memberships_of(membership: Tensor, columns: Tensor) -> Tensor:
+def memberships_of(membership: Array, columns: NDArray[Any]) -> Array:
     """(m, C) in double precision; a row's product does not depend on its place, which other widths do not promise."""
     missing = -columns.shape[1] % WIDTH
-    filled = pad(columns, (0, missing, 0, BLOCK - len(columns)))
-    product = filled @ pad(membership.to(columns.dtype), (0, missing)).T
-    return product.softmax(1).double()[: len(columns)]
+    filled = np.pad(columns, ((0, BLOCK - len(columns)), (0, missing)))
+    product = filled @ np.pad(membership.astype(columns.dtype), ((0, 0), (0, missing))).T
+    q: Array = softmax(product[: len(columns)], axis=1).astype(np.float64)
+    return q
 
 
 def product_bits(n: int) -> int:
@@ -228,9 +222,10 @@ def product_bits(n: int) -> int:
     return min(18, (62 - n.bit_length()) // 2)
 
 
-def whole(values: Tensor, step: float) -> Tensor:
+def whole(values: Array, step: float) -> Steps:
     """(d,): sums of the columns in steps."""
-    return to_nearest(values, step).sum(0).long()
+    steps: Steps = to_nearest(values, step).sum(0).astype(np.int64)
+    return steps
 
 
 __all__ = ["Encode", "Facts", "Piece", "Shard", "ShardRows", "memberships_of", "product_bits", "whole"]

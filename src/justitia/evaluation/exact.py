@@ -12,7 +12,6 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from scipy.stats import norm
 
@@ -66,8 +65,8 @@ def rates_by_group(
     chosen, confidence = get_notion(notion), check_fraction("confidence", confidence)
     truth, decided = as_binary(y_true, y_pred, pos_label)
     labels, codes = _group_codes(sensitive_features, groups, len(truth))
-    h = chosen.h_exact(2 * decided - 1, truth).numpy()
-    events = chosen.events(truth).numpy()
+    h = chosen.h_exact(2 * decided - 1, truth)
+    events = chosen.events(truth)
     member = codes[:, None] == np.arange(len(labels))
     counts, sums = events.T @ member, (events * h[:, None]).T @ member
     index = pd.MultiIndex.from_product([chosen.event_names, labels], names=["event", "group"])
@@ -105,12 +104,12 @@ def wilson_interval(
     return np.clip((centre - half) / (1 + z**2 / n), 0, 1), np.clip((centre + half) / (1 + z**2 / n), 0, 1)
 
 
-def as_binary(y_true: Any, y_pred: Any, pos_label: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def as_binary(y_true: Any, y_pred: Any, pos_label: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Labels and decisions as 0.0 and 1.0."""
     truth, decided = _labels("y_true", y_true), _labels("y_pred", y_pred)
     check_same_length(y_true=truth, y_pred=decided)
     positive = _positive_label(set(truth.tolist()) | set(decided.tolist()), pos_label)
-    return torch.from_numpy((truth == positive).astype(float)), torch.from_numpy((decided == positive).astype(float))
+    return (truth == positive).astype(np.float64), (decided == positive).astype(np.float64)
 
 
 def _labels(name: str, values: Any) -> NDArray[Any]:

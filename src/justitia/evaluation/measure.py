@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
+import numpy as np
 
 from justitia._validate import check_choice, check_fraction, check_nonnegative
 from justitia.evaluation.exact import as_binary
@@ -147,10 +147,10 @@ def measure(
     labels = y_true if labelled else y_pred  # rates of decisions alone are the same whatever the labels
     truth, decided = as_binary(labels, y_pred, pos_label)
     n = len(truth)
-    earlier = None if before is None else as_binary(labels, before, pos_label)[1].numpy()
+    earlier = None if before is None else as_binary(labels, before, pos_label)[1]
     bins = None if scores is None else ScoreBins.of(scores, n, score_bins)
     persons = None if person is None else PersonRows.of(person, n)
-    question = Question.of(asked, truth.numpy(), decided.numpy(), earlier, bins, persons)
+    question = Question.of(asked, truth, decided, earlier, bins, persons)
     known = held is not None and data is not None  # the holder was told these ids
     private: dict[str, Any] = {
         "person": None if known else person,
@@ -169,7 +169,7 @@ def measure(
             "reference": None if reference is None else str(reference),
         }
         budgets: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "ledger": ledger, "groups": groups}
-        y, d = truth.long().numpy(), decided.long().numpy()
+        y, d = truth.astype(np.int64), decided.astype(np.int64)
         measured: Measurement | None = held.measured(y, d, **wanted, **budgets, **private)
         if measured is not None:
             noisy, noisy_before, noisy_scores = question.with_repeats(
@@ -198,8 +198,8 @@ def measure(
     noise = budget.noise()
     if held is not None:
         vault.check({noise.cost(): 1})  # the holder's budget, before one's own is debited
-    answer = vault.group_sums(torch.from_numpy(question.values()), bound=1.0, noise=noise, purpose="group rates")
-    noisy, noisy_before, noisy_scores = question.read(answer.numpy(), budget.variance() * vault.rows_per_person**2)
+    answer = vault.group_sums(question.values(), bound=1.0, noise=noise, purpose="group rates")
+    noisy, noisy_before, noisy_scores = question.read(answer, budget.variance() * vault.rows_per_person**2)
     return Measurement(
         people=n,
         groups=vault.group_names,

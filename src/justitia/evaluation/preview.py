@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
-from justitia.engines import GradientsPlan, MomentsPlan, PluginPlan
-from justitia.engines.moments.known_noise import gap_spread, noise_spread, outlook_of
-from justitia.engines.plugin.dual import label_table
-from justitia.engines.plugin.tolerance import default_tolerance, spread_of_rates
+from justitia.engines import MOMENTS, PF_LD, name_of
 from justitia.evaluation.intervals import marginal_quantile
 from justitia.evaluation.rates import make_rows, notion_rates
+from justitia.exceptions import Diagnostic
 from justitia.notions import FairnessNotion
+from justitia.postprocessing.dual import label_table
+from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.postprocessing.solver import default_tolerance, gap_stddev, noise_warnings, rates_stddev, sum_stddev
 from justitia.privacy.accounting import gaussian_mu
 from justitia.training.lagrangian import row_bound
-from justitia.training.plan import Plan
 from justitia.training.remarks import cell_remark
 
 #: Share of decisions that are taken to be right, of either label.
@@ -34,48 +35,49 @@ class Counts:
     positive: str | None = None
 
     @property
-    def by_label(self) -> torch.Tensor:
+    def by_label(self) -> NDArray[np.float64]:
         """(2,): rows of either label."""
-        return torch.tensor([self.rows - self.positives, self.positives], dtype=torch.float64)
+        return np.array([self.rows - self.positives, self.positives], dtype=np.float64)
 
 
-def _target(counts: Counts) -> torch.Tensor:
-    return torch.cat([torch.zeros(counts.rows - counts.positives), torch.ones(counts.positives)])
+def _target(counts: Counts) -> NDArray[np.float64]:
+    return np.repeat([0.0, 1.0], [counts.rows - counts.positives, counts.positives])
 
 
-def rate_noise(size: int, counts: Counts, made: Plan, notion: FairnessNotion) -> float | None:
+def rate_noise(size: int, counts: Counts, made: Any, notion: FairnessNotion) -> float | None:
     """Standard deviation of the noise in the rate of a group, in the event that has the fewest rows."""
     events = notion.events(_target(counts))
-    share = float(events.double().mean(0).min())
+    share = float(events.mean(0).min())
     heaviest = row_bound(events)
-    if isinstance(made, MomentsPlan | PluginPlan):
-        return gap_spread(made, heaviest, counts.groups) / max(1.0, size * share)
-    if isinstance(made, GradientsPlan) and made.noise_violations is not None:
-        return noise_spread(made.noise_violations, heaviest, counts.groups) / max(1.0, size * share)
+    if made.shares_answers:
+        return gap_stddev(made, heaviest, counts.groups) / max(1.0, size * share)
+    if name_of(made) == PF_LD and made.noise_violations is not None:
+        return sum_stddev(made.noise_violations, heaviest, counts.groups) / max(1.0, size * share)
     return None
 
 
-def expected_tolerance(counts: Counts, made: Plan, notion: FairnessNotion) -> float | None:
+def expected_tolerance(counts: Counts, made: Any, notion: FairnessNotion) -> float | None:
     """The tolerance in force where none is given, for groups of equal sizes; None of an engine without such a rule.
 
     Training puts the base's decisions and noised sizes in the place of :data:`RIGHT` and of equal sizes.
     """
     events = notion.events(_target(counts))
-    sizes = (events.double().sum(0) / counts.groups).expand(counts.groups, -1)
-    noise = gap_spread(made, row_bound(events), counts.groups) if isinstance(made, MomentsPlan | PluginPlan) else 0.0
-    if isinstance(made, MomentsPlan):
-        return 2 * made.dead_zone * noise / float(sizes.min())
-    if not isinstance(made, PluginPlan):
+    sizes = np.tile(events.sum(0) / counts.groups, (counts.groups, 1))
+    noise = gap_stddev(made, row_bound(events), counts.groups) if made.shares_answers else 0.0
+    if name_of(made) == MOMENTS:
+        return float(2 * made.dead_zone * noise / sizes.min())
+    if not isinstance(made, PostProcessingPlan):
         return None
     return default_tolerance(made, _expected_rates(counts, notion), sizes, noise)
 
 
-def _expected_rates(counts: Counts, notion: FairnessNotion) -> torch.Tensor:
+def _expected_rates(counts: Counts, notion: FairnessNotion) -> NDArray[np.float64]:
     """(K,): rates of everybody if :data:`RIGHT` of the decisions are right."""
-    by_label, without, change = (torch.from_numpy(one) for one in label_table(notion))
-    h = without + change * torch.tensor([1 - RIGHT, RIGHT], dtype=torch.float64)
+    by_label, without, change = label_table(notion)
+    h = without + change * np.array([1 - RIGHT, RIGHT])
     rows = by_label * counts.by_label[:, None]
-    return (rows * h[:, None]).sum(0) / rows.sum(0)
+    rates: NDArray[np.float64] = (rows * h[:, None]).sum(0) / rows.sum(0)
+    return rates
 
 
 def measured_within(size: int, counts: Counts, notion: FairnessNotion, epsilon: float, delta: float) -> float:
@@ -95,20 +97,20 @@ def measured_within(size: int, counts: Counts, notion: FairnessNotion, epsilon: 
     return 1.0 if np.isnan(low).any() else float(np.maximum(-low, high).max())
 
 
-def outlook(counts: Counts, made: Plan, notion: FairnessNotion, tolerance: float | None) -> list[str]:
+def outlook(counts: Counts, made: Any, notion: FairnessNotion, tolerance: float | None) -> list[Diagnostic]:
     """What training would say before it asks anything, and of small cells after it."""
-    if not isinstance(made, MomentsPlan | PluginPlan):
+    if not made.shares_answers:
         return []
     events = notion.events(_target(counts))
     size, noise = (
-        float(events.double().sum(0).min()) / counts.groups,
-        gap_spread(made, row_bound(events), counts.groups),
+        float(events.sum(0).min()) / counts.groups,
+        gap_stddev(made, row_bound(events), counts.groups),
     )
-    said = outlook_of(size, noise / size, tolerance or 0.0)
-    if said or not isinstance(made, PluginPlan):
+    said = noise_warnings(size, noise / size, tolerance or 0.0)
+    if said or not isinstance(made, PostProcessingPlan):
         return said
-    sizes = (events.double().sum(0) / counts.groups).expand(counts.groups, -1)
+    sizes = np.tile(events.sum(0) / counts.groups, (counts.groups, 1))
     allowed = expected_tolerance(counts, made, notion) if tolerance is None else tolerance
-    spread = spread_of_rates(_expected_rates(counts, notion), sizes, noise)
+    spread = rates_stddev(_expected_rates(counts, notion), sizes, noise)
     cell = "the smallest of equal groups"
     return cell_remark(size, cell, allowed or 0.0, spread, given=tolerance is not None)

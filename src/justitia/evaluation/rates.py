@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from justitia.evaluation.intervals import Array, NoisyRates
@@ -88,7 +87,7 @@ METRICS: dict[str, Rate] = {
 
 def notion_rates(notion: FairnessNotion) -> tuple[Rate, ...]:
     """The rates that a notion compares, one per event; those with a usual name bear it."""
-    y, decided = torch.tensor(_LABEL).double(), torch.tensor(_DECISION).double()
+    y, decided = np.array(_LABEL, dtype=np.float64), np.array(_DECISION, dtype=np.float64)
     h = notion.h_exact(2 * decided - 1, y).tolist()
     made = [
         _rate(f"{notion.name}[{event}]", member, h)

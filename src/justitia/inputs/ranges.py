@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.exceptions import Diagnostic, InputWarning
+
 Array = NDArray[np.float64]
 #: Rows below which nobody can tell what is usual.
 FEWEST_ROWS = 100
@@ -42,16 +44,17 @@ def usual_range(values: Array) -> tuple[float, float]:
     return max(-LARGEST, median - FAR * reach), min(LARGEST, median + FAR * reach)
 
 
-def ranges_remark(cut: Sequence[tuple[str, int]]) -> list[str]:
+def ranges_remark(cut: Sequence[tuple[str, int]]) -> list[Diagnostic]:
     """A sentence about columns with cells far out of range, and how many."""
     if not cut:
         return []
     named = ", ".join(f"{name!r} ({cells})" for name, cells in cut[:5])
     more = f" and {len(cut) - 5} more columns" if len(cut) > 5 else ""
-    return [
+    sentence = (
         f"cells far out of range in column {named}{more} were cut to {FAR:g} times the usual distance from the median; "
         "are they errors?"
-    ]
+    )
+    return [Diagnostic(sentence, InputWarning)]
 
 
 def truncated(weight: Array) -> Array:
@@ -66,29 +69,31 @@ def truncated(weight: Array) -> Array:
     return np.minimum(weight, cap)
 
 
-def weights_remark(given: Array, used: Array) -> list[str]:
+def weights_remark(given: Array, used: Array) -> list[Diagnostic]:
     """A sentence if weights were cut."""
     cut = used < given
     if not cut.any():
         return []
     share = 1 - used.sum() / given.sum()
-    return [
+    sentence = (
         f"{int(cut.sum())} of {len(given)} sample weights were above {HEAVIEST:g} times the mean and cut to it, which "
         f"takes {share:.0%} off the sum of all: noise follows the heaviest row."
-    ]
+    )
+    return [Diagnostic(sentence, InputWarning)]
 
 
-def width_remark(rows: int, inputs: int) -> list[str]:
+def width_remark(rows: int, inputs: int) -> list[Diagnostic]:
     """A sentence if there are many inputs for few rows."""
     if inputs < MANY_INPUTS or rows >= ROWS_PER_INPUT * inputs:
         return []
-    return [
+    sentence = (
         f"there are {inputs} inputs for {rows} rows: what is learned, and what is held, may be about these rows more "
         "than about people to come; leave out inputs, or measure on other rows."
-    ]
+    )
+    return [Diagnostic(sentence, InputWarning)]
 
 
-def input_remarks(encoder: Any, sample_weight: Any, shape: Sequence[int]) -> list[str]:
+def input_remarks(encoder: Any, sample_weight: Any, shape: Sequence[int]) -> list[Diagnostic]:
     """What is remarkable about the rows of a fit, all of it public.
 
     Parameters

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d, validate_data
-from torch import Tensor
 
 from justitia.inputs.ranges import truncated
 
@@ -46,8 +45,8 @@ def read_numbers(model: BaseEstimator, X: Any, *, reset: bool) -> NDArray[np.flo
     return numbers
 
 
-def read_target(y: Any) -> tuple[NDArray[Any], Tensor]:
-    """The two class labels, sorted, and a 0/1 tensor of shape (n,); any two labels will do."""
+def read_target(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """The two class labels, sorted, and (n,) codes 0 and 1; any two labels will do."""
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None; pass two class labels.")
     labels = column_or_1d(y, warn=True)
@@ -64,7 +63,7 @@ def read_target(y: Any) -> tuple[NDArray[Any], Tensor]:
         raise TypeError("expected class labels of one type in y, got several; pass all text or all numbers.") from None
     if len(classes) < 2:
         raise ValueError(f"expected two classes in y, got only one class, {_shown(classes)}; pass rows of both.")
-    return classes, torch.from_numpy(codes.astype(np.float32))
+    return classes, codes.astype(np.float32)
 
 
 def _check_given(labels: NDArray[Any]) -> None:
@@ -88,11 +87,11 @@ def _shown(classes: NDArray[Any]) -> str:
     return repr(classes[0].item() if hasattr(classes[0], "item") else classes[0]) if len(classes) else "none"
 
 
-def read_weight(sample_weight: Any, target: Tensor) -> Tensor:
+def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.float32]:
     """Public weights of shape (n,), truncated (:func:`justitia.inputs.ranges.truncated`) and scaled to mean 1."""
     n = len(target)
     if sample_weight is None:
-        return torch.ones(n)
+        return np.ones(n, dtype=np.float32)
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
@@ -105,18 +104,19 @@ def read_weight(sample_weight: Any, target: Tensor) -> Tensor:
     if not (weight > 0).any():
         raise ValueError("expected some sample_weight above zero, got zero everywhere; leave it out to count all rows.")
     weight = weight / weight.max()
-    if any(weight[target.numpy() == code].sum() == 0 for code in (0, 1)):
+    if any(weight[target == code].sum() == 0 for code in (0, 1)):
         raise ValueError("expected a positive sample_weight in both classes, got it in one class only.")
     weight = truncated(weight)
-    return torch.from_numpy((weight / weight.mean()).astype(np.float32))
+    scaled: NDArray[np.float32] = (weight / weight.mean()).astype(np.float32)
+    return scaled
 
 
-def read_costs(class_weight: Any, classes: NDArray[Any], target: Tensor) -> NDArray[np.float64] | None:
+def read_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:
     """(2,): what an error costs by its true class; None if nothing is said of it."""
     if class_weight is None:
         return None
     try:
-        y = classes[target.long().numpy()]
+        y = classes[target.astype(np.int64)]
         costs: NDArray[np.float64] = compute_class_weight(class_weight, classes=classes, y=y).astype(np.float64)
     except (TypeError, ValueError):
         costs = np.zeros(2)
@@ -126,3 +126,14 @@ def read_costs(class_weight: Any, classes: NDArray[Any], target: Tensor) -> NDAr
             f"{classes.tolist()}."
         )
     return costs
+
+
+def public_seed(random_state: Any) -> int:
+    """One seed for everything public; None draws a fresh one and leaves numpy's global generator alone."""
+    try:
+        source = np.random.RandomState() if random_state is None else check_random_state(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"expected random_state to be a non-negative int, a numpy RandomState or None, got {random_state!r}."
+        ) from None
+    return int(source.randint(2**31 - 1))

@@ -16,7 +16,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
-from torch import nn
 
 from justitia.learners.inputs import Inputs
 
@@ -170,7 +169,8 @@ def base_of(base: Any, positive: Any) -> Base | None:
         return base
     if isinstance(base, str):
         return Column(base)
-    if isinstance(base, type | nn.Module):
+    is_network = hasattr(base, "forward") and hasattr(base, "state_dict")  # of torch, which need not be installed
+    if isinstance(base, type) or is_network:
         of_module = "it as module=, or a function of X that gives its probabilities"
         hint = "an object of that class" if isinstance(base, type) else of_module
         raise TypeError(f"expected base to be a classifier, got {_name(base)!r}; pass {hint}.")

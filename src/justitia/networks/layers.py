@@ -6,9 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from justitia.privacy.rows import Block, DenseBlock, OuterBlock, ScatterBlock
+
+
+def as_array(tensor: Tensor) -> NDArray[Any]:
+    """The same numbers in the same memory."""
+    return tensor.detach().numpy()
 
 
 def _trains(parameter: Tensor | None) -> bool:
@@ -17,8 +23,8 @@ def _trains(parameter: Tensor | None) -> bool:
 
 def _affine(layer: Any, left: Tensor, right: Tensor) -> list[Block]:
     if layer.weight.requires_grad:
-        return [OuterBlock(left, right, _trains(layer.bias))]
-    return [DenseBlock(left if left.ndim == 2 else left.sum(1))]
+        return [OuterBlock(as_array(left), as_array(right), _trains(layer.bias))]
+    return [DenseBlock(as_array(left if left.ndim == 2 else left.sum(1)))]
 
 
 def _linear(layer: nn.Linear, x: Tensor, g: Tensor) -> list[Block]:
@@ -47,9 +53,9 @@ def _convolution(layer: Any, x: Tensor, g: Tensor) -> list[Block]:
     blocks: list[Block] = []
     if layer.weight.requires_grad:
         left, right = (t.reshape(*t.shape[:2], groups, -1) for t in (left, patches))
-        blocks.append(DenseBlock(torch.einsum("mlgo,mlgi->mgoi", left, right).reshape(m, -1)))
+        blocks.append(DenseBlock(as_array(torch.einsum("mlgo,mlgi->mgoi", left, right).reshape(m, -1))))
     if _trains(layer.bias):
-        blocks.append(DenseBlock(g.flatten(2).sum(2)))
+        blocks.append(DenseBlock(as_array(g.flatten(2).sum(2))))
     return blocks
 
 
@@ -57,7 +63,7 @@ def _embedding(layer: nn.Embedding, x: Tensor, g: Tensor) -> list[Block]:
     index, values = x.reshape(len(x), -1), g.reshape(len(x), -1, g.shape[-1])
     if layer.padding_idx is not None:
         values = values.masked_fill((index == layer.padding_idx).unsqueeze(2), 0)
-    return [ScatterBlock(index, values, layer.num_embeddings)]
+    return [ScatterBlock(as_array(index), as_array(values), layer.num_embeddings)]
 
 
 def _layer_norm(layer: nn.LayerNorm, x: Tensor, g: Tensor) -> list[Block]:
@@ -73,7 +79,7 @@ def _group_norm(layer: nn.GroupNorm, x: Tensor, g: Tensor) -> list[Block]:
 
 
 def _elementwise(layer: Any, weight: Tensor, bias: Tensor, fold: Callable[[Tensor], Tensor]) -> list[Block]:
-    return [DenseBlock(fold(t)) for p, t in ((layer.weight, weight), (layer.bias, bias)) if _trains(p)]
+    return [DenseBlock(as_array(fold(t))) for p, t in ((layer.weight, weight), (layer.bias, bias)) if _trains(p)]
 
 
 SHORTCUTS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor], list[Block]]] = {

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 
-from justitia.networks.layers import ACTIVATIONS, SHORTCUTS
+from justitia.networks.layers import ACTIVATIONS, SHORTCUTS, as_array
 from justitia.networks.requirements import as_scores, evaluating, trainable
+from justitia.privacy.arrays import Index
 from justitia.privacy.rows import Block, DenseBlock, FactoredRows, index_chunks
 
 # ------------------------------------------------------------------ which layers have a shortcut
@@ -167,7 +168,7 @@ def _blocks(module: nn.Module, X: Tensor, layout: Layout, found: dict[nn.Module,
         if layer is not None and layer in found:
             blocks += SHORTCUTS[type(layer)](layer, *found[layer])
         else:
-            blocks += [DenseBlock(general[name]) for name in names]
+            blocks += [DenseBlock(as_array(general[name])) for name in names]
     return blocks
 
 
@@ -228,7 +229,7 @@ def score_rows(module: nn.Module, X: Tensor, layout: Layout | None = None) -> tu
     if len(X) == 0:
         params = trainable(module)
         empty = params[0].detach().new_zeros(0, sum(p.numel() for p in params))
-        return empty.sum(1), FactoredRows((DenseBlock(empty),))
+        return empty.sum(1), FactoredRows((DenseBlock(as_array(empty)),))
     layout = layout or find_layout(module, X)
     if layout.chain:
         with torch.no_grad():
@@ -276,16 +277,19 @@ class ScoreRows:
         """Number of trainable parameters."""
         return sum(p.numel() for p in trainable(self.module))
 
-    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+    def chunks(self) -> Iterator[tuple[Index, FactoredRows]]:
         """Yield ``(positions, rows)`` for all rows in order."""
         for part in index_chunks(len(self), self.chunk_rows):
-            yield part, self.take(part)
+            yield part, self.take(torch.from_numpy(part))
 
     def take(self, index: Tensor) -> FactoredRows:
         """The rows at ``index``, all at once."""
         scores, rows = score_rows(self.module, self.X[index], self.layout)
-        rows = rows if self.scale is None else rows.scaled(self.scale(scores, index))
-        return rows if self.centring is None else rows.centred(self.centring[0][index], self.centring[1])
+        rows = rows if self.scale is None else rows.scaled(as_array(self.scale(scores, index)))
+        if self.centring is None:
+            return rows
+        member, centres = self.centring
+        return rows.centred(as_array(member[index]), as_array(centres))
 
     def centred(self, member: Tensor, centres: Tensor) -> ScoreRows:
         """The same rows with ``member_i @ centres`` taken off row i."""

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+from justitia.privacy.arrays import Floats, Mask, sum_by
 
 
-def zero_rows(values: Tensor, mask: Tensor) -> Tensor:
+def zero_rows(values: Floats, mask: Mask) -> Floats:
     """Exact zeros in the rows where ``mask`` is true, whatever they held."""
-    return values.masked_fill(mask.view(-1, *[1] * (values.ndim - 1)), 0)
+    return np.where(_as_column(mask, values), values.dtype.type(0), values)
 
 
-def _per_row(c: Tensor, values: Tensor) -> Tensor:
-    return values * (c.unsqueeze(1) if values.ndim == 2 else c.view(-1, *[1] * (values.ndim - 1)))
+def _as_column(c: NDArray[Any], values: Floats) -> NDArray[Any]:
+    return c.reshape(-1, *[1] * (values.ndim - 1))
 
 
-def _squares(values: Tensor) -> Tensor:
-    flat = values if values.ndim == 2 else values.flatten(1)
-    squares: Tensor = torch.linalg.vecdot(flat, flat)
+def _squares(values: Floats) -> Floats:
+    flat = values.reshape(len(values), math.prod(values.shape[1:]))
+    squares: Floats = np.vecdot(flat, flat)
     return squares
 
 
@@ -37,22 +40,22 @@ class Block(Protocol):
     def positions(self) -> int:
         """How many products add up to one entry of a row."""
 
-    def squared_norms(self) -> Tensor:
+    def squared_norms(self) -> Floats:
         """Squared Euclidean norm of each row, shape (m,)."""
 
-    def squared_sizes(self) -> Tensor:
+    def squared_sizes(self) -> Floats:
         """Squared norm that each row would have if none of its products cancelled, shape (m,); at least its own."""
 
-    def sums(self, c: Tensor) -> list[Tensor]:
+    def sums(self, c: Floats) -> list[Floats]:
         """Weighted sum of the rows as consecutive flat pieces."""
 
-    def weighted_sum(self, c: Tensor) -> Tensor:
+    def weighted_sum(self, c: Floats) -> Floats:
         """Weighted sum of the rows, shape (width,)."""
 
-    def inner(self, vectors: Tensor) -> Tensor:
+    def inner(self, vectors: Floats) -> Floats:
         """Inner products of each row with the rows of ``vectors`` (K, width), shape (m, K)."""
 
-    def zeroed(self, mask: Tensor) -> Block:
+    def zeroed(self, mask: Mask) -> Block:
         """Replace the rows where ``mask`` is true by exact zeros."""
 
     def part(self, rows: slice) -> Block:
@@ -68,10 +71,10 @@ class DenseBlock:
 
     Parameters
     ----------
-    values : Tensor of shape (m, d)
+    values : ndarray of shape (m, d)
     """
 
-    values: Tensor
+    values: Floats
 
     def __len__(self) -> int:
         return len(self.values)
@@ -79,34 +82,36 @@ class DenseBlock:
     @property
     def width(self) -> int:
         """Number of columns."""
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
     @property
     def positions(self) -> int:
         """One."""
         return 1
 
-    def squared_norms(self) -> Tensor:
+    def squared_norms(self) -> Floats:
         """Squared norm of each row, shape (m,)."""
         return _squares(self.values)
 
-    def squared_sizes(self) -> Tensor:
+    def squared_sizes(self) -> Floats:
         """Squared norm of each row: nothing cancels."""
         return _squares(self.values)
 
-    def sums(self, c: Tensor) -> list[Tensor]:
+    def sums(self, c: Floats) -> list[Floats]:
         """Return the weighted sum as one piece."""
         return [c @ self.values]
 
-    def weighted_sum(self, c: Tensor) -> Tensor:
+    def weighted_sum(self, c: Floats) -> Floats:
         """Sum of ``c_i * row_i``, shape (width,)."""
-        return c @ self.values
+        total: Floats = c @ self.values
+        return total
 
-    def inner(self, vectors: Tensor) -> Tensor:
+    def inner(self, vectors: Floats) -> Floats:
         """Inner products of each row with the rows of ``vectors``, shape (m, K)."""
-        return self.values @ vectors.T
+        products: Floats = self.values @ vectors.T
+        return products
 
-    def zeroed(self, mask: Tensor) -> DenseBlock:
+    def zeroed(self, mask: Mask) -> DenseBlock:
         """Replace the rows where ``mask`` is true by exact zeros."""
         return DenseBlock(zero_rows(self.values, mask))
 
@@ -116,7 +121,7 @@ class DenseBlock:
 
     def double(self) -> DenseBlock:
         """The same rows in float64."""
-        return DenseBlock(self.values.double())
+        return DenseBlock(self.values.astype(np.float64, copy=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,16 +130,16 @@ class OuterBlock:
 
     Parameters
     ----------
-    left : Tensor of shape (m, out) or (m, L, out)
+    left : ndarray of shape (m, out) or (m, L, out)
         Back-propagated gradients of the map's outputs.
-    right : Tensor of shape (m, in) or (m, L, in)
+    right : ndarray of shape (m, in) or (m, L, in)
         Inputs of the map. L positions share one weight: sequences, unfolded convolutions.
     bias : bool
         Whether the columns of the bias follow those of the weight.
     """
 
-    left: Tensor
-    right: Tensor
+    left: Floats
+    right: Floats
     bias: bool
 
     def __len__(self) -> int:
@@ -143,23 +148,23 @@ class OuterBlock:
     @property
     def width(self) -> int:
         """Number of columns, ``out * in`` and ``out`` more with a bias."""
-        return self.left.shape[-1] * (self.right.shape[-1] + self.bias)
+        return int(self.left.shape[-1] * (self.right.shape[-1] + self.bias))
 
     @property
     def positions(self) -> int:
         """L."""
-        return 1 if self.left.ndim == 2 else self.left.shape[1]
+        return 1 if self.left.ndim == 2 else int(self.left.shape[1])
 
-    def squared_sizes(self) -> Tensor:
+    def squared_sizes(self) -> Floats:
         """Square of the sum over positions of ``|left_l| |(right_l, 1)|``."""
         # A square that underflows must not hide a factor which the other one makes large again.
-        tiny = torch.finfo(self.left.dtype).tiny
-        left = torch.linalg.vecdot(self.left, self.left) + tiny
-        right = torch.linalg.vecdot(self.right, self.right) + (1 if self.bias else tiny)
-        squares: Tensor = left * right
-        return squares if squares.ndim == 1 else squares.sqrt().sum(1).square()
+        tiny = np.finfo(self.left.dtype).tiny
+        left = np.vecdot(self.left, self.left) + tiny
+        right = np.vecdot(self.right, self.right) + (1 if self.bias else tiny)
+        squares: Floats = left * right
+        return squares if squares.ndim == 1 else np.square(np.sqrt(squares).sum(1))
 
-    def squared_norms(self) -> Tensor:
+    def squared_norms(self) -> Floats:
         """Squared norm of each row, shape (m,)."""
         if self.left.ndim == 2:
             right = _squares(self.right)
@@ -168,42 +173,42 @@ class OuterBlock:
         gram_is_cheaper = positions * (n_out + n_in) <= n_out * n_in
         return self._gram_norms() if gram_is_cheaper else self._materialised_norms()
 
-    def _gram_norms(self) -> Tensor:
+    def _gram_norms(self) -> Floats:
         # Positions may cancel. In double precision the cancellation cannot hide a norm that single
         # precision would have shown, so a row is never clipped too little.
-        left, right = self.left.double(), self.right.double()
+        left, right = self.left.astype(np.float64), self.right.astype(np.float64)
         products = right @ right.mT
         gram = (left @ left.mT) * (products + 1 if self.bias else products)
-        return gram.sum((1, 2)).clamp(min=0).to(self.left.dtype)
+        squares: Floats = np.maximum(gram.sum((1, 2)), 0).astype(self.left.dtype)
+        return squares
 
-    def _materialised_norms(self) -> Tensor:
+    def _materialised_norms(self) -> Floats:
         weight = _squares(self.left.mT @ self.right)
         return weight + _squares(self.left.sum(1)) if self.bias else weight
 
-    def sums(self, c: Tensor) -> list[Tensor]:
+    def sums(self, c: Floats) -> list[Floats]:
         """Weighted sums of the weight's columns and, if there are any, of the bias's."""
-        left, right = _per_row(c, self.left), self.right
-        if left.ndim == 3:
-            left, right = left.flatten(0, 1), right.flatten(0, 1)
-        weight = (left.T @ right).view(-1)
+        left, right = self.left * _as_column(c, self.left), self.right
+        left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
+        weight = (left.T @ right).reshape(-1)
         return [weight, left.sum(0)] if self.bias else [weight]
 
-    def weighted_sum(self, c: Tensor) -> Tensor:
+    def weighted_sum(self, c: Floats) -> Floats:
         """Sum of ``c_i * row_i``, shape (width,)."""
-        return torch.cat(self.sums(c))
+        return np.concatenate(self.sums(c))
 
-    def inner(self, vectors: Tensor) -> Tensor:
+    def inner(self, vectors: Floats) -> Floats:
         """Inner products of each row with the rows of ``vectors``, shape (m, K)."""
         n_out, n_in = self.left.shape[-1], self.right.shape[-1]
         columns = []
         for vector in vectors:
-            weight, bias = vector[: n_out * n_in].view(n_out, n_in), vector[n_out * n_in :]
-            product = torch.linalg.vecdot(self.left @ weight, self.right)
+            weight, bias = vector[: n_out * n_in].reshape(n_out, n_in), vector[n_out * n_in :]
+            product: Floats = np.vecdot(self.left @ weight, self.right)
             product = product + self.left @ bias if self.bias else product
             columns.append(product if product.ndim == 1 else product.sum(1))
-        return torch.stack(columns, 1)
+        return np.stack(columns, 1)
 
-    def zeroed(self, mask: Tensor) -> OuterBlock:
+    def zeroed(self, mask: Mask) -> OuterBlock:
         """Replace the rows where ``mask`` is true by exact zeros."""
         # Both factors: 0 * nan would bring the row back.
         return OuterBlock(zero_rows(self.left, mask), zero_rows(self.right, mask), self.bias)
@@ -214,7 +219,8 @@ class OuterBlock:
 
     def double(self) -> OuterBlock:
         """The same rows with factors in float64."""
-        return OuterBlock(self.left.double(), self.right.double(), self.bias)
+        left, right = (part.astype(np.float64, copy=False) for part in (self.left, self.right))
+        return OuterBlock(left, right, self.bias)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,16 +229,16 @@ class ScatterBlock:
 
     Parameters
     ----------
-    index : Tensor of shape (m, L)
+    index : ndarray of shape (m, L)
         Looked-up entries.
-    values : Tensor of shape (m, L, e)
+    values : ndarray of shape (m, L, e)
         Gradient of each looked-up vector.
     rows : int
         Number of entries of the table.
     """
 
-    index: Tensor
-    values: Tensor
+    index: NDArray[np.integer[Any]]
+    values: Floats
     rows: int
 
     def __len__(self) -> int:
@@ -241,52 +247,53 @@ class ScatterBlock:
     @property
     def width(self) -> int:
         """Number of columns, ``rows * e``."""
-        return self.rows * self.values.shape[2]
+        return int(self.rows * self.values.shape[2])
 
     @property
     def positions(self) -> int:
         """L."""
-        return self.index.shape[1]
+        return int(self.index.shape[1])
 
-    def squared_sizes(self) -> Tensor:
+    def squared_sizes(self) -> Floats:
         """Square of the sum, over looked-up vectors, of the norms of their gradients."""
-        squares: Tensor = torch.linalg.vecdot(self.values, self.values)
-        return squares.sqrt().sum(1).square()
+        squares: Floats = np.square(np.sqrt(np.vecdot(self.values, self.values)).sum(1))
+        return squares
 
-    def squared_norms(self) -> Tensor:
+    def squared_norms(self) -> Floats:
         """Squared norm of each row, shape (m,)."""
         if self.index.shape[1] == 1:
             return _squares(self.values)
         return self._gram_norms() if self.index.shape[1] <= self.rows else self._materialised_norms()
 
-    def _gram_norms(self) -> Tensor:
+    def _gram_norms(self) -> Floats:
         # Double precision for the same reason as in OuterBlock. Where, not product: 0 * nan is nan, and
         # a row's norm must still show its nan, which the diagonal does.
-        values = self.values.double()
-        same = self.index.unsqueeze(1) == self.index.unsqueeze(2)
-        gram = torch.where(same, values @ values.mT, 0)
-        return gram.sum((1, 2)).clamp(min=0).to(self.values.dtype)
+        values = self.values.astype(np.float64)
+        same = self.index[:, None, :] == self.index[:, :, None]
+        gram = np.where(same, values @ values.mT, 0.0)
+        squares: Floats = np.maximum(gram.sum((1, 2)), 0).astype(self.values.dtype)
+        return squares
 
-    def _materialised_norms(self) -> Tensor:
+    def _materialised_norms(self) -> Floats:
         m, _, e = self.values.shape
-        table = self.values.new_zeros(m, self.rows, e)
-        return _squares(table.scatter_add_(1, self.index.unsqueeze(2).expand_as(self.values), self.values))
+        places = np.arange(m)[:, None] * self.rows + self.index
+        return _squares(sum_by(places.ravel(), self.values.reshape(-1, e), m * self.rows).reshape(m, self.width))
 
-    def sums(self, c: Tensor) -> list[Tensor]:
+    def sums(self, c: Floats) -> list[Floats]:
         """Return the weighted sum as one piece."""
         return [self.weighted_sum(c)]
 
-    def weighted_sum(self, c: Tensor) -> Tensor:
+    def weighted_sum(self, c: Floats) -> Floats:
         """Sum of ``c_i * row_i``, shape (width,)."""
-        table = self.values.new_zeros(self.rows, self.values.shape[2])
-        return table.index_add_(0, self.index.flatten(), _per_row(c, self.values).flatten(0, 1)).view(-1)
+        weighted = self.values * _as_column(c, self.values)
+        return sum_by(self.index.ravel(), weighted.reshape(-1, weighted.shape[2]), self.rows).reshape(-1)
 
-    def inner(self, vectors: Tensor) -> Tensor:
+    def inner(self, vectors: Floats) -> Floats:
         """Inner products of each row with the rows of ``vectors``, shape (m, K)."""
-        tables = vectors.view(len(vectors), self.rows, -1)
-        return torch.stack([(table[self.index] * self.values).sum((1, 2)) for table in tables], 1)
+        tables = vectors.reshape(len(vectors), self.rows, -1)
+        return np.stack([(table[self.index] * self.values).sum((1, 2)) for table in tables], 1)
 
-    def zeroed(self, mask: Tensor) -> ScatterBlock:
+    def zeroed(self, mask: Mask) -> ScatterBlock:
         """Replace the rows where ``mask`` is true by exact zeros."""
         return replace(self, values=zero_rows(self.values, mask))
 
@@ -296,4 +303,4 @@ class ScatterBlock:
 
     def double(self) -> ScatterBlock:
         """The same rows in float64."""
-        return replace(self, values=self.values.double())
+        return replace(self, values=self.values.astype(np.float64, copy=False))

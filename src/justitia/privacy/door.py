@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from justitia._validate import check_fraction, check_int, check_nonnegative, check_same_length
+from justitia.exceptions import LargeDeltaWarning
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
@@ -131,5 +132,6 @@ def warn_large_delta(epsilon: float, delta: float, n: int, *, stacklevel: int) -
         warnings.warn(
             f"delta={delta:g} is not below 1/n = {1 / n:.2g}: such a guarantee allows the attribute "
             "of one row to be published; choose a smaller delta.",
+            LargeDeltaWarning,
             stacklevel=stacklevel + 1,
         )

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from justitia.exceptions import BudgetExceeded, LedgerError
 from justitia.privacy.accounting import Cost, epsilon_spent
-from justitia.privacy.errors import BudgetExceeded, LedgerError
 from justitia.privacy.ledger import PrivacyLedger, accountant, json_ready, rounded_up, summary
 from justitia.privacy.ledger_file import (
     SCHEMA,

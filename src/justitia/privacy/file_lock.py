@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 from weakref import WeakSet
 
-from justitia.privacy.errors import LedgerError
+from justitia.exceptions import LedgerError
 
 if sys.platform == "win32":
     import msvcrt

@@ -251,11 +251,6 @@ def group_names(groups: Groups, *, names: Sequence[str | None] = ()) -> tuple[st
     return printed if len(set(printed)) == len(printed) else tuple(_printed(g, names, repr) for g in groups)
 
 
-def listed_labels(groups: Groups) -> tuple[str, ...]:
-    """Labels as Python writes them: other labels are written otherwise, which their names need not be."""
-    return tuple(_shown(group, repr) for group in groups)
-
-
 def _printed(group: Hashable, names: Sequence[str | None], show: Callable[[Any], str]) -> str:
     if not isinstance(group, tuple):
         return _shown(group, show)

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
+from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.costs import Cost
 from justitia.privacy.groups import Groups
@@ -75,7 +75,7 @@ class Vault(ABC):
         """How often each cost was debited by this vault, whatever others debit from the same ledger meanwhile."""
 
     @abstractmethod
-    def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
+    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
         """(G, d): noised sum of public rows over each group."""
 
     @abstractmethod
@@ -85,18 +85,18 @@ class Vault(ABC):
         """What can be said about everything asked so far."""
 
     def weighted_sum(
-        self, values: Tensor | RowSource, weights: Tensor, *, bound: float, noise: Noise, purpose: str
-    ) -> Tensor:
+        self, values: Floats | RowSource, weights: Floats, *, bound: float, noise: Noise, purpose: str
+    ) -> Array:
         """Noised sum of public rows, each weighted by its person's group; not everywhere."""
         del values, weights, bound, noise, purpose
-        self._not_here("this engine", "use engine 'plugin' or 'moments'")
+        self._not_here("this engine", "use engine 'post-processing' or 'moments'")
 
-    def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Add the rows of this place to an answer that another place has debited; only where the attribute is."""
-        del source, bound, step, seeded
+        del source, bound, step
         self._not_here("training in several processes", "train in one")
 
-    def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> Tensor:
+    def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> NDArray[np.int64]:
         """Everybody's randomised group code; only where the attribute is."""
         del mechanism, purpose, not_given
         self._not_here("randomised response", "use a method that asks for sums")
@@ -109,12 +109,12 @@ class Vault(ABC):
     def reveal(self, *, purpose: str, drawn: Drawn | None = None) -> NDArray[np.int64]:
         """Everybody's true group code, or that of some rows, at an infinite price; only where the attribute is."""
         del purpose, drawn
-        self._not_here("training without privacy", "pass a finite epsilon, and engine 'plugin' or 'moments'")
+        self._not_here("training without privacy", "pass a finite epsilon, and engine 'post-processing' or 'moments'")
 
     @property
     def noise_source(self) -> NoiseSource:
         """Where this vault's noise comes from; only where the attribute is."""
-        self._not_here("this engine", "use engine 'plugin' or 'moments'")
+        self._not_here("this engine", "use engine 'post-processing' or 'moments'")
 
     @staticmethod
     def _not_here(what: str, advice: str) -> NoReturn:

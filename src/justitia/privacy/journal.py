@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from justitia.privacy.errors import LedgerError
+from justitia.exceptions import LedgerError
 from justitia.privacy.file_lock import LockedFile
 from justitia.privacy.ledger_file import sync_folder
 

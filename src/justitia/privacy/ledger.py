@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 from weakref import WeakSet
 
+from justitia.exceptions import BudgetExceeded, LedgerError
 from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_left, epsilon_spent
 from justitia.privacy.certificate import (
     ADJACENCY,
@@ -24,7 +25,6 @@ from justitia.privacy.certificate import (
     json_ready,
     rounded_up,
 )
-from justitia.privacy.errors import BudgetExceeded, LedgerError
 from justitia.privacy.journal import opened_journal
 from justitia.privacy.noise_grid import check_deliverable, largest_epsilon
 from justitia.privacy.release import Release

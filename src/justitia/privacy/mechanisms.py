@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, UnboundedCost
+from justitia.privacy.arrays import Array
 from justitia.privacy.noise_grid import grid_step, noised_on_grid
+
+#: Codes of groups, 0 .. G - 1, and G for "not given".
+Codes = NDArray[np.int64]
 
 
 class NoiseSource(ABC):
@@ -37,7 +39,7 @@ class NoiseSource(ABC):
     seeded: bool = False
 
     def about(self, question: bytes) -> Self:
-        """The source for one question, of which ``question`` is a digest: itself, unless the noise is seeded."""
+        """The source for one question, described by ``question``: itself, unless the noise is seeded."""
         del question
         return self
 
@@ -49,7 +51,7 @@ class NoiseSource(ABC):
         """Independent draws from the open interval (0, 1), multiples of 2^-53."""
         return _open_uniform(self.words(size, release=release, stream=stream))
 
-    def add_gaussian(self, exact: Tensor, std: float, *, release: int) -> Tensor:
+    def add_gaussian(self, exact: Array, std: float, *, release: int) -> Array:
         """``exact``, rounded to the grid of ``std``, plus an independent N(0, std^2) rounded to it in every entry.
 
         With ``std`` 0 it is ``exact`` itself.
@@ -73,9 +75,9 @@ class SystemNoise(NoiseSource):
 class SeededNoise(NoiseSource):
     """Noise that can be drawn again, for reproducing tables. Whoever knows the seed can subtract the noise.
 
-    The noise of a release depends on the seed, on the number of the release and on the question itself
-    (:meth:`about`): two questions that differ in anything public never share noise, which their difference would
-    cancel. The same question about other attributes does share it, so even a secret seed promises nothing.
+    The noise of a release depends on the seed, on the number of the release and on its purpose, width, bound and
+    mechanism (:meth:`about`). Rows and attributes are no part of that: two runs that differ in those alone share their
+    noise, and the difference of their answers is exact. So even a secret seed promises nothing.
     """
 
     seeded = True
@@ -134,7 +136,7 @@ class Gaussian:
         std = self.noise_multiplier * sensitivity
         return grid_step(std) if std > 0 else 0.0
 
-    def add_noise(self, exact: Tensor, *, sensitivity: float, source: NoiseSource, release: int) -> Tensor:
+    def add_noise(self, exact: Array, *, sensitivity: float, source: NoiseSource, release: int) -> Array:
         """Noised ``exact``, whose entries together move by at most ``sensitivity`` in Euclidean norm."""
         return source.add_gaussian(exact, self.noise_multiplier * sensitivity, release=release)
 
@@ -152,7 +154,7 @@ class Unprotected:
         del sensitivity
         return 0.0
 
-    def add_noise(self, exact: Tensor, *, sensitivity: float, source: NoiseSource, release: int) -> Tensor:
+    def add_noise(self, exact: Array, *, sensitivity: float, source: NoiseSource, release: int) -> Array:
         """``exact`` itself."""
         del sensitivity, source, release
         return exact
@@ -173,14 +175,14 @@ class RandomizedResponse:
         """What the ledger charges for one randomised answer from everybody."""
         return RandomizedResponseCost(self.epsilon, categories)
 
-    def randomize(self, codes: Tensor, *, categories: int, source: NoiseSource, release: int) -> Tensor:
+    def randomize(self, codes: Codes, *, categories: int, source: NoiseSource, release: int) -> Codes:
         """Randomised copy of ``codes`` (0 .. categories - 1); the code ``categories`` answers with any of them."""
-        coin = torch.from_numpy(_fine_uniform(source.words(2 * len(codes), release=release, stream="coins")))
-        second = torch.from_numpy(source.uniform(len(codes), release=release))
+        coin = _fine_uniform(source.words(2 * len(codes), release=release, stream="coins"))
+        second = source.uniform(len(codes), release=release)
         rare = (categories - 1) * math.exp(-self.epsilon)
-        other = (codes + 1 + (second * (categories - 1)).long()) % categories
-        told = torch.where(coin < rare / (1.0 + rare), other, codes)
-        return torch.where(codes < categories, told, (second * categories).long())
+        other = (codes + 1 + (second * (categories - 1)).astype(np.int64)) % categories
+        told = np.where(coin < rare / (1.0 + rare), other, codes)
+        return np.where(codes < categories, told, (second * categories).astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -215,12 +217,12 @@ class MinorityResponse:
             raise ValueError(f"expected the minority to be 0 or 1, got {self.minority!r}.")
         return RandomizedResponseCost(self.epsilon, categories)
 
-    def randomize(self, codes: Tensor, *, categories: int, source: NoiseSource, release: int) -> Tensor:
+    def randomize(self, codes: Codes, *, categories: int, source: NoiseSource, release: int) -> Codes:
         """Randomised copy of ``codes`` (0 and 1); any other code, as the larger group, answers with either."""
         del categories
-        coin = torch.from_numpy(_fine_uniform(source.words(2 * len(codes), release=release, stream="coins")))
-        hides = torch.where(codes == self.minority, math.exp(-self.epsilon) / 2, 0.5)
-        return torch.where(coin < hides, 1 - self.minority, self.minority)
+        coin = _fine_uniform(source.words(2 * len(codes), release=release, stream="coins"))
+        hides = np.where(codes == self.minority, math.exp(-self.epsilon) / 2, 0.5)
+        return np.where(coin < hides, 1 - self.minority, self.minority)
 
 
 #: What everybody may answer with.

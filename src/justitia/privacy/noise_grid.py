@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from torch import Tensor
+
+from justitia.privacy.arrays import Array, quietly
 
 #: The standard deviation of noise is between 2^32 and 2^33 steps.
 STEPS_PER_STD = 32
@@ -47,14 +47,18 @@ def exact_sum_step(largest: float) -> float:
     return math.ldexp(1.0, max(math.frexp(largest)[1] - 52, _SMALLEST_EXPONENT))
 
 
-def toward_zero(values: Tensor, step: float) -> Tensor:
+def toward_zero(values: Array, step: float) -> Array:
     """Whole steps, none longer than before: the norm of a row never grows."""
-    return (values / step).trunc_().mul_(step)
+    steps = values / step
+    np.trunc(steps, out=steps)
+    steps *= step
+    return steps
 
 
-def to_nearest(values: Tensor, step: float) -> Tensor:
+def to_nearest(values: Array, step: float) -> Array:
     """``values`` as a number of steps; each entry moves by half a step at most."""
-    return (values / step).round_()
+    steps = values / step
+    return np.rint(steps, out=steps)
 
 
 def sampler_delta(coordinates: int, epsilon: float) -> float:
@@ -140,7 +144,8 @@ def _upper_tail(halves: int, s: float) -> int:
     return (1 << (_FIXED - 1)) - (total * _DENSITY_AT_ZERO >> _DENSITY_BITS)
 
 
-def noised_on_grid(exact: Tensor, std: float, words: Words) -> Tensor:
+@quietly
+def noised_on_grid(exact: Array, std: float, words: Words) -> Array:
     """``exact`` rounded to the grid of ``std`` plus a rounded Gaussian, in float64.
 
     Guarantee
@@ -149,9 +154,8 @@ def noised_on_grid(exact: Tensor, std: float, words: Words) -> Tensor:
       the number nearest to that sum, and zero has no sign.
     """
     step = grid_step(std)
-    noise = torch.from_numpy(rounded_gaussian(words, exact.numel(), std / step))
-    steps = to_nearest(exact.double(), step).add_(noise.view(exact.shape))
-    return steps.mul_(step).add_(0.0)  # -0.0, the sum of two zeros below 0, becomes 0.0
+    noise = rounded_gaussian(words, exact.size, std / step).reshape(exact.shape)
+    return (to_nearest(exact, step) + noise) * step + 0.0  # -0.0, the sum of two zeros below 0, becomes 0.0
 
 
 __all__ = [

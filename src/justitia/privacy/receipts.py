@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from justitia.privacy.errors import LedgerError
+from justitia.exceptions import LedgerError
 
 
 class Head(NamedTuple):

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from justitia.privacy.arrays import Array, Floats, Index, Mask, quietly
 from justitia.privacy.blocks import Block, DenseBlock, OuterBlock, ScatterBlock, zero_rows
 
 #: Relative round-off that centring may hide in a squared norm; it is added, so that a row is never clipped too little.
@@ -43,18 +43,18 @@ class FactoredRows:
     ----------
     blocks : tuple of Block
         At least one, all with m rows.
-    scale : Tensor of shape (m,), optional
+    scale : ndarray of shape (m,), optional
         One factor per row; 1 if absent.
-    member : Tensor of shape (m, K), optional
+    member : ndarray of shape (m, K), optional
         How much of each centre is taken off row i.
-    centres : Tensor of shape (K, width), optional
+    centres : ndarray of shape (K, width), optional
         Public vectors.
     """
 
     blocks: tuple[Block, ...]
-    scale: Tensor | None = None
-    member: Tensor | None = None
-    centres: Tensor | None = None
+    scale: Floats | None = None
+    member: Floats | None = None
+    centres: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.blocks[0])
@@ -64,44 +64,39 @@ class FactoredRows:
         """Number of columns."""
         return sum(block.width for block in self.blocks)
 
-    def factors(self) -> Iterator[Tensor]:
-        """Every tensor that the rows are made of."""
-        parts = [part for block in self.blocks for part in vars(block).values()]
-        yield from (part for part in (*parts, self.scale, self.member, self.centres) if isinstance(part, Tensor))
-
-    @torch.no_grad()
-    def norms(self) -> Tensor:
+    @quietly
+    def norms(self) -> Floats:
         """Euclidean norm of each row, shape (m,); not finite for every row that is not finite."""
         total = self.blocks[0].squared_norms()
         for block in self.blocks[1:]:
             total = total + block.squared_norms()
-        total = total if self.scale is None else total * self.scale.square()
-        return (total if self.member is None else self._centred_squares(total)).sqrt()
+        total = total if self.scale is None else total * np.square(self.scale)
+        return np.sqrt(total if self.member is None else self._centred_squares(total))
 
-    def _centred_squares(self, raw: Tensor) -> Tensor:
+    def _centred_squares(self, raw: Floats) -> Floats:
         """|g - c|^2 = |g|^2 - 2 <g, c> + |c|^2, rounded up."""
         assert self.member is not None  # noqa: S101 - tells the type checker what the caller has seen
         assert self.centres is not None  # noqa: S101
-        widths = [block.width for block in self.blocks]
-        pieces = torch.split(self.centres, widths, dim=1)
-        inner = torch.stack([block.inner(piece) for block, piece in zip(self.blocks, pieces, strict=True)]).sum(0)
-        cross = torch.linalg.vecdot(inner, self.member)
+        pieces = np.split(self.centres, np.cumsum([block.width for block in self.blocks])[:-1], axis=1)
+        inner = np.stack([block.inner(piece) for block, piece in zip(self.blocks, pieces, strict=True)]).sum(0)
+        cross = np.vecdot(inner, self.member)
         cross = cross if self.scale is None else cross * self.scale
-        own = torch.linalg.vecdot(self.member @ (self.centres @ self.centres.T), self.member)
-        squares: Tensor = (raw - 2 * cross + own).clamp(min=0) + ROUND_OFF * (raw + own)
+        own = np.vecdot(self.member @ (self.centres @ self.centres.T), self.member)
+        squares: Floats = np.maximum(raw - 2 * cross + own, 0) + ROUND_OFF * (raw + own)
         return squares
 
-    @torch.no_grad()
-    def weighted_sum(self, c: Tensor) -> Tensor:
+    @quietly
+    def weighted_sum(self, c: Floats) -> Floats:
         """Sum of ``c_i * row_i``, shape (width,)."""
         scaled = c if self.scale is None else c * self.scale
-        total = torch.cat([piece for block in self.blocks for piece in block.sums(scaled)])
+        total = np.concatenate([piece for block in self.blocks for piece in block.sums(scaled)])
         if self.member is None or self.centres is None:
             return total
-        return total - (c @ self.member) @ self.centres
+        centred: Floats = total - (c @ self.member) @ self.centres
+        return centred
 
-    @torch.no_grad()
-    def norm_bounds(self) -> Tensor:
+    @quietly
+    def norm_bounds(self) -> Floats:
         r"""Length by which each row of float64 factors is clipped, shape (m,).
 
         Guarantee
@@ -113,15 +108,17 @@ class FactoredRows:
         squares = self.blocks[0].squared_sizes()
         for block in self.blocks[1:]:
             squares = squares + block.squared_sizes()
-        sizes = squares.sqrt() if self.scale is None else squares.sqrt() * self.scale.abs()
+        sizes = np.sqrt(squares) if self.scale is None else np.sqrt(squares) * np.abs(self.scale)
         positions, n_centres = max(block.positions for block in self.blocks), 0
         if self.member is not None and self.centres is not None:
-            sizes, n_centres = sizes + self.member.abs() @ self.centres.norm(dim=1), len(self.centres)
+            sizes = sizes + np.abs(self.member) @ np.sqrt(np.vecdot(self.centres, self.centres))
+            n_centres = len(self.centres)
         elif positions == 1:
             return sizes  # nothing cancels: the size is the norm
         slack = round_off(self.width + positions**2 + n_centres)
         longer = max(1.0, positions / TERMS) + n_centres / TERMS
-        return torch.maximum((self.norms().square() + slack * sizes.square()).sqrt(), sizes * (longer / CANCELLATION))
+        norms = np.sqrt(np.square(self.norms()) + slack * np.square(sizes))
+        return np.maximum(norms, sizes * (longer / CANCELLATION))
 
     def pieces(self) -> Iterator[tuple[slice, FactoredRows]]:
         """Consecutive rows, as many at a time as add up ``TERMS`` products in each entry of their sum."""
@@ -137,22 +134,23 @@ class FactoredRows:
     def double(self) -> FactoredRows:
         """The same rows with every factor in float64: products of two single-precision numbers are then exact."""
         scale, member, centres = (
-            None if part is None else part.double() for part in (self.scale, self.member, self.centres)
+            None if part is None else part.astype(np.float64, copy=False)
+            for part in (self.scale, self.member, self.centres)
         )
         return FactoredRows(tuple(block.double() for block in self.blocks), scale, member, centres)
 
-    def scaled(self, scale: Tensor) -> FactoredRows:
+    def scaled(self, scale: Floats) -> FactoredRows:
         """Multiply row i by ``scale_i``, centres included; the factors are shared, not copied."""
-        member = None if self.member is None else self.member * scale.unsqueeze(1)
+        member = None if self.member is None else self.member * scale[:, None]
         return replace(self, scale=scale if self.scale is None else self.scale * scale, member=member)
 
-    def centred(self, member: Tensor, centres: Tensor) -> FactoredRows:
+    def centred(self, member: Floats, centres: Floats) -> FactoredRows:
         """Take ``member_i @ centres`` off row i."""
         return replace(self, member=member, centres=centres)
 
-    def zeroed(self, mask: Tensor) -> FactoredRows:
+    def zeroed(self, mask: Mask) -> FactoredRows:
         """Replace the rows where ``mask`` is true by exact zeros, whatever they held."""
-        scale = None if self.scale is None else self.scale.masked_fill(mask, 0)
+        scale = None if self.scale is None else zero_rows(self.scale, mask)
         member = None if self.member is None else zero_rows(self.member, mask)
         return FactoredRows(tuple(block.zeroed(mask) for block in self.blocks), scale, member, self.centres)
 
@@ -164,17 +162,17 @@ class LongSum:
     """
 
     def __init__(self, width: int) -> None:
-        self._total = torch.zeros(width, dtype=torch.float64)
-        self._lost = torch.zeros(width, dtype=torch.float64)
+        self._total = np.zeros(width)
+        self._lost = np.zeros(width)
 
-    def add(self, part: Tensor) -> None:
+    def add(self, part: Floats) -> None:
         """One more vector."""
         total = self._total + part
         added = total - self._total
         self._lost += (self._total - (total - added)) + (part - added)
         self._total = total
 
-    def value(self) -> Tensor:
+    def value(self) -> Array:
         """The sum so far."""
         return self._total + self._lost
 
@@ -188,7 +186,7 @@ class DenseSource(Protocol):
     def width(self) -> int:
         """Number of columns."""
 
-    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def dense(self) -> Iterator[tuple[Index, Floats]]:
         """Yield ``(positions, rows)`` for all rows in order."""
 
 
@@ -201,19 +199,19 @@ class RowSource(Protocol):
     def width(self) -> int:
         """Number of columns."""
 
-    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+    def chunks(self) -> Iterator[tuple[Index, FactoredRows]]:
         """Yield ``(positions, rows)`` for all rows in order."""
 
 
-def index_chunks(n: int, chunk_rows: int) -> Iterator[Tensor]:
+def index_chunks(n: int, chunk_rows: int) -> Iterator[Index]:
     """Split 0..n-1 into consecutive pieces of at most ``chunk_rows``."""
     if chunk_rows < 1:
         raise ValueError(f"chunk_rows must be at least 1, got {chunk_rows}; leave it at its default.")
     for start in range(0, n, chunk_rows):
-        yield torch.arange(start, min(start + chunk_rows, n))
+        yield np.arange(start, min(start + chunk_rows, n))
 
 
-def placed_chunks(first: int, count: int, size: int) -> Iterator[tuple[slice, Tensor]]:
+def placed_chunks(first: int, count: int, size: int) -> Iterator[tuple[slice, Index]]:
     """Cut ``count`` rows, the first at position ``first``, at multiples of ``size``: which places are taken, by whom.
 
     A chunk always has ``size`` rows, each where its position says, and somebody else's number where a row is not here:
@@ -223,24 +221,24 @@ def placed_chunks(first: int, count: int, size: int) -> Iterator[tuple[slice, Te
     while at < count:
         start = (first + at) % size
         taken = min(size - start, count - at)
-        who = torch.full((size,), at)
-        who[start : start + taken] = torch.arange(at, at + taken)
+        who = np.full(size, at)
+        who[start : start + taken] = np.arange(at, at + taken)
         yield slice(start, start + taken), who
         at += taken
 
 
 @dataclass(frozen=True, eq=False)
-class TensorRows:
+class ArrayRows:
     """A public matrix as a source of rows.
 
     Parameters
     ----------
-    values : Tensor of shape (n, d)
+    values : ndarray of shape (n, d)
     chunk_rows : int, default 8192
         Rows per chunk: bounds memory, never changes the answer beyond round-off.
     """
 
-    values: Tensor
+    values: Floats
     chunk_rows: int = 8192
 
     def __len__(self) -> int:
@@ -249,17 +247,17 @@ class TensorRows:
     @property
     def width(self) -> int:
         """Number of columns."""
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
-    def chunks(self) -> Iterator[tuple[Tensor, FactoredRows]]:
+    def chunks(self) -> Iterator[tuple[Index, FactoredRows]]:
         """Yield ``(positions, rows)`` for all rows in order."""
         for part in index_chunks(len(self), self.chunk_rows):
-            yield part, FactoredRows((DenseBlock(self.values[part]),))
+            yield part, FactoredRows((DenseBlock(self.values[part[0] : part[-1] + 1]),))
 
-    def dense(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def dense(self) -> Iterator[tuple[Index, Floats]]:
         """Yield ``(positions, rows)`` for all rows in order."""
         for part in index_chunks(len(self), self.chunk_rows):
-            yield part, self.values[part]
+            yield part, self.values[part[0] : part[-1] + 1]
 
 
 __all__ = [
@@ -267,6 +265,7 @@ __all__ = [
     "ROUND_OFF",
     "SUM_ERROR",
     "TERMS",
+    "ArrayRows",
     "Block",
     "DenseBlock",
     "DenseSource",
@@ -275,7 +274,6 @@ __all__ = [
     "OuterBlock",
     "RowSource",
     "ScatterBlock",
-    "TensorRows",
     "index_chunks",
     "placed_chunks",
     "round_off",

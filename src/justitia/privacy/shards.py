@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from justitia.privacy.questions import Listener, Question
 from justitia.privacy.rows import DenseSource
 
 
@@ -37,10 +35,10 @@ class Drawn:
     places: slice
     number: int
 
-    def placed(self, codes: Tensor) -> Tensor:
+    def placed(self, codes: NDArray[np.signedinteger[Any]]) -> NDArray[np.int64]:
         """(number,): codes of the rows of this place, 0 elsewhere."""
-        found = torch.zeros(self.number, dtype=torch.int64)
-        found[self.places] = codes[torch.from_numpy(self.here)].long()
+        found = np.zeros(self.number, dtype=np.int64)
+        found[self.places] = codes[self.here]
         return found
 
 
@@ -53,19 +51,15 @@ class Together(ABC):
         """How many rows there are in all places."""
 
     @abstractmethod
-    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
-        """What hears the public rows of this place, for noise that can be drawn again."""
-
-    @abstractmethod
-    def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def begin(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Tell the others, after the debit, what to add up; only then do they compute."""
 
     @abstractmethod
-    def add(self, steps: Tensor) -> Tensor:
+    def add(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sum over all places of whole numbers (int64); only the place that debits is given it."""
 
     @abstractmethod
-    def gather(self, codes: Tensor) -> Tensor:
+    def gather(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Codes of rows that were drawn, of all places; after the debit the others are told to add theirs."""
 
 
@@ -85,20 +79,15 @@ class Alone(Together):
         """How many rows there are."""
         return self._rows
 
-    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
-        """The question itself, which hears rows in order."""
-        del source, bound
-        return question
-
-    def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    def begin(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Nobody to tell."""
-        del source, bound, step, seeded
+        del source, bound, step
 
-    def add(self, steps: Tensor) -> Tensor:
+    def add(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """What is here is all there is."""
         return steps
 
-    def gather(self, codes: Tensor) -> Tensor:
+    def gather(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """What is here is all there is."""
         return codes
 

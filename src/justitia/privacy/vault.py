@@ -8,10 +8,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from justitia.privacy.arrays import Array, Floats, quietly, sum_by
 from justitia.privacy.bounding import (
     LONGEST,
     bounded_rows,
@@ -28,7 +27,6 @@ from justitia.privacy.groups import (
     encode,
     group_names,
     infer_groups,
-    listed_labels,
     only_part,
     public_groups,
     read_parts,
@@ -38,8 +36,7 @@ from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Releas
 from justitia.privacy.mechanisms import Noise, NoiseSource, Response, SystemNoise, Unprotected
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest, toward_zero
 from justitia.privacy.persons import Persons
-from justitia.privacy.questions import Listener, Question
-from justitia.privacy.rows import DenseSource, LongSum, RowSource, TensorRows
+from justitia.privacy.rows import ArrayRows, DenseSource, LongSum, RowSource
 from justitia.privacy.shards import Alone, Drawn, Together
 
 #: Asks for the list of groups to be read off the data.
@@ -109,9 +106,9 @@ class SensitiveVault(Vault):
         self._spent: Counter[Cost] = Counter()
         self._people = people
         self._source = noise_source if noise_source is not None else SystemNoise()
-        small = torch.int16 if len(listed) < 2**15 else torch.int64  # a vault of millions of rows stays small
-        codes = (torch.from_numpy(encode(part, listed, missing_marker)).to(small) for part in parts)
-        self.__codes = torch.cat([torch.empty(0, dtype=small), *codes])
+        small = np.int16 if len(listed) < 2**15 else np.int64  # a vault of millions of rows stays small
+        codes = (encode(part, listed, missing_marker).astype(small) for part in parts)
+        self.__codes: NDArray[np.signedinteger[Any]] = np.concatenate([np.empty(0, dtype=small), *codes])
         if people is not None:
             people.check_rows(len(self.__codes))
             self.__codes[~people.counted] = len(listed)  # rows beyond a person's share count as "not given"
@@ -147,7 +144,7 @@ class SensitiveVault(Vault):
 
     def forget(self) -> None:
         """Overwrite the attribute: every row is "not given" from now on."""
-        self.__codes.fill_(len(self._groups))
+        self.__codes.fill(len(self._groups))
 
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
@@ -170,7 +167,8 @@ class SensitiveVault(Vault):
         return self._source
 
     @forgets_locals
-    def group_sums(self, values: Tensor | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Tensor:
+    @quietly
+    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
         r"""Noised sum of public rows over each group.
 
         .. math:: S_a = \sum_{i : A_i = a} v_i + \xi_a,  \qquad \|v_i\| \le B
@@ -180,14 +178,14 @@ class SensitiveVault(Vault):
 
         Parameters
         ----------
-        values : Tensor (n, d) or DenseSource
+        values : ndarray (n, d) or DenseSource
             Public rows; a longer row is scaled down to ``bound``. A source is read a few rows at a time.
         bound : float
             B.
 
         Returns
         -------
-        Tensor (G, d), float64
+        ndarray (G, d), float64
 
         Guarantee
         ---------
@@ -198,69 +196,68 @@ class SensitiveVault(Vault):
         * The ledger is debited first; if the budget does not allow it, nothing is computed.
         * A row that is not finite counts as zero, so no row can change whether the call fails.
         """
-        source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
+        source = ArrayRows(self._check_rows(values)) if isinstance(values, np.ndarray) else values
         self._check_length(source)
         sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width) * self.rows_per_person
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
-        question = self._question(purpose, source.width, bound, noise)
         step = max(noise.step(sensitivity), exact_sum_step(2.0 * self._together.rows * min(bound, LONGEST)))
-        self._together.begin(source, bound=bound, step=step, seeded=self._source.seeded)
-        exact = self._add_up(source, bound, step, self._together.listener(question, source, bound))
-        drawn = self._source.about(question.digest())
+        self._together.begin(source, bound=bound, step=step)
+        exact = self._add_up(source, bound, step)
+        drawn = self._noise_about(purpose, source.width, float(bound), noise)
         noisy = noise.add_noise(exact, sensitivity=sensitivity, source=drawn, release=release)
         total = exact.sum(0)  # public: everybody is in one block, and nothing is rounded
-        noisy = noisy + (total - noisy.sum(0)) / len(noisy)
-        return noisy[: self.n_groups]
+        projected: Array = noisy + (total - noisy.sum(0)) / len(noisy)
+        return projected[: self.n_groups]
 
     @forgets_locals
-    def contribute(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
+    @quietly
+    def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
         """Add the rows of this place to an answer that another place has debited; nothing is returned here."""
         self._check_length(source)
-        self._add_up(source, bound, step, self._together.listener(Question((), idle=not seeded), source, bound))
+        self._add_up(source, bound, step)
 
-    def _add_up(self, source: DenseSource, bound: float, step: float, listener: Listener) -> Tensor:
+    def _add_up(self, source: DenseSource, bound: float, step: float) -> Array:
         """(G + 1, d): sums over all places, exact on the grid."""
-        sums = torch.zeros(self.n_groups + 1, source.width, dtype=torch.float64)
+        sums = np.zeros((self.n_groups + 1, source.width))
         done = 0
         for index, rows in source.dense():
-            if not torch.equal(index, torch.arange(done, done + len(rows))):
+            if not np.array_equal(index, np.arange(done, done + len(rows))):
                 raise ValueError("Expected a source that gives everybody's row once and in order; got another order.")
             done += len(rows)
-            bounded = bounded_rows(rows.detach().double(), bound)
-            listener.hear(bounded)
-            sums.index_add_(0, self.__codes[index].long(), toward_zero(bounded, step))
+            bounded = bounded_rows(rows.astype(np.float64, copy=False), bound)
+            sums += sum_by(self.__codes[index], toward_zero(bounded, step), len(sums))
         if done != len(self):
             raise ValueError(f"Expected a source that gives everybody's row once; got {done} of {len(self)} rows.")
-        steps = self._together.add(torch.cat([to_nearest(sums, step).long().flatten(), listener.heard()]))
-        listener.settle(steps[sums.numel() :])
-        return steps[: sums.numel()].double().mul_(step).view_as(sums)
+        steps = self._together.add(to_nearest(sums, step).astype(np.int64).ravel())
+        return steps.reshape(sums.shape).astype(np.float64) * step
 
     @forgets_locals
+    @quietly
     def weighted_sum(
         self,
-        values: Tensor | RowSource,
-        weights: Tensor,
+        values: Floats | RowSource,
+        weights: Floats,
         *,
         bound: float,
         noise: Noise,
         purpose: str,
-    ) -> Tensor:
+    ) -> Array:
         r"""Noised sum of public rows, each clipped and weighted by its person's group.
 
         .. math:: \sum_i \omega_{i, A_i} \, v_i \min(1, B / \|v_i\|) + \xi
 
         Parameters
         ----------
-        values : Tensor (n, d) or RowSource
+        values : ndarray (n, d) or RowSource
             Public rows; a source is read a few rows at a time.
-        weights : Tensor (n, G + 1)
+        weights : ndarray (n, G + 1)
             Public weights, the last column for "not given".
         bound : float
             B.
 
         Returns
         -------
-        Tensor (d,), float64
+        ndarray (d,), float64
 
         Guarantee
         ---------
@@ -270,30 +267,27 @@ class SensitiveVault(Vault):
         * The recorded sensitivity includes the rounding.
         * The ledger is debited first; a row that is not finite counts as zero.
         """
-        source = TensorRows(self._check_rows(values)) if isinstance(values, Tensor) else values
+        source = ArrayRows(self._check_rows(values)) if isinstance(values, np.ndarray) else values
         if len(source) != len(self) or weights.shape != (len(self), self.n_groups + 1):
             raise ValueError(
                 f"Expected {len(self)} rows and weights of shape {(len(self), self.n_groups + 1)}; "
-                f"got {len(source)} rows and weights of shape {tuple(weights.shape)}."
+                f"got {len(source)} rows and weights of shape {weights.shape}."
             )
-        weights = weights.double()
+        weights = weights.astype(np.float64, copy=False)
         sensitivity = check_bound(bound) * weight_range(weights) * self.rows_per_person
         sensitivity = with_rounding(sensitivity, weights, bound, source.width, noise)
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
-        question = self._question(purpose, source.width, bound, noise)
-        question.hear(weights)
-        selected = weights.gather(1, self.__codes.long()[:, None])[:, 0]
+        selected = np.take_along_axis(weights, self.__codes[:, None], axis=1)[:, 0]
         exact = LongSum(source.width)
         for chunk, rows in source.chunks():
             c = selected[chunk]
-            question.hear(*rows.factors())
             for part, piece in rows.pieces():
                 exact.add(clipped_sum(piece, c[part], bound))
-        drawn = self._source.about(question.digest())
+        drawn = self._noise_about(purpose, source.width, float(bound), noise)
         return noise.add_noise(exact.value(), sensitivity=sensitivity, source=drawn, release=release)
 
     @forgets_locals
-    def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> Tensor:
+    def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> NDArray[np.int64]:
         """Everybody's randomised group code: 0 .. G - 1 and, if ``not_given``, G for people who did not give theirs.
 
         Without that category such people answer with any group; there are fewer lies for the others.
@@ -306,14 +300,14 @@ class SensitiveVault(Vault):
             raise ValueError("expected rows that are one person's each, got persons; randomise one answer per person.")
         categories = self.n_groups + not_given
         release = self._debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
-        drawn = self._source.about(self._question(purpose, categories, mechanism).digest())
-        return mechanism.randomize(self.__codes.long(), categories=categories, source=drawn, release=release)
+        drawn = self._noise_about(purpose, categories, mechanism)
+        return mechanism.randomize(self.__codes.astype(np.int64), categories=categories, source=drawn, release=release)
 
     def reveal(self, *, purpose: str, drawn: Drawn | None = None) -> NDArray[np.int64]:
         """Everybody's true group code, or of rows drawn from all places, without privacy: debits infinity, visibly."""
         self._debit(Release(purpose, Unprotected().cost(), math.inf))
         codes = self.__codes if drawn is None else self._together.gather(drawn.placed(self.__codes))
-        return codes.numpy().astype(np.int64)
+        return codes.astype(np.int64)
 
     def hand_over(self, drawn: Drawn) -> None:
         """Add the codes of this place to those that another place reveals; debits infinity here as well."""
@@ -338,22 +332,19 @@ class SensitiveVault(Vault):
     def _unit(self) -> str:
         return "row" if self._people is None else "person"
 
-    def _question(self, purpose: str, *facts: Any) -> Question:
-        """What is public about a question; its rows are heard as they are summed."""
-        asked = (self._columns, listed_labels(self._groups), self.persons_digest, self._together.rows)
-        named = (self._ledger.identity, purpose, asked, *facts)
-        return Question(named, idle=not self._source.seeded)
+    def _noise_about(self, *question: Any) -> NoiseSource:
+        """The source of noise for one question: its purpose, width, bound and mechanism. Rows are no part of it."""
+        return self._source.about(repr(question).encode())
 
     def _check_length(self, source: DenseSource) -> None:
         if len(source) != len(self):
             raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
 
-    def _check_rows(self, values: Tensor) -> Tensor:
-        rows = values.detach()
-        rows = rows[:, None] if rows.dim() == 1 else rows
-        if rows.dim() != 2 or len(rows) != len(self):
-            raise ValueError(f"Expected one public row per label ({len(self)}); got shape {tuple(values.shape)}.")
-        return rows.double()
+    def _check_rows(self, values: Floats) -> Array:
+        rows = values[:, None] if values.ndim == 1 else values
+        if rows.ndim != 2 or len(rows) != len(self):
+            raise ValueError(f"Expected one public row per label ({len(self)}); got shape {values.shape}.")
+        return rows.astype(np.float64, copy=False)
 
     def __repr__(self) -> str:
         return f"SensitiveVault(n={len(self)}, groups={list(self._names)})"

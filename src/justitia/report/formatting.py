@@ -36,15 +36,15 @@ RATES = {
     "precision_score": "positive labels among positive decisions",
 }
 ENGINES = {
-    "plugin": "plugin: a handful of noised sums, and the dual in closed form on top of a model of the label",
+    "post-processing": "post-processing: a handful of noised sums, and the dual in closed form on top of a base model",
     "moments": "moments: a handful of noised sums",
-    "gradients": "gradients: a noised sum of gradients and a noised violation in every round",
-    "printed": "printed: the published algorithm, whose guarantee is not established",
+    "pf-ld": "pf-ld: a noised sum of gradients and a noised violation in every round",
+    "pf-ld-as-published": "pf-ld-as-published: the published algorithm, whose guarantee is not established",
 }
 
 
 #: What may differ where no tolerance was given.
-BY_CHANCE = {"plugin": "chance and the known noise", "moments": "the known noise"}
+BY_CHANCE = {"post-processing": "chance and the known noise", "moments": "the known noise"}
 
 
 def plain_name(name: str) -> str:

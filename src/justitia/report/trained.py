@@ -12,7 +12,6 @@ from typing import Any
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.inputs.encoding import CategoryColumn, NumberColumn
-from justitia.networks.multilayer import widths_of
 from justitia.notions import notion_name as named_notion
 from justitia.report.formatting import ENGINES, NOTIONS, listed, plain_name, short
 
@@ -85,6 +84,8 @@ def plan_digest(model: LagrangianDualClassifier) -> str:
 
 
 def _network(model: LagrangianDualClassifier) -> str:
+    from justitia.networks.multilayer import widths_of  # noqa: PLC0415 - needs torch, which a network has
+
     widths = widths_of(model.module_)
     weights = sum(parameter.numel() for parameter in model.module_.parameters())
     name = type(model.module_).__name__ if widths is None else "-".join(str(width) for width in widths)
@@ -144,7 +145,7 @@ def snippet(model: LagrangianDualClassifier, notion: str) -> str:
 
 
 def _decisions(model: LagrangianDualClassifier) -> dict[str, Any]:
-    """What a call of engine "plugin" says besides, where it is not the default; a model cannot be written here."""
+    """Arguments of engine "post-processing" that are not the default; a model cannot be written here."""
     base = model.rule_.base
     chosen: dict[str, Any] = {} if getattr(base, "encoded", False) else {"base": getattr(base, "name", ...)}
     chosen |= {} if float(model.threshold) == 0.5 else {"threshold": float(model.threshold)}

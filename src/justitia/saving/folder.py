@@ -8,7 +8,6 @@ history, multipliers and correction are exact; each column of the history says s
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import re
@@ -16,26 +15,21 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load as load_weights
-from safetensors.torch import save as weights_of
 from sklearn.base import BaseEstimator
-from torch import Tensor, nn
 
 from justitia._files import check_folder, foreign_entry, read_bounded, read_object, replace_folder, stage_beside
-from justitia.engines import DEFAULT_PLANS, engine_of, name_of
-from justitia.engines.plugin.learner import Rule
+from justitia.engines import engine_of, name_of, plan_class
+from justitia.exceptions import JustitiaWarning
 from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.base import base_of
-from justitia.networks.multilayer import multilayer, widths_of
 from justitia.notions import notion_name
+from justitia.postprocessing.learner import Rule
 from justitia.privacy.ledger import Certificate
 from justitia.saving.json_values import plain, read, refuse, written
 from justitia.saving.rule import MOST_BYTES, BaseMismatch, read_rule, written_rule
@@ -107,13 +101,24 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
         (fresh / MODEL).write_text(facts, encoding="utf-8")
         kept = replace_folder(fresh, target, stage, foreign_in_model)
     if kept is not None:
-        warnings.warn(f"{str(target)!r} held files of others; they are kept in {str(kept)!r}.", stacklevel=3)
+        warnings.warn(
+            f"{str(target)!r} held files of others; they are kept in {str(kept)!r}.", JustitiaWarning, stacklevel=3
+        )
     return target
 
 
 def _weights(model: BaseEstimator) -> dict[str, bytes]:
-    state = {name: tensor.contiguous().clone() for name, tensor in model.module_.state_dict().items()}
-    return {WEIGHTS: weights_of(state)}
+    from justitia.networks.saving import module_bytes  # noqa: PLC0415 - needs torch, which a network has
+
+    return {WEIGHTS: module_bytes(model.module_)}
+
+
+def _widths(model: BaseEstimator) -> list[int] | None:
+    if not hasattr(model, "module_"):
+        return None
+    from justitia.networks.saving import module_widths  # noqa: PLC0415 - needs torch, which a network has
+
+    return module_widths(model.module_)
 
 
 def _digest(content: bytes) -> str:
@@ -142,7 +147,7 @@ def foreign_in_model(folder: Path) -> Path | None:
 def _is_ours(path: Path) -> bool:
     if not path.is_file():
         return False
-    return _is_weights(path) if path.name == WEIGHTS else holds_marks(path) or _is_recorded(path)
+    return holds_marks(path) or _is_recorded(path)
 
 
 def _is_recorded(path: Path) -> bool:
@@ -165,14 +170,6 @@ def holds_marks(path: Path) -> bool:
         return False
 
 
-def _is_weights(path: Path) -> bool:
-    try:
-        with safe_open(path, framework="pt"):
-            return True
-    except (SafetensorError, OSError):
-        return False
-
-
 def _facts(model: BaseEstimator) -> dict[str, Any]:
     encoder = getattr(model, "encoder_", None)
     names = getattr(model, "feature_names_in_", None)
@@ -181,7 +178,7 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
         "classes": {"dtype": model.classes_.dtype.str, "labels": [plain(label) for label in model.classes_]},
         "n_features": int(model.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
-        "widths": widths_of(model.module_) if hasattr(model, "module_") else None,
+        "widths": _widths(model),
         "encoder": None if encoder is None else encoder.to_state(),
         "parameters": _parameters(model),
         "tolerance": written(float(model.tolerance_)),
@@ -225,7 +222,7 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     return {name: written(value) for name, value in kept.items()}
 
 
-def load(folder: Path | str, *, module: nn.Module | None, base: Any = None, kind: type[Model]) -> Model:
+def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]) -> Model:
     """Read a model that :func:`save` wrote.
 
     Parameters
@@ -253,6 +250,7 @@ def load(folder: Path | str, *, module: nn.Module | None, base: Any = None, kind
     facts = _read_facts(source)
     with _described(source):
         parameters = {name: read(value) for name, value in facts["parameters"].items()}
+        parameters["engine"] = engine_of(parameters["engine"], module)  # files of version 0.1 have its names
         described = _fitted(facts)
         if parameters.keys() - set(kind._get_param_names()):
             raise ValueError("expected parameters of the model, got others.")
@@ -340,33 +338,18 @@ def _read_facts(source: Path) -> dict[str, Any]:
     return facts
 
 
-def _load_module(source: Path, widths: Any, files: Any, module: nn.Module | None) -> nn.Module:
+def _load_module(source: Path, widths: Any, files: Any, module: Any) -> Any:
     if widths is None and module is None:
         raise ValueError(f"{str(source)!r} was fitted with a module of its own; pass load(..., module=that module).")
+    from justitia.networks.saving import read_module  # noqa: PLC0415 - needs torch
+
     try:
-        weights = load_weights(_read_files(source, files)[WEIGHTS])
-        fresh = _network(widths, weights) if widths is not None or module is None else copy.deepcopy(module)
+        content = _read_files(source, files)[WEIGHTS]
     except _UnreadableFile as error:
         raise ValueError(str(error)) from None
-    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise ValueError(f"the weights of {str(source)!r} are damaged; save the model again.") from None
-    try:
-        fresh.load_state_dict(weights)
-    except RuntimeError:
-        raise ValueError(
-            f"expected a module with the layers that were saved in {str(source)!r}, got another one; "
-            "pass one of the same shape."
-        ) from None
-    return fresh.eval()
-
-
-def _network(widths: Any, weights: Mapping[str, Tensor]) -> nn.Module:
-    """A network of these widths, made only where the weights that were read have exactly its shapes."""
-    inner = [tuple(weight.shape) for weight in weights.values() if weight.ndim == 2]
-    written = [(after, before) for before, after in pairwise(int(width) for width in widths)]
-    if sorted(inner) != sorted(written):
-        raise ValueError("expected weights of the widths that are written, got others.")
-    return multilayer(int(widths[0]), [int(width) for width in widths[1:-1]])
+    return read_module(content, widths, module, str(source))
 
 
 def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, base: Any) -> Rule:
@@ -413,7 +396,7 @@ def _read_files(source: Path, recorded: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def _load_plan(engine: str, settings: dict[str, Any]) -> Plan:
-    return type(DEFAULT_PLANS[engine])(**{name: read(value) for name, value in settings.items()})
+    return plan_class(engine)(**{name: read(value) for name, value in settings.items()})
 
 
 __all__ = ["load", "save"]

@@ -8,21 +8,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from justitia._files import staged_file
+from justitia.deciding import TabularClassifier
 from justitia.inputs.encoding import CategoryColumn, TabularEncoder
-from justitia.networks.classifier import NetworkClassifier
 from justitia.notions import notion_name
 from justitia.privacy.ledger import Certificate
 
+_MISSING = (
+    "expected onnx and onnxscript to be installed for this export, found none; run: pip install 'justitia[onnx]'."
+)
 #: Rows that a module of one's own is traced with.
 TRACED_ROWS = 3
 
 
-def to_onnx(model: NetworkClassifier, path: Path | str, *, missing: str = "", example: Any = None) -> Path:
+def to_onnx(model: TabularClassifier, path: Path | str, *, missing: str = "", example: Any = None) -> Path:
     """Write a fitted classifier to one ONNX file that answers as ``predict`` and ``predict_proba`` do.
 
     With ``preprocess="auto"`` the encoder is part of the graph, which has one input of shape (N, 1) per column of the
@@ -32,9 +35,9 @@ def to_onnx(model: NetworkClassifier, path: Path | str, *, missing: str = "", ex
     (N, 2) in the order of ``classes_``; a name that a column has already gets an underscore behind it. Session objects
     list inputs and outputs in this order.
 
-    Networks of ours and rules of engine "plugin" are computed in double precision, as in ``predict_proba``; a base may
-    be the default one, one of LightGBM or logistic regression on columns of numbers, or a column of scores. A module of
-    your own goes through ``torch.onnx.export`` and is compared with torch before anything is written.
+    Networks of ours and rules of engine "post-processing" are computed in double precision, as in ``predict_proba``; a
+    base may be the default one, one of LightGBM or logistic regression on columns of numbers, or a column of scores. A
+    module of your own goes through ``torch.onnx.export`` and is compared with torch before anything is written.
 
     Parameters
     ----------
@@ -69,9 +72,9 @@ def to_onnx(model: NetworkClassifier, path: Path | str, *, missing: str = "", ex
     * The file holds the released weights or trees, what the encoder learned from public features, and the certificate:
       it is post-processing of what ``fit`` released. The attribute is not an input.
     """
-    if not isinstance(model, NetworkClassifier):
+    if not isinstance(model, TabularClassifier):
         raise TypeError(
-            f"expected a classifier of justitia that holds a network, got {type(model).__name__!r}; "
+            f"expected a classifier of justitia, got {type(model).__name__!r}; "
             "pass, for example, a LagrangianDualClassifier (the last step of a pipeline)."
         )
     check_is_fitted(model, ["module_", "rule_"], all_or_any=any)
@@ -96,7 +99,7 @@ def _add_network(
         encoded = graph.input("X", parts.TensorProto.FLOAT, (parts.ROWS, *rows.shape[1:]))
     else:
         encoded = parts.add_encoder(graph, encoder, parts.add_columns(graph, encoder), missing)
-    scores = parts.add_module(graph, model.module_, encoded, rows)
+    scores = _import_exporter().add_module(graph, model.module_, encoded, rows)
     parts.add_answers(graph, scores, graph.add("Sigmoid", scores), model.classes_)
 
 
@@ -124,26 +127,31 @@ def _add_rule(
 def _import_graph() -> ModuleType:
     """The builder of graphs, imported when it is needed."""
     try:
-        import onnx  # noqa: F401, PLC0415 - an optional dependency
-        import onnxscript  # noqa: F401, PLC0415 - what torch's exporter needs
+        from justitia.saving import onnx_graph  # noqa: PLC0415 - imports the optional dependency
     except ImportError:
-        raise ImportError(
-            "expected onnx and onnxscript to be installed for this export, found none; "
-            "run: pip install 'justitia[onnx]'."
-        ) from None
-    from justitia.saving import onnx_graph  # noqa: PLC0415 - imports the optional dependency
-
+        raise ImportError(_MISSING) from None
     return onnx_graph
 
 
-def _example_rows(model: NetworkClassifier, example: Any) -> Tensor:
+def _import_exporter() -> ModuleType:
+    """What writes networks into graphs, imported when it is needed."""
+    try:
+        import onnxscript  # noqa: F401, PLC0415 - what torch's exporter needs
+    except ImportError:
+        raise ImportError(_MISSING) from None
+    from justitia.networks import onnx  # noqa: PLC0415 - needs torch, which a network has
+
+    return onnx
+
+
+def _example_rows(model: TabularClassifier, example: Any) -> NDArray[np.float32]:
     """A few public rows of the right shape; their values do not matter."""
     if example is not None:
         rows = model._features(example, reset=False)
-        return rows[torch.arange(TRACED_ROWS) % len(rows)]
+        return rows[np.arange(TRACED_ROWS) % len(rows)]
     encoder = getattr(model, "encoder_", None)
     width = int(model.n_features_in_) if encoder is None else len(encoder.get_feature_names_out())
-    return torch.linspace(-1, 1, TRACED_ROWS * width).reshape(TRACED_ROWS, width)
+    return np.linspace(-1, 1, TRACED_ROWS * width, dtype=np.float32).reshape(TRACED_ROWS, width)
 
 
 def _check_missing(encoder: TabularEncoder, missing: str) -> None:
@@ -155,7 +163,7 @@ def _check_missing(encoder: TabularEncoder, missing: str) -> None:
             )
 
 
-def _facts(model: NetworkClassifier, encoder: TabularEncoder | None, inputs: list[str], missing: str) -> dict[str, str]:
+def _facts(model: TabularClassifier, encoder: TabularEncoder | None, inputs: list[str], missing: str) -> dict[str, str]:
     """What whoever finds the file can read in its metadata: public and released facts."""
     kept = {
         "justitia.version": metadata.version("justitia"),

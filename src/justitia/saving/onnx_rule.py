@@ -1,4 +1,4 @@
-"""The rule of engine ``plugin`` as part of an ONNX graph: base, calibration and correction in double precision.
+"""The rule of engine ``post-processing`` in an ONNX graph: base, calibration and correction in double precision.
 
 Trees become ``TreeEnsemble`` nodes, which compare and add in double precision as LightGBM does, and the correction is
 computed in double precision, so that decisions are those of the library but for the last digits.
@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 from sklearn.linear_model import LogisticRegression
 
-from justitia.engines.plugin.correction import CUT, Correction
-from justitia.engines.plugin.dual import BEYOND
-from justitia.engines.plugin.learner import Rule
-from justitia.engines.plugin.levels import Levels
 from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import EDGE, Calibration
 from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees
+from justitia.postprocessing.correction import CUT, Correction, Levels
+from justitia.postprocessing.dual import BEYOND
+from justitia.postprocessing.learner import Rule
 from justitia.saving.onnx_graph import ML, Graph
 from justitia.saving.rule import PARTS, is_second, trees_of
 
@@ -178,7 +177,7 @@ def _correction(graph: Graph, correction: Correction, eta: str, numbers: str) ->
 
 
 def _kept_side(graph: Graph, gain: str, moved: str) -> str:
-    """(N, 1): as :func:`kept_side` does."""
+    """(N, 1): as :func:`clip_to_decision_side` does."""
     zero = _number(graph, 0.0)
     same = graph.add("Equal", graph.add("Greater", gain, zero), graph.add("Greater", moved, zero))
     return graph.add("Where", same, gain, graph.add("Mul", moved, _number(graph, BEYOND)))

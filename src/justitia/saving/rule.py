@@ -1,4 +1,4 @@
-"""The deployed model of engine ``plugin`` as files: trees as text, numbers as JSON and arrays, and no pickle.
+"""The deployed model of engine ``post-processing`` as files: trees as text, numbers as JSON and arrays, and no pickle.
 
 Bases of boosted trees (LightGBM) and of logistic regression are written. A base that is a column needs nothing. Any
 other one cannot be written: ``save`` refuses it, or with ``without_base=True`` leaves it with its owner, who passes it
@@ -16,12 +16,11 @@ import safetensors
 import safetensors.numpy
 from sklearn.linear_model import LogisticRegression
 
-from justitia.engines.plugin.correction import Correction
-from justitia.engines.plugin.learner import Rule
-from justitia.engines.plugin.levels import Levels
 from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import Calibration
 from justitia.learners.trees import Trees, TreesClassifier, read_trees
+from justitia.postprocessing.correction import Correction, Levels
+from justitia.postprocessing.learner import Rule
 
 #: Names of files of ours; which of them there are says the rule.
 CORRECTION, TREES, NUMBERS = "correction.safetensors", "base-{}.txt", "base-{}.json"

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.evaluation.measurement import Measurement
-from justitia.networks.multilayer import widths_of
 from justitia.notions import notion_name
 from justitia.training.history import Column
 
@@ -166,6 +165,8 @@ def _parameters(model: LagrangianDualClassifier) -> dict[str, str]:
 
 
 def _module(model: LagrangianDualClassifier) -> str:
+    from justitia.networks.multilayer import widths_of  # noqa: PLC0415 - needs torch, which a network has
+
     widths = widths_of(model.module_)
     return type(model.module_).__name__ if widths is None else "-".join(map(str, widths))
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from justitia.engines import MomentsPlan, PluginPlan, name_of
-from justitia.engines.plugin.dual import label_table
+from justitia.engines import name_of
 from justitia.inputs.files import BLOCK, RowFiles
 from justitia.inputs.public_sample import Columns, Look, OwnRows, look
 from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
+from justitia.postprocessing.dual import label_table
 from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import check_held, enrolled, stream_of
 from justitia.privacy.persons import Persons
@@ -30,8 +30,8 @@ DIFFERENT = (
     "expected the same files, settings and version of justitia in every process, got others; start all of them alike."
 )
 ELSEWHERE = (
-    "expected the checkpoint of this run where its first process is, got it in the folder of another one; share the "
-    "folder between machines, or start their processes in the same order as before."
+    "expected the checkpoint of this run where its first process is, got it in the folder of another one; pass the "
+    "same folder in every process."
 )
 
 
@@ -166,14 +166,14 @@ def _raise_first(messages: Sequence[Message]) -> None:
 def check_engine(model: LagrangianDualClassifier) -> None:
     """Refuse what rows in files do not have."""
     notion, plan = check_parameters(model)
-    if not isinstance(plan, PluginPlan | MomentsPlan):
+    if not plan.shares_answers:
         raise ValueError(
-            f"expected engine 'plugin' or 'moments' where X is in files, got {name_of(plan)!r}; leave engine out, or "
-            "read the rows into memory."
+            f"expected engine 'post-processing' or 'moments' where X is in files, got {name_of(plan)!r}; leave "
+            "engine out, or read the rows into memory."
         )
-    if isinstance(plan, MomentsPlan):
+    if plan.trains_network:
         _check_notion(notion)
-    elif plan.at == "scores":
+    elif model.at == "scores":
         raise ValueError('expected rows in memory where at="scores", got files; use at="decision", or a sample.')
 
 

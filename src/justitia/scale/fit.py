@@ -14,23 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from justitia.engines.crowds import OPEN, Crowd
-from justitia.engines.moments.crowd import NetworkCrowd
-from justitia.engines.moments.shard import NetworkShard
-from justitia.engines.plugin.crowd import ScoredCrowd
-from justitia.engines.plugin.shard import ScoredShard
 from justitia.engines.shards import Facts, Shard
 from justitia.inputs.public_sample import Look, stride
 from justitia.inputs.ranges import input_remarks, truncated
 from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.parameters import check_parameters
+from justitia.postprocessing.crowd import ScoredCrowd
+from justitia.postprocessing.shard import ScoredShard
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.scale.data import Data, Met, meet, sample_bytes
-from justitia.scale.follow import door_of, encoder_of, follow, shard_of, written, written_model, written_network
+from justitia.scale.follow import door_of, encoder_of, follow, shard_of, written, written_facts, written_model
 from justitia.training.checkpoint import RunFolder, has_begun, open_folder
 from justitia.training.lagrangian import Problem
 from justitia.training.ranks import DONE, ManyRanks, Ranks, ranks_of
@@ -98,7 +94,7 @@ def _open(
     table, labels = _sample(ranks, seen, data)
     features = model._features(table[list(data.columns.features)], reset=True)
     model.classes_ = _classes(labels, data.files.positive)
-    target = torch.from_numpy((table[data.columns.target].to_numpy() == model.classes_[1]).astype(np.float32))
+    target = (table[data.columns.target].to_numpy() == model.classes_[1]).astype(np.float32)
     facts = Facts(model.classes_[1], largest=seen.heaviest or 1.0)
     shard = shard_of(plan)(own, facts, encoder_of(model))
     weight = _weights(table, data.columns.weight, target, shard, ranks)
@@ -111,17 +107,19 @@ def _open(
     learner = model._learner(table[list(data.columns.features)], problem, plan, settings.seed)
     attribute, people = data.attribute(own), data.people(own)
     ranks.tell({"name": OPEN, "numbers": 1})
-    ranks.add(torch.zeros(1, dtype=torch.int64))
+    ranks.add(np.zeros(1, dtype=np.int64))
     return open_session(settings, problem, learner, attribute, person=people, ledger=given["ledger"], folder=folder)
 
 
-def _crowd(model: LagrangianDualClassifier, shard: Shard, ranks: Ranks, features: Tensor) -> Crowd[Any]:
+def _crowd(model: LagrangianDualClassifier, shard: Shard, ranks: Ranks, features: NDArray[np.float32]) -> Crowd[Any]:
     """Everybody, as the engine of this shard sees them."""
-    if isinstance(shard, NetworkShard):
-        made = lambda module, X: written_network(model, module, X, shard.facts)  # noqa: E731
-        return NetworkCrowd(shard, ranks, features.shape[1], made)
-    assert isinstance(shard, ScoredShard)  # noqa: S101 - there are two kinds
-    return ScoredCrowd(shard, ranks, lambda learner: written(model, learner, shard.facts))
+    if isinstance(shard, ScoredShard):
+        return ScoredCrowd(shard, ranks, lambda learner: written(model, learner, shard.facts))
+    from justitia.networks.moments.crowd import network_crowd  # noqa: PLC0415 - needs torch, as this shard does
+    from justitia.networks.moments.shard import NetworkShard  # noqa: PLC0415
+
+    assert isinstance(shard, NetworkShard)  # noqa: S101 - there are two kinds
+    return network_crowd(shard, ranks, features.shape[1], lambda: written_facts(model, shard.facts))
 
 
 def _sample(ranks: Ranks, seen: Look, data: Data) -> tuple[Any, set[Any]]:
@@ -148,10 +146,12 @@ def _classes(labels: set[Any], positive: str | None) -> NDArray[Any]:
     return classes if texts[1] == positive.strip() else classes[::-1].copy()
 
 
-def _weights(table: Any, name: str | None, target: Tensor, shard: Shard, ranks: Ranks) -> Tensor:
+def _weights(
+    table: Any, name: str | None, target: NDArray[np.float32], shard: Shard, ranks: Ranks
+) -> NDArray[np.float32]:
     """Weights of the sample, scaled so that those of everybody have mean 1."""
     if name is None:
-        return torch.ones(len(target))
+        return np.ones(len(target), dtype=np.float32)
     given: NDArray[np.float64] = np.asarray(table[name], dtype=np.float64)
     if stride(shard.rows.n) == 1:
         weight, used = read_weight(given, target), truncated(given / given.max())
@@ -163,4 +163,4 @@ def _weights(table: Any, name: str | None, target: Tensor, shard: Shard, ranks: 
     if not total:
         raise ValueError("expected some sample_weight above zero, got zero everywhere; leave it out.")
     shard.facts = replace(shard.facts, cap=cap, mean=total / shard.rows.n)
-    return torch.from_numpy(shard.facts.scaled(given))
+    return shard.facts.scaled(given)

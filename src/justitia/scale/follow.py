@@ -10,27 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from justitia.engines import PluginPlan
 from justitia.engines.crowds import serve
-from justitia.engines.moments.shard import NetworkShard
-from justitia.engines.plugin.correction import Correction
-from justitia.engines.plugin.crowd import CrowdLearner, score_of
-from justitia.engines.plugin.learner import Rule, RuleLearner
-from justitia.engines.plugin.shard import Score, ScoredShard
-from justitia.engines.shards import Facts
+from justitia.engines.shards import Facts, Shard
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.public_sample import OwnRows
 from justitia.learners.base import Base, CrossFitted, base_of
 from justitia.learners.calibration import Calibration
 from justitia.learners.inputs import Inputs
-from justitia.networks.default import make_module
-from justitia.networks.multilayer import widths_of
-from justitia.networks.piecewise import SmallSampleNetwork
 from justitia.parameters import check_parameters
+from justitia.postprocessing.correction import Correction
+from justitia.postprocessing.crowd import CrowdLearner, score_of
+from justitia.postprocessing.learner import Rule, RuleLearner
+from justitia.postprocessing.shard import Score, ScoredShard
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.saving.folder import is_saved_name
@@ -46,12 +39,20 @@ if TYPE_CHECKING:
 
 def encoder_of(model: LagrangianDualClassifier) -> Callable[[Any], NDArray[np.float32]]:
     """From a table to features as numbers, by what the model has learned."""
-    return lambda table: model._features(table, reset=False).flatten(1).numpy()
+    return lambda table: _flat(model._features(table, reset=False))
 
 
-def shard_of(plan: Plan) -> type[ScoredShard] | type[NetworkShard]:
+def _flat(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    return features.reshape(len(features), -1)
+
+
+def shard_of(plan: Plan) -> Callable[..., Shard]:
     """What the engine of this plan has rows in."""
-    return ScoredShard if isinstance(plan, PluginPlan) else NetworkShard
+    if not plan.trains_network:
+        return ScoredShard
+    from justitia.networks.moments.shard import NetworkShard  # noqa: PLC0415 - needs torch, as this plan does
+
+    return NetworkShard
 
 
 def door_of(model: LagrangianDualClassifier, ranks: Ranks, own: OwnRows) -> Callable[..., Any]:
@@ -59,7 +60,7 @@ def door_of(model: LagrangianDualClassifier, ranks: Ranks, own: OwnRows) -> Call
 
     def opened(attribute: Any, *, n: int, **settings: Any) -> Any:
         del n
-        together = Place(ranks, own.n, own.first)
+        together = Place(ranks, own.n)
         return model._open_vault(attribute, n=len(own), together=together, **settings)
 
     return opened
@@ -72,10 +73,10 @@ def written(model: LagrangianDualClassifier, learner: CrowdLearner, facts: Facts
     """
     words, files = written_rule(Rule(learner.base, learner.calibration, Correction(), 0.5))
     fitted = isinstance(learner.base, CrossFitted) and not words["base"]["written"]
-    return _written_facts(model, facts) | {
+    return written_facts(model, facts) | {
         "sample": _written_sample(learner) if fitted else None,
         "rule": json.dumps(words),
-        "files": {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in files.items()},
+        "files": {name: np.frombuffer(content, dtype=np.uint8) for name, content in files.items()},
         "numbers_width": int(learner.inputs.numbers.shape[1]),
     }
 
@@ -86,8 +87,8 @@ def _written_sample(learner: CrowdLearner) -> Message:
 
     assert learner.sample is not None  # noqa: S101 - the base has learned
     content = table_bytes([pa.Table.from_pandas(learner.inputs.table, preserve_index=False)])
-    rows = {"table": torch.frombuffer(bytearray(content), dtype=torch.uint8)}
-    numbers = torch.from_numpy(learner.inputs.numbers)
+    rows = {"table": np.frombuffer(content, dtype=np.uint8)}
+    numbers = learner.inputs.numbers
     return rows | {"numbers": numbers, "y": learner.sample.y, "weight": learner.sample.weight, "seed": learner.seed}
 
 
@@ -104,28 +105,21 @@ def _learn_again(base: Base, calibration: Calibration, job: Message) -> None:
     rows = job["sample"]
     if rows is None:
         return
-    table = pa.ipc.open_stream(rows["table"].numpy().tobytes()).read_all().to_pandas()
+    table = pa.ipc.open_stream(rows["table"].tobytes()).read_all().to_pandas()
     inputs, (y, weight) = (
-        Inputs(table, rows["numbers"].numpy()),
-        (rows[name].double().numpy() for name in ("y", "weight")),
+        Inputs(table, rows["numbers"]),
+        (rows[name].astype(np.float64) for name in ("y", "weight")),
     )
     said = calibration(base.learn(inputs, y, weight, seed=rows["seed"], progress=lambda _: None))
-    if not np.array_equal(said, job["eta"].numpy()):
+    if not np.array_equal(said, job["eta"]):
         raise ValueError(
             "expected a base that learns the same from the same rows in every process, got one that does not; seed it, "
             "or pass it fitted."
         )
 
 
-def written_network(model: LagrangianDualClassifier, module: nn.Module, X: Tensor, facts: Facts) -> Message:
-    """What other processes need to make a network of the same shape: encoder, widths, and rows for a small sample."""
-    small, widths = isinstance(module, SmallSampleNetwork), widths_of(module)
-    inputs = X if small else X[:1]
-    chosen = {"small": small, "X": inputs, "widths": None if widths is None else widths[1:-1]}
-    return _written_facts(model, facts) | {"shape": chosen}
-
-
-def _written_facts(model: LagrangianDualClassifier, facts: Facts) -> Message:
+def written_facts(model: LagrangianDualClassifier, facts: Facts) -> Message:
+    """Encoder and public facts about all rows, as data."""
     encoder = None if model.preprocess is None else json.dumps(model.encoder_.to_state())
     told = {"positive": _plain(facts.positive), "largest": facts.largest, "cap": facts.cap, "mean": facts.mean}
     return {"encoder": encoder, "facts": told}
@@ -167,7 +161,7 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
 
     def read_score(job: Message) -> Score:
         read_facts(job)
-        files = {name: content.numpy().tobytes() for name, content in job["files"].items()}
+        files = {name: content.tobytes() for name, content in job["files"].items()}
         words, base = json.loads(job["rule"]), base_of(model.base, job["facts"]["positive"])
         if base is not None and not words["base"]["written"]:
             _learn_again(base, Calibration(*words["calibration"]), job)
@@ -175,22 +169,15 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
         rule = read_rule(words, files, kept.get("base"), columns=len(names), numbers=job["numbers_width"])
         return score_of(_Scorer(rule.base, rule.calibration))
 
-    def read_network(job: Message) -> nn.Module:
+    def read_network(job: Message) -> Any:
+        from justitia.networks.learner import module_of_shape  # noqa: PLC0415 - needs torch, as this plan does
+
         read_facts(job)
-        shape = job["shape"]
-        chosen = model.module, shape["X"], notion
-        module: nn.Module = make_module(
-            *chosen, seed=settings.seed, small_samples=shape["small"], widths=shape["widths"]
-        )
-        kept["module"] = module
-        return module
+        kept["module"] = module_of_shape(model.module, notion, settings.seed, job["shape"])
+        return kept["module"]
 
     facts, encode = Facts(None, largest=seen.heaviest or 1.0), encoder_of(model)
-    shard: ScoredShard | NetworkShard
-    if isinstance(plan, PluginPlan):
-        shard = ScoredShard(own, facts, encode, read_score)
-    else:
-        shard = NetworkShard(own, facts, encode, read_network)
+    shard = shard_of(plan)(own, facts, encode, read_network if plan.trains_network else read_score)
     done = serve(shard, opened, ranks)
     _take_over(model, done, kept)
 
@@ -206,8 +193,8 @@ def written_model(model: LagrangianDualClassifier) -> Message:
     """A fitted model for the other ranks: the files that ``save`` writes."""
     with tempfile.TemporaryDirectory() as place:
         folder = model.save(Path(place) / "model", without_base=True)  # every rank was started with the same base
-        contents = {path.name: bytearray(path.read_bytes()) for path in folder.iterdir()}
-    return {"model": {name: torch.frombuffer(content, dtype=torch.uint8) for name, content in contents.items()}}
+        contents = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {"model": {name: np.frombuffer(content, dtype=np.uint8) for name, content in contents.items()}}
 
 
 def _take_over(model: LagrangianDualClassifier, done: Message, kept: dict[str, Any]) -> None:
@@ -223,7 +210,7 @@ def _take_over(model: LagrangianDualClassifier, done: Message, kept: dict[str, A
         raise ValueError(f"expected files of a saved model from rank 0, got one named {str(unknown[0])[:80]!r}.")
     with tempfile.TemporaryDirectory() as place:
         for name, content in done["model"].items():
-            (Path(place) / name).write_bytes(content.numpy().tobytes())
+            (Path(place) / name).write_bytes(content.tobytes())
         loaded = type(model).load(place, **kept)
     fitted = {name: value for name, value in vars(loaded).items() if name.endswith("_")}
     model.__dict__.update(fitted)

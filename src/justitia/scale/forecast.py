@@ -9,13 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
-from justitia.engines.moments.public_rows import PublicRows
-from justitia.engines.plugin.correction import ROWS, Distillation
-from justitia.engines.plugin.plan import PluginPlan
-from justitia.engines.plugin.shard import ScoredShard, represented
 from justitia.engines.shards import Facts
 from justitia.inputs.encoding import TabularEncoder
 from justitia.inputs.files import BLOCK, RowFiles
@@ -23,6 +18,11 @@ from justitia.inputs.public_sample import Block, Columns, OwnRows, stride
 from justitia.learners.base import PARTS, parts_of
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
+from justitia.postprocessing.correction import ROWS, Distillation
+from justitia.postprocessing.features import PublicRows
+from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.postprocessing.shard import ScoredShard
+from justitia.postprocessing.solver import represented
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Forecast:
         return self.learning + (self.scoring + self.passing) / workers
 
 
-def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: PluginPlan) -> Forecast:
+def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: PostProcessingPlan) -> Forecast:
     """Try passes over the first block, and learn one of the models of the label from as many rows as the fit will.
 
     Raises
@@ -114,12 +114,12 @@ def _correcting(numbers: NDArray[np.float32], y: Any) -> float:
 def _passes(shard: ScoredShard, numbers: NDArray[np.float32], y: Any) -> tuple[float, float]:
     """Seconds of a pass that computes memberships of the rows of a shard, and of one that reads their labels."""
     eta = np.full(len(y), 0.5)
-    labels = torch.from_numpy(y).float()
-    learned = PublicRows(represented(eta), torch.from_numpy(numbers), labels, chunk_rows=BLOCK)
+    labels = y.astype(np.float32)
+    learned = PublicRows(represented(eta), numbers, labels, chunk_rows=BLOCK)
     width = learned.width
     shard.score(learned, width, lambda *_: eta.copy(), eta)
-    membership, multiplied = torch.zeros(3, width, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
-    by = {"membership": membership, "multiplied": multiplied, "threshold": 0.5, "table": torch.zeros(2, 2, 2)}
+    membership, multiplied = np.zeros((3, width)), np.zeros((2, 2))
+    by = {"membership": membership, "multiplied": multiplied, "threshold": 0.5, "table": np.zeros((2, 2, 2))}
     whole = _seconds(lambda: shard.judge(membership, multiplied, 0.5))
     return whole, _seconds(lambda: list(shard.decision_rows(by).dense()))
 

@@ -1,7 +1,7 @@
 """Checkpoint and resume that neither replays noise nor loses a debit.
 
 A checkpoint is a folder with two files. ``ledger.jsonl`` receives every debit before its answer is computed;
-``state.pt`` is written after every round. If the run debits a durable ledger, ``run.txt`` stands in the place of the
+``state.npz`` is written after every round. If the run debits a durable ledger, ``run.txt`` stands in the place of the
 first: the name under which that ledger holds its debits. A run that stops in between has paid for answers that are
 gone: when it is resumed they stay paid, are not asked again, and the round goes on without them.
 
@@ -22,16 +22,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.file_lock import LockedFile
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, PrivacyLedger
 from justitia.privacy.ledger_file import sync_folder, write_durably
+from justitia.training import state_file
 
 if TYPE_CHECKING:
-    from justitia.training.engine import Engine
+    from justitia.training.engine import Array, Engine
 
 
 #: Holds the debits of a run that has no durable ledger.
@@ -198,23 +196,24 @@ class Checkpoint:
             temporary.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any] | None:
-        path = self.folder / "state.pt"
+        path = self.folder / "state.npz"
         if not path.exists():
             return None
         try:
-            state: dict[str, Any] = torch.load(path, weights_only=True)
-        except Exception:  # noqa: BLE001 - torch raises many things, and its advice here is to load unsafely
+            state: dict[str, Any] = state_file.from_bytes(path.read_bytes())
+            known = state["fingerprint"] == self.fingerprint
+        except Exception:  # noqa: BLE001 - a damaged file may raise anything
             raise ValueError(
                 f"The checkpoint in {str(self.folder)!r} is damaged; choose another folder, or delete this one."
             ) from None
-        if state["fingerprint"] != self.fingerprint:
+        if not known:
             raise ValueError(
                 f"The checkpoint in {str(self.folder)!r} belongs to a run with other data or settings; "
                 "choose another folder, or delete this one."
             )
         return state
 
-    def restore(self, run: Any, engine: Engine, lam: Tensor) -> tuple[Tensor, int]:
+    def restore(self, run: Any, engine: Engine, lam: Array) -> tuple[Array, int]:
         """Put the saved state back; returns the multipliers and the position in the schedule to go on from."""
         self._spent = spent = len(self.ledger.own_releases())
         if self._state is None:
@@ -233,7 +232,7 @@ class Checkpoint:
         engine.restore(self._state["engine"], lost=spent - self._state["releases"])
         return self._state["lam"], self._state["position"]
 
-    def save(self, run: Any, engine: Engine, lam: Tensor, position: int) -> None:
+    def save(self, run: Any, engine: Engine, lam: Array, position: int) -> None:
         """Write the state atomically, and to the disk."""
         self._held.check()
         spent = len(self.ledger.own_releases())
@@ -250,8 +249,8 @@ class Checkpoint:
         temporary = self.folder / "state.tmp"
         temporary.unlink(missing_ok=True)  # of a run that was killed
         with temporary.open("xb") as file:  # never through a link
-            torch.save(state, file)
+            file.write(state_file.to_bytes(state))
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(self.folder / "state.pt")
+        temporary.replace(self.folder / "state.npz")
         sync_folder(self.folder)

@@ -13,25 +13,27 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from justitia.notions import FairnessNotion
 
+Array = NDArray[Any]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """Everything public about one training run: rows, labels, weights, and which rows are compared.
 
     Attributes
     ----------
-    X : Tensor (n, p)
-    y : Tensor (n,)
+    X : ndarray (n, p)
+    y : ndarray (n,)
         0 or 1.
-    weight : Tensor (n,)
+    weight : ndarray (n,)
         How often a row counts, in the loss and in every mean.
     notion : FairnessNotion
-    eta : Tensor (n,), optional
+    eta : ndarray (n,), optional
         p(y = 1 | x) by a model that has not learned from the row, where there is one.
     threshold : float
         A positive decision is worth its price where p(y = 1 | x) is above.
@@ -39,11 +41,11 @@ class Problem:
         Everybody, where these rows are a public sample of them; the engine knows what it is.
     """
 
-    X: Tensor
-    y: Tensor
-    weight: Tensor
+    X: Array
+    y: Array
+    weight: Array
     notion: FairnessNotion
-    eta: Tensor | None = None
+    eta: Array | None = None
     threshold: float = 0.5
     crowd: Any = None
 
@@ -56,79 +58,84 @@ class Problem:
         return len(self) if self.crowd is None else int(self.crowd.n)
 
     @cached_property
-    def events(self) -> Tensor:
+    def events(self) -> Array:
         """(n, K): weight of row i in the population term D_P of event k."""
         return self.notion.events(self.y) * self.weight[:, None]
 
     @cached_property
-    def event_sizes(self) -> Tensor:
+    def event_sizes(self) -> Array:
         """(K,): public total weight of each event."""
-        return self.events.double().sum(0)
+        sizes: Array = self.events.sum(0, dtype=np.float64)
+        return sizes
 
 
-def population_means(h: Tensor, events: Tensor) -> Tensor:
+def population_means(h: Array, events: Array) -> Array:
     """(K,): the paper's mu(D_P), public; 0 for an event without rows."""
-    sizes = events.double().sum(0)
-    return torch.where(sizes > 0, (events * h[:, None]).double().sum(0) / sizes.clamp_min(1e-12), 0.0)
+    sizes = events.sum(0, dtype=np.float64)
+    means = (events * h[:, None]).sum(0, dtype=np.float64) / np.maximum(sizes, 1e-12)
+    return np.where(sizes > 0, means, 0.0)
 
 
-def centred_rows(h: Tensor, events: Tensor) -> Tensor:
+def centred_rows(h: Array, events: Array) -> Array:
     """(n, K) public rows whose sum over a group is ``|D_G| (mu(D_G) - mu(D_P))``.
 
     Summing h - mu(D_P) instead of h asks the vault for the violation itself: the answer is zero for a model that
     treats groups alike, and its bound is smaller.
     """
-    return events * (h[:, None] - population_means(h, events).to(h.dtype))
+    rows: Array = events * (h[:, None] - population_means(h, events).astype(h.dtype))
+    return rows
 
 
-def row_bound(rows: Tensor) -> float:
+def row_bound(rows: Array) -> float:
     """Largest Euclidean norm of a public row, a valid bound because the rows are public."""
-    norms = rows.norm(dim=1)
-    return float(norms[torch.isfinite(norms)].max()) if len(norms) else 0.0
+    norms = np.linalg.norm(rows, axis=1)
+    return float(norms[np.isfinite(norms)].max(initial=0.0))
 
 
-def usable_sizes(noisy_sizes: Tensor, noise_std: float) -> Tensor:
+def usable_sizes(noisy_sizes: Array, noise_std: float) -> Array:
     """Noised sizes kept away from zero by twice their known noise, so that no group divides by chance."""
-    return noisy_sizes.clamp_min(max(1.0, 2 * noise_std))
+    return np.maximum(noisy_sizes, max(1.0, 2 * noise_std))
 
 
-def ascend(lam: Tensor, gap: Tensor, *, step: float, tolerance: float | Tensor, limit: float) -> Tensor:
+def ascend(lam: Array, gap: Array, *, step: float, tolerance: float | Array, limit: float) -> Array:
     r"""Lines 5 and 6 of Algorithm 1 for signed multipliers and the constraint :math:`|gap| \le tolerance`.
 
     The dual function of that constraint is :math:`\lambda\, gap - tolerance |\lambda|`; one proximal step of size s
     on it adds s * gap, pulls the result towards zero by s * tolerance, and stops at the limit lambda^max.
     """
-    return shrink(lam + step * gap, step * tolerance).clamp(-limit, limit)
+    return np.clip(shrink(lam + step * gap, step * tolerance), -limit, limit)
 
 
-def shrink(values: Tensor, by: float | Tensor) -> Tensor:
+def shrink(values: Array, by: float | Array) -> Array:
     """Each value pulled towards zero by this much, and not beyond it."""
-    return values.sign() * (values.abs() - by).clamp_min(0.0)
+    pulled: Array = np.sign(values) * np.maximum(np.abs(values) - by, 0.0)
+    return pulled
 
 
-def ascend_printed(lam: Tensor, violation: Tensor, *, step: float, limit: float) -> Tensor:
+def ascend_printed(lam: Array, violation: Array, *, step: float, limit: float) -> Array:
     """Lines 5 and 6 of Algorithm 1 as printed: lambda + s_k * violation, at most lambda^max.
 
     The noise of Equation 13 can make a violation negative; multipliers stay at or above 0, as the paper asks.
     """
-    return (lam + step * violation).clamp(0.0, limit)
+    return np.clip(lam + step * violation, 0.0, limit)
 
 
-def group_weights(lam: Tensor, sizes: Tensor, events: Tensor) -> Tensor:
+def group_weights(lam: Array, sizes: Array, events: Array) -> Array:
     """(n, G + 1): omega, the weight of row i's gradient if its person is in group a; 0 for "not given".
 
     The gradient of sum lambda mu(D_G) is sum_i omega[i, A_i] grad h_i, with noised sizes as denominators.
     """
-    omega = events.double() @ (lam / sizes).T
-    return torch.cat([omega, torch.zeros(len(omega), 1, dtype=omega.dtype)], dim=1)
+    omega = events.astype(np.float64) @ (lam / sizes).T
+    return np.pad(omega, ((0, 0), (0, 1)))
 
 
-def population_weights(lam: Tensor, events: Tensor) -> Tensor:
+def population_weights(lam: Array, events: Array) -> Array:
     """(n,): weight of row i's gradient in sum lambda mu(D_P), which is public."""
-    sizes = events.double().sum(0).clamp_min(1e-12)
-    return events.double() @ (lam.sum(0) / sizes)
+    wide = events.astype(np.float64)
+    weights: Array = wide @ (lam.sum(0) / np.maximum(wide.sum(0), 1e-12))
+    return weights
 
 
-def largest_gap(gap: Tensor) -> float:
+def largest_gap(gap: Array) -> float:
     """The paper's violation: largest difference between any two groups, over all events."""
-    return float((gap.max(0).values - gap.min(0).values).max())
+    return float(np.ptp(gap, axis=0).max())

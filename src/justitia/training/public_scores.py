@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 
-def public_scores(scores: Tensor, y: Tensor, weight: Tensor) -> dict[str, float]:
+def public_scores(scores: NDArray[Any], y: NDArray[Any], weight: NDArray[Any]) -> dict[str, float]:
     """Weighted accuracy of the decisions ``scores > 0``, and AUC of the scores; NaN where one label is missing."""
-    right = ((scores > 0) == (y > 0.5)).double() * weight.double()
+    positive, counts = y > 0.5, weight.astype(np.float64)
+    right = ((scores > 0) == positive) * counts
     return {
-        "accuracy": float(right.sum() / weight.double().sum()),
-        "auc": area_under_curve(scores.double().numpy(), y.numpy() > 0.5, weight.double().numpy()),
+        "accuracy": float(right.sum() / counts.sum()),
+        "auc": area_under_curve(scores.astype(np.float64), positive, counts),
     }
 
 

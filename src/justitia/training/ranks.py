@@ -1,39 +1,35 @@
-"""The processes of one fit: a single one, or several that somebody has started.
+"""The processes of one fit on rows in files: a single one, or worker processes connected to the first by pipes.
 
-They are those of torch's process group (``torchrun``, Ray, Slurm and the like start it), or those that the command line
-has started with sockets between them (:func:`linked`).
-Rank 0 debits, adds noise and trains; the others add up their rows when they are told to. There is one broadcast and one
-reduce per pass over the rows, never one per batch, so that uneven shards do not wait for each other. Messages are
-tensors and plain values, read as data and never as code.
+Rank 0 debits, adds noise and trains; the workers add up their rows when rank 0 sends them a message. There is one
+message and one sum per pass over the rows. Messages are arrays and plain values, read as data and never as code, and
+travel through socket pairs that only these processes have: nothing listens on a port.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from multiprocessing.connection import Connection
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch import distributed as dist
+import numpy as np
+from numpy.typing import NDArray
 
-from justitia.privacy.bounding import bounded_rows
-from justitia.privacy.questions import Heard, Listener, Question, RowDigest
 from justitia.privacy.rows import DenseSource
 from justitia.privacy.shards import Together
-from justitia.training.links import GroupLinks, Links
+from justitia.training import state_file
 
 Message = dict[str, Any]
-#: Names of messages: a fault ends the fit, the fit is done, and what went wrong.
-STOP, DONE, WHY = "stop", "done", "why"
+Steps = NDArray[np.int64]
+#: Names of messages: a fault ends the fit, and the fit is done.
+STOP, DONE = "stop", "done"
 #: The name of a message that asks for the attribute of the sample, where no privacy was asked for.
 REVEAL = "reveal"
 
 
 class LostRank(RuntimeError):
-    """Another process of the group is gone, or has stopped with a fault."""
+    """Another process of the run is gone."""
 
 
 class Ranks:
@@ -42,20 +38,19 @@ class Ranks:
     rank, size = 0, 1
 
     def tell(self, message: Message) -> Message:
-        """Broadcast from rank 0; everybody gets the message of rank 0."""
+        """Broadcast from rank 0; every rank gets the message of rank 0."""
         return message
 
-    def add(self, numbers: Tensor) -> Tensor:
-        """Sum of whole numbers (int64) over all ranks, for rank 0; the others get zeros."""
+    def add(self, numbers: Steps) -> Steps:
+        """Sum of whole numbers over all ranks, for rank 0; the others get zeros."""
         return numbers
 
-    def fail(self, numbers: int, sentence: str) -> None:
+    def fail(self, sentence: str) -> None:
         """Take part in a sum with nothing, and say why."""
-        del numbers
         raise ValueError(sentence)
 
     def gather(self, message: Message) -> list[Message]:
-        """The messages of all ranks, for all ranks; small ones only."""
+        """The messages of all ranks, for all ranks."""
         return [message]
 
     def collect(self, content: bytes) -> list[bytes]:
@@ -64,128 +59,123 @@ class Ranks:
 
 
 class ManyRanks(Ranks):
-    """Several processes.
+    """Rank 0 with a pipe to each worker, or a worker with its pipe to rank 0.
 
     Parameters
     ----------
-    links : Links, optional
-        How they exchange bytes; through torch's default process group unless said otherwise.
+    rank : int
+    size : int
+        Number of processes.
+    pipes : sequence of Connection
+        On rank 0 one per worker, in order of their ranks; on a worker its only one.
     """
 
-    def __init__(self, links: Links | None = None) -> None:
-        self._links = GroupLinks() if links is None else links
-        self.rank, self.size = self._links.rank, self._links.size
-        self._why = ""
-        self._pending = 0
+    def __init__(self, rank: int, size: int, pipes: Sequence[Connection]) -> None:
+        if len(pipes) != (1 if rank else size - 1):
+            raise ValueError(f"expected one pipe per process that rank {rank} of {size} talks to, got {len(pipes)}.")
+        self.rank, self.size, self._pipes = rank, size, tuple(pipes)
         self.bytes_sent = 0
 
     def tell(self, message: Message) -> Message:
-        """Broadcast from rank 0; a sum of as many numbers as the message says follows."""
-        with _not_lost():
-            shared = self._links.broadcast(_written(message) if self.rank == 0 else b"")
-        self.bytes_sent += len(shared)
-        told = _read(shared)
-        self._pending = int(told.get("numbers", 0))
-        return told
+        """Broadcast from rank 0."""
+        if self.rank:
+            found: Message = state_file.from_bytes(self._receive(self._pipes[0]))
+            return found
+        content = state_file.to_bytes(message)
+        for pipe in self._pipes:
+            self._send(pipe, content)
+        return message
 
-    def add(self, numbers: Tensor) -> Tensor:
+    def add(self, numbers: Steps) -> Steps:
         """Sum over all ranks for rank 0.
 
         Raises
         ------
         ValueError
-            On rank 0, in the words of a rank that could not do its part.
+            On rank 0, in the words of the first worker that could not do its part; the others have done theirs.
         """
-        return self._add(numbers, failed=False)
-
-    def fail(self, numbers: int, sentence: str) -> None:
-        """Take part in a sum with nothing, and say why."""
-        self._why = sentence
-        self._add(torch.zeros(numbers, dtype=torch.int64), failed=True)
-
-    def _add(self, numbers: Tensor, *, failed: bool) -> Tensor:
-        with _not_lost():
-            total = self._links.reduce(torch.cat([numbers, torch.tensor([int(failed)])]))
-        self._pending = 0
-        self.bytes_sent += total.numel() * 8
         if self.rank:
-            return torch.zeros_like(numbers)
-        if total[-1]:
-            self.tell({"name": WHY})
-            reasons = [one["why"] for one in self.gather({"why": self._why}) if one["why"]]
-            raise ValueError(reasons[0])
-        return total[:-1]
+            self._send(self._pipes[0], state_file.to_bytes({"numbers": numbers}))
+            return np.zeros_like(numbers)
+        replies = [state_file.from_bytes(self._receive(pipe)) for pipe in self._pipes]
+        for reply in replies:
+            if "why" in reply:
+                raise ValueError(reply["why"])
+        return numbers + sum(reply["numbers"] for reply in replies)  # type: ignore[no-any-return]
 
-    def explain(self) -> None:
-        """Tell rank 0 what went wrong here, if anything did."""
-        self.gather({"why": self._why})
+    def fail(self, sentence: str) -> None:
+        """Answer a message that asks for a sum with the reason why there is none."""
+        self._send(self._pipes[0], state_file.to_bytes({"why": sentence}))
 
     def gather(self, message: Message) -> list[Message]:
         """The messages of all ranks, for all ranks."""
-        content = _written(message)
-        with _not_lost():
-            found = self._links.all_gather(content)
-        self.bytes_sent += max(map(len, found))
-        return [_read(one) for one in found]
+        if self.rank:
+            self._send(self._pipes[0], state_file.to_bytes(message))
+            return list(self.tell({})["all"])
+        found = [message, *(state_file.from_bytes(self._receive(pipe)) for pipe in self._pipes)]
+        self.tell({"all": found})
+        return found
 
     def collect(self, content: bytes) -> list[bytes]:
         """The contents of all ranks, for rank 0."""
-        with _not_lost():
-            found = self._links.gather(content)
-        self.bytes_sent += max(map(len, found), default=len(content))
-        return found
+        if self.rank:
+            self._send(self._pipes[0], content)
+            return []
+        return [content, *(self._receive(pipe) for pipe in self._pipes)]
 
     def stop(self, sentence: str) -> None:
-        """End the others' work after a fault on rank 0, if they can still be reached."""
-        with contextlib.suppress(LostRank, ValueError):
-            if self._pending:
-                self.fail(self._pending, sentence)
+        """End the work of the others after a fault on rank 0, if they can still be reached."""
+        with contextlib.suppress(LostRank):
             self.tell({"name": STOP, "why": sentence})
 
+    def _send(self, pipe: Connection, content: bytes) -> None:
+        with self._complete():
+            pipe.send_bytes(content)
+        self.bytes_sent += len(content)
 
-#: Between the processes that the command line has started.
-_LINKS: ContextVar[Links | None] = ContextVar("links", default=None)
+    def _receive(self, pipe: Connection) -> bytes:
+        with self._complete():
+            return pipe.recv_bytes()
+
+    @contextlib.contextmanager
+    def _complete(self) -> Iterator[None]:
+        """Close all pipes if a message is not sent or received completely.
+
+        An interrupt (Ctrl-C) may leave half a message in a pipe, and whatever is sent after it would be misread.
+        """
+        try:
+            yield
+        except (EOFError, OSError):
+            self._close()
+            raise LostRank(
+                "another process of this run is gone; what was debited stays debited: start again with the same "
+                "checkpoint, which asks nothing twice."
+            ) from None
+        except BaseException:
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+
+
+_RANKS: ContextVar[Ranks | None] = ContextVar("ranks", default=None)
 
 
 @contextlib.contextmanager
-def linked(links: Links) -> Iterator[None]:
-    """Fits inside are fits of the processes that these links connect."""
-    token = _LINKS.set(links)
+def working_as(ranks: Ranks) -> Iterator[None]:
+    """Fits inside are carried out by these processes."""
+    token = _RANKS.set(ranks)
     try:
         yield
     finally:
-        _LINKS.reset(token)
+        _RANKS.reset(token)
 
 
 def ranks_of() -> Ranks:
-    """The processes of this fit."""
-    links = _LINKS.get()
-    if links is not None:
-        return ManyRanks(links)
-    grouped = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-    return ManyRanks() if grouped else Ranks()
-
-
-@contextlib.contextmanager
-def _not_lost() -> Iterator[None]:
-    try:
-        yield
-    except (RuntimeError, OSError):
-        raise LostRank(
-            "another process of this run is gone, or does not answer; what was debited stays debited: start again with "
-            "the same checkpoint, which asks nothing twice."
-        ) from None
-
-
-def _written(message: Message) -> bytes:
-    content = io.BytesIO()
-    torch.save(message, content)
-    return content.getvalue()
-
-
-def _read(content: bytes) -> Message:
-    message: Message = torch.load(io.BytesIO(content), weights_only=True)
-    return message
+    """The processes of this fit: those of :func:`working_as`, or this one alone."""
+    return _RANKS.get() or Ranks()
 
 
 class Place(Together):
@@ -196,40 +186,28 @@ class Place(Together):
     ranks : Ranks
     rows : int
         Of all ranks.
-    first : int
-        Position of the first row here.
     """
 
-    def __init__(self, ranks: Ranks, rows: int, first: int) -> None:
-        self._ranks, self._rows, self._first = ranks, rows, first
+    def __init__(self, ranks: Ranks, rows: int) -> None:
+        self._ranks, self._rows = ranks, rows
 
     @property
     def rows(self) -> int:
         """How many rows there are on all ranks."""
         return self._rows
 
-    def listener(self, question: Question, source: DenseSource, bound: float) -> Listener:
-        """What hears rows wherever they are; all of them in order, as in memory, where rank 0 has them all."""
-        whole = getattr(source, "whole", None)
-        if whole is None or question.idle:
-            return RowDigest(question, first=self._first)
-        for _, rows in whole.dense():
-            question.hear(bounded_rows(rows.detach().double(), bound))
-        return Heard()
+    def begin(self, source: DenseSource, *, bound: float, step: float) -> None:
+        """Send the others what to add up; the answer is paid for."""
+        self._ranks.tell(getattr(source, "message", {}) | {"bound": bound, "step": step})
 
-    def begin(self, source: DenseSource, *, bound: float, step: float, seeded: bool) -> None:
-        """Tell the others that the answer is paid for, and what to add up."""
-        asked, whole = getattr(source, "message", {}), getattr(source, "whole", None)
-        self._ranks.tell(asked | {"bound": bound, "step": step, "seeded": seeded and whole is None})
-
-    def add(self, steps: Tensor) -> Tensor:
+    def add(self, steps: Steps) -> Steps:
         """Sum over all ranks, for rank 0."""
         return self._ranks.add(steps)
 
-    def gather(self, codes: Tensor) -> Tensor:
+    def gather(self, codes: Steps) -> Steps:
         """Tell the others that no privacy was asked for, and gather the codes of all ranks."""
         self._ranks.tell({"name": REVEAL, "numbers": len(codes)})
         return self._ranks.add(codes)
 
 
-__all__ = ["DONE", "REVEAL", "STOP", "WHY", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "linked", "ranks_of"]
+__all__ = ["DONE", "REVEAL", "STOP", "LostRank", "ManyRanks", "Message", "Place", "Ranks", "ranks_of", "working_as"]

@@ -9,11 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from justitia.exceptions import (
+    AccuracyWarning,
+    ConstantDecisionWarning,
+    Diagnostic,
+    MissingAttributeWarning,
+    NoisyEstimateWarning,
+    SmallGroupWarning,
+    UnknownGroupWarning,
+    ViolationWarning,
+)
 from justitia.training.lagrangian import Problem, largest_gap
 
+Array = NDArray[np.float64]
 #: Decisions of which fewer than this share differ are nearly constant.
 CONSTANT = 0.01
 #: Accuracy lost to the constraint that is worth a sentence: at least so much, and this share of what a base gains.
@@ -29,62 +40,72 @@ SURE, DIFFERENT = 4.0, 0.05
 NAMED = 5
 
 
-def decisions_remarks(problem: Problem, scores: Tensor, plain: float | None) -> list[str]:
+def decisions_remarks(problem: Problem, scores: Array, plain: float | None) -> list[Diagnostic]:
     """What public labels say of decisions.
 
     Parameters
     ----------
-    scores : Tensor (n,)
+    scores : ndarray (n,)
         Positive is a positive decision.
     plain : float, optional
         Accuracy without a constraint, by :func:`value`.
     """
-    positive = float((problem.weight.double() * (scores > 0)).sum() / problem.weight.double().sum())
-    here, majority = value(problem, scores), max(value(problem, torch.full_like(scores, sign)) for sign in (-1.0, 1.0))
-    found = []
+    positive = float(np.average(scores > 0, weights=problem.weight.astype(np.float64)))
+    here, majority = value(problem, scores), max(value(problem, np.full_like(scores, sign)) for sign in (-1.0, 1.0))
+    found: list[Diagnostic] = []
     if min(positive, 1 - positive) < CONSTANT:
         found.append(
-            f"nearly everybody gets the same decision ({max(positive, 1 - positive):.1%}): rates that are alike "
-            "because nothing is decided; allow a larger tolerance, or choose another threshold."
+            Diagnostic(
+                f"nearly everybody gets the same decision ({max(positive, 1 - positive):.1%}): rates that are alike "
+                "because nothing is decided; allow a larger tolerance, or choose another threshold.",
+                ConstantDecisionWarning,
+            )
         )
     elif here < majority + math.sqrt(majority * (1 - majority) / len(problem)):
         found.append(
-            f"accuracy (about {here:.2f}) is no better than that of the same decision for everybody ({majority:.2f}); "
-            "allow a larger tolerance, or look for better features."
+            Diagnostic(
+                f"accuracy (about {here:.2f}) is no better than that of the same decision for everybody "
+                f"({majority:.2f}); allow a larger tolerance, or look for better features.",
+                AccuracyWarning,
+            )
         )
     if plain is not None and plain - here > max(LOST, SHARE_LOST * (plain - majority)):
         found.append(
-            f"accuracy is about {here:.2f} with the constraint and {plain:.2f} without: most of what was learned is "
-            "lost; allow a larger tolerance."
+            Diagnostic(
+                f"accuracy is about {here:.2f} with the constraint and {plain:.2f} without: most of what was learned "
+                "is lost; allow a larger tolerance.",
+                AccuracyWarning,
+            )
         )
     return found
 
 
-def value(problem: Problem, scores: Tensor) -> float:
+def value(problem: Problem, scores: Array) -> float:
     """Accuracy; errors of either label count by what the threshold says that they cost."""
-    cost = problem.weight.double() * torch.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold).double()
-    return float((cost * ((scores > 0) == (problem.y > 0.5))).sum() / cost.sum())
+    cost = problem.weight * np.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold)
+    return float(np.average((scores > 0) == (problem.y > 0.5), weights=cost))
 
 
-def gap_remark(gap: Tensor | None, allowed: float, noise: float) -> list[str]:
+def gap_remark(gap: Array | None, allowed: float, noise: float) -> list[Diagnostic]:
     """A sentence if what was learned is beyond the tolerance.
 
     Parameters
     ----------
-    gap : Tensor (G, K), optional
+    gap : ndarray (G, K), optional
         Noised gaps of decisions.
     noise : float
         Standard deviation of the difference of two of them.
     """
     if gap is None or largest_gap(gap) <= allowed + max(SLACK, 2 * noise):
         return []
-    return [
+    sentence = (
         f"the noised violation of the deployed decisions is {largest_gap(gap):.2g}, beyond the tolerance "
         f"{allowed:.2g}: measure it on other rows before you rely on it."
-    ]
+    )
+    return [Diagnostic(sentence, ViolationWarning)]
 
 
-def cell_remark(people: float, cell: str, allowed: float, spread: float, *, given: bool) -> list[str]:
+def cell_remark(people: float, cell: str, allowed: float, spread: float, *, given: bool) -> list[Diagnostic]:
     """A sentence if a constraint hardly constrains because a cell of group and event is small.
 
     Parameters
@@ -100,26 +121,27 @@ def cell_remark(people: float, cell: str, allowed: float, spread: float, *, give
     if reach <= (max(LOOSE_IF_GIVEN, allowed) if given else LOOSE):
         return []
     known = "cannot be told from chance" if given else "are allowed or cannot be told from chance"
-    return [f"with about {people:.0f} people in {cell}, differences up to {min(reach, 1.0):.2g} {known}."]
+    sentence = f"with about {people:.0f} people in {cell}, differences up to {min(reach, 1.0):.2g} {known}."
+    return [Diagnostic(sentence, SmallGroupWarning)]
 
 
-def silence_by_label(sizes: Tensor, everybody: Tensor, spread: float) -> Tensor:
+def silence_by_label(sizes: Array, everybody: Array, spread: float) -> Array:
     """(2, 2): by label, the share of "not given" and the standard deviation of its noise.
 
     Parameters
     ----------
-    sizes : Tensor (G, 2)
+    sizes : ndarray (G, 2)
         Noised number of rows of either label.
-    everybody : Tensor (2,)
+    everybody : ndarray (2,)
         Public number of rows of either label.
     spread : float
         Standard deviation of the noise in one size.
     """
-    there = everybody.double().clamp_min(1e-12)
-    return torch.stack([1 - sizes.double().sum(0) / there, spread / there], dim=1)
+    there = np.maximum(everybody, 1e-12)
+    return np.stack([1 - sizes.sum(0) / there, spread / there], axis=1)
 
 
-def silence_remark(silence: Tensor | None) -> list[str]:
+def silence_remark(silence: Array | None) -> list[Diagnostic]:
     """A sentence if "not given" differs by label, from :func:`silence_by_label`."""
     if silence is None:
         return []
@@ -127,18 +149,19 @@ def silence_remark(silence: Tensor | None) -> list[str]:
     if abs(first - second) <= max(DIFFERENT, SURE * math.hypot(noise0, noise1)):
         return []
     shares = [f"{min(max(share, 0.0), 1.0):.0%}" for share in (first, second)]
-    return [
+    sentence = (
         f"'not given' differs by label: about {shares[0]} of the first class and {shares[1]} of the second; rates of "
         "those who gave their attribute may not be those of their groups."
-    ]
+    )
+    return [Diagnostic(sentence, MissingAttributeWarning)]
 
 
-def size_remarks(names: Sequence[object], sizes: Tensor, noise: Tensor, few: float, loud: float) -> list[str]:
+def size_remarks(names: Sequence[object], sizes: Array, noise: Array, few: float, loud: float) -> list[Diagnostic]:
     """Groups that may not exist, and rates that are mostly noise.
 
     Parameters
     ----------
-    sizes, noise : Tensor (G,)
+    sizes, noise : ndarray (G,)
         Noised sizes, and the known noise of the groups' rates.
     few : float
         Size that noise alone may show.
@@ -146,21 +169,22 @@ def size_remarks(names: Sequence[object], sizes: Tensor, noise: Tensor, few: flo
         Noise that is worth a sentence.
     """
     there = list(zip(names, sizes.tolist(), noise.tolist(), strict=True))
-    found = [
-        f"the noised size of group {name!r} is about {size:.0f}: is its name right?"
-        for name, size, _ in there
-        if size <= few
-    ]
+    found = [unknown_group(name, size) for name, size, _ in there if size <= few]
     noisy = sorted(((worst, repr(name)) for name, size, worst in there if size > few and worst > loud), reverse=True)
     if len(noisy) == 1:
         worst, name = noisy[0]
-        found.append(
-            f"the noise in the rates of group {name} is about {worst:.2g}; its violation cannot be held to less."
-        )
+        sentence = f"the noise in the rates of group {name} is about {worst:.2g}; its violation cannot be held to less."
+        found.append(Diagnostic(sentence, NoisyEstimateWarning))
     elif noisy:
         listed = ", ".join(name for _, name in noisy[:NAMED]) + (", ..." if len(noisy) > NAMED else "")
-        found.append(
+        sentence = (
             f"the noise in the rates of {len(noisy)} groups ({listed}) is up to {noisy[0][0]:.2g}; their violations "
             "cannot be held to less."
         )
+        found.append(Diagnostic(sentence, NoisyEstimateWarning))
     return found
+
+
+def unknown_group(name: object, size: float) -> Diagnostic:
+    """A sentence about a group whose noised size could be noise alone."""
+    return Diagnostic(f"the noised size of group {name!r} is about {size:.0f}: is its name right?", UnknownGroupWarning)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 from tqdm.auto import tqdm
 
-from justitia.networks.classifier import public_seed
+from justitia.exceptions import warn_of
+from justitia.inputs.tables import public_seed
 from justitia.privacy.accounting import Cost, UnboundedCost, epsilon_spent
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.certificate import Certificate
@@ -26,13 +25,12 @@ from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
-from justitia.training.engine import AnswersRefuse, Engine
+from justitia.training.engine import AnswersRefuse, Array, Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner
+from justitia.training.learner import Learner, Trained
 from justitia.training.plan import Plan
 from justitia.training.progress import progress_bar
 from justitia.training.remarks import decisions_remarks, gap_remark, value
-from justitia.training.run import Trained
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,9 +115,9 @@ class Session:
         settings = self.settings
         warn_large_delta(settings.epsilon, settings.delta, self.problem.rows, stacklevel=stacklevel + 1)
         for sentence in self.engine.outlook():
-            warnings.warn(sentence, stacklevel=stacklevel + 1)
+            warn_of(sentence, stacklevel=stacklevel + 1)
 
-    def train(self, start: Tensor | None = None) -> Trained:
+    def train(self, start: Array | None = None) -> Trained:
         """Carry the plan out; a run that follows another one starts from its multipliers.
 
         Raises
@@ -127,13 +125,11 @@ class Session:
         ValueError
             If the first noised answers say that the run cannot work; it says what they have cost.
         """
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.settings.seed)
-            bar = self.settings.bar
-            try:
-                return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
-            except AnswersRefuse as refused:
-                raise ValueError(f"{refused} {self._spent()}") from None
+        bar = self.settings.bar
+        try:
+            return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
+        except AnswersRefuse as refused:
+            raise ValueError(f"{refused} {self._spent()}") from None
 
     def _spent(self) -> str:
         """What this run has spent so far, as a sentence; rounded up."""
@@ -180,8 +176,7 @@ class Session:
     def remarks(self) -> tuple[str, ...]:
         """What public rows, noised answers and the decisions that were learned have shown."""
         problem, engine = self.problem, self.engine
-        with torch.random.fork_rng(devices=[]):  # a module of one's own may draw
-            scores, plain = self.learner.deployed(problem), self.learner.plain(problem)
+        scores, plain = self.learner.deployed(problem), self.learner.plain(problem)
         learned = decisions_remarks(problem, scores, None if plain is None else value(problem, plain))
         seen = self.learner.unseen(problem, self.plan)
         gap, share = engine.gap(scores[seen], seen), len(problem.y[seen]) / len(problem)
@@ -205,8 +200,8 @@ def open_session(
     plan = settings.calibrated(n)
     if isinstance(attribute, HeldElsewhere) and not plan.shares_answers:
         raise ValueError(
-            "expected engine 'plugin' or 'moments' where a custodian holds the attribute, got another; it gives noised "
-            "sums only."
+            "expected engine 'post-processing' or 'moments' where a custodian holds the attribute, got another; it "
+            "gives noised sums only."
         )
     ledger = open_ledger(settings, plan, ledger, folder)
     vault = opened_vault(settings, attribute, n=n, person=person, ledger=ledger)
@@ -245,9 +240,8 @@ def opened_vault(
 
 
 def opened_engine(settings: Settings, plan: Plan, problem: Problem, vault: Vault) -> Engine:
-    """The engine of one fit, with a generator of public randomness of its own."""
-    generator = torch.Generator().manual_seed(settings.seed)
-    return plan.engine(problem, vault, tolerance=settings.tolerance, generator=generator)
+    """The engine of one fit."""
+    return plan.engine(problem, vault, tolerance=settings.tolerance, seed=settings.seed)
 
 
 def open_ledger(
@@ -292,8 +286,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""
     digest = hashlib.sha256()
-    for tensor in (problem.X, problem.y, problem.weight):
-        digest.update(tensor.numpy().tobytes())
+    for array in (problem.X, problem.y, problem.weight):
+        digest.update(np.ascontiguousarray(array).data)
     notion = (problem.notion.name, problem.notion.event_names)
     budget = (settings.epsilon, settings.delta, settings.tolerance)
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:

@@ -21,7 +21,7 @@ from bench.experiments.paper import NOTIONS
 from bench.experiments.runner import Cell
 from justitia.datasets import DatasetUnavailable, make_synthetic
 from justitia.datasets.dataset import Dataset
-from justitia.engines import PrintedPlan
+from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.notions import get_notion
 
 
@@ -112,7 +112,7 @@ def test_gradient_norms_of_a_linear_score_are_those_by_hand() -> None:
     with torch.no_grad():
         module.weight.zero_()
         module.bias.zero_()
-    X, y = torch.tensor([[1.0], [3.0]]), torch.tensor([0.0, 1.0])
+    X, y = np.array([[1.0], [3.0]], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32)
     notion = get_notion("demographic_parity")
     # sigmoid'(0) = 1/4, score gradient (x, 1); the mean row is (2, 1) / 4
     plain = clipping_figures.gradient_norms(module, X, y, notion, centred=False)
@@ -127,7 +127,7 @@ def test_error_without_clipping_is_the_noise_alone(
     theorem: str, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(theorems, "make_setting", theorems.make_setting.__wrapped__)
-    monkeypatch.setattr(theorems, "calibrated", lambda epsilon, n: PrintedPlan())
+    monkeypatch.setattr(theorems, "calibrated", lambda epsilon, n: PFLDAsPublishedPlan())
     made = [
         theorems.measure_error(
             Cell("theorems", "bank", "demographic_parity", theorem, 0, settings={"C": C, "sigma": 0.05})

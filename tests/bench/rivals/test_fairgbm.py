@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import expit
 
 from bench.rivals import FairGBMClassifier
@@ -14,9 +13,9 @@ from bench.rivals.fairgbm import SHIFT, ProxyLagrangian
 from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.evaluation.exact import violation
+from justitia.exceptions import BudgetExceeded
 from justitia.learners.default import boosted_trees
 from justitia.notions import EqualizedOdds, get_notion
-from justitia.privacy.errors import BudgetExceeded
 
 DATA = make_synthetic(1500, random_state=0)
 NOTIONS = ["equalized_odds", "equal_opportunity", "predictive_equality"]
@@ -32,7 +31,7 @@ def game(notion: str, *, tolerance: float = 0.02) -> tuple[ProxyLagrangian, Any]
     rng = np.random.default_rng(0)
     y, codes = rng.integers(0, 2, 40).astype(float), np.where(np.arange(40) % 5, rng.integers(0, 2, 40), 3)
     kind = get_notion(notion)
-    events = kind.events(torch.from_numpy(y)).numpy()
+    events = kind.events(y)
     cells = np.einsum("nk,na->nka", events, (codes[:, None] == np.arange(3)).astype(float))
     return ProxyLagrangian(y, cells, 0.5, tolerance), rng.normal(size=40)
 
@@ -84,7 +83,7 @@ def test_multipliers_move_after_every_tree_and_not_before_the_first() -> None:
 
 def test_no_step_is_boosting_without_constraint() -> None:
     model = fitted(multiplier_step=0.0, n_estimators=30)
-    rows = model._features(DATA.X, reset=False).double().numpy()
+    rows = model._features(DATA.X, reset=False).astype(np.float64)
     plain = boosted_trees("LGBMClassifier", n_estimators=30, num_leaves=7).fit(rows, DATA.y.to_numpy())
     assert np.allclose(model.predict_proba(DATA.X), plain.predict_proba(rows), atol=1e-5)
     assert not model.multipliers_.any()

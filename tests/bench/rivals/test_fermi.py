@@ -90,19 +90,18 @@ def test_psi_of_two_events_is_the_sum_of_each() -> None:
 
 
 def exact_engine(notion: str, labels: list[Any], X: Tensor, y: Tensor, strength: float) -> FermiEngine:
-    problem = Problem(X, y, torch.ones(len(y)), soft_decisions(notion))
+    problem = Problem(X.numpy(), y.numpy(), np.ones(len(y)), soft_decisions(notion))
     vault = SensitiveVault(labels, groups=("a", "b", "c"), ledger=PrivacyLedger(epsilon=math.inf, delta=0.0))
     plan = FermiPlan(dual_step=0.3, strength=strength).calibrate(math.inf, 1e-5, n=len(y))
-    engine = plan.engine(problem, vault, tolerance=0.0, generator=torch.Generator().manual_seed(0))
+    engine = plan.engine(problem, vault, tolerance=0.0, seed=0)
     opened(engine)
     return engine
 
 
 def penalty(engine: FermiEngine, module: nn.Module, labels: list[Any], W: Tensor) -> Tensor:
     """Psi of the module's own soft decisions, with the true groups."""
-    problem = engine.problem
-    h = problem.notion.h(module(problem.X)[:, 0], problem.y).double()
-    events = problem.events.double()
+    h = engine.problem.notion.h(module(engine.X)[:, 0], engine.y).double()
+    events = engine.events.double()
     inside = torch.tensor([[label == group for group in "abc"] for label in labels]).double()
     sizes = inside.T @ events
     rates = (inside * h[:, None]).T @ events / sizes
@@ -120,9 +119,9 @@ def test_noised_and_public_part_without_noise_are_the_gradient_of_psi(notion: st
     nn.utils.vector_to_parameters(3 * parameters_to_vector(module.parameters()), module.parameters())  # far from 1/2
     engine = exact_engine(notion, labels, X, y, strength=3.0)
     everybody = torch.arange(len(y))
-    lam = torch.zeros(3, engine.problem.events.shape[1])
+    lam = np.zeros((3, engine.problem.events.shape[1]))
     for k in range(3):  # W away from where it starts
-        gap = asked(engine, module(X)[:, 0].detach())
+        gap = asked(engine, module(X)[:, 0].detach().numpy())
         lam = engine.ascend(lam, gap, k)
     engine.ask_before(module, lam, 1)
     weights, noisy = engine.row_weights(lam, everybody), engine.constraint(module, lam, everybody)
@@ -154,7 +153,7 @@ def soft_gap(model: FermiClassifier, data: Any, y: np.ndarray, notion: str) -> f
     h = chosen.h(torch.from_numpy(model.decision_function(data.X)), target).numpy()
     rates = [
         [h[(event > 0) & (data.sensitive == group).to_numpy()].mean() for group in data.groups]
-        for event in chosen.events(target).numpy().T
+        for event in chosen.events(target.numpy()).T
     ]
     return float(np.ptp(rates, axis=1).max())
 

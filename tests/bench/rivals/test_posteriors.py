@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.base import clone
 
 from bench.rivals import LinearPostClassifier, LocalClassifier
@@ -15,10 +14,10 @@ from bench.rivals.local import slopes_for_each_label
 from bench.rivals.posteriors import GroupModel, joint, linear_weights
 from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
-from justitia.engines.plugin.dual import constraints_of
 from justitia.evaluation.exact import violation
+from justitia.exceptions import BudgetExceeded
 from justitia.notions import get_notion
-from justitia.privacy.errors import BudgetExceeded
+from justitia.postprocessing.dual import constraints_of
 from justitia.privacy.mechanisms import RandomizedResponse
 from justitia.privacy.vault import SensitiveVault
 
@@ -118,7 +117,7 @@ def test_local_certificate_states_epsilon_exactly_and_delta_zero(not_given: bool
 
 
 def test_local_rule_depends_on_the_attribute_through_the_answers_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = torch.from_numpy(np.random.default_rng(0).integers(0, 3, len(DATA.y)))
+    said = np.random.default_rng(0).integers(0, 3, len(DATA.y))
     monkeypatch.setattr(SensitiveVault, "randomized_labels", lambda *_, **__: said)
     model = fitted(LocalClassifier)
     other = DATA.sensitive.to_numpy()[::-1]

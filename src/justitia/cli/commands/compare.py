@@ -34,6 +34,7 @@ from justitia.privacy.accounting import gaussian_epsilon, gaussian_mu
 from justitia.privacy.door import check_budget
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger
 
+METHOD = OneOf("method", METHODS, renamed=options.RENAMED)
 EXAMPLE = """
 $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1
 $ justitia compare model --method uncorrected --train income.csv \\
@@ -44,7 +45,7 @@ $ justitia compare model --method uncorrected --train income.csv \\
 @click.command("compare", cls=Command, example=EXAMPLE)
 @click.argument("models", type=options.FILE, nargs=-1)
 @click.option("--data", type=options.FILE, required=True, help="People to measure on; others than those trained on.")
-@click.option("--method", "methods", type=OneOf("method", METHODS), multiple=True, help="A method to train now.")
+@click.option("--method", "methods", type=METHOD, multiple=True, help="A method to train now.")
 @click.option("--train", "train_file", type=options.FILE, help="People to train methods on.")
 @click.option("--method-epsilon", type=float, default=1.0, show_default=True, help="Privacy budget of each method.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of the public randomness of methods.")

@@ -22,12 +22,12 @@ from justitia.cli.files.streamed import is_streamed
 from justitia.cli.output import fields_text, filled, table_text, tell
 from justitia.cli.plan_file import command_plan
 from justitia.engines import engine_of
-from justitia.engines.plugin.plan import PluginPlan
 from justitia.evaluation.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
 from justitia.inputs.files import RowFiles
 from justitia.inputs.kinds import Reading
 from justitia.inputs.public_sample import frames
 from justitia.notions import FairnessNotion, get_notion
+from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.door import check_budget
 from justitia.privacy.mechanisms import Gaussian
@@ -161,7 +161,7 @@ def _forecast(
 ) -> dict[str, Any] | None:
     """How long a fit on files will take; None of rows in memory, of networks, and without names of public columns."""
     asked = settings["stream"] or settings["workers"] > 1
-    if data is None or not features or not isinstance(made, PluginPlan) or not is_streamed(data, asked=asked):
+    if data is None or not features or not isinstance(made, PostProcessingPlan) or not is_streamed(data, asked=asked):
         return None
     files, workers = RowFiles.of(data), settings["workers"]
     Table(data, files.names).check_columns(features)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import torch
+import numpy as np
 
 from justitia.cli import options
 from justitia.cli.command import Command
@@ -41,7 +41,7 @@ def split(
     held = round(test * len(rows))
     if not 0 < held < len(rows):
         raise Refusal(f"{shown_path(data)} has {len(rows)} rows; a share of {test:g} leaves one of the files empty.")
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).numpy()
+    order = np.random.default_rng(seed).permutation(len(rows))
     parts = {"train": sorted(order[held:].tolist()), "test": sorted(order[:held].tolist())}
     files = {name: data.with_name(f"{data.stem}-{name}{data.suffix}") for name in parts}
     for file in files.values():

@@ -14,7 +14,6 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
-import torch
 
 from justitia._files import read_object
 from justitia.cli.errors import Refusal, shown_path
@@ -86,7 +85,7 @@ def measurement_metadata(found: Measurement, accuracy: float | None, data: str) 
 
 
 def trained_from(model: LagrangianDualClassifier) -> dict[str, Any]:
-    """What engine "plugin" started from: the base and the threshold; nothing of a network."""
+    """What engine "post-processing" started from: the base and the threshold; nothing of a network."""
     return {"base": model.rule_.base.describe(), "threshold": model.rule_.threshold} if hasattr(model, "rule_") else {}
 
 
@@ -100,13 +99,12 @@ def tolerance_in_force(model: LagrangianDualClassifier) -> float | None:
 def training_scores(model: LagrangianDualClassifier, rows: Rows | StreamedRows) -> dict[str, float]:
     """Public accuracy and AUC of the training rows.
 
-    A base that was fitted here has learned from all of them, so those of engine "plugin" are the last of its history:
-    by models that have not learned from the row. So are those of rows that are read from files: of the sample.
+    A base that was fitted here has learned from all of them, so those of engine "post-processing" are the last of its
+    history: by models that have not learned from the row. So are those of rows that are read from files: of the sample.
     """
     if hasattr(model, "rule_") or isinstance(rows, StreamedRows):
         return {name: float(model.history_[name].iloc[-1]) for name in ("accuracy", "auc")}
-    scores = torch.from_numpy(model.decision_function(rows.X))
-    return public_scores(scores, torch.from_numpy(rows.y), torch.ones(len(rows)))
+    return public_scores(model.decision_function(rows.X), rows.y, np.ones(len(rows)))
 
 
 def noisy_violation(model: LagrangianDualClassifier) -> float | None:

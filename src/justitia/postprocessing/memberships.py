@@ -1,0 +1,204 @@
+r"""Soft group memberships of public rows that agree with noised sums: a maximum-entropy problem.
+
+Given public rows :math:`\phi_i` and (noised) sums :math:`S_a` of them over each category a, the memberships
+
+.. math:: q_i(a) = \frac{\exp(W_a \cdot \phi_i)}{\sum_b \exp(W_b \cdot \phi_i)}
+
+of largest entropy whose sums :math:`\sum_i q_i(a) \phi_i` are :math:`S_a` up to noise are those whose W minimises
+
+.. math:: F(W) = \sum_i \log \sum_a \exp(W_a \cdot \phi_i) - \langle W, S \rangle + \tfrac12 \sum_j \rho_j |W_j|^2,
+
+a smooth convex function. Nothing here knows the attribute: S is all that is known about it.
+
+`ridges` chooses the ridge penalty of each column: with d columns and noise alone the largest of d standardised sums is
+about :math:`\sqrt{2 \log d}` (the universal threshold of Donoho and Johnstone, 1994). Columns whose noisy sums cannot
+be told from noise are shrunk more, because the noise of a hundred of them would add up and decide about rows near the
+line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
+
+from justitia.privacy.rows import index_chunks
+
+Array = NDArray[Any]
+#: Largest derivative of F in coordinates in which its curvature is about 1: F is then right to about 1e-3 nats.
+PRECISION = 3e-2
+MAX_ITERATIONS = 1000
+#: Rows of one product.
+CHUNK = 16_384
+#: Problems with no more numbers than this are solved in double precision.
+SMALL = 4_000_000
+#: Ridge that keeps a problem without noise well-posed, per row.
+RIDGE_PER_ROW = 1e-6
+#: Ridge without noise: without one memberships are too sure, and their correction is hard to learn.
+LEAST_RIDGE = 1.0
+#: Ridge of a column that tells nothing, for each of them, as a share of the variance of the noise: the more there are,
+#: the less each can matter. Inner splits of four data sets, and wide data: ``docs/plugin.md``.
+IDLE = 0.02
+#: Rows that the memberships are fitted on, a public sample where there are more.
+FIT_ROWS = 200_000
+#: How often the sample's solution is then corrected by a pass over everybody.
+CORRECTIONS = 1
+
+
+def memberships(weights: Array, rows: Array) -> Array:
+    """(n, C): q of each row."""
+    q: Array = softmax(rows @ weights.T.astype(rows.dtype), axis=1)
+    return q
+
+
+def expected_sums(weights: Array, rows: Array) -> Array:
+    """(C, d): what the sums over each category are under q."""
+    return (memberships(weights, rows).T @ rows).astype(np.float64)
+
+
+def fit_memberships(rows: Array, sums: Array, *, ridge: Array, start: Array | None = None) -> Array:
+    """(C, d): the W that minimises F, by L-BFGS in whitened coordinates.
+
+    Parameters
+    ----------
+    rows : ndarray (n, d)
+        Public rows.
+    sums : ndarray (C, d)
+        Noised sums over each category, "not given" among them; they add up to the total of the rows.
+    ridge : ndarray (d,)
+        The rho of each column.
+    start : ndarray (C, d), optional
+        Where to start; zero means equal memberships.
+    """
+    ridge = ridge.astype(np.float64) + RIDGE_PER_ROW * len(rows)
+    rows = rows.astype(np.float64) if rows.size <= SMALL else rows
+    factor = _whitening(rows, ridge)
+    inverse: Array = solve_triangular(factor, np.eye(len(factor)), lower=True)
+    narrow = inverse.astype(rows.dtype)
+    white = [narrow @ rows[first : first + CHUNK].T for first in range(0, len(rows), CHUNK)]
+    objective = _Objective(white, inverse, sums.astype(np.float64), ridge)
+    first = np.zeros(sums.shape) if start is None else start.astype(np.float64) @ factor
+    options: Any = {"maxiter": MAX_ITERATIONS, "gtol": PRECISION, "ftol": 0.0, "maxcor": 20}
+    found: Any = minimize(objective, first.ravel(), jac=True, method="L-BFGS-B", options=options)
+    weights: Array = found.x.reshape(first.shape) @ inverse
+    return weights
+
+
+def _whitening(rows: Array, ridge: Array) -> Array:
+    """Cholesky factor of the curvature of F where memberships are undecided between two categories."""
+    return np.linalg.cholesky(0.25 * (rows.T @ rows).astype(np.float64) + np.diag(ridge))
+
+
+class _Objective:
+    """F and its gradient as functions of V = W L, where L L^T is the curvature.
+
+    Whitened rows come in parts of (d, m): both products are fast that way round, the second finds its part in the
+    processor's cache, and single precision does not add up over all rows.
+    """
+
+    def __init__(self, white: list[Array], inverse: Array, sums: Array, ridge: Array) -> None:
+        self.white, self.inverse, self.ridge = white, inverse, ridge
+        self.sums = sums @ inverse.T
+
+    def __call__(self, flat: Array) -> tuple[float, Array]:
+        V = flat.reshape(self.sums.shape)
+        W = V @ self.inverse
+        value = 0.5 * float((self.ridge * W**2).sum()) - float((V * self.sums).sum())
+        slope = (self.ridge * W) @ self.inverse.T - self.sums
+        V = V.astype(self.white[0].dtype)
+        for part in self.white:
+            logits = V @ part
+            normalisers = logsumexp(logits, axis=0)
+            value += float(normalisers.sum(dtype=np.float64))
+            slope += np.exp(logits - normalisers) @ part.T
+        return value, slope.ravel()
+
+
+def ridges(
+    sums: Array, total: Array, rows: NDArray[Any], constant: NDArray[np.int64], n: int, spread: float, share: float
+) -> Array:
+    """(d,): the ridge of each column.
+
+    Parameters
+    ----------
+    sums : ndarray (G, d)
+        Noised sums over each group.
+    total : ndarray (d,)
+        Of everybody.
+    rows : ndarray (m, d)
+        Public rows of a sample.
+    constant : ndarray of int (d,)
+        Position of the column that is constant where this one is not 0.
+    n : int
+        Number of rows of everybody.
+    spread : float
+        Standard deviation of the noise of a sum.
+    share : float
+        Ridge of a column that tells, as a share of the variance of the noise.
+    """
+    mean = total / np.maximum(total[constant], 1e-12)
+    wide = rows.astype(np.float64)
+    squares = np.square(wide - wide[:, constant] * mean).sum(0) * n / len(rows)
+    part = np.clip(sums[:, constant] / np.maximum(total[constant], 1e-12), 0.0, 1.0)
+    chance = part * (1 - part) * squares + spread**2 * (1 + mean**2)
+    statistic = (np.square(sums - sums[:, constant] * mean) / np.maximum(chance, 1e-12)).max(0)
+    tells = (statistic > 2 * math.log(len(total))) | (constant == np.arange(len(total)))
+    idle = max(share, IDLE * int((~tells).sum()))
+    return np.maximum(np.where(tells, share, idle) * spread**2, LEAST_RIDGE)
+
+
+class Everybody:
+    """All rows, a few at a time.
+
+    Parameters
+    ----------
+    columns : callable
+        From the positions of rows to their public columns (m, d).
+    n : int
+        Number of rows.
+    chunk_rows : int
+        Rows computed at once; bounds memory.
+    """
+
+    def __init__(self, columns: Callable[[Array], Array], n: int, chunk_rows: int) -> None:
+        self._columns, self._n, self._chunk_rows = columns, n, chunk_rows
+
+    def fit(self, sums: Array, *, ridge: Array, start: Array | None = None) -> Array:
+        """(C, d): weights of memberships that agree with the sums over everybody.
+
+        What everybody's sums are at the sample's solution is computed once more, and the sample is asked for the
+        difference: F of everybody is F of the sample plus a nearly linear function (as in variance reduction).
+        """
+        seen = self.sample()
+        share = len(seen) / self._n
+        if share == 1:
+            return fit_memberships(seen, sums, ridge=ridge, start=start)
+        sizes = np.maximum(sums[:, 0], 0.0)
+        equal = (sizes / max(float(sizes.sum()), 1e-12))[:, None]
+        target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=np.float64)
+        for _ in range(CORRECTIONS):
+            start = fit_memberships(seen, target, ridge=share * ridge, start=start)
+            target = share * (sums - self.expected(start)) + expected_sums(start, seen)
+        return fit_memberships(seen, target, ridge=share * ridge, start=start)
+
+    def sample(self) -> Array:
+        """Columns of the rows that memberships are fitted on."""
+        return self._columns(np.arange(0, self._n, math.ceil(self._n / FIT_ROWS)))
+
+    def expected(self, weights: Array) -> Array:
+        """(C, d): what everybody's sums are under memberships of these weights."""
+        total: Array = np.sum([expected_sums(weights, part) for part in self._parts()], axis=0)
+        return total
+
+    def memberships(self, weights: Array) -> Array:
+        """(n, C): q of everybody."""
+        return np.concatenate([memberships(weights, part) for part in self._parts()])
+
+    def _parts(self) -> Iterator[Array]:
+        return (self._columns(part) for part in index_chunks(self._n, self._chunk_rows))

@@ -1,0 +1,111 @@
+"""The plan of engine ``post-processing``: what it asks, how often, and how its budget is split."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_rate
+from justitia.postprocessing.solver import PostProcessingEngine, ScoresEngine
+from justitia.privacy.interface import Vault
+from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.training.lagrangian import Problem
+from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, budget_scale, check_noise, moments_and_checks
+
+#: Where a constraint can hold.
+AT = ("decision", "scores")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostProcessingPlan(Plan):
+    """Noised sums of public rows once, then noised sums of the current decisions a few times.
+
+    Before them, if a share of the budget is set aside for it, noised sizes of the groups: a run that they say cannot
+    work stops there with ``ValueError``, and the rest is not spent.
+
+    Parameters
+    ----------
+    checks : int
+        How often the sums of the current decisions are asked for; the dual is solved again after each.
+    share_sizes : float
+        Share of the budget (in mu^2) for sizes of the groups; 0 asks for none.
+    share_moments : float
+        Share of the rest for the moments; the checks divide what is left evenly.
+    ridge : float
+        Ridge of the memberships, in units of the variance of the noise.
+    trust : float
+        How wrong the rates under the memberships are taken to be before any check: the prior standard deviation that
+        the known noise of the checks is weighed against.
+    least : float
+        Smallest tolerance where none is given.
+    dead_zone : float
+        Tolerance where none is given, in standard errors of the difference of two groups' rates: sampling and noise.
+    at : {"decision", "scores"}
+        Where the constraint holds; set by the estimator.
+    levels : int
+        Quantiles of the score where it holds with ``at="scores"``.
+    micro_batch : int
+        Rows whose columns are held in memory at once; bounds memory and never changes the answer.
+    noise_sizes, noise_moments, noise_checks : Gaussian or Unprotected, optional
+        Set by ``calibrate``.
+    """
+
+    shares_answers: ClassVar[bool] = True
+
+    checks: int = 4
+    share_sizes: float = 0.0
+    share_moments: float = 0.5
+    ridge: float = 0.05
+    trust: float = 0.1
+    least: float = 0.01
+    dead_zone: float = 1.0
+    at: str = "decision"
+    levels: int = 19
+    micro_batch: int = 65_536
+    noise_sizes: Noise | None = None
+    noise_moments: Noise | None = None
+    noise_checks: Noise | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("noise_sizes", "noise_moments", "noise_checks"):
+            check_noise(name, getattr(self, name))
+        check_int("checks", self.checks, at_least=0)
+        check_choice("at", self.at, AT)
+        check_int("levels", self.levels, at_least=1)
+        check_int("micro_batch", self.micro_batch, at_least=1)
+        check_rate("share_moments", self.share_moments)
+        check_fraction("share_sizes", self.share_sizes, example=0.05)
+        if self.checks and self.share_moments == 1:
+            raise ValueError("expected share_moments below 1 where checks are to be paid for, got 1; use checks=0.")
+        for name in ("ridge", "trust", "least", "dead_zone"):
+            check_nonnegative(name, getattr(self, name))
+
+    def releases(self) -> tuple[PlannedRelease, ...]:
+        """Sizes once if they are wanted, moments once, decisions at every check."""
+        if self.noise_moments is None or self.noise_checks is None:
+            raise ValueError(NO_NOISE)
+        sizes = () if self.noise_sizes is None else (PlannedRelease("sizes", self.noise_sizes, 1),)
+        moments = PlannedRelease("moments", self.noise_moments, 1)
+        checks = PlannedRelease("decisions", self.noise_checks, self.checks)
+        return (*sizes, moments, checks) if self.checks else (*sizes, moments)
+
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+        """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
+        del n
+        if math.isinf(epsilon):
+            return replace(self, noise_sizes=None, noise_moments=Unprotected(), noise_checks=Unprotected())
+        scale = budget_scale(epsilon, delta)
+        sizes = Gaussian(scale / math.sqrt(self.share_sizes)) if self.share_sizes else None
+        rest = scale / math.sqrt(1 - self.share_sizes)
+        moments, checks = moments_and_checks(rest, self.share_moments, self.checks)
+        return replace(self, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)
+
+    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PostProcessingEngine:
+        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
+        if problem.crowd is not None:
+            from justitia.postprocessing.crowd import CrowdEngine  # noqa: PLC0415 - which needs the plan
+
+            return CrowdEngine(self, problem, vault, **public)
+        kind = ScoresEngine if self.at == "scores" else PostProcessingEngine
+        return kind(self, problem, vault, **public)
