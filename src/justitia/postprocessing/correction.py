@@ -8,7 +8,7 @@ with u and v what the memberships of people with label 1 and label 0 add. A netw
 v from the training rows, and the memberships are dropped. What t itself tells about groups is said in
 ``docs/plugin.md``.
 
-**Many thresholds.** At each of a few thresholds :math:`s_1 < \dots < s_T`, quantiles of the score, the best decision
+**Many thresholds.** At each of a few thresholds :math:`s_1 < \ldots < s_T`, quantiles of the score, the best decision
 under the constraint is :math:`d_t(x) = 1[m_t(x) > 0]` with margin :math:`m_t(x) = 2(\eta(x) - s_t) - \lambda_t \cdot
 c(x)`: the same c for every threshold, so nothing more is asked. A score p whose decisions at all thresholds are these
 has :math:`p(x) > s_t` where :math:`m_t(x) > 0`. The margins of a row, sorted, fall with t (rearrangement), and p is
