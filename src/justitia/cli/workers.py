@@ -158,7 +158,7 @@ def _inherited(facts: Mapping[str, Any]) -> Iterator[int]:
     from justitia.training.ranks import ManyRanks, working_as  # noqa: PLC0415 - takes long
 
     os.set_inheritable(facts["watched"], False)  # noqa: FBT003 - takes no name
-    threading.Thread(target=_leave_with_launcher, args=(facts["watched"],), daemon=True).start()
+    threading.Thread(target=_leave_with_launcher, args=(facts["watched"], facts["rank"]), daemon=True).start()
     with ExitStack() as held:
         pipes = [held.enter_context(Connection(number)) for number in facts["ends"]]
         for number in facts["ends"]:
@@ -167,9 +167,14 @@ def _inherited(facts: Mapping[str, Any]) -> Iterator[int]:
             yield facts["rank"]
 
 
-def _leave_with_launcher(watched: int) -> None:
-    """End this process when the one that started it is gone, even if that one was killed."""
+def _leave_with_launcher(watched: int, rank: int) -> None:
+    """End this process when the one that started it is gone, even if that one was killed.
+
+    The first process goes first. If it lost another one at the same time, its clean-up after that could be cut short by
+    the signal, and a half-written folder would be left.
+    """
     os.read(watched, 1)
+    time.sleep(NOTICE if rank else 0)
     with suppress(ProcessLookupError):
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)  # as Ctrl-C: it cleans up
     time.sleep(ENDING)
