@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from justitia import LagrangianDualClassifier, measure
 from justitia.datasets import load
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 from pictures import LOOKS, intervals, panels, picture_path, save
 
 path = picture_path(__file__)

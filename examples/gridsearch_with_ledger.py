@@ -20,8 +20,8 @@ from sklearn.model_selection import GridSearchCV
 
 from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, PrivacyLedger, private_search
 from justitia.datasets import load
-from justitia.evaluation.exact import violation
-from justitia.evaluation.scorer import private_scorer
+from justitia.metrics.exact import violation
+from justitia.metrics.scorer import private_scorer
 from justitia.privacy.accounting import epsilon_spent
 
 BUDGET, DELTA = 1.0, 1e-5

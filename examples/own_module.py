@@ -11,7 +11,7 @@ from torch import nn
 
 from justitia import LagrangianDualClassifier
 from justitia.datasets import load
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 from pictures import LOOKS, panels, picture_path, save
 
 path = picture_path(__file__)

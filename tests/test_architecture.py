@@ -19,14 +19,14 @@ LEVELS = {
     "exceptions": 0,
     "privacy": 1,
     "notions": 2,
-    "inputs": 2,
+    "preprocessing": 2,
     "datasets": 2,
     "learners": 3,
     "training": 4,
     "engines": 5,
     "postprocessing": 5,
-    "evaluation": 5,
-    "saving": 6,
+    "metrics": 5,
+    "persistence": 6,
     "parameters": 6,
     "deciding": 6,
     "networks": 6,
@@ -53,9 +53,9 @@ MAY_NAME = {
         "estimator.py",
         "curve.py",
         "search.py",
-        "evaluation/measure.py",
-        "evaluation/scorer.py",
-        "evaluation/exact.py",
+        "metrics/measure.py",
+        "metrics/scorer.py",
+        "metrics/exact.py",
         "privacy/groups.py",
         # the command line: one file reads the attribute (cli/files/attribute.py), these hand it on
         "cli/commands/train.py",
@@ -81,9 +81,9 @@ MAY_NAME = {
     },
     # a process that is told so by another one, which reveals the attribute of a fit without privacy
     "hand_over": {"privacy/vault.py", "privacy/interface.py", "engines/crowds.py"},
-    "encode": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
-    "infer_groups": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
-    "read_columns": {"privacy/groups.py", "privacy/vault.py", "evaluation/exact.py"},
+    "encode": {"privacy/groups.py", "privacy/vault.py", "metrics/exact.py"},
+    "infer_groups": {"privacy/groups.py", "privacy/vault.py", "metrics/exact.py"},
+    "read_columns": {"privacy/groups.py", "privacy/vault.py", "metrics/exact.py"},
     # the last one keeps it by key for whoever holds it, and gives it out closed
     "unsealed": {"privacy/attribute.py", "privacy/groups.py", "privacy/register.py"},
     # the last one reads it where it is in files, beside the rows or joined by key, on its way into a vault
@@ -102,7 +102,7 @@ MAY_DRAW = {
     "datasets/synthetic.py": {"default_rng", "standard_normal"},
     "audit/replay.py": {"add_gaussian"},  # a source without noise, for what the auditor knows
     "audit/printed.py": {"add_gaussian"},  # the same, which keeps the scale
-    "inputs/tables.py": {"RandomState"},  # the seed of public randomness when none is given
+    "preprocessing/tables.py": {"RandomState"},  # the seed of public randomness when none is given
     "cli/commands/split.py": {"default_rng"},  # which rows of a file are kept for evaluation
     "networks/crossfitted.py": {"uniform_"},  # first weights of public networks
 }
@@ -276,24 +276,24 @@ def test_vault_is_opened_by_training_private_measurement_and_audits_alone() -> N
     }
     opening = {name for name, tree in FILES.items() if calls(tree, "open_vault")}
     # scale/follow.py: ranks that add up the rows of their own, and debit nothing
-    ours = {"training/session.py", "scale/follow.py", "evaluation/measure.py", "audit/replay.py"}
+    ours = {"training/session.py", "scale/follow.py", "metrics/measure.py", "audit/replay.py"}
     assert opening == ours
 
 
 def test_prediction_and_saving_never_name_the_attribute() -> None:
     for name in (
-        "saving/folder.py",
-        "saving/rule.py",
-        "saving/onnx_rule.py",
+        "persistence/folder.py",
+        "persistence/rule.py",
+        "persistence/onnx_rule.py",
         "learners/trees.py",
         "networks/default.py",
         "networks/multilayer.py",
         "networks/piecewise.py",
         "networks/crossfitted.py",
-        "inputs/encoding.py",
-        "saving/onnx_graph.py",
-        "saving/onnx.py",
-        "saving/tracking.py",
+        "preprocessing/encoding.py",
+        "persistence/onnx_graph.py",
+        "persistence/onnx.py",
+        "persistence/tracking.py",
     ):
         words = identifiers(FILES[name])
         assert not words & {"sensitive_features", "SensitiveVault", "sensitive"}

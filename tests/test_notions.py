@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from justitia import LagrangianDualClassifier
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 from justitia.notions import (
     FAIRLEARN_NAMES,
     NOTIONS,

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from justitia import LagrangianDualClassifier, PFLDPlan, PrivacyLedger
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 
 QUICK = PFLDPlan(warmup_steps=60, private_steps=2, public_steps=3, batch_size=64, warmup_learning_rate=0.05)
 

@@ -8,7 +8,7 @@ import pytest
 
 from justitia import BudgetExceeded, LagrangianDualClassifier, MomentsPlan, PrivacyLedger, Tradeoff, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 
 DATA = make_synthetic(3000, random_state=0)
 GRID = (0.0, 0.05, 0.3)

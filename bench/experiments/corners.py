@@ -28,9 +28,9 @@ from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.measure import CONFIDENCE, SIMULATED
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
-from justitia.evaluation.impact import FOUR_FIFTHS, smallest_ratio_bounds
-from justitia.evaluation.intervals import NoisyRates
-from justitia.evaluation.repeats import Repeats
+from justitia.metrics.impact import FOUR_FIFTHS, smallest_ratio_bounds
+from justitia.metrics.intervals import NoisyRates
+from justitia.metrics.repeats import Repeats
 
 Array = NDArray[np.float64]
 

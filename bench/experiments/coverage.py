@@ -22,12 +22,12 @@ from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.measure import CONFIDENCE, EPSILONS, SIMULATED, SIZES, noise_scale
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
-from justitia.evaluation.cells import Cells
-from justitia.evaluation.impact import FOUR_FIFTHS, Compared, ImpactRatios, careful, smallest_ratio_bounds
-from justitia.evaluation.intervals import NoisyRates, several_quantile
-from justitia.evaluation.rates import METRICS, Rows, make_rows
-from justitia.evaluation.score_bins import ScoreBins, ScoreFacts
-from justitia.evaluation.scores import NoisyScores
+from justitia.metrics.cells import Cells
+from justitia.metrics.impact import FOUR_FIFTHS, Compared, ImpactRatios, careful, smallest_ratio_bounds
+from justitia.metrics.intervals import NoisyRates, several_quantile
+from justitia.metrics.rates import METRICS, Rows, make_rows
+from justitia.metrics.score_bins import ScoreBins, ScoreFacts
+from justitia.metrics.scores import NoisyScores
 
 Array = NDArray[np.float64]
 

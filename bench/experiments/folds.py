@@ -22,7 +22,7 @@ from bench.experiments.methods import estimated_seconds, make, recipe
 from bench.experiments.runner import Cell
 from justitia.datasets import Dataset, load
 from justitia.datasets.dataset import Index
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 
 #: A method makes a fresh, unfitted estimator from the public group names, the notion and a seed.
 Method = Callable[[tuple[str, ...], str, int], Any]

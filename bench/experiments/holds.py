@@ -23,7 +23,7 @@ from bench.experiments.stress import fit
 from bench.experiments.stress_cases import WIDE, Case
 from bench.experiments.stress_data import TEST_ROWS
 from bench.experiments.summaries import setting
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 from justitia.postprocessing.solver import gap_stddev
 
 METHOD = "PF-LD plug-in"

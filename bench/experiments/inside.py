@@ -23,7 +23,7 @@ from bench.experiments.experiment import Experiment
 from bench.experiments.folds import MEASURES, prepared, with_recipes
 from bench.experiments.methods import make
 from bench.experiments.runner import Cell
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 from justitia.privacy.attribute import Attribute
 from justitia.training.lagrangian import centred_rows, largest_gap
 

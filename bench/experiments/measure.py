@@ -26,9 +26,9 @@ from bench.experiments.folds import FOLDS, dataset, paper_features
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
 from bench.rivals import PlainClassifier
-from justitia.evaluation.intervals import NoisyRates, several_quantile
-from justitia.evaluation.measure import measure
-from justitia.evaluation.rates import METRICS, make_rows
+from justitia.metrics.intervals import NoisyRates, several_quantile
+from justitia.metrics.measure import measure
+from justitia.metrics.rates import METRICS, make_rows
 from justitia.privacy.accounting import gaussian_mu
 
 SIMULATIONS = 2000

@@ -21,8 +21,8 @@ from bench.performance.people import FEATURES, made_up
 from bench.performance.ratios import Ratio, compare, report, table
 from bench.performance.speed import adam, fill_up_to_peak, peak_bytes
 from justitia import LagrangianDualClassifier, MomentsPlan, datasets, tradeoff
-from justitia.inputs.encoding import TabularEncoder
 from justitia.networks.multilayer import default_widths, multilayer
+from justitia.preprocessing.encoding import TabularEncoder
 
 FEW_ROWS, MANY_ROWS = 1_000_000, 5_000_000
 TOLERANCES = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3)

@@ -13,12 +13,12 @@ from bench.experiments.curves import advantage
 from bench.performance.ratios import Ratio, compare
 from bench.rivals.posteriors import joint, linear_weights
 from justitia import LagrangianDualClassifier, datasets, tradeoff
-from justitia.evaluation.exact import violation
-from justitia.inputs.encoding import TabularEncoder
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
+from justitia.metrics.exact import violation
 from justitia.postprocessing.memberships import memberships
 from justitia.postprocessing.solver import represented
+from justitia.preprocessing.encoding import TabularEncoder
 from justitia.privacy.attribute import Attribute
 
 NAMES = {"income": "Income", "bank": "Bank"}

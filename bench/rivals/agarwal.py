@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 from bench.rivals.classifier import RivalClassifier, all_or_nothing, as_matrix
 from bench.rivals.plain import PlainClassifier
 from justitia._validate import check_choice, check_int, check_nonnegative
-from justitia.inputs.tables import public_seed
 from justitia.notions import (
     AccuracyParity,
     DemographicParity,
@@ -29,6 +28,7 @@ from justitia.notions import (
     PredictiveEquality,
     get_notion,
 )
+from justitia.preprocessing.tables import public_seed
 from justitia.privacy.door import ledger_or_new, open_vault
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 
 from justitia._validate import check_choice, check_same_length
 from justitia.deciding import unchanged_on_error
-from justitia.inputs.tables import read_target
 from justitia.networks.classifier import NetworkClassifier
+from justitia.preprocessing.tables import read_target
 from justitia.privacy.frames import sealing
 
 Model = TypeVar("Model")

@@ -22,12 +22,12 @@ from torch import Tensor
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_positive
-from justitia.inputs.tables import public_seed, read_weight
 from justitia.networks.default import make_module
 from justitia.networks.learner import NetworkLearner
 from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
+from justitia.preprocessing.tables import public_seed, read_weight
 from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import HiddenNoiseSeed

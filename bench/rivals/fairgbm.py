@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_nonnegative
-from justitia.inputs.tables import public_seed
 from justitia.learners.default import SIZES, boosted_trees
 from justitia.notions import EqualizedOdds, EqualOpportunity, FairnessNotion, PredictiveEquality, get_notion
+from justitia.preprocessing.tables import public_seed
 from justitia.privacy.door import ledger_or_new, open_vault
 from justitia.privacy.ledger import PrivacyLedger
 

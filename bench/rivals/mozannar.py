@@ -17,8 +17,8 @@ from bench.rivals.agarwal import Mixture, MixtureClassifier, Predictor, check_re
 from bench.rivals.classifier import all_or_nothing
 from bench.rivals.debiasing import DebiasedGaps, debiased_gaps, visible_share
 from justitia._validate import check_nonnegative, check_positive
-from justitia.inputs.tables import public_seed
 from justitia.notions import FairnessNotion
+from justitia.preprocessing.tables import public_seed
 from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import RandomizedResponse

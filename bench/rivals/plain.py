@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_positive
-from justitia.inputs.tables import public_seed, read_weight
 from justitia.networks.default import make_module
 from justitia.networks.learner import rehearse
 from justitia.networks.pf_ld.plan import PFLDPlan
@@ -22,6 +21,7 @@ from justitia.networks.plan import Round
 from justitia.networks.requirements import as_scores
 from justitia.networks.run import Run
 from justitia.notions import DemographicParity
+from justitia.preprocessing.tables import public_seed, read_weight
 from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.lagrangian import Problem

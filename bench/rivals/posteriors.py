@@ -17,13 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_nonnegative
-from justitia.inputs.tables import public_seed
 from justitia.learners.base import PARTS, CrossFitted
 from justitia.learners.calibration import Calibration, calibrate
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.dual import constraints_of, label_table, solve
+from justitia.preprocessing.tables import public_seed
 from justitia.privacy.door import open_vault
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from justitia.curve import Tradeoff, tradeoff
     from justitia.estimator import LagrangianDualClassifier
-    from justitia.evaluation.measure import measure
-    from justitia.evaluation.measurement import Measurement
     from justitia.exceptions import BudgetExceeded, BudgetWarning, DeprecatedNameWarning, JustitiaWarning, LedgerError
-    from justitia.inputs.files import RowFiles
+    from justitia.metrics.measure import measure
+    from justitia.metrics.measurement import Measurement
     from justitia.networks.moments.plan import MomentsPlan as MomentsPlan
     from justitia.networks.pf_ld.plan import PFLDPlan as PFLDPlan
     from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan as PFLDAsPublishedPlan
     from justitia.postprocessing.plan import PostProcessingPlan as PostProcessingPlan
+    from justitia.preprocessing.files import RowFiles
     from justitia.privacy.attribute import SensitiveColumns
     from justitia.privacy.certificate import Certificate
     from justitia.privacy.durable_ledger import DurableLedger
@@ -61,13 +61,13 @@ _HOMES = {
     "JustitiaWarning": "justitia.exceptions",
     "LagrangianDualClassifier": "justitia.estimator",
     "LedgerError": "justitia.exceptions",
-    "Measurement": "justitia.evaluation.measurement",
+    "Measurement": "justitia.metrics.measurement",
     "PrivacyLedger": "justitia.privacy.ledger",
-    "RowFiles": "justitia.inputs.files",
+    "RowFiles": "justitia.preprocessing.files",
     "SearchResult": "justitia.search",
     "SensitiveColumns": "justitia.privacy.attribute",
     "Tradeoff": "justitia.curve",
-    "measure": "justitia.evaluation.measure",
+    "measure": "justitia.metrics.measure",
     "private_search": "justitia.search",
     "tradeoff": "justitia.curve",
 }

@@ -13,8 +13,8 @@ import pandas as pd
 from justitia._validate import check_nonnegative
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.inputs.files import is_files
 from justitia.parameters import plan_of, unfitted
+from justitia.preprocessing.files import is_files
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger

@@ -16,12 +16,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from justitia.inputs.encoding import TabularEncoder
-from justitia.inputs.files import is_files
-from justitia.inputs.public_sample import frames
-from justitia.inputs.tables import read_numbers
 from justitia.learners.inputs import Inputs
 from justitia.postprocessing.learner import Rule
+from justitia.preprocessing.encoding import TabularEncoder
+from justitia.preprocessing.files import is_files
+from justitia.preprocessing.public_sample import frames
+from justitia.preprocessing.tables import read_numbers
 from justitia.privacy.frames import features_only
 
 

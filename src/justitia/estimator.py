@@ -14,22 +14,22 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._validate import check_same_length
 from justitia.deciding import DecidingClassifier, unchanged_on_error
 from justitia.exceptions import warn_of
-from justitia.inputs.files import is_files
-from justitia.inputs.ranges import input_remarks
-from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.learners.base import base_of
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
 from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
+from justitia.persistence import folder as saved_folder
 from justitia.postprocessing.crowd import CrowdLearner
 from justitia.postprocessing.learner import RuleLearner
+from justitia.preprocessing.files import is_files
+from justitia.preprocessing.ranges import input_remarks
+from justitia.preprocessing.tables import read_costs, read_target, read_weight
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import open_vault
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.noise_seed import HiddenNoiseSeed
-from justitia.saving import folder as saved_folder
 from justitia.scale.fit import fit_from_files
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
@@ -86,8 +86,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
         "auto" standardises numbers, fills missing ones and one-hot encodes categories (fitted on the rows of X in
-        ``fit``, each counted once; see :class:`~justitia.inputs.encoding.TabularEncoder`); None takes finite numbers as
-        they are, for a pipeline of your own.
+        ``fit``, each counted once; see :class:`~justitia.preprocessing.encoding.TabularEncoder`); None takes finite
+        numbers as they are, for a pipeline of your own.
     missing_marker : hashable, optional
         A label that means "not given", besides None and NaN.
     noise_seed : int, optional
@@ -314,7 +314,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
 
     def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
-        """Write the fitted model to ``folder`` without pickle; see :func:`justitia.saving.folder.save`.
+        """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
 
         Parameters
         ----------
@@ -332,7 +332,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         ----------
         module, base : optional
             What the model was fitted with, if that was a module of your own (one of the same shape; it is copied) or a
-            base that ``justitia.saving.rule`` cannot write: that base, fitted, or the saved model's ``rule_.base``.
+            base that ``justitia.persistence.rule`` cannot write: that base, fitted, or the saved model's
+            ``rule_.base``.
         """
         return saved_folder.load(folder, module=module, base=base, kind=cls)
 

@@ -15,8 +15,8 @@ from justitia._validate import check_nonnegative, check_positive
 from justitia.curve import accuracy_and_violation, tradeoff
 from justitia.engines import AS_PUBLISHED, engine_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.inputs.tables import public_seed
 from justitia.parameters import check_parameters, plan_of, unfitted
+from justitia.preprocessing.tables import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.door import ledger_or_new, noise_from

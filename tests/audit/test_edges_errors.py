@@ -22,8 +22,8 @@ from bench.rivals import (
 )
 from justitia import measure, private_search, tradeoff
 from justitia.audit import audit
-from justitia.evaluation.exact import rates_by_group, violation
-from justitia.evaluation.scorer import private_scorer
+from justitia.metrics.exact import rates_by_group, violation
+from justitia.metrics.scorer import private_scorer
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse, SeededNoise
 from justitia.privacy.rows import ArrayRows

@@ -7,7 +7,7 @@ import pytest
 from recording import largest_movements, make_people, problems, run
 
 from justitia import MomentsPlan, PostProcessingPlan
-from justitia.inputs import public_sample
+from justitia.preprocessing import public_sample
 
 PLANS: dict[str, Any] = {
     "post-processing": PostProcessingPlan(checks=2),

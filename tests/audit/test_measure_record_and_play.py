@@ -17,7 +17,7 @@ from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import Release
 
 #: The package's name for the function hides the module of the same name.
-MODULE = import_module("justitia.evaluation.measure")
+MODULE = import_module("justitia.metrics.measure")
 N = 120
 RNG = np.random.default_rng(0)
 Y, D = RNG.integers(0, 2, N), RNG.integers(0, 2, N)

@@ -10,7 +10,7 @@ from running import Run, assert_refused, read
 
 from justitia import LagrangianDualClassifier, PostProcessingPlan
 from justitia.cli.bases import BASES
-from justitia.evaluation.preview import Counts, expected_tolerance
+from justitia.metrics.preview import Counts, expected_tolerance
 from justitia.notions import get_notion
 
 TRAIN = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0")

@@ -25,8 +25,8 @@ from people_files import FEW, GROUPS, digest, files, model, people, write, write
 from justitia import DurableLedger, PostProcessingPlan, measure
 from justitia.custodian import Custodian, connection, remote, remote_vault
 from justitia.custodian.people import ledger_file
-from justitia.inputs import public_sample
 from justitia.postprocessing.shard import ScoredShard
+from justitia.preprocessing import public_sample
 from justitia.privacy.mechanisms import SeededNoise
 
 EPSILON = 8.0

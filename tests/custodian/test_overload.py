@@ -28,7 +28,7 @@ from justitia.custodian.records import Records
 from justitia.custodian.refusals import Refused
 from justitia.custodian.self_signed import self_signed
 from justitia.custodian.service import Service
-from justitia.evaluation.question import Question
+from justitia.metrics.question import Question
 
 Y = [0, 1] * (N // 2)
 ROWS = np.ones((N, 2))

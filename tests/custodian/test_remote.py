@@ -25,8 +25,8 @@ from justitia import (
 )
 from justitia.custodian import Custodian, connection, remote_vault
 from justitia.custodian.connection import Connection, read_key
-from justitia.evaluation.exact import rates_by_group
 from justitia.exceptions import LedgerError
+from justitia.metrics.exact import rates_by_group
 from justitia.postprocessing.learner import RuleLearner
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 

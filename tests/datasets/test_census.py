@@ -13,7 +13,7 @@ import pytest
 from justitia.datasets import ChecksumMismatch, Dataset, DatasetUnavailable, fetch, load, rebuild, sources
 from justitia.datasets.census import CODES, GROUPS, NUMBERS, parse_census
 from justitia.datasets.sources import Member, Route, Source, SourceArchive
-from justitia.inputs.encoding import TabularEncoder
+from justitia.preprocessing.encoding import TabularEncoder
 
 CLERK = (
     "58, Private, 4, 34, Some college but no degree, 1250, Not in universe, Divorced, Construction, Sales, White, NA, "

@@ -11,7 +11,7 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from justitia import LagrangianDualClassifier, PFLDPlan, measure
-from justitia.evaluation import exact as metrics
+from justitia.metrics import exact as metrics
 
 PLAN = PFLDPlan(warmup_steps=60, private_steps=2, public_steps=3, batch_size=64, warmup_learning_rate=0.05)
 RNG = np.random.default_rng(1)

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 
 from justitia import BudgetExceeded, DurableLedger, LedgerError, PrivacyLedger, measure
-from justitia.evaluation.scorer import private_scorer
+from justitia.metrics.scorer import private_scorer
 
 ROOT = Path(__file__).parents[2]
 GROUPS = ["f", "m"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from justitia import LagrangianDualClassifier, PostProcessingPlan, tradeoff
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 from justitia.postprocessing.solver import Checked, PostProcessingEngine, settled
 
 

@@ -15,8 +15,8 @@ from sklearn.linear_model import LogisticRegression
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PostProcessingPlan, PrivacyLedger, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.evaluation.exact import violation
 from justitia.learners.inputs import Inputs
+from justitia.metrics.exact import violation
 from justitia.notions import NOTIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so

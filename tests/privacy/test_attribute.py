@@ -12,7 +12,7 @@ import pytest
 
 from bench.rivals import PlainClassifier
 from justitia import LagrangianDualClassifier, measure
-from justitia.evaluation import exact as metrics
+from justitia.metrics import exact as metrics
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
 from justitia.privacy.frames import has_index_of

@@ -16,7 +16,7 @@ from bench.rivals.fermi import FermiPlan
 from bench.rivals.histogram import HistogramPlan
 from justitia import LagrangianDualClassifier, PrivacyLedger
 from justitia.datasets import make_synthetic
-from justitia.evaluation.scorer import private_scorer
+from justitia.metrics.scorer import private_scorer
 from justitia.training import state_file
 
 SEED = 987654321987

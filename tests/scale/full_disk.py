@@ -11,7 +11,7 @@ from typing import Any
 from people_files import FEW, files, model, people, write
 
 from justitia import DurableLedger
-from justitia.inputs import public_sample
+from justitia.preprocessing import public_sample
 
 
 def filled(place: Path, *, but: int) -> None:

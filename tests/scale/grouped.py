@@ -26,9 +26,9 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from justitia import PostProcessingPlan
-from justitia.inputs import public_sample
 from justitia.networks.moments.shard import NetworkShard
 from justitia.postprocessing.shard import ScoredShard
+from justitia.preprocessing import public_sample
 from justitia.privacy.vault import SensitiveVault
 from justitia.scale import data as scale_data
 from justitia.training.ranks import ManyRanks, working_as

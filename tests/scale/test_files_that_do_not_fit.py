@@ -12,7 +12,7 @@ import pytest
 from people_files import files, model, people, write
 
 from justitia import SensitiveColumns
-from justitia.inputs import public_sample
+from justitia.preprocessing import public_sample
 
 SCRIPT = Path(__file__).with_name("full_disk.py")
 

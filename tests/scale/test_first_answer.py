@@ -7,8 +7,8 @@ import pytest
 from people_files import FEW, digest, files, model, people, write_parts
 
 from dying import Killed
-from justitia.inputs import public_sample
 from justitia.postprocessing.memberships import Everybody
+from justitia.preprocessing import public_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
 TABLE = people(700)

@@ -8,7 +8,7 @@ import pytest
 from people_files import files, model, people, write
 
 from justitia import LagrangianDualClassifier
-from justitia.saving.folder import is_saved_name
+from justitia.persistence.folder import is_saved_name
 from justitia.scale.follow import _take_over, written_model
 
 

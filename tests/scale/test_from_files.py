@@ -25,9 +25,9 @@ from justitia import (
     measure,
     tradeoff,
 )
-from justitia.inputs import public_sample
 from justitia.notions import DemographicParity
 from justitia.postprocessing.crowd import ScoredCrowd
+from justitia.preprocessing import public_sample
 from justitia.privacy import joining
 from justitia.privacy.joining import stream_of
 from justitia.privacy.vault import SensitiveVault

@@ -11,8 +11,8 @@ import pytest
 from people_files import people, write, write_parts
 from pyarrow import dataset, parquet
 
-from justitia.inputs import files, public_sample
-from justitia.inputs.files import RowFiles, is_files
+from justitia.preprocessing import files, public_sample
+from justitia.preprocessing.files import RowFiles, is_files
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from justitia.engines import shards
 from justitia.engines.shards import Facts
-from justitia.inputs import files as row_files
-from justitia.inputs.encoding import TabularEncoder
-from justitia.inputs.files import RowFiles
-from justitia.inputs.public_sample import Columns, OwnRows
-from justitia.inputs.spilled import Spilled
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.shard import ScoredShard
 from justitia.postprocessing.solver import represented
+from justitia.preprocessing import files as row_files
+from justitia.preprocessing.encoding import TabularEncoder
+from justitia.preprocessing.files import RowFiles
+from justitia.preprocessing.public_sample import Columns, OwnRows
+from justitia.preprocessing.spilled import Spilled
 
 ROWS, BLOCK = 90, 32
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from justitia.cli.files.rows import Rows
 from justitia.cli.training import unfitted
 from justitia.engines import MOMENTS, PF_LD, POST_PROCESSING
-from justitia.inputs.encoding import TabularEncoder
-from justitia.inputs.tables import public_seed, read_target
 from justitia.learners.calibration import calibrate
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
+from justitia.preprocessing.encoding import TabularEncoder
+from justitia.preprocessing.tables import public_seed, read_target
 from justitia.privacy.ledger import PrivacyLedger
 
 UNCORRECTED = "uncorrected"

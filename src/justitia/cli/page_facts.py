@@ -11,8 +11,8 @@ from justitia._files import MOST_JSON, read_bounded
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.looks import ROWS, SHARED, measurement_files
 from justitia.cli.files.metadata import CURVE, read_json
+from justitia.persistence.folder import MODEL
 from justitia.privacy.ledger import Certificate
-from justitia.saving.folder import MODEL
 
 
 def folder_looks(folder: Path, facts: dict[str, Any], certificate: Certificate) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from justitia.cli.output import json_text, warn
 from justitia.cli.plan_file import command_plan
 from justitia.engines import MOMENTS, POST_PROCESSING, engine_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.evaluation.preview import Counts, rate_noise
+from justitia.metrics.preview import Counts, rate_noise
 from justitia.notions import get_notion
 from justitia.parameters import check_parameters
 from justitia.postprocessing.plan import PostProcessingPlan

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from justitia.evaluation.intervals import NoisyRates
-from justitia.evaluation.measurement import Measurement
-from justitia.evaluation.rates import NoisyCells
-from justitia.evaluation.score_bins import ScoreFacts
-from justitia.evaluation.scores import NoisyScores
+from justitia.metrics.intervals import NoisyRates
+from justitia.metrics.measurement import Measurement
+from justitia.metrics.rates import NoisyCells
+from justitia.metrics.score_bins import ScoreFacts
+from justitia.metrics.scores import NoisyScores
 from justitia.privacy.certificate import Certificate
 
 

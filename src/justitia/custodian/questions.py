@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from justitia.custodian.refusals import wrong
-from justitia.evaluation.rates import METRICS
+from justitia.metrics.rates import METRICS
 from justitia.notions import NOTIONS
 
 # The look ahead: in Python, though not in JSON Schema, $ is also before a newline at the end.

@@ -18,9 +18,9 @@ from justitia.custodian.connection import Connection, read_key
 from justitia.custodian.measurements import read_measurement
 from justitia.custodian.receipts import Receipts
 from justitia.custodian.remote_vault import PART, Cohort, Places, RemoteVault
-from justitia.evaluation.margins import margins
-from justitia.evaluation.measurement import Measurement
 from justitia.exceptions import BudgetExceeded
+from justitia.metrics.margins import margins
+from justitia.metrics.measurement import Measurement
 from justitia.notions import NOTIONS, get_notion, notion_name
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.attribute import HeldElsewhere

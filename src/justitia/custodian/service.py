@@ -32,7 +32,7 @@ from justitia.custodian.refusals import LOST, OTHER_BODY, Refused, not_allowed, 
 from justitia.custodian.replies import Facts, Made, Received
 from justitia.custodian.settings import Settings, private_file, private_folder
 from justitia.custodian.wire import SpooledRows, from_stream, to_stream
-from justitia.evaluation.measure import measure
+from justitia.metrics.measure import measure
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.attribute import HeldElsewhere

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.engines.shards import Shard, ShardRows, product_bits
-from justitia.inputs.public_sample import stride
 from justitia.notions import FairnessNotion
 from justitia.postprocessing.dual import label_table
 from justitia.postprocessing.memberships import Everybody
+from justitia.preprocessing.public_sample import stride
 from justitia.privacy.interface import Vault
 from justitia.privacy.rows import index_chunks
 from justitia.training.ranks import DONE, REVEAL, STOP, LostRank, ManyRanks, Message, Ranks

@@ -17,9 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from justitia.inputs.files import BLOCK
-from justitia.inputs.public_sample import Block, OwnRows, sampled, weights
 from justitia.postprocessing.features import PublicRows
+from justitia.preprocessing.files import BLOCK
+from justitia.preprocessing.public_sample import Block, OwnRows, sampled, weights
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
 from justitia.privacy.shards import Drawn
 from justitia.training.ranks import Message
@@ -44,7 +44,7 @@ class Facts:
     largest : float
         The largest weight in the files.
     cap : float
-        Weights in units of the largest are cut here (:func:`justitia.inputs.ranges.truncated`).
+        Weights in units of the largest are cut here (:func:`justitia.preprocessing.ranges.truncated`).
     mean : float
         Of the weights that are left; divided by it, they have mean 1.
     """

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from justitia.networks.multilayer import widths_of
 from justitia.networks.requirements import as_scores
-from justitia.saving.onnx_graph import OPSET, ROWS, Graph
+from justitia.persistence.onnx_graph import OPSET, ROWS, Graph
 
 #: Largest difference between torch and the exported module.
 AGREEMENT = 1e-5

@@ -9,10 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.engines.shards import Encode, Facts, Piece, Shard, ShardRows, memberships_of, whole
-from justitia.inputs.public_sample import Block, OwnRows, stride
-from justitia.inputs.spilled import Spilled
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.solver import represented
+from justitia.preprocessing.public_sample import Block, OwnRows, stride
+from justitia.preprocessing.spilled import Spilled
 from justitia.privacy.noise_grid import to_nearest
 from justitia.training.ranks import Message, Steps
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._files import staged_file
 from justitia.curve import Tradeoff
 from justitia.estimator import LagrangianDualClassifier
-from justitia.evaluation.measurement import Measurement
+from justitia.metrics.measurement import Measurement
 from justitia.report import charts, formatting
 from justitia.report.about import EMPTY, About
 from justitia.report.contents import Contents, headline, read_contents

@@ -12,7 +12,7 @@ import pandas as pd
 
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.evaluation.told import beside
+from justitia.metrics.told import beside
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
 from justitia.report.about import About

@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy.stats import norm
 
-from justitia.evaluation.told import beside
+from justitia.metrics.told import beside
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.ledger import Certificate, rounded_up
 

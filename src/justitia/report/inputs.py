@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from justitia.curve import Tradeoff
-from justitia.evaluation.measurement import Measurement
+from justitia.metrics.measurement import Measurement
 from justitia.privacy.ledger import Certificate
 from justitia.report.formatting import among
 
@@ -125,7 +125,7 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measurem
     Raises
     ------
     ValueError, TypeError
-        If it is not what :meth:`~justitia.evaluation.measurement.Measurement.to_dict` gives.
+        If it is not what :meth:`~justitia.metrics.measurement.Measurement.to_dict` gives.
     """
     if source is None:
         return None

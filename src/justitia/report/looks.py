@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from justitia.evaluation.told import beside
+from justitia.metrics.told import beside
 from justitia.privacy.ledger import Certificate, rounded_up
 from justitia.report.formatting import among, listed, plain_name
 from justitia.report.inputs import not_compared

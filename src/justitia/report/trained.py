@@ -11,8 +11,8 @@ from typing import Any
 
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.inputs.encoding import CategoryColumn, NumberColumn
 from justitia.notions import notion_name as named_notion
+from justitia.preprocessing.encoding import CategoryColumn, NumberColumn
 from justitia.report.formatting import ENGINES, NOTIONS, listed, plain_name, short
 
 #: Facts that are called something else on the page.

@@ -12,11 +12,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from justitia.engines import name_of
-from justitia.inputs.files import BLOCK, RowFiles
-from justitia.inputs.public_sample import Columns, Look, OwnRows, look
 from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
 from justitia.postprocessing.dual import label_table
+from justitia.preprocessing.files import BLOCK, RowFiles
+from justitia.preprocessing.public_sample import Columns, Look, OwnRows, look
 from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import check_held, enrolled, stream_of
 from justitia.privacy.persons import Persons

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from justitia.engines.crowds import OPEN, Crowd
 from justitia.engines.shards import Facts, Shard
-from justitia.inputs.public_sample import Look, stride
-from justitia.inputs.ranges import input_remarks, truncated
-from justitia.inputs.tables import read_costs, read_target, read_weight
 from justitia.parameters import check_parameters
 from justitia.postprocessing.crowd import ScoredCrowd
 from justitia.postprocessing.shard import ScoredShard
+from justitia.preprocessing.public_sample import Look, stride
+from justitia.preprocessing.ranges import input_remarks, truncated
+from justitia.preprocessing.tables import read_costs, read_target, read_weight
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.scale.data import Data, Met, meet, sample_bytes
 from justitia.scale.follow import door_of, encoder_of, follow, shard_of, written, written_facts, written_model

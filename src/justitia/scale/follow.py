@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 
 from justitia.engines.crowds import serve
 from justitia.engines.shards import Facts, Shard
-from justitia.inputs.encoding import TabularEncoder
-from justitia.inputs.public_sample import OwnRows
 from justitia.learners.base import Base, CrossFitted, base_of
 from justitia.learners.calibration import Calibration
 from justitia.learners.inputs import Inputs
 from justitia.parameters import check_parameters
+from justitia.persistence.folder import is_saved_name
+from justitia.persistence.rule import read_rule, written_rule
 from justitia.postprocessing.correction import Correction
 from justitia.postprocessing.crowd import CrowdLearner, score_of
 from justitia.postprocessing.learner import Rule, RuleLearner
 from justitia.postprocessing.shard import Score, ScoredShard
+from justitia.preprocessing.encoding import TabularEncoder
+from justitia.preprocessing.public_sample import OwnRows
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.saving.folder import is_saved_name
-from justitia.saving.rule import read_rule, written_rule
 from justitia.scale.data import Met, sample_bytes, table_bytes
 from justitia.training.plan import Plan
 from justitia.training.ranks import ManyRanks, Message, Place, Ranks

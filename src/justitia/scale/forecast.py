@@ -12,9 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.engines.shards import Facts
-from justitia.inputs.encoding import TabularEncoder
-from justitia.inputs.files import BLOCK, RowFiles
-from justitia.inputs.public_sample import Block, Columns, OwnRows, stride
 from justitia.learners.base import PARTS, parts_of
 from justitia.learners.default import default_base
 from justitia.learners.inputs import Inputs
@@ -23,6 +20,9 @@ from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.shard import ScoredShard
 from justitia.postprocessing.solver import represented
+from justitia.preprocessing.encoding import TabularEncoder
+from justitia.preprocessing.files import BLOCK, RowFiles
+from justitia.preprocessing.public_sample import Block, Columns, OwnRows, stride
 
 
 @dataclass(frozen=True)

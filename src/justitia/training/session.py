@@ -16,7 +16,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from justitia.exceptions import warn_of
-from justitia.inputs.tables import public_seed
+from justitia.preprocessing.tables import public_seed
 from justitia.privacy.accounting import Cost, UnboundedCost, epsilon_spent
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.certificate import Certificate

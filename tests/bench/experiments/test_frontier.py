@@ -28,7 +28,7 @@ from bench.experiments.frontier import (
 from bench.experiments.methods import SMALLER, make
 from bench.experiments.runner import Cell
 from justitia.datasets import make_synthetic
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 
 
 def row(fold: int, epsilon: float, curve: list[list[Any]], *, floor: float = 0.02, **where: Any) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from bench.rivals import FairGBMClassifier
 from bench.rivals.fairgbm import SHIFT, ProxyLagrangian
 from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
-from justitia.evaluation.exact import violation
 from justitia.exceptions import BudgetExceeded
 from justitia.learners.default import boosted_trees
+from justitia.metrics.exact import violation
 from justitia.notions import EqualizedOdds, get_notion
 
 DATA = make_synthetic(1500, random_state=0)

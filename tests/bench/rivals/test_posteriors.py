@@ -14,8 +14,8 @@ from bench.rivals.local import slopes_for_each_label
 from bench.rivals.posteriors import GroupModel, joint, linear_weights
 from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
-from justitia.evaluation.exact import violation
 from justitia.exceptions import BudgetExceeded
+from justitia.metrics.exact import violation
 from justitia.notions import get_notion
 from justitia.postprocessing.dual import constraints_of
 from justitia.privacy.mechanisms import RandomizedResponse

@@ -23,7 +23,7 @@ from bench.rivals.covariance import Contrast, LogisticLoss, contrasts, convexifi
 from bench.rivals.zafar import ZafarClassifier
 from justitia import BudgetExceeded, PrivacyLedger
 from justitia.datasets import make_synthetic
-from justitia.evaluation.exact import violation
+from justitia.metrics.exact import violation
 from justitia.notions import DemographicParity
 
 L2 = 1e-3

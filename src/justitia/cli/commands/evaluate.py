@@ -46,9 +46,9 @@ from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.measurement_text import exact_text, measurement_text
 from justitia.cli.output import json_text, staged_file, tell, told_warnings, warn
 from justitia.estimator import LagrangianDualClassifier
-from justitia.evaluation.exact import rates_by_group, violation
-from justitia.evaluation.measure import Measurement, measure
-from justitia.evaluation.quality import public_quality
+from justitia.metrics.exact import rates_by_group, violation
+from justitia.metrics.measure import Measurement, measure
+from justitia.metrics.quality import public_quality
 from justitia.notions import notion_name
 from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger

@@ -18,9 +18,9 @@ from justitia.cli.files.metadata import measurement_metadata
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.measurement_text import measurement_text
 from justitia.cli.output import json_text, staged_file, tell, told_warnings
-from justitia.evaluation.measure import Measurement
-from justitia.evaluation.measure import measure as measured
-from justitia.evaluation.quality import public_quality
+from justitia.metrics.measure import Measurement
+from justitia.metrics.measure import measure as measured
+from justitia.metrics.quality import public_quality
 from justitia.privacy.door import check_budget
 
 EXAMPLE = """

@@ -22,12 +22,12 @@ from justitia.cli.files.streamed import is_streamed
 from justitia.cli.output import fields_text, filled, table_text, tell
 from justitia.cli.plan_file import command_plan
 from justitia.engines import engine_of
-from justitia.evaluation.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
-from justitia.inputs.files import RowFiles
-from justitia.inputs.kinds import Reading
-from justitia.inputs.public_sample import frames
+from justitia.metrics.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.preprocessing.files import RowFiles
+from justitia.preprocessing.kinds import Reading
+from justitia.preprocessing.public_sample import frames
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.door import check_budget
 from justitia.privacy.mechanisms import Gaussian

@@ -32,7 +32,7 @@ from justitia.cli.training import check_tolerances, kept_of, rows_of, save, save
 from justitia.curve import Tradeoff
 from justitia.curve import tradeoff as trained_curve
 from justitia.engines import engine_of
-from justitia.saving.folder import foreign_in_model, holds_marks
+from justitia.persistence.folder import foreign_in_model, holds_marks
 
 EXAMPLE = """
 $ justitia tradeoff income.csv --target income --sensitive sex \\

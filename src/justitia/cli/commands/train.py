@@ -29,7 +29,7 @@ from justitia.cli.output import (
 from justitia.cli.training import kept_of, rows_of, save, save_somewhere, unfitted
 from justitia.cli.workers import joined, run_workers, starts_workers
 from justitia.estimator import LagrangianDualClassifier
-from justitia.saving.folder import MODEL, foreign_in_model
+from justitia.persistence.folder import MODEL, foreign_in_model
 
 EXAMPLE = """
 $ justitia train income.csv --target income --sensitive sex \\

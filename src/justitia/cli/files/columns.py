@@ -15,8 +15,8 @@ import pandas as pd
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.reading import Table
 from justitia.cli.output import shortened, table_text, warn
-from justitia.inputs.kinds import IGNORED, NUMBER, Reading, converted, look_at_all, thousands_doubt
-from justitia.inputs.written import Written
+from justitia.preprocessing.kinds import IGNORED, NUMBER, Reading, converted, look_at_all, thousands_doubt
+from justitia.preprocessing.written import Written
 
 #: In training.json: how each column was read, and how numbers were written.
 COLUMNS, WRITTEN = "read_as", "written"

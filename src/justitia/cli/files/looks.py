@@ -13,7 +13,7 @@ from justitia._files import make_file
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.metadata import FACTS, read_json
 from justitia.cli.files.public_rows import PublicRows, Sketch, united
-from justitia.evaluation.joint import joint
+from justitia.metrics.joint import joint
 from justitia.privacy.ledger import Certificate
 
 _NAME = re.compile(r"measurement-\d+\.json")

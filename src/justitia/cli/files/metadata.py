@@ -22,8 +22,8 @@ from justitia.cli.files.rows import Rows
 from justitia.cli.files.seen import Said
 from justitia.cli.files.streamed import StreamedRows
 from justitia.estimator import LagrangianDualClassifier
-from justitia.evaluation.measurement import Measurement
-from justitia.saving.folder import MODEL
+from justitia.metrics.measurement import Measurement
+from justitia.persistence.folder import MODEL
 from justitia.training.public_scores import public_scores
 
 FACTS, CURVE = "training.json", "tradeoff.json"

@@ -30,9 +30,9 @@ from typing import Any
 import pandas as pd
 
 from justitia.cli.errors import Refusal, no_such, shown_path
-from justitia.inputs.files import RowFiles
-from justitia.inputs.public_sample import frames
-from justitia.inputs.written import Written
+from justitia.preprocessing.files import RowFiles
+from justitia.preprocessing.public_sample import frames
+from justitia.preprocessing.written import Written
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
 
 PARQUET = (".parquet", ".pq")

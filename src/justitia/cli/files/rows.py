@@ -16,7 +16,7 @@ from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute,
 from justitia.cli.files.columns import Columns
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.output import doing, shortened
-from justitia.inputs.kinds import IGNORED, Reading, snake_case
+from justitia.preprocessing.kinds import IGNORED, Reading, snake_case
 from justitia.privacy.attribute import Attribute
 
 Label = str | int | float | bool

@@ -16,8 +16,8 @@ from justitia.cli.files.columns import Columns
 from justitia.cli.files.public_rows import PublicRows, row_hashes
 from justitia.cli.files.rows import Label, read_target
 from justitia.cli.files.streamed import read_streamed
-from justitia.inputs.files import RowFiles
-from justitia.inputs.public_sample import frames
+from justitia.preprocessing.files import RowFiles
+from justitia.preprocessing.public_sample import frames
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 
 Array = NDArray[np.float64]

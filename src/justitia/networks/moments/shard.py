@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from justitia.engines.shards import Encode, Facts, Piece, Shard, ShardRows, memberships_of, whole
-from justitia.inputs.public_sample import OwnRows
 from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.requirements import as_scores
 from justitia.networks.run import as_tensors
 from justitia.postprocessing.features import PublicRows
+from justitia.preprocessing.public_sample import OwnRows
 from justitia.privacy.noise_grid import to_nearest
 from justitia.privacy.rows import placed_chunks
 from justitia.training.ranks import Message

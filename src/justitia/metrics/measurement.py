@@ -1,0 +1,334 @@
+"""What a private measurement says: noisy rates by group, gaps, violations and their bounds, in MetricFrame's words."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from justitia._validate import check_choice, check_nonnegative
+from justitia.metrics.impact_told import Impact
+from justitia.metrics.intervals import Array, NoisyRates, several_quantile
+from justitia.metrics.margins import Margin
+from justitia.metrics.scores import NoisyScores
+from justitia.metrics.scores_told import Scores
+from justitia.metrics.told import NOT_ENOUGH, Interval, Verdict, records
+from justitia.privacy.ledger import Certificate
+
+Method = Literal["between_groups", "to_overall"]
+#: Of sentences in text.
+WIDTH = 96
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Rates by group, gaps and violations, made of one noisy answer and public numbers.
+
+    Names follow fairlearn's ``MetricFrame``: rows are groups, columns are rates. Bounds are about the population that
+    the people were drawn from and hold the error of sampling and the privacy noise; ``confidence`` is for
+
+    * all rates of :attr:`table` at once,
+    * all gaps to the population of :attr:`table` at once,
+    * each violation and each largest gap.
+
+    Guarantee
+    ---------
+    * Everything here is post-processing of what the ledger was debited for, and costs nothing more.
+
+    Attributes
+    ----------
+    people : int
+        Public number of rows.
+    groups : tuple of str
+    rate_names : tuple of str
+    questions : mapping
+        Each notion or metric that was asked for, with the places of its rates in ``rate_names``.
+    noisy : NoisyRates
+        Noisy counts and sums, and the covariance of their noise.
+    confidence : float
+    certificate : Certificate
+    threshold : float or None
+        Of :attr:`verdicts`.
+    reference : str or None
+        Group that ratios, distances and z are compared with.
+    noisy_before : NoisyRates or None
+        The same rates of the decisions of another model about the same people.
+    noisy_scores : NoisyScores or None
+        If scores were given.
+    crossed : tuple of Margin
+        The columns that the groups are crossed of.
+    labelled : bool
+        Whether labels were given. Without them scores have neither an AUC nor calibration.
+    """
+
+    people: int
+    groups: tuple[str, ...]
+    rate_names: tuple[str, ...]
+    questions: Mapping[str, tuple[int, ...]]
+    noisy: NoisyRates
+    confidence: float
+    certificate: Certificate
+    threshold: float | None = None
+    reference: str | None = None
+    noisy_before: NoisyRates | None = None
+    noisy_scores: NoisyScores | None = None
+    crossed: tuple[Margin, ...] = ()
+    labelled: bool = True
+
+    @property
+    def overall(self) -> pd.Series:
+        """Rates of the whole population: public, without noise."""
+        return pd.Series(self.noisy.overall[0], index=self.rate_names)
+
+    @property
+    def by_group(self) -> pd.DataFrame:
+        """Noisy rates, groups by rates; NaN where there is not enough evidence."""
+        return self._frame(np.where(self._enough, self.noisy.rates, np.nan))
+
+    @property
+    def counts(self) -> pd.DataFrame:
+        """Noisy number of rows behind each rate, groups by rates; it may be negative."""
+        return self._frame(self.noisy.counts)
+
+    def _frame(self, values: Array) -> pd.DataFrame:
+        return pd.DataFrame(values, index=pd.Index(self.groups, name="group"), columns=list(self.rate_names))
+
+    @property
+    def _bounds(self) -> tuple[Array, Array]:
+        return self.noisy.interval(several_quantile(self.confidence, self.noisy.counts.size))
+
+    @property
+    def _enough(self) -> Any:
+        """Where the count is clearly above 0 and the bounds exclude something, (G, K)."""
+        lower, upper = self._bounds
+        return self.noisy.enough & ((lower > 0) | (upper < 1))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One line per rate and group: noisy count, rate with bounds, gap to the population with bounds, evidence."""
+        lower, upper = self._bounds
+        gap, gap_lower, gap_upper = self.noisy.gaps(self.noisy.quantiles("to_overall", self.confidence)[1])
+        columns = {
+            "count": self.noisy.counts,
+            "rate": self.noisy.rates,
+            "lower": lower,
+            "upper": upper,
+            "gap": gap,
+            "gap_lower": gap_lower,
+            "gap_upper": gap_upper,
+        }
+        enough = self._enough
+        for name in ("rate", "gap", "gap_lower", "gap_upper"):
+            columns[name] = np.where(enough, columns[name], np.nan)
+        index = pd.MultiIndex.from_product([self.rate_names, self.groups], names=["metric", "group"])
+        table = pd.DataFrame({name: values.T.ravel() for name, values in columns.items()}, index=index)
+        return table.assign(evidence=np.where(enough.T.ravel(), "enough", NOT_ENOUGH))
+
+    def difference(self, method: Method = "between_groups") -> pd.Series:
+        """Noisy largest difference of each rate; as a maximum of noisy numbers it leans upward, unlike its bounds."""
+        check_choice("method", method, ("between_groups", "to_overall"))
+        rates = self.by_group
+        found = rates.max() - rates.min() if method == "between_groups" else (rates - self.overall).abs().max()
+        return found.where(rates.notna().sum() >= (2 if method == "between_groups" else 1))
+
+    def ratio(self, method: Method = "between_groups") -> pd.Series:
+        """Noisy smallest ratio of each rate; NaN where every rate is 0."""
+        check_choice("method", method, ("between_groups", "to_overall"))
+        rates = self.by_group
+        if method == "between_groups":
+            return (rates.min() / rates.max()).where(rates.notna().sum() >= 2)
+        ratios = rates / self.overall
+        return ratios.where(ratios <= 1, 1 / ratios).min()
+
+    def group_min(self) -> pd.Series:
+        """Smallest noisy rate over the groups."""
+        return self.by_group.min()
+
+    def group_max(self) -> pd.Series:
+        """Largest noisy rate over the groups."""
+        return self.by_group.max()
+
+    @cached_property
+    def violations(self) -> dict[str, Interval]:
+        """For each notion or metric, the largest difference between two groups, as in ``metrics.violation``.
+
+        It speaks of the groups that have enough evidence; :attr:`unknown_groups` names the others.
+        """
+        return {name: self._largest(name, "between_groups") for name in self.questions}
+
+    @cached_property
+    def largest_gaps(self) -> dict[str, Interval]:
+        """For each notion or metric, the largest difference between a group and the population."""
+        return {name: self._largest(name, "to_overall") for name in self.questions}
+
+    @property
+    def violation(self) -> Interval:
+        """The violation, if one notion was measured."""
+        return self.violations[self._only_question(None)]
+
+    def _largest(self, name: str, method: Method) -> Interval:
+        estimate, lower, upper = self.noisy.only(self.questions[name]).largest(method, self.confidence)
+        return Interval(float(estimate), float(lower), float(upper))
+
+    def _only_question(self, name: str | None) -> str:
+        if name is not None:
+            return check_choice("notion", name, self.questions)
+        if len(self.questions) > 1:
+            raise ValueError(
+                f"expected one notion, got {len(self.questions)} in this measurement; use violations, or pass its name."
+            )
+        return next(iter(self.questions))
+
+    @property
+    def unknown_groups(self) -> tuple[str, ...]:
+        """Groups without enough evidence for some rate."""
+        return tuple(group for group, known in zip(self.groups, self._enough.all(axis=1), strict=True) if not known)
+
+    def not_compared(self, notion: str | None = None) -> tuple[str, ...]:
+        """Groups that the violation does not speak of: some rate of theirs that it compares lacks evidence."""
+        enough = self.noisy.only(self.questions[self._only_question(notion)]).enough
+        return tuple(group for group, known in zip(self.groups, enough, strict=True) if not known.all())
+
+    def test(self, threshold: float, notion: str | None = None) -> Verdict:
+        """Whether the violation is below ``threshold``, with an error of at most 1 - confidence whatever the truth.
+
+        "below" is said if every difference between two listed groups is; so a group without enough evidence leaves
+        "above" and "not enough evidence". "below" is wrong with probability at most 1 - confidence if the violation
+        is at or above the threshold, and "above" if it is at or below.
+        """
+        threshold, name = check_nonnegative("threshold", threshold), self._only_question(notion)
+        at_least, at_most = self._one_sided[name]
+        enough = self.noisy.only(self.questions[name]).enough
+        unknown = tuple(group for group, known in zip(self.groups, enough, strict=True) if not known.all())
+        if at_least > threshold:
+            answer = "above"
+        elif at_most < threshold and not unknown:
+            answer = "below"
+        else:
+            answer = NOT_ENOUGH
+        return Verdict(answer, threshold, self.confidence, at_least, at_most, name, unknown)
+
+    @cached_property
+    def _one_sided(self) -> dict[str, tuple[float, float]]:
+        """Bounds of each violation, each for itself: only one of the two mistakes is possible at a time."""
+        parts = {name: self.noisy.only(places) for name, places in self.questions.items()}
+        return {
+            name: (self.violations[name].lower, float(part.largest_at_most(self.confidence)))
+            for name, part in parts.items()
+        }
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Each notion against the threshold that was given, if one was."""
+        return {} if self.threshold is None else {name: self.test(self.threshold, name) for name in self.questions}
+
+    @cached_property
+    def before(self) -> Measurement | None:
+        """The same rates, gaps and violations of the decisions of another model, from the same noisy answer."""
+        if self.noisy_before is None:
+            return None
+        return replace(self, noisy=self.noisy_before, noisy_before=None, noisy_scores=None)
+
+    @cached_property
+    def margins(self) -> dict[str, Measurement]:
+        """Of groups that cross several columns: the same for each column alone, from the same noisy answer.
+
+        It speaks of people who gave all columns. Confidence is for each column by itself.
+        """
+        return {
+            one.column: replace(
+                self,
+                groups=one.groups,
+                noisy=one.rates(self.noisy),
+                reference=None,
+                noisy_before=None if self.noisy_before is None else one.rates(self.noisy_before),
+                noisy_scores=None if self.noisy_scores is None else one.scores(self.noisy_scores),
+                crossed=(),
+            )
+            for one in self.crossed
+        }
+
+    @property
+    def scores(self) -> Scores | None:
+        """Score metrics by group, if scores were given."""
+        if self.noisy_scores is None:
+            return None
+        return Scores(self.groups, self.noisy_scores, self.confidence, self._reference, self.labelled)
+
+    @property
+    def _reference(self) -> int | None:
+        return None if self.reference is None else self.groups.index(self.reference)
+
+    def impact(self, rate: str = "selection_rate") -> Impact:
+        """Impact ratios, significance and shortfall of one of the rates."""
+        place = self.rate_names.index(check_choice("rate", rate, self.rate_names))
+        return Impact(rate, self.groups, self.noisy.only([place]), self.confidence, self._reference)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: noisy and public numbers, bounds and the certificate."""
+        return self._rates_dict() | {
+            "people": self.people,
+            "confidence": self.confidence,
+            "verdicts": {name: one.to_dict() for name, one in self.verdicts.items()},
+            "impact": self.impact().to_dict() if "selection_rate" in self.rate_names else None,
+            "scores": None if self.scores is None else self.scores.to_dict(),
+            "before": None if self.before is None else self.before._rates_dict(),
+            "margins": {column: one._rates_dict() for column, one in self.margins.items()},
+            "certificate": self.certificate.to_dict(),
+        }
+
+    def _rates_dict(self) -> dict[str, Any]:
+        bounded = {
+            name: one.to_dict()
+            | dict(zip(("at_least", "at_most"), self._one_sided[name], strict=True))
+            | {"not_compared": list(self.not_compared(name))}
+            for name, one in self.violations.items()
+        }
+        return {
+            "overall": {name: float(value) for name, value in self.overall.items()},
+            "by_group": records(self.table),
+            "violations": bounded,
+            "largest_gaps": {name: one.to_dict() for name, one in self.largest_gaps.items()},
+            "unknown_groups": list(self.unknown_groups),
+        }
+
+    def to_json(self) -> str:
+        """The measurement as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def _sentences(self) -> list[str]:
+        verdicts = [str(one) for one in self.verdicts.values()]
+        return [*verdicts, self.certificate.statement, *self.certificate.remarks]
+
+    def __str__(self) -> str:
+        shown = self.table.reset_index()
+        lines = pd.DataFrame(
+            {
+                "metric": shown["metric"].where(~shown["metric"].duplicated(), ""),
+                "group": shown["group"],
+                "rows": [f"{count:,.0f}" for count in shown["count"]],
+                "rate": [str(Interval(*row)) for row in shown[["rate", "lower", "upper"]].to_numpy().tolist()],
+                "gap": [str(Interval(*row)) for row in shown[["gap", "gap_lower", "gap_upper"]].to_numpy().tolist()],
+            }
+        )
+        heading = f"{self.people:,} rows, {len(self.groups)} groups; noisy, with bounds at {self.confidence:.4g}"
+        unknown = f"  among the groups with enough evidence, not {', '.join(self.unknown_groups)}"
+        return "\n".join(
+            [
+                heading,
+                lines.to_string(index=False),
+                *(f"violation, {name}: {one}" for name, one in self.violations.items()),
+                *([unknown] if self.unknown_groups else []),
+                *(f"largest gap to the population, {name}: {one}" for name, one in self.largest_gaps.items()),
+                *(
+                    textwrap.fill(one, WIDTH, break_on_hyphens=False, subsequent_indent="  ")
+                    for one in self._sentences()
+                ),
+            ]
+        )

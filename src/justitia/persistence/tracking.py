@@ -1,0 +1,246 @@
+"""Note a fitted model, its certificate and its measurement in MLflow: public and noised facts only."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from justitia.engines import name_of
+from justitia.estimator import LagrangianDualClassifier
+from justitia.metrics.measurement import Measurement
+from justitia.notions import notion_name
+from justitia.training.history import Column
+
+#: Constructor arguments that are noted. Not the noise seed: whoever knows it can subtract the noise.
+PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "preprocess", "random_state")
+#: Numbers of one request to a tracking server.
+BATCH = 1000
+
+
+def log_to_mlflow(
+    model: LagrangianDualClassifier,
+    *,
+    measurement: Measurement | None = None,
+    report: Path | str | None = None,
+    run_name: str | None = None,
+    save_model: bool = False,
+) -> str:
+    """Note a fitted model in the active MLflow run, or in a new one.
+
+    ========== =========================================================================================
+    parameters the constructor's (without the noise seed), the plan's (``plan.*``), the network's or the base's
+    metrics    epsilon and delta spent, the history by round, violations and bounds of ``measurement``
+    tags       version, statement of the certificate, source of the noise
+    artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``
+    ========== =========================================================================================
+
+    Of a model whose certificate has no finite epsilon, numbers by group are exact: the history is noted without them,
+    the certificate without its remarks, the tolerance in force only if it was given, and ``save_model`` is refused,
+    since the folder holds history and multipliers. A ``measurement`` without a finite epsilon is refused too.
+
+    Where runs are kept is MLflow's business (``mlflow.set_tracking_uri``, ``mlflow.set_experiment``).
+
+    Parameters
+    ----------
+    model : LagrangianDualClassifier
+        Fitted.
+    measurement : Measurement, optional
+        What :func:`justitia.measure` found on evaluation people.
+    report : path, optional
+        A file, such as the HTML report (which leaves out exact numbers by itself); it is noted as it is.
+    run_name : str, optional
+        Of a new run.
+    save_model : bool
+        Whether the folder that ``model.save`` writes is an artifact too.
+
+    Returns
+    -------
+    str
+        The run's identifier.
+
+    Raises
+    ------
+    ImportError
+        If the extra is not installed.
+    NotFittedError, TypeError, FileNotFoundError
+        If an argument is not what it should be; then nothing is noted.
+    ValueError
+        If the measurement, or the model whose folder was asked for, has no finite epsilon, or that model has a base
+        that cannot be saved; then nothing is noted.
+
+    Guarantee
+    ---------
+    * Everything noted, but for the file ``report``, is public, or was released with noise by ``fit`` or ``measure`` and
+      is on their ledgers: no attribute, no exact number by group, no noise seed.
+    """
+    _check(model, measurement, report)
+    _check_private(model, measurement, save_model=save_model)
+    mlflow = _import_mlflow()
+    with tempfile.TemporaryDirectory() as folder:
+        files = _files(model, measurement, Path(folder), save_model=save_model)  # first: not every model can be saved
+        with _run(mlflow, run_name) as run_id:
+            client = mlflow.MlflowClient()
+            mlflow.log_params(_parameters(model))
+            mlflow.set_tags(_tags(model))
+            mlflow.log_metrics(_spent(model) | ({} if measurement is None else _measured(measurement)))
+            for batch in _history(mlflow, model):
+                client.log_batch(run_id, metrics=batch)
+            mlflow.log_artifacts(str(files))
+            if report is not None:
+                mlflow.log_artifact(str(report))
+    return run_id
+
+
+def _check(model: Any, measurement: Any, report: Any) -> None:
+    if not isinstance(model, LagrangianDualClassifier):
+        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass a fitted one.")
+    check_is_fitted(model, "plan_")
+    if not (measurement is None or isinstance(measurement, Measurement)):
+        raise TypeError(
+            f"expected measurement to be a Measurement, got {type(measurement).__name__!r}; pass what measure returns."
+        )
+    if not (report is None or isinstance(report, str | Path)):
+        raise TypeError(f"expected report to be the path of a file, got {type(report).__name__!r}; write it first.")
+    if report is not None and not Path(report).is_file():
+        raise FileNotFoundError(f"expected report to be a file, but there is none at {str(report)!r}; write it first.")
+
+
+def _check_private(model: LagrangianDualClassifier, measurement: Measurement | None, *, save_model: bool) -> None:
+    """Refuse what is made of exact numbers by group."""
+    if save_model and math.isinf(model.certificate_.epsilon):
+        raise ValueError(
+            "expected a model with a finite epsilon for save_model=True, got one whose history and multipliers are "
+            "exact; pass save_model=False."
+        )
+    if measurement is not None and math.isinf(measurement.certificate.epsilon):
+        raise ValueError(
+            "expected a measurement with a finite epsilon, got one whose numbers by group are exact; leave it out, or "
+            "measure with a finite epsilon."
+        )
+
+
+def _import_mlflow() -> ModuleType:
+    """MLflow, imported when it is needed."""
+    try:
+        import mlflow  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        raise ImportError(
+            "expected mlflow to be installed for tracking, found none; run: pip install 'justitia[mlflow]'."
+        ) from None
+    module: ModuleType = mlflow
+    return module
+
+
+@contextmanager
+def _run(mlflow: ModuleType, name: str | None) -> Iterator[str]:
+    """The active run, or a new one that ends here."""
+    active = mlflow.active_run()
+    if active is not None:
+        yield str(active.info.run_id)
+        return
+    with mlflow.start_run(run_name=name) as run:
+        yield str(run.info.run_id)
+
+
+def _parameters(model: LagrangianDualClassifier) -> dict[str, str]:
+    kept = {name: getattr(model, name) for name in PARAMETERS}
+    kept["notion"] = notion_name(model.notion)
+    kept["engine"] = name_of(model.plan_)
+    kept["random_state"] = model.random_state if isinstance(model.random_state, int) else None
+    if model.tolerance is not None or math.isfinite(model.certificate_.epsilon):  # otherwise of exact group sizes
+        kept["tolerance_in_force"] = model.tolerance_
+    kept |= _rule(model) if hasattr(model, "rule_") else {"module": _module(model)}
+    kept |= {f"plan.{field.name}": getattr(model.plan_, field.name) for field in fields(model.plan_)}
+    return {name: str(value) for name, value in kept.items()}
+
+
+def _module(model: LagrangianDualClassifier) -> str:
+    from justitia.networks.multilayer import widths_of  # noqa: PLC0415 - needs torch, which a network has
+
+    widths = widths_of(model.module_)
+    return type(model.module_).__name__ if widths is None else "-".join(map(str, widths))
+
+
+def _rule(model: LagrangianDualClassifier) -> dict[str, Any]:
+    rule = model.rule_
+    return {"base": rule.base.describe(), "calibration": rule.calibration.describe(), "threshold": rule.threshold}
+
+
+def _tags(model: LagrangianDualClassifier) -> dict[str, str]:
+    certificate = model.certificate_
+    return {
+        "justitia.version": metadata.version("justitia"),
+        "justitia.statement": certificate.statement,
+        "justitia.noise": certificate.noise,
+    }
+
+
+def _spent(model: LagrangianDualClassifier) -> dict[str, float]:
+    """What the certificate says; an infinite epsilon is in its statement, which is a tag."""
+    paid = model.certificate_
+    numbers = {"epsilon": paid.epsilon, "epsilon_spent": paid.spent_epsilon, "delta": paid.delta}
+    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+def _measured(measurement: Measurement) -> dict[str, float]:
+    numbers = {"measured.people": float(measurement.people), "measured.epsilon": measurement.certificate.epsilon}
+    for name, one in measurement.violations.items():
+        numbers |= {
+            f"measured.{name}.noisy_violation": one.estimate,
+            f"measured.{name}.lower": one.lower,
+            f"measured.{name}.upper": one.upper,
+            f"measured.{name}.groups": len(measurement.groups),
+            f"measured.{name}.groups_compared": len(measurement.groups) - len(measurement.not_compared(name)),
+        }
+    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+def _history(mlflow: ModuleType, model: LagrangianDualClassifier) -> Iterator[list[Any]]:
+    """Public and noised numbers by round, under names that MLflow accepts, in batches."""
+    history, now = model.history_, int(1000 * time.time())
+    columns = [column for column in model.history_columns_ if column.released and column.kind != "round"]
+    noted = [
+        mlflow.entities.Metric(name, float(value), now, int(step))
+        for column, name in zip(columns, _accepted(columns), strict=True)
+        for step, value in zip(history["round"], history[column.name], strict=True)
+        if math.isfinite(value)
+    ]
+    for start in range(0, len(noted), BATCH):
+        yield noted[start : start + BATCH]
+
+
+def _accepted(columns: Sequence[Column]) -> list[str]:
+    """Names such as ``noisy_gap/f``, with underscores for what MLflow refuses; a number keeps equal ones apart."""
+    several = len({column.event for column in columns if column.event is not None}) > 1
+    names: list[str] = []
+    for column in columns:
+        parts = [column.event if several else None, column.group]
+        inner = ", ".join(part for part in parts if part is not None)
+        cleaned = "".join(letter if letter.isalnum() or letter in "_- " else "_" for letter in inner)
+        name = column.kind if column.group is None else f"{column.kind}/{cleaned or '_'}"
+        tries = (name, *(f"{name}_{number}" for number in range(2, len(columns) + 2)))
+        names.append(next(one for one in tries if one not in names))
+    return names
+
+
+def _files(model: LagrangianDualClassifier, measurement: Measurement | None, folder: Path, *, save_model: bool) -> Path:
+    target = folder / "artifacts"
+    target.mkdir()
+    certificate = model.certificate_.without_exact_remarks()
+    (target / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")
+    (target / "certificate.txt").write_text(f"{certificate}\n", encoding="utf-8")
+    if measurement is not None:
+        (target / "measurement.json").write_text(measurement.to_json(), encoding="utf-8")
+    if save_model:
+        model.save(target / "model")
+    return target

@@ -1,0 +1,360 @@
+"""From a table of public features to a matrix of numbers: the estimator's default preprocessing.
+
+Numbers are kept in range, filled with the median and standardised; text and categories become one column per level.
+What was learned from the training rows is a handful of names and numbers, kept as JSON rather than as pickled
+transformers, so that a saved model can be loaded without running code from the file.
+"""
+
+import datetime as dt
+import decimal
+import math
+import numbers
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Self, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from justitia._validate import check_choice, check_int
+from justitia.preprocessing.ranges import LARGEST, usual_range
+
+Values: TypeAlias = NDArray[Any]
+"""A column as read: float64 with NaN for missing, or objects that are str with None for missing."""
+
+Matrix: TypeAlias = NDArray[np.float64]
+
+_NESTED = (list, tuple, dict, set, frozenset, np.ndarray)
+_DATES = (dt.date, dt.time, dt.timedelta, np.datetime64, np.timedelta64)
+_NUMBERS = (numbers.Real, decimal.Decimal, np.bool_)
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """How one numeric column is encoded: (value or median, kept in range, - mean) / scale, and what was missing."""
+
+    name: str
+    median: float
+    mean: float
+    scale: float
+    missing: bool
+    low: float = -LARGEST
+    high: float = LARGEST
+    cut: int = 0
+
+    @classmethod
+    def fit(cls, name: str, values: Values) -> Self:
+        """Learn from the training rows."""
+        given = values[~np.isnan(values)]
+        median = float(np.median(given)) if len(given) else 0.0
+        low, high = usual_range(given)
+        filled = np.where(np.isnan(values), median, values.clip(low, high))
+        cut = int(((given < low) | (given > high)).sum())
+        # A constant column has scale 0 by definition: its computed deviation may be a rounding error.
+        scale = float(filled.std()) if filled.min() < filled.max() else 0.0
+        return cls(name, median, float(filled.mean()), scale, len(given) < len(values), low, high, cut)
+
+    def encode(self, values: Values) -> Matrix:
+        """Cut and standardise; one more column tells what was missing, if the training rows had missing values."""
+        if values.dtype == object:
+            raise TypeError(f"column {self.name!r} held numbers in training but holds text now; pass numbers.")
+        gone = np.isnan(values)
+        centred = np.where(gone, self.median, values.clip(self.low, self.high)) - self.mean
+        scaled = centred / self.scale if self.scale > 0 else np.zeros_like(centred)
+        return np.column_stack([scaled, gone]) if self.missing else scaled[:, None]
+
+    def names(self) -> list[str]:
+        """Names of the encoded columns."""
+        return [self.name, f"{self.name}=(missing)"] if self.missing else [self.name]
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """How one column of text is encoded: one 0/1 column per level, for the rest, and for missing values."""
+
+    name: str
+    levels: tuple[str, ...]
+    other: bool
+    missing: bool
+
+    @classmethod
+    def fit(cls, name: str, values: Values, max_levels: int) -> Self:
+        """Keep the most frequent levels; ties go by name, so that the order of the rows does not matter.
+
+        Where there are too many, a level of a single row is not kept: it would be that row's name in a saved model.
+        """
+        counts = Counter(level for level in values if level is not None)
+        ranked = sorted(counts, key=lambda level: (-counts[level], level))
+        other = len(ranked) > max_levels
+        kept = tuple(level for level in ranked[: max_levels - 1] if counts[level] > 1) if other else tuple(ranked)
+        return cls(name, kept, other, any(level is None for level in values))
+
+    def encode(self, values: Values) -> Matrix:
+        """One-hot; a level not seen in training is (other), or all zeros where training had no (other)."""
+        text = values if values.dtype == object else _as_text(values, self.name)
+        unseen = len(self.levels) if self.other else -1
+        position: dict[str | None, int] = {level: i for i, level in enumerate(self.levels)}
+        position[None] = len(self.levels) + self.other if self.missing else unseen
+        codes = np.array([position.get(level, unseen) for level in text], dtype=np.int64)
+        out = np.zeros((len(text), len(self.names())))
+        seen = codes >= 0
+        out[seen, codes[seen]] = 1
+        return out
+
+    def names(self) -> list[str]:
+        """Names of the encoded columns."""
+        extra = ["(other)"] * self.other + ["(missing)"] * self.missing
+        return [f"{self.name}={level}" for level in [*self.levels, *extra]]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Names of the columns, whether they are the user's own, the number of rows, and the values, column by column."""
+
+    names: list[str]
+    own_names: bool
+    n_rows: int
+    columns: Iterator[Values]
+
+
+def _read(X: Any) -> _Table:
+    if sparse.issparse(X):
+        raise TypeError("expected X to be a dense table, got a sparse matrix; pass X.toarray().")
+    native = nw.from_native(X, pass_through=True, allow_series=True)
+    if isinstance(native, nw.DataFrame):
+        names = [str(name) for name in native.columns]
+        own = all(isinstance(name, str) for name in native.columns)
+        return _Table(names, own, len(native), map(_from_series, native.iter_columns()))
+    matrix = _as_matrix(X)
+    names = [f"x{j}" for j in range(matrix.shape[1])]
+    columns = (_from_array(matrix[:, j], name) for j, name in enumerate(names))
+    return _Table(names, own_names=False, n_rows=len(matrix), columns=columns)
+
+
+def _as_matrix(X: Any) -> NDArray[Any]:
+    # A list is read as objects first: numpy would turn [1, "a"] into two strings.
+    matrix = np.array(X, dtype=object) if isinstance(X, list | tuple) else np.asarray(X)
+    if matrix.ndim == 2:
+        return matrix
+    raise ValueError(
+        f"expected X to have 2 dimensions, rows and columns, got {matrix.ndim}: Reshape your data, "
+        "with .reshape(-1, 1) if it is one column."
+    )
+
+
+def _from_series(series: "nw.Series[Any]") -> Values:
+    name, dtype = str(series.name), series.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        return _representable(series.cast(nw.Float64).to_numpy(), name)
+    entries = _objects(series.to_list())
+    if dtype in (nw.Categorical, nw.Enum):
+        return _as_text(entries, name)
+    # A column without any value has no type in some libraries.
+    if dtype in (nw.String, nw.Object) or all(entry is None for entry in entries):
+        return _number_or_text(entries, name)
+    raise TypeError(f"expected column {name!r} to hold numbers, text or categories, got {dtype}; convert or drop it.")
+
+
+def _from_array(values: NDArray[Any], name: str) -> Values:
+    if values.dtype.kind in "biuf":
+        return _representable(values.astype(np.float64), name)
+    if values.dtype.kind in "OUST":
+        return _number_or_text(values.astype(object), name)
+    if values.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: column {name!r} holds it; pass two columns instead.")
+    raise TypeError(f"expected column {name!r} to hold numbers or text, got {values.dtype}; convert or drop it.")
+
+
+def _objects(entries: list[Any]) -> Values:
+    return np.fromiter(entries, dtype=object, count=len(entries))
+
+
+def _distinct(values: Values, name: str) -> tuple[NDArray[np.int64], list[Any]]:
+    """Codes (-1 for missing) and distinct values of a column, refusing what is neither number nor text."""
+    if any(issubclass(kind, _NESTED) for kind in set(map(type, values))):
+        raise TypeError(
+            f"expected single values in column {name!r}, got nested ones; spread them over several columns."
+        )
+    codes, distinct = pd.factorize(values)
+    if any(isinstance(value, _DATES) for value in distinct):
+        raise TypeError(f"expected numbers or text in column {name!r}, got dates or times; convert them to numbers.")
+    return codes, list(distinct)
+
+
+def _number_or_text(values: Values, name: str) -> Values:
+    """Objects that are all numbers become float64; anything else becomes text."""
+    codes, distinct = _distinct(values, name)
+    if not all(isinstance(value, _NUMBERS) for value in distinct):
+        return _as_text(values, name)
+    # The code of "missing" is -1: the entry appended last.
+    return _representable(np.array([*map(_as_float, distinct), np.nan])[codes], name)
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
+
+
+def _as_text(values: Values, name: str) -> Values:
+    codes, distinct = _distinct(values, name)
+    return _objects([*map(_level, distinct), None])[codes]
+
+
+def _level(value: Any) -> str:
+    """Text of a level; 1.0 is written 1, because one missing value turns a column of ints into floats."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _representable(values: Values, name: str) -> Values:
+    if (np.abs(values) > np.finfo(np.float32).max).any():
+        raise ValueError(
+            f"expected finite numbers in column {name!r}, got infinity or a value too large for float32; "
+            "replace it, for example by a missing value."
+        )
+    return values
+
+
+class TabularEncoder(TransformerMixin, BaseEstimator):
+    """Encode a mixed table as a float32 matrix, with everything learned from the training rows.
+
+    * numbers and booleans: cells far out of range are cut (``justitia.preprocessing.ranges``), missing
+      values become the median, then mean 0 and deviation 1 (a constant column becomes 0); one more 0/1 column where the
+      training rows had missing values;
+    * text, categories and other objects: one 0/1 column per level, most frequent first; when there are more than
+      `max_levels`, the rarest share "(other)", and so do levels of a single row; one more column where the
+      training rows had missing values. A level not seen in training becomes "(other)", or all zeros where there
+      is no such column.
+
+    Columns are taken in order; the number of columns has to be that of the training rows.
+
+    Parameters
+    ----------
+    max_levels : int
+        Largest number of 0/1 columns for the levels of one column, "(other)" included.
+
+    Attributes
+    ----------
+    columns_ : list of NumberColumn or CategoryColumn
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only if the training table had names.
+    """
+
+    def __init__(self, max_levels: int = 32) -> None:
+        self.max_levels = max_levels
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+        """Learn medians, scales and levels.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars, pyarrow), array or list of lists, of shape (n, d)
+        y : ignored
+
+        Raises
+        ------
+        TypeError
+            If X is sparse, or a column holds dates or nested values.
+        ValueError
+            If X has no row or no column, or a number is infinite.
+        """
+        max_levels = check_int("max_levels", self.max_levels, at_least=2)
+        table = _read(X)
+        n, width = table.n_rows, len(table.names)
+        if not width or not n:
+            raise ValueError(
+                f"expected X to have rows and columns, got {n} sample(s) and {width} feature(s) "
+                f"(shape=({n}, {width})) while a minimum of 1 is required."
+            )
+        self._set_names(table.names if table.own_names else None, width)
+        self.columns_ = [
+            CategoryColumn.fit(name, values, max_levels) if values.dtype == object else NumberColumn.fit(name, values)
+            for name, values in zip(table.names, table.columns, strict=True)
+        ]
+        return self
+
+    def _set_names(self, names: list[str] | None, n_features: int) -> None:
+        self.n_features_in_ = n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Encode rows with what the training rows taught.
+
+        Returns
+        -------
+        ndarray of shape (n, number of encoded columns)
+        """
+        check_is_fitted(self, "columns_")
+        table = _read(X)
+        if len(table.names) != self.n_features_in_:
+            raise ValueError(
+                f"X has {len(table.names)} features, but TabularEncoder is expecting {self.n_features_in_} "
+                "features as input; pass the columns of the training table."
+            )
+        ends = np.cumsum([len(how.names()) for how in self.columns_])
+        encoded = np.empty((table.n_rows, ends[-1]), dtype=np.float32)
+        largest = np.finfo(np.float32).max
+        for how, values, end in zip(self.columns_, table.columns, ends, strict=True):
+            block = how.encode(values)  # in double precision, one column at a time
+            encoded[:, end - block.shape[1] : end] = np.clip(block, -largest, largest)
+        return encoded
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
+        """Names of the encoded columns."""
+        check_is_fitted(self, "columns_")
+        return np.array([name for how in self.columns_ for name in how.names()], dtype=object)
+
+    def to_state(self) -> dict[str, Any]:
+        """Everything learned, as JSON-able values without NaN; :meth:`from_state` restores it exactly."""
+        check_is_fitted(self, "columns_")
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "max_levels": int(self.max_levels),
+            "feature_names": None if names is None else list(names),
+            "columns": [_column_state(how) for how in self.columns_],
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Rebuild a fitted encoder from :meth:`to_state`."""
+        encoder = cls(max_levels=state["max_levels"])
+        encoder.columns_ = [_column_from_state(column) for column in state["columns"]]
+        encoder._set_names(state["feature_names"], len(encoder.columns_))
+        return encoder
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def _column_state(column: NumberColumn | CategoryColumn) -> dict[str, Any]:
+    kind = "number" if isinstance(column, NumberColumn) else "category"
+    return {"kind": kind} | {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(column).items()}
+
+
+def _column_from_state(state: dict[str, Any]) -> NumberColumn | CategoryColumn:
+    fields = {key: value for key, value in state.items() if key != "kind"}
+    kind = check_choice("kind", state["kind"], ("number", "category"))
+    # A state may come from anybody: what is multiplied or compared later has the type that `to_state` writes.
+    if not isinstance(fields["missing"], bool) or not isinstance(fields["name"], str):
+        raise ValueError("expected the name of a column and whether entries were missing, got something else.")
+    if kind == "number":
+        numbers = [value for key, value in fields.items() if key not in {"name", "missing"}]
+        if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers):
+            raise ValueError("expected finite numbers of a column, got something else.")
+        return NumberColumn(**fields)
+    if not isinstance(fields["other"], bool) or not all(isinstance(level, str) for level in fields["levels"]):
+        raise ValueError("expected levels of a column as text, got something else.")
+    return CategoryColumn(**fields | {"levels": tuple(fields["levels"])})

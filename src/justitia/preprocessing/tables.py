@@ -1,0 +1,139 @@
+"""Tables into the estimator: features, class labels, sample weights, costs of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from justitia.preprocessing.ranges import truncated
+
+
+def read_numbers(model: BaseEstimator, X: Any, *, reset: bool) -> NDArray[np.float32]:
+    """X as it is, of two or more dimensions, if it holds finite numbers; ``reset`` notes its shape on ``model``."""
+    try:
+        array = validate_data(
+            model, X, dtype=np.float32, allow_nd=True, ensure_all_finite=False, copy=True, reset=reset
+        )
+    except (TypeError, ValueError) as error:
+        # scikit-learn's own message prints the data.
+        if "Expected 2D array" in str(error):
+            raise ValueError(
+                "expected X to have rows and columns, got fewer than 2 dimensions: Reshape your data, "
+                "with .reshape(-1, 1) if it is one column."
+            ) from None
+        if "float" not in str(error):
+            raise
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise type(error)(
+            f"expected numbers in X because preprocess=None, got something else ({reason}); encode it, "
+            "or use preprocess='auto'."
+        ) from None
+    numbers: NDArray[np.float32] = array
+    if not np.isfinite(numbers).all():
+        raise ValueError(
+            "expected finite numbers in X because preprocess=None, but X contains NaN or infinity; "
+            "fill the gaps, or use preprocess='auto'."
+        )
+    return numbers
+
+
+def read_target(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """The two class labels, sorted, and (n,) codes 0 and 1; any two labels will do."""
+    if y is None:
+        raise ValueError("This classifier requires y to be passed, but the target y is None; pass two class labels.")
+    labels = column_or_1d(y, warn=True)
+    _check_given(labels)
+    if _count_distinct(labels) > 2:
+        check_classification_targets(labels)
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
+            "merge classes until two are left, or train one model per class."
+        )
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise TypeError("expected class labels of one type in y, got several; pass all text or all numbers.") from None
+    if len(classes) < 2:
+        raise ValueError(f"expected two classes in y, got only one class, {_shown(classes)}; pass rows of both.")
+    return classes, codes.astype(np.float32)
+
+
+def _check_given(labels: NDArray[Any]) -> None:
+    if not len(labels):
+        raise ValueError("expected y to have rows, got 0 sample(s) while a minimum of 1 is required.")
+    if pd.isna(labels).any():
+        raise ValueError("Input y contains NaN or another missing value; expected a class label in every row.")
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise ValueError("Input y contains infinity; expected a class label in every row.")
+
+
+def _count_distinct(labels: NDArray[Any]) -> int:
+    try:
+        return len(pd.unique(labels))
+    except TypeError:
+        check_classification_targets(labels)
+        raise TypeError("Unknown label type: expected text or numbers in y, got nested values.") from None
+
+
+def _shown(classes: NDArray[Any]) -> str:
+    return repr(classes[0].item() if hasattr(classes[0], "item") else classes[0]) if len(classes) else "none"
+
+
+def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Public weights (n,), truncated (:func:`justitia.preprocessing.ranges.truncated`) and scaled to mean 1."""
+    n = len(target)
+    if sample_weight is None:
+        return np.ones(n, dtype=np.float32)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError("expected sample_weight to hold one number per row, got something else.") from None
+    weight = np.full(n, weight) if weight.ndim == 0 else weight
+    if weight.shape != (n,):
+        raise ValueError(f"expected one sample_weight per row, shape ({n},), got shape {weight.shape}.")
+    if not (np.isfinite(weight) & (weight >= 0)).all():
+        raise ValueError("expected every sample_weight to be finite and at least 0, got others; replace them.")
+    if not (weight > 0).any():
+        raise ValueError("expected some sample_weight above zero, got zero everywhere; leave it out to count all rows.")
+    weight = weight / weight.max()
+    if any(weight[target == code].sum() == 0 for code in (0, 1)):
+        raise ValueError("expected a positive sample_weight in both classes, got it in one class only.")
+    weight = truncated(weight)
+    scaled: NDArray[np.float32] = (weight / weight.mean()).astype(np.float32)
+    return scaled
+
+
+def read_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:
+    """(2,): what an error costs by its true class; None if nothing is said of it."""
+    if class_weight is None:
+        return None
+    try:
+        y = classes[target.astype(np.int64)]
+        costs: NDArray[np.float64] = compute_class_weight(class_weight, classes=classes, y=y).astype(np.float64)
+    except (TypeError, ValueError):
+        costs = np.zeros(2)
+    if not (np.isfinite(costs) & (costs > 0)).all():
+        raise ValueError(
+            f"expected class_weight to be 'balanced' or a cost above 0 by class, got {class_weight!r}; the classes are "
+            f"{classes.tolist()}."
+        )
+    return costs
+
+
+def public_seed(random_state: Any) -> int:
+    """One seed for everything public; None draws a fresh one and leaves numpy's global generator alone."""
+    try:
+        source = np.random.RandomState() if random_state is None else check_random_state(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"expected random_state to be a non-negative int, a numpy RandomState or None, got {random_state!r}."
+        ) from None
+    return int(source.randint(2**31 - 1))
