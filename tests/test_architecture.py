@@ -310,17 +310,17 @@ def test_metrics_take_no_part_in_training() -> None:
         name
         for name in training
         for flag in (False, True)
-        if "evaluation.exact" in own_imports(name, inside_functions=flag)
+        if "metrics.exact" in own_imports(name, inside_functions=flag)
     }
     assert importing == set()
 
 
 #: What a report may be made from: released numbers, public facts, and the words for them. No vault, no metrics.
 REPORT_IMPORTS = {
-    *("estimator", "curve", "evaluation.measurement", "networks.multilayer", "notions", "training.history"),
+    *("estimator", "curve", "metrics.measurement", "networks.multilayer", "notions", "training.history"),
     *("engines", "privacy.accounting", "privacy.ledger", "_files"),
-    *("_validate", "inputs.encoding"),  # fields that people state; how public features were read
-    "evaluation.told",  # how a bound is written beside its threshold
+    *("_validate", "preprocessing.encoding"),  # fields that people state; how public features were read
+    "metrics.told",  # how a bound is written beside its threshold
 }
 
 

@@ -116,8 +116,8 @@ def parse_census(data: bytes, name: str) -> Dataset:
 
     Some columns follow from others, fully or but for less than one row in a hundred: the major industry and occupation
     from the detailed codes, the household summary, the region of previous residence, and the same house one year ago.
-    They stay, since `justitia.preprocessing.encoding.TabularEncoder` joins the rarest levels of long lists: with at most
-    32 levels per column the 38 features of all rows become 416 columns.
+    They stay, since `justitia.preprocessing.encoding.TabularEncoder` joins the rarest levels of long lists: with at
+    most 32 levels per column the 38 features of all rows become 416 columns.
 
     6.2 per cent of the rows have the label 1 (women 2.5, men 10.2), so accuracy starts at 93.8 per cent. 52.0 per cent
     are women. By race, in the order of `GROUPS`: 1.2, 2.9, 10.2, 1.9 and 83.9 per cent.

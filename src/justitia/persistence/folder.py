@@ -2,8 +2,8 @@
 
 A saved model is a folder: ``model.json``, and beside it ``weights.safetensors`` of a network, or the trees of a rule
 as text (``justitia.persistence.rule``), whose hashes ``model.json`` holds. They are what ``fit`` released and public
-facts; the sensitive attribute is long gone by then, and a noise seed is not written. Of a model without a finite epsilon,
-history, multipliers and correction are exact; each column of the history says so.
+facts; the sensitive attribute is long gone by then, and a noise seed is not written. Of a model without a finite
+epsilon, history, multipliers and correction are exact; each column of the history says so.
 """
 
 from __future__ import annotations
