@@ -53,7 +53,7 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
     functions: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        session = model._open(data.X.iloc[train], data.y.iloc[train], Attribute.of(groups))
+        session = model._open(data.X.iloc[train], data.y.iloc[train], Attribute.from_container(groups))
         engine, problem = session.engine, session.problem
         ask = engine.ask_after
 

@@ -98,7 +98,7 @@ def both_rules(
     model: LagrangianDualClassifier, X: Any, y: Any, sensitive_features: Any, new: Any
 ) -> tuple[list[Array], list[Array]]:
     """Scores of new rows along a curve, by rules that use memberships, which no model keeps, and by deployed ones."""
-    session = model._open(X, y, Attribute.of(sensitive_features))
+    session = model._open(X, y, Attribute.from_container(sensitive_features))
     trained = session.train()
     inputs = Inputs(new, model._features(new, reset=False))
     rule, engine = session.learner.rule(session.problem), session.engine

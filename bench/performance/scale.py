@@ -54,7 +54,7 @@ def one_forecast(folder: Path) -> dict[str, float]:
     from justitia.scale.forecast import forecast  # noqa: PLC0415
 
     begun = time.process_time()
-    files = RowFiles.of(folder)
+    files = RowFiles.open(folder)
     features = tuple(name for name in files.names if name.startswith("x"))
     found = forecast(files, "y", features, PostProcessingPlan())
     return {"forecast": found.seconds, "forecast_takes": time.process_time() - begun}

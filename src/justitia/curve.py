@@ -117,7 +117,7 @@ def tradeoff(
     if is_files(X):
         session = open_from_files(first, {"X": X, "y": y, "sensitive_features": sensitive_features} | public)
     else:
-        session = first._open(X, y, Attribute.of(sensitive_features), **public)
+        session = first._open(X, y, Attribute.from_container(sensitive_features), **public)
     session.warn(stacklevel=3)
     trained = session.train()
     session.check_spent()

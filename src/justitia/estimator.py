@@ -234,7 +234,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
                 remarks = fit_from_files(self, given, checkpoint)
             rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
         else:
-            remarks, rows = self._fit(X, y, Attribute.of(sensitive_features), checkpoint, **public)
+            remarks, rows = self._fit(X, y, Attribute.from_container(sensitive_features), checkpoint, **public)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in remarks:
             warn_of(sentence, stacklevel=3)

@@ -123,7 +123,7 @@ def private_search(
     of a class of your own (its ``__eq__`` and ``__hash__``). Nor is the running time: whoever can watch it learns about
     the number of trials.
     """
-    attribute = Attribute.of(sensitive_features)
+    attribute = Attribute.from_container(sensitive_features)
     del sensitive_features
     if not isinstance(model, LagrangianDualClassifier):
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
@@ -203,7 +203,7 @@ def _repeated(
     """Debit the price of the best of K, draw K, and show the best alone."""
     check_parameters(model)
     if data["person"] is not None:
-        data = data | {"person": Persons.of(data["person"])}  # ids are read once, not in every trial
+        data = data | {"person": Persons.from_ids(data["person"])}  # ids are read once, not in every trial
     plan = calibrate_selection(float(model.epsilon), float(model.delta), trials=trials, shape=shape)
     # One seed of public randomness for all trials: given it, they are independent draws of one mechanism.
     base = unfitted(model).set_params(

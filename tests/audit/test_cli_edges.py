@@ -113,7 +113,7 @@ def labels_of(folder: Path, files: Files, **where: Any) -> list[Any]:
         (folder / name).write_bytes(content)
     place = {name: folder / value if name == "sensitive_file" else value for name, value in where.items()}
     people = read_rows(folder / next(iter(files)), Where(**place), target="y")
-    found: list[Any] = people.sensitive.unsealed()[1][0].tolist()
+    found: list[Any] = people.sensitive.reveal_entries()[1][0].tolist()
     return found
 
 

@@ -158,7 +158,7 @@ def test_comparison_finds_a_command_that_counts_people(tmp_path: Path, monkeypat
     sound = train.training_metadata
 
     def leaky(model: Any, people: Any, **rest: Any) -> dict[str, Any]:
-        return sound(model, people, **rest) | {"given": int(pd.notna(people.sensitive.unsealed()[1][0]).sum())}
+        return sound(model, people, **rest) | {"given": int(pd.notna(people.sensitive.reveal_entries()[1][0]).sum())}
 
     monkeypatch.setattr(train, "training_metadata", leaky)
     first = run(tmp_path / "run", "train", labels_of(), apart=False)

@@ -32,7 +32,7 @@ def grouped(*, weighted: bool = False) -> People:
     label_of = dict(zip(ids, people.labels, strict=True))
     weights = tuple(np.random.default_rng(2).uniform(0.0, 4.0, n).tolist()) if weighted else None
     people = replace(people, ids=ids, labels=tuple(label_of[one] for one in ids), weights=weights)
-    assert Persons.of(ids).rows_each == ROWS_EACH
+    assert Persons.from_ids(ids).rows_each == ROWS_EACH
     return people
 
 
@@ -97,7 +97,7 @@ def test_problems_of_a_vault_that_counts_one_row_per_person_are_found(
 
 @every_engine
 def test_problems_of_persons_whose_rows_all_count_are_found(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    of = Persons.of
+    of = Persons.from_ids
 
     def all_rows(ids: Any) -> Persons:
         found = of(ids)

@@ -27,7 +27,7 @@ def table(folder: Path, text: str, name: str = "data.csv", **options: Any) -> An
 
 def entries(attribute: Attribute, column: int = 0) -> list[Any]:
     """What the closed holder keeps to itself."""
-    found: list[Any] = attribute.unsealed()[1][column].tolist()
+    found: list[Any] = attribute.reveal_entries()[1][column].tolist()
     return found
 
 

@@ -330,7 +330,7 @@ def test_budget_that_is_no_budget_is_refused_at_registration(epsilon: float, fol
 def test_unknown_unlisted_and_silent_people_reach_the_vault_as_one_object() -> None:
     labels = np.array(["a", "b", None, "no such group", 7, float("nan"), None], dtype=object)[:-1]
     people = Register.of(list("123456"), Attribute(("sex",), [labels])).listed(("a", "b"))
-    _, (found,) = people.cohort(digests_of(["1", "2", "3", "4", "5", "6", "somebody else"])).unsealed()
+    _, (found,) = people.cohort(digests_of(["1", "2", "3", "4", "5", "6", "somebody else"])).reveal_entries()
     assert list(found[:2]) == ["a", "b"]
     assert len({id(one) for one in found[2:]}) == 1
     assert {type(one) for one in found} == {str}

@@ -54,7 +54,7 @@ def write_parts(table: pd.DataFrame, folder: Path, cuts: Sequence[int]) -> list[
 
 
 def files(path: Any, **how: Any) -> RowFiles:
-    return RowFiles.of(path, features=FEATURES, **how)
+    return RowFiles.open(path, features=FEATURES, **how)
 
 
 SHORT: dict[str, Any] = {"warmup_steps": 60, "batch_size": 64, "warmup_learning_rate": 0.02, "learning_rate": 0.01}

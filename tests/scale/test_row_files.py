@@ -21,7 +21,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(where: Any, names: list[str], start: int = 0, stop: int | None = None) -> pd.DataFrame:
-    blocks = list(RowFiles.of(where).blocks(names, start, stop))
+    blocks = list(RowFiles.open(where).blocks(names, start, stop))
     assert [at for at, _ in blocks] == [start, *(256 * (at // 256) for at, _ in blocks[1:])]
     assert all(len(table) <= 256 for _, table in blocks)
     return pa.concat_tables([table for _, table in blocks]).to_pandas()
@@ -53,16 +53,16 @@ def test_keys_of_hive_folders_are_columns(tmp_path: Path) -> None:
         assert found["year"].tolist() == table["year"].tolist()
         assert found["town"].tolist() == table["town"].tolist()
     with pytest.raises(ValueError, match="is a key of folders, so that names of files tell it"):
-        RowFiles.of(tmp_path).check(["id"], ["town"])
+        RowFiles.open(tmp_path).check(["id"], ["town"])
     write(table, tmp_path / "0.parquet")  # the first file stores it
     with pytest.raises(ValueError, match="is a key of folders, so that names of files tell it"):
-        RowFiles.of(tmp_path).check(["id"], ["town"])
+        RowFiles.open(tmp_path).check(["id"], ["town"])
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_bar_of_a_pass_is_told_of_every_block_of_this_process(tmp_path: Path) -> None:
     columns = public_sample.Columns(("a",))
-    rows = RowFiles.of(write(people(), tmp_path / "one.parquet"))
+    rows = RowFiles.open(write(people(), tmp_path / "one.parquet"))
     told: list[int] = []
     bar = type("Bar", (contextlib.nullcontext,), {"update": lambda _, count: told.append(count)})
     own = public_sample.OwnRows(rows, columns, 100, 700, 100, 1200, watch=lambda _: contextlib.nullcontext(bar()))

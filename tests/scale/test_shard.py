@@ -34,7 +34,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ScoredShard, 
     numbers, eta = encoder.transform(table[list("abc")]), np.linspace(0.1, 0.9, ROWS)
     labels = table["y"].to_numpy(dtype=np.float32)
     learned = PublicRows(represented(eta), numbers, labels, chunk_rows=BLOCK)
-    files = RowFiles.of(tmp_path / "people.parquet")
+    files = RowFiles.open(tmp_path / "people.parquet")
     own = OwnRows(files, Columns(tuple("abc"), "y", "w"), 0, ROWS, 0, ROWS)
     shard = ScoredShard(own, Facts(1, largest=4.0, cap=1.0, mean=0.6), encoder.transform)
     shard.score(learned, learned.width, lambda *_: pytest.fail("rows of the sample are scored already"), eta)

@@ -210,7 +210,7 @@ class Custodian(HeldElsewhere):
             raise ValueError(
                 f"expected the groups that the custodian registered, {self.groups}, got others; pass holder.groups."
             )
-        if person is not None and Persons.of(person).digest != self.cohort(person=True).persons:
+        if person is not None and Persons.from_ids(person).digest != self.cohort(person=True).persons:
             raise ValueError(
                 "expected the custodian's ids in person, got ids that group rows otherwise; pass the same."
             )

@@ -32,21 +32,21 @@ def read_people(
     ValueError, TypeError
         For what is wrong with names and files.
     """
-    files = RowFiles.of(data)
+    files = RowFiles.open(data)
     if isinstance(where, HeldElsewhere):
         files.check([name for name in (y_true, y_pred, check_held(where, person)) if isinstance(name, str)])
         named = enrolled(where, files, 0, len(files), person)
         held = where.placed([named], [len(files)], rank=0, person=person is not None)
         truth, decided = (_column(files, one) if isinstance(one, str) else one for one in (y_true, y_pred))
         return truth, decided, held, None if person is None else list(_column(files, person))
-    sensitive = SensitiveColumns.of(where)
+    sensitive = SensitiveColumns.from_name(where)
     public = [name for name in (y_true, y_pred, person, sensitive.key) if isinstance(name, str)]
     clash = [name for name in sensitive.columns if name in public]
     if clash:
         raise ValueError(f"the column {clash[0]!r} is sensitive and cannot be used as a public one; name another.")
     files.check(public, () if sensitive.file is not None else sensitive.columns)
     truth, decided, ids = (_column(files, one) if isinstance(one, str) else one for one in (y_true, y_pred, person))
-    second = None if sensitive.file is None else RowFiles.of(sensitive.file)
+    second = None if sensitive.file is None else RowFiles.open(sensitive.file)
     if second is not None and sensitive.key is not None:
         second.check([], [sensitive.key, *sensitive.columns])
     return truth, decided, stream_of(sensitive, files, 0, len(files), second), None if ids is None else list(ids)

@@ -127,7 +127,7 @@ def measure(
     * The ledger is debited first.
     """
     if data is None:
-        sensitive_features = Attribute.of(sensitive_features)
+        sensitive_features = Attribute.from_container(sensitive_features)
     extra = ("selection_rate",) if scores is not None or reference is not None else ()
     asked = asked_for(notion, metrics, always=extra)
     labelled = y_true is not None

@@ -76,7 +76,7 @@ class PersonRows:
             If there is not one id per row.
         """
         codes = person_codes(ids)
-        persons = Persons.of_codes(codes)
+        persons = Persons.from_codes(codes)
         persons.check_rows(n)
         return cls(codes, persons)
 

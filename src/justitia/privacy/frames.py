@@ -149,8 +149,8 @@ def _index(container: object) -> pd.Index | None:
 
 @forgets_locals
 def closed_attribute(container: object) -> Attribute:
-    """:meth:`Attribute.of`, whose errors are about the container and hold none of its entries."""
-    return Attribute.of(container)
+    """:meth:`Attribute.from_container`, whose errors are about the container and hold none of its entries."""
+    return Attribute.from_container(container)
 
 
 __all__ = ["closed_attribute", "features_only", "forget_locals", "forgets_locals", "has_index_of", "sealing"]

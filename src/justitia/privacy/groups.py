@@ -17,15 +17,18 @@ run that is to be private names its groups instead.
 import itertools
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.columns import INTERRUPTS, Column, Names, read_each
+from justitia.privacy.interface import Groups
 
-Groups: TypeAlias = tuple[Hashable, ...]
+
+#: Said where a list of groups would have to be read off files.
+GROUPS_OF_FILES = "expected the public list of groups where rows are read from files, got none; name the groups."
 
 
 def read_columns(sensitive_features: Any) -> tuple[Names, list[Column]]:
@@ -54,13 +57,13 @@ def read_columns(sensitive_features: Any) -> tuple[Names, list[Column]]:
             "expected the attribute itself, got a custodian, who gives noised answers only; use fit, tradeoff, "
             "private_search or measure with it."
         )
-    return Attribute.of(sensitive_features).unsealed()
+    return Attribute.from_container(sensitive_features).reveal_entries()
 
 
 def read_parts(sensitive_features: Any) -> tuple[Names, Iterable[list[Column]]]:
     """The same of rows that come a few at a time: names, and the columns of each part; all of a container at once."""
     if isinstance(sensitive_features, AttributeStream):
-        return sensitive_features.names, sensitive_features.unsealed()
+        return sensitive_features.names, sensitive_features.reveal_entries()
     names, columns = read_columns(sensitive_features)
     return names, [columns]
 
@@ -76,7 +79,7 @@ def only_part(parts: Iterable[list[Column]]) -> list[Column]:
     if isinstance(parts, list):
         columns: list[Column] = parts[0]
         return columns
-    raise ValueError("expected the public list of groups where rows are read from files, got none; name the groups.")
+    raise ValueError(GROUPS_OF_FILES)
 
 
 def public_groups(groups: Any, *, names: Sequence[str | None] = ()) -> Groups:

@@ -55,7 +55,7 @@ def persons_of(digests: Digests) -> Persons:
     _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
     number = np.empty(len(first), dtype=np.int64)
     number[np.argsort(first)] = np.arange(len(first))  # in order of appearance, as rows in memory are numbered
-    return Persons.of_codes(number[inverse])
+    return Persons.from_codes(number[inverse])
 
 
 def _stored(label: Any) -> str | None:
@@ -100,7 +100,7 @@ class Register:
     @forgets_locals
     def of(cls, keys: Iterable[Any], attribute: Attribute) -> Self:
         """From rows of a file; of several with one key the first counts, and one without a key is nobody's."""
-        names, columns = attribute.unsealed()
+        names, columns = attribute.reveal_entries()
         texts = [key_text(one) for one in keys]
         kept = np.array([at for at, text in enumerate(texts) if text is not None], dtype=np.int64)
         digests = np.array([key_digest(text) for text in texts if text is not None], dtype="S16")

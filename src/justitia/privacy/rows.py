@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -177,8 +177,9 @@ class LongSum:
         return self._total + self._lost
 
 
+@runtime_checkable
 class DenseSource(Protocol):
-    """Public rows asked for a few at a time, as they are."""
+    """Public rows that come a few at a time."""
 
     def __len__(self) -> int: ...
 
@@ -190,8 +191,8 @@ class DenseSource(Protocol):
         """Yield ``(positions, rows)`` for all rows in order."""
 
 
-class RowSource(Protocol):
-    """Public rows asked for a few at a time, in factored form."""
+class FactoredSource(Protocol):
+    """Public rows in factored form that come a few at a time."""
 
     def __len__(self) -> int: ...
 
@@ -270,9 +271,9 @@ __all__ = [
     "DenseBlock",
     "DenseSource",
     "FactoredRows",
+    "FactoredSource",
     "LongSum",
     "OuterBlock",
-    "RowSource",
     "ScatterBlock",
     "index_chunks",
     "placed_chunks",

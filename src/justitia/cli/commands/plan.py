@@ -163,7 +163,7 @@ def _forecast(
     asked = settings["stream"] or settings["workers"] > 1
     if data is None or not features or not isinstance(made, PostProcessingPlan) or not is_streamed(data, asked=asked):
         return None
-    files, workers = RowFiles.of(data), settings["workers"]
+    files, workers = RowFiles.open(data), settings["workers"]
     Table(data, files.names).check_columns(features)
     found = forecast(files, settings["target"], tuple(features), made)
     return {

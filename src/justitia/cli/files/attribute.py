@@ -236,12 +236,12 @@ def read_attribute(facts: PublicAttribute, data: Table) -> Attribute:
         For keys of the data that repeat or are missing; never for a value of the attribute or a row of its file.
     """
     if facts.held is not None:
-        return Attribute.of(facts.held)
+        return Attribute.from_container(facts.held)
     if facts.file is None or facts.key is None:
-        return Attribute.of(_labels(facts, data.private(facts.columns)))
+        return Attribute.from_container(_labels(facts, data.private(facts.columns)))
     keys = person_keys(data.text([facts.key])[facts.key])
     check_keys(keys, facts.key, data, repeated=facts.person == facts.key)
-    return Attribute.of(_labels(facts, _joined_by_key(facts, facts.file, facts.key, keys)))
+    return Attribute.from_container(_labels(facts, _joined_by_key(facts, facts.file, facts.key, keys)))
 
 
 @forgets_locals
@@ -259,7 +259,7 @@ def read_registered(table: Table, where: Where, key: str) -> tuple[Groups, list[
     if facts.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups A,B.")
     found = table.private([key, *facts.columns])  # at once: rows of a database come in no order of their own
-    return facts.groups, person_keys(found.pop(key)), Attribute.of(_labels(facts, found))
+    return facts.groups, person_keys(found.pop(key)), Attribute.from_container(_labels(facts, found))
 
 
 def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:

@@ -62,7 +62,7 @@ class Table:
     @classmethod
     def streamed(cls, data: Path) -> Table:
         """Parquet files that are read a few rows at a time."""
-        files = RowFiles.of(data)
+        files = RowFiles.open(data)
         return cls(data, _once(data, files.names), files=files)
 
     @property

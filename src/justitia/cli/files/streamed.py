@@ -73,7 +73,7 @@ def read_streamed(
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     related = named_after(attribute, table, target, columns, base_column)
     names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
-    files = RowFiles.of(data, features=names, positive=positive)
+    files = RowFiles.open(data, features=names, positive=positive)
     return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related)
 
 

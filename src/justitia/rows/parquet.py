@@ -14,12 +14,17 @@ what it has read (arrow issue 39808).
 from __future__ import annotations
 
 import glob
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from justitia._validate import check_int
+from justitia.exceptions import DeprecatedNameWarning
 
 #: Rows that are held at once; a row group is read as it is needed.
 BLOCK = 32_768
@@ -31,7 +36,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One Parquet file: how to open it, its name for people, and the hive keys of its folder.
+    """One Parquet file: how to open it, its name for messages, and the hive keys of its folder.
 
     ``version`` gives its size and the time of its last change, where there are any.
     """
@@ -55,7 +60,7 @@ class Part:
         ValueError
             If it was replaced, changed or removed.
         """
-        with told(self.shown):
+        with one_sentence(self.shown):
             same = self._first_version == self.version()
         if not same:
             raise ValueError(
@@ -72,7 +77,7 @@ class Part:
             If it cannot be read, or was changed since it was first read.
         """
         self.check_unchanged()
-        with told(self.shown):
+        with one_sentence(self.shown):
             return _parquet().ParquetFile(self.open(), pre_buffer=False, buffer_size=BUFFER)
 
     @cached_property
@@ -85,38 +90,16 @@ class Part:
         """How many rows it has."""
         return int(self.file().metadata.num_rows)
 
-    def stored(self, names: Sequence[str]) -> str:
-        """How large these columns are in each row group, as text: of files that differ it mostly differs."""
-        data = self.file().metadata
-        return repr([_sizes(data.row_group(group), names) for group in range(data.num_row_groups)])
 
-
-def _sizes(group: Any, names: Sequence[str]) -> tuple[int, list[int]]:
-    columns = [group.column(k) for k in range(group.num_columns)]
-    return group.num_rows, [one.total_uncompressed_size for one in columns if one.path_in_schema.split(".")[0] in names]
-
-
-class told:  # noqa: N801 - reads as the sentence it is
-    """Whatever pyarrow raises about a file becomes one sentence.
-
-    Parameters
-    ----------
-    shown : str
-        The name of the file.
-    """
-
-    def __init__(self, shown: str) -> None:
-        self.shown = shown
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
-        """Raise it anew; an error that is a sentence already, or no fault of the file, passes through."""
-        arrow = _arrow().ArrowException
-        if isinstance(error, MemoryError) or not isinstance(error, arrow | OSError | EOFError):
-            return
-        raise ValueError(f"{self.shown} cannot be read as Parquet; write it again, or leave it out.") from None
+@contextmanager
+def one_sentence(shown: str) -> Iterator[None]:
+    """Turn what pyarrow raises about the file of this name into one sentence; other errors pass through."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except (_arrow().ArrowException, OSError, EOFError):
+        raise ValueError(f"{shown} cannot be read as Parquet; write it again, or leave it out.") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,27 +110,31 @@ class RowFiles:
     ----------
     parts : tuple of Part
     shown : str
-        What was asked for, for people.
-    own : bool
-        Whether these are the rows of this process alone, where there are several processes with rows of their own;
-        otherwise all processes see the same files and divide their rows.
+        The path or pattern, for messages.
     features : tuple of str, optional
-        Columns to learn from; all that have no other role unless said otherwise.
+        Columns to learn from; by default all that have no other role.
     positive : str, optional
-        The class label that counts as the second one, as text; the later in order unless said otherwise.
+        The class label that counts as the second one, as text; by default the later one in order.
+    workers : int
+        Worker processes on this machine that a fit divides the rows among; 1 works in this process.
     """
 
     parts: tuple[Part, ...]
     shown: str
-    own: bool = False
     features: tuple[str, ...] | None = None
     positive: str | None = None
+    workers: int = 1
 
     @classmethod
-    def of(
-        cls, where: Any, *, own: bool = False, features: Sequence[str] | None = None, positive: str | None = None
+    def open(
+        cls,
+        where: Any,
+        *,
+        features: Sequence[str] | None = None,
+        positive: str | None = None,
+        workers: int = 1,
     ) -> RowFiles:
-        """The files that a path, a pattern or a dataset names.
+        """The files that a path, a pattern or a dataset of pyarrow names.
 
         Raises
         ------
@@ -156,11 +143,19 @@ class RowFiles:
         """
         if isinstance(where, RowFiles):
             return where
-        parts = _of_path(str(where)) if isinstance(where, str | Path) else _of_dataset(where)
+        check_int("workers", workers, at_least=1)
+        parts = _parts_of_path(str(where)) if isinstance(where, str | Path) else _parts_of_dataset(where)
         shown = str(where) if isinstance(where, str | Path) else "the dataset"
         if not parts:
             raise ValueError(f"expected Parquet files in {shown!r}, got none; name a file, a folder or a pattern.")
-        return cls(tuple(parts), shown, own, None if features is None else tuple(features), positive)
+        return cls(tuple(parts), shown, None if features is None else tuple(features), positive, workers)
+
+    @classmethod
+    def of(cls, where: Any, **options: Any) -> RowFiles:
+        """The old name of :meth:`open`."""
+        sentence = "RowFiles.of is now called RowFiles.open; the old name works in this release and in no later one."
+        warnings.warn(sentence, DeprecatedNameWarning, stacklevel=2)
+        return cls.open(where, **options)
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
@@ -206,11 +201,6 @@ class RowFiles:
                 f"the sensitive column {keyed[0]!r} is a key of folders, so that names of files tell it; store it as a "
                 "column of the files."
             )
-
-    def schema(self, names: Sequence[str]) -> str:
-        """Names and types of public columns, as text."""
-        schema = self.parts[0].schema
-        return ", ".join(f"{name}: {schema.field(name).type if name in schema.names else 'key'}" for name in names)
 
     def blocks(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
         """Yield ``(position of the first row, Arrow table)`` for these columns of the rows from start to stop.
@@ -262,7 +252,7 @@ def _rows_of(part: Part, names: Sequence[str], low: int, high: int) -> Iterator[
 def _rows_of_group(file: Any, group: int, part: Part, names: Sequence[str], low: int, high: int) -> Iterator[Any]:
     arrow, at = _arrow(), 0
     stored = [name for name in names if name not in part.keys]
-    with told(part.shown):
+    with one_sentence(part.shown):
         for batch in file.iter_batches(batch_size=BLOCK, row_groups=[group], columns=stored, use_threads=False):
             begin, end = max(low - at, 0), min(high - at, len(batch))
             at += len(batch)
@@ -285,7 +275,7 @@ def _joined(tables: list[Any]) -> Any:
     return tables[0] if len(tables) == 1 else _arrow().concat_tables(tables, promote_options="permissive")
 
 
-def _of_path(text: str) -> list[Part]:
+def _parts_of_path(text: str) -> list[Part]:
     path = Path(text)
     if path.is_file():
         return [_stored(path, path.name, {})]
@@ -329,7 +319,7 @@ def _is_whole(text: str) -> bool:
     return text == _NULL or text.removeprefix("-").isdecimal()
 
 
-def _of_dataset(dataset: Any) -> list[Part]:
+def _parts_of_dataset(dataset: Any) -> list[Part]:
     """The files of a dataset, or a table in memory."""
     from pyarrow import dataset as ds  # noqa: PLC0415 - optional
 
@@ -361,25 +351,19 @@ class InMemory(Part):
     """A table in memory that is read like a file."""
 
     def file(self) -> Any:
-        """The table behind the face of a file."""
-        return _Face(self.open())
-
-    def stored(self, names: Sequence[str]) -> str:
-        """How many rows there are."""
-        del names
-        return repr(self.rows)
+        """The table with the interface of a Parquet file."""
+        return _TableAsFile(self.open())
 
 
-class _Face:
-    """As much of a Parquet file's face as is used here."""
+class _TableAsFile:
+    """The part of a Parquet file's interface that this module uses."""
 
     def __init__(self, table: Any) -> None:
         self._table, self.schema_arrow, self.metadata = table, table.schema, self
         self.num_rows, self.num_row_groups = table.num_rows, 1
 
-    def row_group(self, group: int) -> _Face:
-        """Itself."""
-        del group
+    def row_group(self, _: int) -> _TableAsFile:
+        """The whole table."""
         return self
 
     def iter_batches(self, *, batch_size: int, columns: list[str], **_: Any) -> Iterator[Any]:
