@@ -348,15 +348,13 @@ class FileRows(RowSource):
         """Encode features with this function and compare labels with this one from now on."""
         self._encode, self._positive = encode, positive
 
-    def with_scores(self, predict: Predict, sample_scores: NDArray[np.float64]) -> FileRows:
+    def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:
         """Read, encode and score all rows; a pass."""
         self._each("load", self._encode, self._positive, self.weights, predict, sample_scores, keeps=True)
-        return self
 
-    def load(self) -> FileRows:
-        """Read and encode all rows; a pass."""
+    def load(self) -> None:
+        """Read and encode all rows, for methods without a base model; a pass."""
         self._each("load", self._encode, self._positive, self.weights, None, None, keeps=True)
-        return self
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all parts."""

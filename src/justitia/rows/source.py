@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,11 @@ class Block:
     def __len__(self) -> int:
         return len(self.y)
 
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        """Some of the rows."""
+        score = None if self.score is None else self.score[rows]
+        return Block(self.first, self.X[rows], self.y[rows], self.weight[rows], score)
+
 
 class Pass(Protocol):
     """A pure, picklable function of a block; its results are added up over all blocks."""
@@ -64,7 +69,7 @@ class RowSource(ABC):
     """All public rows of a fit.
 
     A new kind of source (another engine that can map over blocks and add) implements ``run``, ``map`` and
-    ``with_scores``.
+    ``score``.
 
     Attributes
     ----------
@@ -82,8 +87,8 @@ class RowSource(ABC):
         """The sum of ``work.run(block)`` over all blocks."""
 
     @abstractmethod
-    def with_scores(self, predict: Predict, sample_scores: NDArray[np.float64]) -> Self:
-        """The same rows with p(y = 1 | x) in every block.
+    def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:
+        """Put p(y = 1 | x) into every block.
 
         Parameters
         ----------
@@ -104,7 +109,6 @@ class RowSource(ABC):
         """End worker processes and remove temporary files, if there are any."""
 
 
-@dataclass(frozen=True, eq=False)
 class MemoryRows(RowSource):
     """Rows in memory. The sample is all of them.
 
@@ -112,36 +116,29 @@ class MemoryRows(RowSource):
     ----------
     X, y, weight : ndarray
         As in :class:`Block`.
-    score : ndarray (n,), optional
     block_rows : int
         Rows that a pass computes at once; it bounds memory and does not change results.
     """
 
-    X: NDArray[np.float32]
-    y: NDArray[np.float32]
-    weight: NDArray[np.float32]
-    score: NDArray[np.float64] | None = None
-    block_rows: int = 65_536
-    memos: dict[int, dict[str, Any]] = field(default_factory=dict, repr=False)
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        """Number of rows."""
-        return len(self.y)
-
-    @property
-    def max_weight(self) -> float:  # type: ignore[override]
-        """Largest sample weight."""
-        return float(self.weight.max(initial=0.0))
+    def __init__(
+        self,
+        X: NDArray[np.float32],
+        y: NDArray[np.float32],
+        weight: NDArray[np.float32],
+        block_rows: int = 65_536,
+    ) -> None:
+        self.n, self.max_weight, self.block_rows = len(y), float(weight.max(initial=0.0)), block_rows
+        self._X, self._y, self._weight = X.reshape(len(y), -1), y, weight
+        self._score: NDArray[np.float64] | None = None
+        self._memos: dict[int, dict[str, Any]] = {}
 
     def blocks(self) -> Iterator[Block]:
         """Views of consecutive rows."""
-        X = self.X.reshape(self.n, -1)
         for first in range(0, self.n, self.block_rows):
             rows = slice(first, first + self.block_rows)
-            score = None if self.score is None else self.score[rows]
-            memo = self.memos.setdefault(first, {})
-            yield Block(first, X[rows], self.y[rows], self.weight[rows], score, memo)
+            score = None if self._score is None else self._score[rows]
+            memo = self._memos.setdefault(first, {})
+            yield Block(first, self._X[rows], self._y[rows], self._weight[rows], score, memo)
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all blocks."""
@@ -152,9 +149,9 @@ class MemoryRows(RowSource):
         """A function of every block, in order."""
         return map(function, self.blocks())
 
-    def with_scores(self, predict: Predict, sample_scores: NDArray[np.float64]) -> MemoryRows:  # noqa: ARG002
-        """The same rows; all of them are in the sample, so nothing has to be predicted."""
-        return MemoryRows(self.X, self.y, self.weight, sample_scores, self.block_rows)
+    def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:  # noqa: ARG002
+        """Take the scores of the sample, which is all rows: nothing has to be predicted."""
+        self._score, self._memos = sample_scores, {}
 
 
 __all__ = ["Block", "IntArray", "MemoryRows", "Pass", "Predict", "RowSource"]

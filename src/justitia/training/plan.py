@@ -15,10 +15,7 @@ from typing import Any, ClassVar, Self
 from justitia._validate import check_positive
 from justitia.privacy.accounting import Cost, epsilon_spent
 from justitia.privacy.costs import gaussian_mu
-from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.training.engine import Engine
-from justitia.training.lagrangian import Problem
+from justitia.privacy.mechanisms import Gaussian, Mechanism, Noise
 
 #: Tolerances below this are strict: a curve approaches them from looser ones.
 STRICT_BELOW = 0.06
@@ -30,7 +27,7 @@ NO_NOISE = "This plan has no noise yet; call plan.calibrate(epsilon, delta, n=..
 
 def check_noise(name: str, noise: object) -> None:
     """Refuse what ``calibrate`` does not set."""
-    if not (noise is None or isinstance(noise, Gaussian | Unprotected)):
+    if not (noise is None or isinstance(noise, Mechanism)):
         raise TypeError(
             f"expected {name} to be set by calibrate, got an object of type {type(noise).__name__!r}; leave it out."
         )
@@ -81,10 +78,6 @@ class Plan(ABC):
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
         """A new plan whose releases together cost at most (epsilon, delta)."""
 
-    @abstractmethod
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> Engine:
-        """The engine that carries this plan out; ``public`` are the keyword arguments of :class:`Engine`."""
-
     def costs(self) -> Counter[Cost]:
         """What the ledger will hold after ``fit``."""
         counts: Counter[Cost] = Counter()
@@ -96,9 +89,8 @@ class Plan(ABC):
         """What this plan costs."""
         return epsilon_spent(self.costs(), delta)
 
-    def at_tolerance(self, tolerance: float | None) -> Self:
-        """The plan for a tolerance that was given; the same, unless said otherwise."""
-        del tolerance
+    def at_tolerance(self, tolerance: float | None) -> Self:  # noqa: ARG002 - plans of networks need it
+        """The plan for a tolerance that was given; by default the same."""
         return self
 
     def to_dict(self) -> dict[str, Any]:
