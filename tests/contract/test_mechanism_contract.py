@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from justitia.privacy.accounting import Cost, delta_spent, epsilon_spent
+from justitia.privacy.accounting import Cost, delta_spent, epsilon_spent, kind_of
 from justitia.privacy.arrays import Array
-from justitia.privacy.costs import kind_of
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import (
     Gaussian,

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from justitia import DurableLedger
-from justitia.privacy.accounting import Cost, GaussianCost
-from justitia.privacy.costs import cost_to_dict
+from justitia.privacy.accounting import Cost, GaussianCost, cost_to_dict
 from justitia.privacy.ledger import Release
 from justitia.privacy.ledger_file import Entry, link
 

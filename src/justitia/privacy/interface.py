@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.privacy.accounting import Cost
 from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.certificate import Certificate
-from justitia.privacy.costs import Cost
 from justitia.privacy.groups import Groups
 from justitia.privacy.mechanisms import Noise, NoiseSource, Response
 from justitia.privacy.rows import DenseSource, RowSource

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from justitia.exceptions import LedgerError
-from justitia.privacy.costs import cost_from_dict, cost_to_dict
+from justitia.privacy.accounting import cost_from_dict, cost_to_dict
 from justitia.privacy.release import Release
 
 #: Marks a SQLite file as a ledger: "JLed".

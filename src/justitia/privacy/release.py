@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from justitia.privacy.costs import COST_KINDS, Cost, kind_of
+from justitia.privacy.accounting import COST_KINDS, Cost, kind_of
 
 #: What the sensitivity of a release can be about.
 UNITS = ("row", "person")

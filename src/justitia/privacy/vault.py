@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.privacy.accounting import Cost
 from justitia.privacy.arrays import Array, Floats, quietly, sum_by
 from justitia.privacy.bounding import (
     LONGEST,
@@ -20,7 +21,6 @@ from justitia.privacy.bounding import (
     with_norm_rounding,
     with_rounding,
 )
-from justitia.privacy.costs import Cost
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.groups import (
     Groups,

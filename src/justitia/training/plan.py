@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 from justitia._validate import check_positive
-from justitia.privacy.accounting import Cost, epsilon_spent
-from justitia.privacy.costs import gaussian_mu
+from justitia.privacy.accounting import Cost, epsilon_spent, gaussian_mu
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.training.engine import Engine
