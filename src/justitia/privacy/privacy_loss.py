@@ -2,8 +2,8 @@ r"""Privacy-loss distributions on a grid, and their composition by fast Fourier 
 
 The privacy loss of a pair of laws (P, Q) that dominates a release is ``log P/Q``. Gaussian releases compose in closed
 form (:mod:`justitia.privacy.accounting`); for everything else the losses of all releases are put on one grid and added
-up. A loss between two grid points is split over both so that its mass under P *and* under Q stays: that can only raise every
-hockey-stick divergence H, so the answer is an upper bound.
+up. A loss between two grid points is split over both so that its mass under P *and* under Q stays: that can only raise
+every hockey-stick divergence H, so the answer is an upper bound.
 
 This module is pure numerics. It takes plain numbers, and knows neither the ledger nor the kinds of costs.
 """
@@ -82,8 +82,8 @@ def response_law(epsilon: float, categories: int) -> tuple[Floats, Floats]:
 def selection_losses(mu: float, mean: float, shift: float, start: float, step: float, tail: float) -> LossGrid:
     """Losses of the best of ``mean`` mu-GDP trials on average.
 
-    Under P the loss is ``shift`` plus the loss of a trial, ``mean`` times as often, cut at ``start``; below -start it is
-    the mirror image, with the masses that Q has above it. Of all symmetric pairs whose profile is at most
+    Under P the loss is ``shift`` plus the loss of a trial, ``mean`` times as often, cut at ``start``; below -start it
+    is the mirror image, with the masses that Q has above it. Of all symmetric pairs whose profile is at most
     ``mean * delta_trial(epsilon - shift)`` this one has the largest profile: it is that curve, continued from ``start``
     to 0 by its tangent (``docs/privacy.md``, 2.8).
     """

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.file_lock import LockedFile
+from justitia.privacy.file_lock import LockedFile, sync_folder, write_durably
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, PrivacyLedger
-from justitia.privacy.ledger_file import sync_folder, write_durably
 from justitia.training import state_file
 
 if TYPE_CHECKING:
