@@ -30,7 +30,7 @@ from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.preprocessing.tables import public_seed, read_weight
 from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.noise_seed import HiddenNoiseSeed
+from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.training.engine import Array, calibrated
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes

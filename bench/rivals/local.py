@@ -19,8 +19,7 @@ from justitia.notions import FairnessNotion
 from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import MinorityResponse, RandomizedResponse, Response
-from justitia.privacy.noise_seed import HiddenNoiseSeed
+from justitia.privacy.mechanisms import HiddenNoiseSeed, MinorityResponse, RandomizedResponse, Response
 
 
 def slopes_for_each_label(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -21,8 +21,7 @@ from justitia.notions import FairnessNotion
 from justitia.preprocessing.tables import public_seed
 from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import RandomizedResponse
-from justitia.privacy.noise_seed import HiddenNoiseSeed
+from justitia.privacy.mechanisms import HiddenNoiseSeed, RandomizedResponse
 
 #: Weights below this are the solver's round-off.
 ROUND_OFF = 1e-9

@@ -29,7 +29,7 @@ from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import open_vault
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.noise_seed import HiddenNoiseSeed
+from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.scale.fit import fit_from_files
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table

@@ -21,8 +21,8 @@ from justitia.custodian.records import Records
 from justitia.custodian.settings import private_file
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.ledger import Release
 from justitia.privacy.register import Register
-from justitia.privacy.release import Release
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 RUNS = int(os.environ.get("JUSTITIA_KILLS", "8"))

@@ -14,8 +14,7 @@ from pages import Page, cells, full, page_of, sections
 from scipy.stats import norm
 
 from justitia import LagrangianDualClassifier, PrivacyLedger
-from justitia.privacy.accounting import GaussianCost, gaussian_mu
-from justitia.privacy.costs import RandomizedResponseCost
+from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, gaussian_mu
 from justitia.privacy.ledger import Release
 from justitia.report import build_report
 from justitia.report.contents import spending

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from justitia.privacy.accounting import gaussian_epsilon
-from justitia.privacy.costs import private_end
+from justitia.privacy.accounting import gaussian_epsilon, private_end
 
 Floats = NDArray[np.float64]
 #: Thresholds that are compared on the runs set apart for it.

@@ -24,7 +24,7 @@ from justitia.custodian.refusals import Refused, not_allowed
 from justitia.custodian.service import Service
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.release import Release
+from justitia.privacy.ledger import Release
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {"content-security-policy": _POLICY, "cache-control": "no-store", "x-content-type-options": "nosniff"}

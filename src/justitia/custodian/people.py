@@ -28,11 +28,10 @@ from justitia.privacy.accounting import Cost
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.file_lock import LockedFile
+from justitia.privacy.file_lock import LockedFile, sync_folder
 from justitia.privacy.groups import public_groups
 from justitia.privacy.joining import Digests
 from justitia.privacy.ledger import PrivacyLedger, Release
-from justitia.privacy.ledger_file import sync_folder
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.register import Register, persons_of
 from justitia.privacy.vault import SensitiveVault

@@ -230,7 +230,7 @@ class _Budget:
     def variance(self) -> float:
         """Of the noise of one entry: rows of length 1 move the answer by sqrt(2)."""
         noise = self.noise()
-        return 2 * noise.noise_multiplier**2 if isinstance(noise, Gaussian) else 0.0
+        return 2 * noise.stddev(1.0) ** 2
 
 
 def _check_budget(epsilon: float, delta: float) -> _Budget:

@@ -15,7 +15,7 @@ from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.noise_seed import hidden
+from justitia.privacy.mechanisms import hidden_seed
 
 
 def private_scorer(
@@ -72,7 +72,7 @@ def private_scorer(
     delta = ledger.delta if delta is None else delta
     check_budget(epsilon, delta)
     settings = {"groups": groups, "epsilon": epsilon, "delta": delta, "pos_label": pos_label}
-    settings |= {"missing_marker": missing_marker, "noise_seed": hidden(noise_seed)}
+    settings |= {"missing_marker": missing_marker, "noise_seed": hidden_seed(noise_seed)}
     asked = NoisyViolation(get_notion(notion), ledger, settings)
     with sklearn.config_context(enable_metadata_routing=True):  # to be allowed to say what is asked for
         return make_scorer(asked, greater_is_better=False).set_score_request(sensitive_features=True)

@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.privacy.accounting import Cost
 from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.certificate import Certificate
-from justitia.privacy.costs import Cost
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import Noise
+from justitia.privacy.mechanisms import Mechanism
 from justitia.privacy.rows import DenseSource
 
 #: Public labels of the groups, in the order of every answer; of crossed columns, tuples.
@@ -133,7 +133,7 @@ class Vault(ABC):
 
     @abstractmethod
     def group_sums(
-        self, values: Floats | DenseSource | RowFunction, *, bound: float, noise: Noise, purpose: str
+        self, values: Floats | DenseSource | RowFunction, *, bound: float, noise: Mechanism, purpose: str
     ) -> Array:
         """(G, d): noised sum of public rows over each group."""
 

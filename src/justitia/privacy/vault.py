@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from justitia._validate import check_fraction, check_int, check_nonnegative, check_same_length
 from justitia.exceptions import LargeDeltaWarning
+from justitia.privacy.accounting import Cost
 from justitia.privacy.arrays import Array, Floats, quietly, sum_by
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.bounding import (
@@ -26,13 +27,12 @@ from justitia.privacy.bounding import (
     with_norm_rounding,
     with_rounding,
 )
-from justitia.privacy.costs import Cost
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.groups import GROUPS_OF_FILES, encode, group_names, infer_groups, only_part, public_groups, read_parts
 from justitia.privacy.interface import Groups, RowFunction, Source, Vault, VaultRequest
 from justitia.privacy.joining import FileAttribute
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
-from justitia.privacy.mechanisms import Noise, NoiseSource, Response, SeededNoise, SystemNoise, Unprotected
+from justitia.privacy.mechanisms import Mechanism, NoiseSource, Response, SeededNoise, SystemNoise, Unprotected
 from justitia.privacy.noise_grid import check_deliverable, exact_sum_step, to_nearest, toward_zero
 from justitia.privacy.persons import Persons
 from justitia.privacy.rows import ArrayRows, DenseSource, FactoredSource, LongSum
@@ -312,7 +312,7 @@ class SensitiveVault(Vault):
     @forgets_locals
     @quietly
     def group_sums(
-        self, values: Floats | DenseSource | RowFunction, *, bound: float, noise: Noise, purpose: str
+        self, values: Floats | DenseSource | RowFunction, *, bound: float, noise: Mechanism, purpose: str
     ) -> Array:
         r"""Noised sum of public rows over each group.
 
@@ -385,7 +385,7 @@ class SensitiveVault(Vault):
         weights: Floats,
         *,
         bound: float,
-        noise: Noise,
+        noise: Mechanism,
         purpose: str,
     ) -> Array:
         r"""Noised sum of public rows, each clipped and weighted by its row's group.

@@ -26,9 +26,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.file_lock import LockedFile
+from justitia.privacy.file_lock import LockedFile, sync_folder, write_durably
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, PrivacyLedger
-from justitia.privacy.ledger_file import sync_folder, write_durably
 from justitia.training import state_file
 
 Array = NDArray[Any]

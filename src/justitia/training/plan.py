@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 from justitia._validate import check_positive
-from justitia.privacy.accounting import Cost, epsilon_spent
-from justitia.privacy.costs import gaussian_mu
-from justitia.privacy.mechanisms import Gaussian, Mechanism, Noise
+from justitia.privacy.accounting import Cost, epsilon_spent, gaussian_mu
+from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 
 #: Tolerances below this are strict: a curve approaches them from looser ones.
 STRICT_BELOW = 0.06
@@ -27,7 +26,7 @@ NO_NOISE = "This plan has no noise yet; call plan.calibrate(epsilon, delta, n=..
 
 def check_noise(name: str, noise: object) -> None:
     """Refuse what ``calibrate`` does not set."""
-    if not (noise is None or isinstance(noise, Mechanism)):
+    if not (noise is None or isinstance(noise, Gaussian | Unprotected)):
         raise TypeError(
             f"expected {name} to be set by calibrate, got an object of type {type(noise).__name__!r}; leave it out."
         )

@@ -30,7 +30,6 @@ from justitia.preprocessing.kinds import Reading
 from justitia.preprocessing.public_sample import frames
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.door import check_budget
-from justitia.privacy.mechanisms import Gaussian
 from justitia.scale.forecast import forecast
 from justitia.training.plan import Plan
 
@@ -191,7 +190,7 @@ def _releases(made: Plan, delta: float) -> list[dict[str, Any]]:
         {
             "purpose": one.purpose,
             "count": one.count,
-            "noise_multiplier": one.noise.noise_multiplier if isinstance(one.noise, Gaussian) else 0.0,
+            "noise_multiplier": one.noise.stddev(1.0),
             "epsilon_alone": _alone(one.cost, one.count, delta),
         }
         for one in made.releases()
