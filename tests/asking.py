@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from justitia.training.engine import ALL_ROWS, Array, Engine, Rows
+from justitia.training.method import ALL_ROWS, Array, Engine, Rows
 
 
 def opened(engine: Any) -> Any:

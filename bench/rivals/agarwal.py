@@ -29,7 +29,7 @@ from justitia.notions import (
     get_notion,
 )
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.door import ledger_or_new, open_vault
+from justitia.privacy.vault import ledger_or_new, open_vault
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from justitia._validate import check_choice, check_same_length
-from justitia.deciding import unchanged_on_error
+from justitia.tabular import unchanged_on_error
 from justitia.networks.classifier import NetworkClassifier
 from justitia.preprocessing.tables import read_target
 from justitia.privacy.frames import sealing

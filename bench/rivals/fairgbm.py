@@ -16,7 +16,7 @@ from justitia._validate import check_int, check_nonnegative
 from justitia.learners.default import SIZES, boosted_trees
 from justitia.notions import EqualizedOdds, EqualOpportunity, FairnessNotion, PredictiveEquality, get_notion
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.door import ledger_or_new, open_vault
+from justitia.privacy.vault import ledger_or_new, open_vault
 from justitia.privacy.ledger import PrivacyLedger
 
 Array = NDArray[np.float64]

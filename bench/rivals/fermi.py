@@ -22,7 +22,7 @@ from torch.func import grad
 from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_nonnegative
 from justitia.privacy.interface import Vault
-from justitia.training.engine import Array
+from justitia.training.method import Array
 from justitia.training.lagrangian import Problem, population_weights
 
 

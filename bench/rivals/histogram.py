@@ -17,7 +17,7 @@ import numpy as np
 from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_choice, check_nonnegative
 from justitia.privacy.interface import Vault
-from justitia.training.engine import Array
+from justitia.training.method import Array
 from justitia.training.lagrangian import Problem
 
 DECISIONS = ("soft", "hard")

@@ -10,7 +10,7 @@ import numpy as np
 from bench.rivals.posteriors import GroupModel, Learned, PosteriorClassifier
 from justitia.learners.default import boosted_trees
 from justitia.notions import FairnessNotion
-from justitia.privacy.door import ledger_or_new
+from justitia.privacy.vault import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
 
 #: Trees and leaves of the model of the groups, for at most so many rows.

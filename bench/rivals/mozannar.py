@@ -19,7 +19,7 @@ from bench.rivals.debiasing import DebiasedGaps, debiased_gaps, visible_share
 from justitia._validate import check_nonnegative, check_positive
 from justitia.notions import FairnessNotion
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.door import ledger_or_new, named_groups, noise_from
+from justitia.privacy.vault import ledger_or_new, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed, RandomizedResponse
 

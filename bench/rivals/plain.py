@@ -22,7 +22,7 @@ from justitia.networks.requirements import as_scores
 from justitia.networks.run import Run
 from justitia.notions import DemographicParity
 from justitia.preprocessing.tables import public_seed, read_weight
-from justitia.privacy.door import ledger_or_new
+from justitia.privacy.vault import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.training.lagrangian import Problem
 

@@ -14,17 +14,16 @@ import pandas as pd
 from justitia._validate import check_nonnegative, check_positive
 from justitia.curve import accuracy_and_violation, tradeoff
 from justitia.engines import AS_PUBLISHED, engine_of
-from justitia.estimator import LagrangianDualClassifier
-from justitia.parameters import check_parameters, plan_of, unfitted
+from justitia.estimator import LagrangianDualClassifier, check_parameters, plan_of, unfitted
 from justitia.preprocessing.tables import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute, HeldElsewhere
-from justitia.privacy.door import ledger_or_new, noise_from
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.persons import Persons
 from justitia.privacy.selection import calibrate_selection, draw_trials
+from justitia.privacy.vault import ledger_or_new, noise_from
 from justitia.training.history import names_of
 from justitia.training.same_rows import FITS
 from justitia.training.session import Session

@@ -12,7 +12,7 @@ import pytest
 import justitia.privacy.vault as vault_module
 from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.privacy.mechanisms import SeededNoise, SystemNoise
-from justitia.training.engine import Array
+from justitia.training.method import Array
 
 Patch = pytest.MonkeyPatch
 

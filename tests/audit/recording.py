@@ -142,7 +142,7 @@ def run(
     ):
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)  # of earlier tests, collected meanwhile
-        patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
+        patch.setattr("justitia.privacy.vault.SystemNoise", lambda: source)
         patch.setattr(SensitiveVault, "weighted_sum", watched)
         given: dict[str, Any] = {"person": people.ids, "sample_weight": people.weights}
         if stored is None:

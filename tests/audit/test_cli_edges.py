@@ -56,7 +56,7 @@ def run(folder: Path, words: Sequence[str], files: Files, answers: Sequence[Arra
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("justitia.cli.files.metadata.now", lambda: TIME)
-        patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
+        patch.setattr("justitia.privacy.vault.SystemNoise", lambda: source)
         result = CliRunner().invoke(cli, list(words), terminal_width=80)
     made = sorted({one for one in folder.rglob("*") if one.is_file()} - before)
     written = {one.relative_to(folder).as_posix(): one.read_bytes() for one in made}

@@ -77,13 +77,13 @@ def run(
         patch.chdir(folder)
         patch.setattr("justitia.cli.files.metadata.now", lambda: TIME)
         if command == "evaluate":
-            patch.setattr("justitia.privacy.door.SystemNoise", Recorder)  # the same model for all: of other people
+            patch.setattr("justitia.privacy.vault.SystemNoise", Recorder)  # the same model for all: of other people
             trained = run_words(["train", "data.csv", *COMMON, *where, "--out", "model"], labels_of(), folder, apart)
             assert trained.exit_code == 0, trained.output
             write_files(folder, labels, apart=apart)
         source = Recorder() if answers is None else Player(answers)
         FITS.forget()  # no run is warned of an earlier one
-        patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
+        patch.setattr("justitia.privacy.vault.SystemNoise", lambda: source)
         result = CliRunner().invoke(cli, [*COMMANDS[command], *where], terminal_width=80)
     inputs = {"data.csv", "secret.csv"}
     files = {

@@ -17,7 +17,7 @@ from bench.rivals.fermi import FermiClassifier, FermiPlan
 from bench.rivals.histogram import HistogramClassifier, HistogramPlan
 from justitia.notions import NOTIONS
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import Array
+from justitia.training.method import Array
 
 SMALL = {"module": (4,), "private_steps": 4, "public_steps": 2, "warmup_steps": 5, "batch_size": 64, "averaging": 0.5}
 PLANS = {FermiClassifier: FermiPlan, HistogramClassifier: HistogramPlan}
@@ -43,7 +43,7 @@ def run(
     with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)  # of earlier tests, collected meanwhile
-        patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
+        patch.setattr("justitia.privacy.vault.SystemNoise", lambda: source)
         patch.setattr(SensitiveVault, "weighted_sum", watched)
         model.fit(people.X, people.y, sensitive_features=list(people.labels))
     public = {

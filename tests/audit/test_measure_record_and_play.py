@@ -39,7 +39,7 @@ def run(
     source = Recorder() if answers is None else Player(answers)
     ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
+        patch.setattr("justitia.privacy.vault.SystemNoise", lambda: source)
         found = measure(
             Y, D, sensitive_features=list(labels), groups=GROUPS, epsilon=3.0, ledger=ledger, threshold=0.1, **options
         )

@@ -17,7 +17,7 @@ from justitia.networks.moments.engine import MomentsEngine
 from justitia.notions import DemographicParity
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import Array
+from justitia.training.method import Array
 from justitia.training.lagrangian import Problem
 
 EPSILON, DELTA = 1.0, 0.02

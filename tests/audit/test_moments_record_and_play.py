@@ -24,7 +24,7 @@ from justitia.postprocessing import memberships as fitting
 from justitia.postprocessing.features import PublicRows
 from justitia.privacy.vault import SensitiveVault
 from justitia.training import state_file
-from justitia.training.engine import Array
+from justitia.training.method import Array
 
 SMALL = MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5)
 PURPOSES = Counter({"moments": 1, "decisions": 2})
@@ -180,7 +180,7 @@ def test_checkpoint_with_one_label_changed_and_the_same_answers_is_the_same(tmp_
         )
         with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
             warnings.simplefilter("ignore")
-            patch.setattr("justitia.privacy.door.SystemNoise", lambda source=source: source)
+            patch.setattr("justitia.privacy.vault.SystemNoise", lambda source=source: source)
             folder = tmp_path / str(number)
             model.fit(people.X, people.y, sensitive_features=list(labels), checkpoint=folder)
         answers = source.noisy

@@ -114,7 +114,7 @@ def test_problems_of_persons_whose_rows_all_count_are_found(engine: str, monkeyp
 
 
 def measured(people: People, source: Recorder, monkeypatch: pytest.MonkeyPatch) -> tuple[str, PrivacyLedger]:
-    monkeypatch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
+    monkeypatch.setattr("justitia.privacy.vault.SystemNoise", lambda: source)
     ledger = PrivacyLedger(epsilon=4.0, delta=1e-5)
     decided = np.roll(people.y, 1)
     given: dict[str, Any] = {"sensitive_features": list(people.labels), "person": people.ids, "groups": people.groups}

@@ -22,7 +22,7 @@ from justitia.postprocessing.dual import Constraints
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.solver import PostProcessingEngine
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import Array
+from justitia.training.method import Array
 
 SMALL = PostProcessingPlan(checks=2)
 PURPOSES = Counter({"moments": 1, "decisions": 2})

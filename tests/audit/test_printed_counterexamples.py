@@ -27,7 +27,7 @@ from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_de
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import Array
+from justitia.training.method import Array
 from justitia.training.lagrangian import Problem
 
 Floats = NDArray[np.float64]

@@ -108,7 +108,7 @@ def test_second_file_joined_by_its_key_trains_the_model_that_one_file_does(
 ) -> None:
     from justitia.privacy.mechanisms import SeededNoise
 
-    monkeypatch.setattr("justitia.privacy.door.SystemNoise", lambda: SeededNoise(0))
+    monkeypatch.setattr("justitia.privacy.vault.SystemNoise", lambda: SeededNoise(0))
     pd.read_csv("secret.csv").drop(columns="age").to_csv("secret.csv", index=False)
     words = ("--groups", "Female,Male", "--seed", "0")
     assert run("train", "features.csv", *SECRET, *words, "--out", "two").exit_code == 0

@@ -23,13 +23,13 @@ from justitia.networks.learner import NetworkLearner
 from justitia.networks.multilayer import multilayer
 from justitia.networks.plan import TrainingPlan
 from justitia.notions import FairnessNotion, get_notion
-from justitia.postprocessing.learner import RuleLearner
+from justitia.postprocessing.correction import RuleLearner
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import Engine
+from justitia.training.method import Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner, Trained
+from justitia.training.method import Learner, Trained
 from justitia.training.plan import Plan
 
 #: What the loop calls of an engine; only these may ask the vault, and which of them do is part of an engine's case.

@@ -27,7 +27,7 @@ from justitia.custodian import Custodian, connection, remote_vault
 from justitia.custodian.connection import Connection, read_key
 from justitia.exceptions import LedgerError
 from justitia.metrics.exact import rates_by_group
-from justitia.postprocessing.learner import RuleLearner
+from justitia.postprocessing.correction import RuleLearner
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 
 MOMENTS = MomentsPlan(warmup_steps=5, rounds=2, public_steps=2, checks=1, batch_size=64)

@@ -16,7 +16,7 @@ from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Trained
+from justitia.training.method import Trained
 
 Floats = NDArray[np.float64]
 

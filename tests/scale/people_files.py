@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PostProcessingPlan
-from justitia.preprocessing.files import RowFiles
+from justitia.rows.parquet import RowFiles
 from justitia.privacy.vault import SensitiveVault
 
 GROUPS = ("f", "m", "x")

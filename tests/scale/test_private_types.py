@@ -12,7 +12,7 @@ from people_files import GROUPS, files, model, people
 from pyarrow import parquet
 
 from justitia import PrivacyLedger, measure
-from justitia.preprocessing.files import RowFiles
+from justitia.rows.parquet import RowFiles
 from justitia.privacy.attribute import SensitiveColumns
 from justitia.privacy.joining import stream_of
 from justitia.privacy.vault import SensitiveVault

@@ -12,7 +12,7 @@ from people_files import people, write, write_parts
 from pyarrow import dataset, parquet
 
 from justitia.preprocessing import files, public_sample
-from justitia.preprocessing.files import RowFiles, is_files
+from justitia.rows.parquet import RowFiles, is_files
 
 
 @pytest.fixture

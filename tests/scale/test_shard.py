@@ -15,8 +15,8 @@ from justitia.postprocessing.shard import ScoredShard
 from justitia.postprocessing.solver import represented
 from justitia.preprocessing import files as row_files
 from justitia.preprocessing.encoding import TabularEncoder
-from justitia.preprocessing.files import RowFiles
-from justitia.preprocessing.public_sample import Columns, OwnRows
+from justitia.rows.parquet import RowFiles
+from justitia.rows.files import Columns, OwnRows
 from justitia.preprocessing.spilled import Spilled
 
 ROWS, BLOCK = 90, 32

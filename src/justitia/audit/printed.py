@@ -21,7 +21,7 @@ from justitia.estimator import LagrangianDualClassifier
 from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource
-from justitia.training.engine import Array
+from justitia.training.method import Array
 from justitia.training.session import Session
 
 #: Steps that are attacked, at most; more would only take longer.

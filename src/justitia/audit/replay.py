@@ -20,11 +20,10 @@ from justitia.audit.questions import KeptRows, Question, flat, noise_scale
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.arrays import Floats as Rows
 from justitia.privacy.attribute import Attribute
-from justitia.privacy.door import open_vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Noise, NoiseSource
 from justitia.privacy.rows import ArrayRows, DenseSource, RowSource
-from justitia.privacy.vault import SensitiveVault
+from justitia.privacy.vault import SensitiveVault, open_vault
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

@@ -23,10 +23,9 @@ from justitia.cli.files.streamed import StreamedRows, is_streamed, read_streamed
 from justitia.cli.output import json_text, warn
 from justitia.cli.plan_file import command_plan
 from justitia.engines import MOMENTS, POST_PROCESSING, engine_of
-from justitia.estimator import LagrangianDualClassifier
+from justitia.estimator import LagrangianDualClassifier, check_parameters
 from justitia.metrics.preview import Counts, rate_noise
 from justitia.notions import get_notion
-from justitia.parameters import check_parameters
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.privacy.vault import INFER
 

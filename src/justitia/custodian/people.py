@@ -26,7 +26,6 @@ from justitia.custodian.settings import private_file, private_folder
 from justitia.exceptions import BudgetExceeded, LedgerError
 from justitia.privacy.accounting import Cost
 from justitia.privacy.attribute import Attribute
-from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.file_lock import LockedFile, sync_folder
 from justitia.privacy.groups import public_groups
@@ -34,7 +33,7 @@ from justitia.privacy.joining import Digests
 from justitia.privacy.ledger import PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.register import Register, persons_of
-from justitia.privacy.vault import SensitiveVault
+from justitia.privacy.vault import SensitiveVault, check_budget
 
 #: Vaults of cohorts that are kept, newest first; others are made again.
 KEPT_VAULTS = 16

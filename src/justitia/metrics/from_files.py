@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.preprocessing.files import RowFiles
 from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import check_held, enrolled, stream_of
+from justitia.rows.parquet import RowFiles
 
 Labels = NDArray[np.object_]
 

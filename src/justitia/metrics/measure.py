@@ -22,10 +22,10 @@ from justitia.metrics.score_bins import ScoreBins
 from justitia.metrics.told import Interval, Verdict
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute, HeldElsewhere
-from justitia.privacy.door import check_budget, ledger_or_new, open_vault, warn_large_delta
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.vault import check_budget, ledger_or_new, open_vault, warn_large_delta
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 

@@ -11,11 +11,11 @@ from sklearn.metrics import make_scorer
 
 from justitia.metrics.measure import measure
 from justitia.notions import FairnessNotion, get_notion
-from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.frames import sealing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import hidden_seed
+from justitia.privacy.vault import check_budget
 
 
 def private_scorer(

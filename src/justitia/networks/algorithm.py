@@ -12,9 +12,8 @@ from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.plan import TrainingPlan
 from justitia.networks.run import Run
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.engine import Array
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Trained
+from justitia.training.method import Array, Trained
 
 
 def train(

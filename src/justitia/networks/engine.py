@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from justitia.privacy.interface import Vault
-from justitia.training.engine import ALL_ROWS, Array, Engine, Rows
 from justitia.training.lagrangian import Problem
+from justitia.training.method import ALL_ROWS, Array, Engine, Rows
 
 
 class PrimalDualEngine(Engine):

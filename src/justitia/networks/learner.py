@@ -18,9 +18,8 @@ from justitia.networks.requirements import as_scores, check_module, trainable
 from justitia.networks.row_gradients import score_rows
 from justitia.notions import FairnessNotion, check_differentiable
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.engine import ALL_ROWS, Array, Rows
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Bar, Learner, Trained
+from justitia.training.method import ALL_ROWS, Array, Bar, Learner, Rows, Trained
 
 #: Public rows that a module is tried on before training.
 TRIAL_ROWS = 16

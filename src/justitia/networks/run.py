@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.plan import Round, TrainingPlan
 from justitia.networks.requirements import as_scores, trainable
-from justitia.training.engine import Array, Rows
 from justitia.training.lagrangian import Problem
+from justitia.training.method import Array, Rows
 from justitia.training.public_scores import public_scores
 
 

@@ -30,7 +30,7 @@ from justitia.learners.base import base_of
 from justitia.notions import notion_name
 from justitia.persistence.json_values import plain, read, refuse, written
 from justitia.persistence.rule import MOST_BYTES, BaseMismatch, read_rule, written_rule
-from justitia.postprocessing.learner import Rule
+from justitia.postprocessing.correction import Rule
 from justitia.preprocessing.encoding import TabularEncoder
 from justitia.privacy.ledger import Certificate
 from justitia.training.history import Column

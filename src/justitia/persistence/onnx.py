@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._files import staged_file
-from justitia.deciding import TabularClassifier
 from justitia.notions import notion_name
 from justitia.preprocessing.encoding import CategoryColumn, TabularEncoder
 from justitia.privacy.ledger import Certificate
+from justitia.tabular import TabularClassifier
 
 _MISSING = (
     "expected onnx and onnxscript to be installed for this export, found none; run: pip install 'justitia[onnx]'."

@@ -20,9 +20,8 @@ from justitia.learners.calibration import EDGE, Calibration
 from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees
 from justitia.persistence.onnx_graph import ML, Graph
 from justitia.persistence.rule import PARTS, is_second, trees_of
-from justitia.postprocessing.correction import CUT, Correction, Levels
+from justitia.postprocessing.correction import CUT, Correction, Levels, Rule
 from justitia.postprocessing.dual import BEYOND
-from justitia.postprocessing.learner import Rule
 
 #: The first version of the operators for trees that adds in double precision.
 TREES_OPSET = 5

@@ -19,8 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from justitia.learners.base import Base, Column, CrossFitted, Fitted
 from justitia.learners.calibration import Calibration
 from justitia.learners.trees import Trees, TreesClassifier, read_trees
-from justitia.postprocessing.correction import Correction, Levels
-from justitia.postprocessing.learner import Rule
+from justitia.postprocessing.correction import Correction, Levels, Rule
 
 #: Names of files of ours; which of them there are says the rule.
 CORRECTION, TREES, NUMBERS = "correction.safetensors", "base-{}.txt", "base-{}.json"

@@ -45,6 +45,18 @@ def read_numbers(model: BaseEstimator, X: Any, *, reset: bool) -> NDArray[np.flo
     return numbers
 
 
+class PlainNumbers:
+    """Encoder of ``preprocess=None``: tables with this many columns, as they are; picklable."""
+
+    def __init__(self, columns: int) -> None:
+        self._like = BaseEstimator()
+        self._like.n_features_in_ = columns
+
+    def __call__(self, table: Any) -> NDArray[np.float32]:
+        """Features as numbers."""
+        return read_numbers(self._like, np.asarray(table), reset=False)
+
+
 def read_target(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """The two class labels, sorted, and (n,) codes 0 and 1; any two labels will do."""
     if y is None:

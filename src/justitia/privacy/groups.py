@@ -26,7 +26,6 @@ from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.columns import INTERRUPTS, Column, Names, read_each
 from justitia.privacy.interface import Groups
 
-
 #: Said where a list of groups would have to be read off files.
 GROUPS_OF_FILES = "expected the public list of groups where rows are read from files, got none; name the groups."
 

@@ -28,7 +28,15 @@ from justitia.privacy.bounding import (
     with_rounding,
 )
 from justitia.privacy.frames import forgets_locals
-from justitia.privacy.groups import GROUPS_OF_FILES, encode, group_names, infer_groups, only_part, public_groups, read_parts
+from justitia.privacy.groups import (
+    GROUPS_OF_FILES,
+    encode,
+    group_names,
+    infer_groups,
+    only_part,
+    public_groups,
+    read_parts,
+)
 from justitia.privacy.interface import Groups, RowFunction, Source, Vault, VaultRequest
 from justitia.privacy.joining import FileAttribute
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release

@@ -98,6 +98,14 @@ class Scan:
     largest_weight: float = 0.0
     tables: list[Any] = field(default_factory=list)
 
+    def sample(self) -> pd.DataFrame:
+        """The rows of the sample in order."""
+        import pyarrow as pa  # noqa: PLC0415 - optional, and here it is
+
+        found: pd.DataFrame = pa.concat_tables(self.tables, promote_options="permissive").to_pandas()
+        self.tables.clear()
+        return found
+
     def add(self, other: Scan) -> None:
         """Join what another part of the rows has."""
         self.labels |= other.labels

@@ -31,8 +31,8 @@ from justitia.cli.output import filled, json_text, shortened, table_text, tell, 
 from justitia.metrics.measurement import Measurement
 from justitia.metrics.told import Interval
 from justitia.privacy.accounting import gaussian_epsilon, gaussian_mu
-from justitia.privacy.door import check_budget
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger
+from justitia.privacy.vault import check_budget
 
 METHOD = OneOf("method", METHODS, renamed=options.RENAMED)
 EXAMPLE = """

@@ -50,8 +50,8 @@ from justitia.metrics.exact import rates_by_group, violation
 from justitia.metrics.measure import Measurement, measure
 from justitia.metrics.quality import public_quality
 from justitia.notions import notion_name
-from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.vault import check_budget
 
 EXAMPLE = """
 $ justitia evaluate model test.csv --epsilon 0.5 --below 0.5

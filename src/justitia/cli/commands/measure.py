@@ -21,7 +21,7 @@ from justitia.cli.output import json_text, staged_file, tell, told_warnings
 from justitia.metrics.measure import Measurement
 from justitia.metrics.measure import measure as measured
 from justitia.metrics.quality import public_quality
-from justitia.privacy.door import check_budget
+from justitia.privacy.vault import check_budget
 
 EXAMPLE = """
 $ justitia measure hired.csv --decision hired --target qualified \\

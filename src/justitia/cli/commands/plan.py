@@ -25,12 +25,12 @@ from justitia.engines import engine_of
 from justitia.metrics.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.plan import PostProcessingPlan
-from justitia.preprocessing.files import RowFiles
 from justitia.preprocessing.kinds import Reading
-from justitia.preprocessing.public_sample import frames
 from justitia.privacy.accounting import epsilon_spent
-from justitia.privacy.door import check_budget
-from justitia.scale.forecast import forecast
+from justitia.privacy.vault import check_budget
+from justitia.rows.files import frames
+from justitia.rows.forecast import forecast
+from justitia.rows.parquet import RowFiles
 from justitia.training.plan import Plan
 
 EXAMPLE = """

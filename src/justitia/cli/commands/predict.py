@@ -18,7 +18,7 @@ from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.streamed import is_streamed
 from justitia.cli.output import check_file, staged_file, tell
 from justitia.estimator import LagrangianDualClassifier
-from justitia.preprocessing.public_sample import frames
+from justitia.rows.files import frames
 
 EXAMPLE = """
 $ justitia predict model new.csv --key id --out decisions.csv

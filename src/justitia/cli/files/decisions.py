@@ -21,8 +21,8 @@ from justitia.cli.files.attribute import (
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.rows import Label, read_target
 from justitia.cli.files.streamed import is_streamed, place_of
-from justitia.preprocessing.files import RowFiles
 from justitia.privacy.attribute import Attribute, HeldElsewhere, SensitiveColumns
+from justitia.rows.parquet import RowFiles
 
 NO_GROUPS = "expected the public list of groups, got none; pass --groups A,B: a list read off the data tells about it."
 

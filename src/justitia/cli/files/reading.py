@@ -30,10 +30,10 @@ from typing import Any
 import pandas as pd
 
 from justitia.cli.errors import Refusal, no_such, shown_path
-from justitia.preprocessing.files import RowFiles
-from justitia.preprocessing.public_sample import frames
 from justitia.preprocessing.written import Written
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
+from justitia.rows.files import frames
+from justitia.rows.parquet import RowFiles
 
 PARQUET = (".parquet", ".pq")
 _OTHER_FORMATS = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".sav", ".dta")

@@ -16,9 +16,9 @@ from justitia.cli.files.columns import Columns
 from justitia.cli.files.public_rows import PublicRows, row_hashes
 from justitia.cli.files.rows import Label, read_target
 from justitia.cli.files.streamed import read_streamed
-from justitia.preprocessing.files import RowFiles
-from justitia.preprocessing.public_sample import frames
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
+from justitia.rows.files import frames
+from justitia.rows.parquet import RowFiles
 
 Array = NDArray[np.float64]
 #: Decisions (0 or 1), scores, and those of a base where there is one.

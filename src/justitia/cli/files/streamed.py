@@ -10,9 +10,9 @@ from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute,
 from justitia.cli.files.columns import Columns
 from justitia.cli.files.reading import PARQUET, Table, is_several
 from justitia.cli.files.rows import feature_names, hidden_names, named_after
-from justitia.preprocessing.files import RowFiles
 from justitia.preprocessing.kinds import Reading
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
+from justitia.rows.parquet import RowFiles
 
 AT_ONCE = "a file that is read at once, got one that is read a few rows at a time."
 

@@ -35,8 +35,8 @@ from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise, Unprotected
 from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Drawn
-from justitia.training.engine import ALL_ROWS, Rows, calibrated
 from justitia.training.lagrangian import Problem, ascend, centred_rows, row_bound, shrink
+from justitia.training.method import ALL_ROWS, Rows, calibrated
 from justitia.training.remarks import silence_remark, size_remarks
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from justitia.networks.pf_ld.clipping import minimise_error_bound
 from justitia.networks.row_gradients import ScoreRows, h_slope
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.training.engine import ALL_ROWS, Array, Rows, calibrated
 from justitia.training.lagrangian import (
     Problem,
     ascend,
@@ -29,6 +28,7 @@ from justitia.training.lagrangian import (
     row_bound,
     usable_sizes,
 )
+from justitia.training.method import ALL_ROWS, Array, Rows, calibrated
 from justitia.training.remarks import unknown_group
 
 if TYPE_CHECKING:

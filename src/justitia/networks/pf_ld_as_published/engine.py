@@ -18,8 +18,8 @@ from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.rows import FactoredRows
-from justitia.training.engine import ALL_ROWS, Array, Rows
 from justitia.training.lagrangian import Problem, ascend_printed
+from justitia.training.method import ALL_ROWS, Array, Rows
 
 if TYPE_CHECKING:
     from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan

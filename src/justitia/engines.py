@@ -1,8 +1,7 @@
 """Engines by name: which plan each starts from, and what has to be installed for it.
 
 ``postprocessing`` is the default engine, which corrects a base model; the engines that train a network are in
-``networks`` and need the extra of that name. ``shards.py`` and ``crowds.py`` are what engines share where rows are in
-files.
+``networks`` and need the extra of that name.
 """
 
 from __future__ import annotations

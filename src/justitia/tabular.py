@@ -11,16 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from justitia.learners.inputs import Inputs
-from justitia.postprocessing.learner import Rule
 from justitia.preprocessing.encoding import TabularEncoder
-from justitia.preprocessing.files import is_files
-from justitia.preprocessing.public_sample import frames
 from justitia.preprocessing.tables import read_numbers
 from justitia.privacy.frames import features_only
 
@@ -63,47 +58,6 @@ class TabularClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = self.preprocess is not None
         tags.input_tags.string = tags.input_tags.categorical = self.preprocess is not None
         return tags
-
-
-class DecidingClassifier(TabularClassifier):
-    """A base with a correction (``rule_``), or a network (``module_``); rows in memory, or in files."""
-
-    rule_: Rule
-    feature_names_in_: NDArray[Any]
-
-    @features_only
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Score of the second class; positive means that ``predict`` says the second class."""
-        check_is_fitted(self, "plan_")
-        if is_files(X):
-            return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
-        if hasattr(self, "module_"):
-            from justitia.networks.classifier import logits  # noqa: PLC0415 - needs torch, which a network has
-
-            return logits(self.module_, self._features(X, reset=False))
-        return self.rule_.margin(self._inputs(X))
-
-    @features_only
-    def base_proba(self, X: Any) -> NDArray[np.float64] | None:
-        """(n,): the base's probability of the second class, before the correction; None of a network, without one."""
-        check_is_fitted(self, "plan_")
-        return self.rule_.base_probability(self._inputs(X)) if hasattr(self, "rule_") else None
-
-    def _inputs(self, X: Any) -> Inputs:
-        features = self._features(X, reset=False)
-        return Inputs(X, features.reshape(len(features), -1))
-
-    @features_only
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, 2): what decisions are made from, in the order of ``classes_``.
-
-        Of engine "post-processing" the second column is the base's calibrated probability where the correction leaves
-        the decision as it was; where it changes the decision, a number next to ``threshold`` on the decision's side. Of
-        a network it is the score through a sigmoid: a probability of the label as far as the loss made it one.
-        """
-        margin = self.decision_function(X)
-        second = expit(margin) if hasattr(self, "module_") else self.rule_.probability(margin)
-        return np.column_stack([1 - second, second])
 
 
 @contextmanager
