@@ -1,4 +1,4 @@
-"""Labels, decisions and the attribute of people in Parquet files, for a measurement: read a few rows at a time."""
+"""Labels, decisions and the attribute of rows in Parquet files, for a measurement: read a few rows at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from justitia.privacy.joining import check_held, enrolled, stream_of
 Labels = NDArray[np.object_]
 
 
-def read_people(
+def read_files(
     data: Any, y_true: Any, y_pred: Any, where: Any, person: Any
 ) -> tuple[Any, Any, AttributeStream | HeldElsewhere, list[Any] | None]:
     """Labels, decisions, the attribute closed, and public ids.
@@ -62,4 +62,4 @@ def _column(files: RowFiles, name: str) -> Labels:
     return np.concatenate([np.empty(0, dtype=object), *parts])
 
 
-__all__ = ["read_people"]
+__all__ = ["read_files"]
