@@ -77,15 +77,13 @@ def test_sentence_with_seeded_noise_anywhere_promises_nothing() -> None:
     one = gaussian(1.0)
     seeded = dataclasses.replace(one, reproduction=True)
     for own, given in ((seeded, {"after": [one]}), (one, {"after": [seeded]}), (one, {"apart": [[one], [seeded]]})):
-        assert joint_statement(own, **given).startswith(
-            "Nothing is promised, since noise was seeded; with secret noise, "
-        )
+        found = joint_statement(own, **given)
+        assert found.startswith("Nothing is promised, since noise was seeded; with secret noise, ")
 
 
 def test_sentence_with_a_list_of_groups_read_off_the_data_leaves_that_list_out() -> None:
     one = gaussian(1.0)
     inferred = dataclasses.replace(one, groups_source=INFERRED)
-    assert "apart from lists of groups that were read off the data: (1, 1e-05)" in joint_statement(
-        one, apart=[[inferred]]
-    )
+    found = joint_statement(one, apart=[[inferred]])
+    assert "apart from lists of groups that were read off the data: (1, 1e-05)" in found
     assert "lists of groups" not in joint_statement(one, apart=[[one]])

@@ -55,10 +55,7 @@ def test_margins_need_crossed_columns_of_equally_many_parts() -> None:
     assert column_margins(("f", "m"), ("sex",)) == ()
     uneven = column_margins((("f", "a"), ("f", "b"), ("m", "a")), ())
     assert uneven == ()
-    assert [one.column for one in column_margins((("f", 1), ("m", 1), ("f", 2), ("m", 2)), ())] == [
-        "column 1",
-        "column 2",
-    ]
-    assert [one.groups for one in column_margins((("f", 1), ("m", 1)), ("sex", "old"))] == [
-        ("f", "m")
-    ]  # one label: no groups
+    numbered = column_margins((("f", 1), ("m", 1), ("f", 2), ("m", 2)), ())
+    assert [one.column for one in numbered] == ["column 1", "column 2"]
+    one_age = column_margins((("f", 1), ("m", 1)), ("sex", "old"))  # a column with one label has no groups
+    assert [one.groups for one in one_age] == [("f", "m")]
