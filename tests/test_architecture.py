@@ -320,7 +320,7 @@ REPORT_IMPORTS = {
     *("estimator", "curve", "metrics.measurement", "networks.multilayer", "notions", "training.history"),
     *("engines", "privacy.accounting", "privacy.ledger", "_files"),
     *("_validate", "preprocessing.encoding"),  # fields that people state; how public features were read
-    "metrics.told",  # how a bound is written beside its threshold
+    "metrics.bounds",  # how a bound is written beside its threshold
 }
 
 

@@ -29,9 +29,9 @@ from justitia.notions import (
     get_notion,
 )
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.vault import ledger_or_new, open_vault
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new, open_vault
 
 #: fairlearn's moment for each of our notions. All bound |rate of a group - rate of the population|.
 MOMENTS: dict[type[FairnessNotion], str] = {

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from justitia._validate import check_choice, check_same_length
-from justitia.tabular import unchanged_on_error
 from justitia.networks.classifier import NetworkClassifier
 from justitia.preprocessing.tables import read_target
 from justitia.privacy.frames import sealing
+from justitia.tabular import unchanged_on_error
 
 Model = TypeVar("Model")
 

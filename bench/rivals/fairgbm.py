@@ -16,8 +16,8 @@ from justitia._validate import check_int, check_nonnegative
 from justitia.learners.default import SIZES, boosted_trees
 from justitia.notions import EqualizedOdds, EqualOpportunity, FairnessNotion, PredictiveEquality, get_notion
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.vault import ledger_or_new, open_vault
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new, open_vault
 
 Array = NDArray[np.float64]
 #: Notions that compare false positive rates, false negative rates or both.

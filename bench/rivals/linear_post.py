@@ -10,8 +10,8 @@ import numpy as np
 from bench.rivals.posteriors import GroupModel, Learned, PosteriorClassifier
 from justitia.learners.default import boosted_trees
 from justitia.notions import FairnessNotion
-from justitia.privacy.vault import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new
 
 #: Trees and leaves of the model of the groups, for at most so many rows.
 SIZES = ((2_000, 60, 7), (20_000, 150, 15), (10**12, 200, 31))

@@ -16,10 +16,10 @@ from bench.rivals.debiasing import inverse_response_matrix, minority_response_ma
 from bench.rivals.posteriors import Codes, GroupModel, Learned, PosteriorClassifier
 from justitia._validate import check_positive
 from justitia.notions import FairnessNotion
-from justitia.privacy.vault import ledger_or_new, named_groups, noise_from
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed, MinorityResponse, RandomizedResponse, Response
+from justitia.privacy.vault import ledger_or_new, named_groups, noise_from
 
 
 def slopes_for_each_label(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,9 +19,9 @@ from bench.rivals.debiasing import DebiasedGaps, debiased_gaps, visible_share
 from justitia._validate import check_nonnegative, check_positive
 from justitia.notions import FairnessNotion
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.vault import ledger_or_new, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed, RandomizedResponse
+from justitia.privacy.vault import ledger_or_new, named_groups, noise_from
 
 #: Weights below this are the solver's round-off.
 ROUND_OFF = 1e-9

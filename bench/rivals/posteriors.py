@@ -24,9 +24,9 @@ from justitia.learners.inputs import Inputs
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.dual import constraints_of, label_table, solve
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.vault import open_vault
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import open_vault
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]

@@ -17,9 +17,9 @@ from bench.rivals.covariance import Solution, error_constraint, linear_constrain
 from justitia._validate import check_int, check_nonnegative, check_positive
 from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
-from justitia.privacy.vault import ledger_or_new, open_vault
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new, open_vault
 
 
 class ZafarClassifier(RivalClassifier):

@@ -27,9 +27,8 @@ from justitia.postprocessing.correction import RuleLearner
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.method import Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.method import Learner, Trained
+from justitia.training.method import Engine, Learner, Trained
 from justitia.training.plan import Plan
 
 #: What the loop calls of an engine; only these may ask the vault, and which of them do is part of an engine's case.

@@ -28,7 +28,7 @@ from justitia.custodian.records import Records
 from justitia.custodian.refusals import Refused
 from justitia.custodian.self_signed import self_signed
 from justitia.custodian.service import Service
-from justitia.metrics.question import Question
+from justitia.metrics.measure import MeasurementQuery
 
 Y = [0, 1] * (N // 2)
 ROWS = np.ones((N, 2))
@@ -375,14 +375,14 @@ def in_thread(job: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
 def test_measurement_is_prepared_while_others_ask_about_the_same_people(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, values = threading.Event(), threading.Event(), Question.values
+    begun, go_on, values = threading.Event(), threading.Event(), MeasurementQuery.values
 
-    def slow(question: Question) -> Any:
+    def slow(question: MeasurementQuery) -> Any:
         begun.set()
         assert go_on.wait(20)
         return values(question)
 
-    monkeypatch.setattr(Question, "values", slow)
+    monkeypatch.setattr(MeasurementQuery, "values", slow)
     body = json.dumps({"request": "m", "y_true": Y, "y_pred": Y, "epsilon": 0.1}).encode()
     with opened(folder) as service:
         ask = Caller(service)
@@ -401,7 +401,7 @@ def test_measurement_is_prepared_while_others_ask_about_the_same_people(
 def test_measurement_that_cannot_be_paid_is_refused_before_it_is_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Question, "values", lambda _: pytest.fail("it was prepared"))
+    monkeypatch.setattr(MeasurementQuery, "values", lambda _: pytest.fail("it was prepared"))
     with opened(make_folder(tmp_path / "holder", epsilon=0.1)) as service:
         ask = Caller(service)
         body = json.dumps({"request": "m", "y_true": Y, "y_pred": Y, "epsilon": 0.5}).encode()

@@ -23,8 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from justitia import LagrangianDualClassifier, MomentsPlan, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.postprocessing.correction import UNITS, Correction
-from justitia.postprocessing.correction import Rule
+from justitia.postprocessing.correction import UNITS, Correction, Rule
 
 DATA = make_synthetic(400, random_state=0)
 X = np.asarray(DATA.X, dtype=np.float64)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from justitia.training.ranks import LostRank, ManyRanks
 
 Work = Callable[[ManyRanks], Any]

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from justitia.metrics.intervals import NoisyRates
+from justitia.metrics.bounds import NoisyRates
 from justitia.metrics.measurement import Measurement
 from justitia.metrics.rates import NoisyCells
-from justitia.metrics.score_bins import ScoreFacts
-from justitia.metrics.scores import NoisyScores
+from justitia.metrics.scores import NoisyScores, ScoreFacts
 from justitia.privacy.certificate import Certificate
 
 

@@ -19,8 +19,7 @@ from justitia.custodian.measurements import read_measurement
 from justitia.custodian.receipts import Receipts
 from justitia.custodian.remote_vault import PART, Cohort, Places, RemoteVault
 from justitia.exceptions import BudgetExceeded
-from justitia.metrics.margins import margins
-from justitia.metrics.measurement import Measurement
+from justitia.metrics.measurement import Measurement, column_margins
 from justitia.notions import NOTIONS, get_notion, notion_name
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.attribute import HeldElsewhere
@@ -235,7 +234,7 @@ class Custodian(HeldElsewhere):
         answer, headers = self.connection.post(path, text, "application/json")
         found = read_measurement(answer)
         signed = self.signed(found.certificate, self.received(answer, headers))
-        return replace(found, certificate=signed, crossed=margins(tuple(self.groups), self.columns))
+        return replace(found, certificate=signed, crossed=column_margins(tuple(self.groups), self.columns))
 
     def received(self, answer: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
         """The receipt of an answer, checked and kept."""

@@ -249,7 +249,10 @@ class SensitiveVault(Vault):
             self._columns, self._n = labels.names, len(labels)
             self._groups = public_groups(groups, names=self._columns)
             self.__codes = FileCodes(labels, self._groups, missing_marker, counted)
-            if source is not None:  # files that cannot be read are noticed before anything is debited
+            # Now, so that files that cannot be read are noticed before anything is debited.
+            if source is None:
+                self.__codes.take(0, self._n)
+            else:
                 source.read_codes(self.__codes)
         else:
             self._columns, parts = read_parts(labels)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.metrics.told import beside
+from justitia.metrics.bounds import format_bound
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
 from justitia.report.about import About
@@ -300,5 +300,5 @@ def _headline_violation(contents: Contents) -> tuple[str, str]:
     which = f" {one.among}" if one.among else ""
     if one.at_most is None:
         return number(one.estimate), f"largest difference between two groups{which}, noised"
-    most = beside(one.at_most, one.at_most if contents.tolerance is None else contents.tolerance)
+    most = format_bound(one.at_most, one.at_most if contents.tolerance is None else contents.tolerance)
     return f"\N{LESS-THAN OR EQUAL TO} {most}", f"largest difference between two groups{which}, one-sided bound"

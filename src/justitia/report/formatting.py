@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy.stats import norm
 
-from justitia.metrics.told import beside
+from justitia.metrics.bounds import format_bound
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.ledger import Certificate, rounded_up
 
@@ -200,10 +200,10 @@ def verdict(
         return f"There is not enough evidence to compare with the tolerance of {tolerance:.4g}."
     held = f"(one-sided bound at {confidence:.4g} confidence)"
     if lower > tolerance:
-        least = f"The largest difference between two groups is at least {beside(lower, tolerance)} {held}"
+        least = f"The largest difference between two groups is at least {format_bound(lower, tolerance)} {held}"
         return f"{least}: above the tolerance of {tolerance:.4g}."
     which = f" {among(groups, not_compared)}" if not_compared else ""
-    most = f"The largest difference between two groups{which} is at most {beside(upper, tolerance)} {held}"
+    most = f"The largest difference between two groups{which} is at most {format_bound(upper, tolerance)} {held}"
     if upper <= tolerance and not not_compared:
         return f"{most}: within the tolerance of {tolerance:.4g}."
     lacking = f"; there is not enough evidence on {listed(not_compared)}" if not_compared else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from justitia.metrics.told import beside
+from justitia.metrics.bounds import format_bound
 from justitia.privacy.ledger import Certificate, rounded_up
 from justitia.report.formatting import among, listed, plain_name
 from justitia.report.inputs import not_compared
@@ -102,8 +102,8 @@ def _bounded(one: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
     least, most = one.get("at_least"), one.get("at_most")
     most = one["upper"] if most is None else most
     limit = most if verdict is None else verdict["threshold"]
-    told = f"at most {beside(most, limit)}"
-    return f"at least {beside(least, limit)}, {told}" if least else told
+    told = f"at most {format_bound(most, limit)}"
+    return f"at least {format_bound(least, limit)}, {told}" if least else told
 
 
 def _among(facts: Mapping[str, Any], notion: str) -> str:

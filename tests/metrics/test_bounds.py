@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from bench.experiments.measure import RATES, SIZES, Population, answers, coverage
+from justitia.metrics.bounds import NoisyRates
 from justitia.metrics.exact import wilson_interval
-from justitia.metrics.intervals import NoisyRates, marginal_quantile, pairs_quantile, several_quantile
+from justitia.metrics.quantiles import normal_quantile, sidak_quantile, tukey_quantile
 from justitia.metrics.rates import METRICS, best_correlations, make_rows, notion_rates
 from justitia.notions import NOTIONS
 
-Z = marginal_quantile(0.95)
+Z = normal_quantile(0.95)
 
 
 def noisy(
@@ -57,8 +58,8 @@ def test_group_whose_count_may_be_noise_has_no_rate_and_every_value_is_possible(
     assert np.isnan(found.rates[0, 0])
     lower, upper = found.interval(Z)
     assert (lower[0, 0], upper[0, 0]) == (0.0, 1.0)
-    assert [float(one) for one in found.largest("between_groups", 0.95)[1:]] == [0.0, 1.0]
-    assert np.isnan(found.largest("between_groups", 0.95)[0])
+    assert [float(one) for one in found.largest_difference("between_groups", 0.95)[1:]] == [0.0, 1.0]
+    assert np.isnan(found.largest_difference("between_groups", 0.95)[0])
 
 
 def test_difference_of_large_samples_has_the_normal_interval() -> None:
@@ -91,14 +92,14 @@ def test_gap_of_a_group_that_is_nearly_everybody_is_bounded_by_what_is_left() ->
 
 
 def test_quantiles_of_one_pair_and_of_several_are_tukeys() -> None:
-    assert pairs_quantile(0.95, 2, 1) == pytest.approx(1.95996, abs=1e-4)
-    assert pairs_quantile(0.95, 5, 1) == pytest.approx(3.858 / math.sqrt(2), abs=1e-3)  # printed tables
-    assert several_quantile(0.95, 2) == pytest.approx(2.2365, abs=1e-3)
+    assert tukey_quantile(0.95, 2, 1) == pytest.approx(1.95996, abs=1e-4)
+    assert tukey_quantile(0.95, 5, 1) == pytest.approx(3.858 / math.sqrt(2), abs=1e-3)  # printed tables
+    assert sidak_quantile(0.95, 2) == pytest.approx(2.2365, abs=1e-3)
 
 
 def test_largest_lies_between_its_bounds_and_ignores_unknown_groups() -> None:
     found = noisy([400, 400, 2], [100, 200, 2], variance=100.0, population=800.0, overall=0.375)
-    value, lower, upper = (float(one) for one in found.largest("between_groups", 0.95))
+    value, lower, upper = (float(one) for one in found.largest_difference("between_groups", 0.95))
     assert value == pytest.approx(0.25)
     assert lower < value < upper
     assert upper == pytest.approx(
@@ -114,9 +115,9 @@ def five_groups(noise: float = 100.0) -> NoisyRates:
 
 def test_largest_difference_has_its_upper_bound_drawn_nearer_and_its_lower_one_left() -> None:
     found = five_groups()
-    value, lower, upper = (float(one) for one in found.largest("between_groups", 0.95))
+    value, lower, upper = (float(one) for one in found.largest_difference("between_groups", 0.95))
     _, low, high = found.differences(Z)
-    _, low_all, high_all = found.differences(pairs_quantile(0.95, 5, 1))
+    _, low_all, high_all = found.differences(tukey_quantile(0.95, 5, 1))
     assert value == pytest.approx(0.06)
     assert lower == max(0.0, low_all.max(), -high_all.min())
     assert value < upper < 0.95 * max(np.abs(low).max(), np.abs(high).max())
@@ -124,9 +125,9 @@ def test_largest_difference_has_its_upper_bound_drawn_nearer_and_its_lower_one_l
 
 def test_largest_gap_to_the_overall_rate_keeps_the_bounds_of_its_gaps() -> None:
     found = five_groups()
-    value, lower, upper = (float(one) for one in found.largest("to_overall", 0.95))
+    value, lower, upper = (float(one) for one in found.largest_difference("to_overall", 0.95))
     gap, low, high = found.gaps(Z)
-    _, low_all, high_all = found.gaps(several_quantile(0.95, 5))
+    _, low_all, high_all = found.gaps(sidak_quantile(0.95, 5))
     assert value == np.abs(gap).max()
     assert lower == max(0.0, low_all.max(), -high_all.min())
     assert upper == max(np.abs(low).max(), np.abs(high).max())
@@ -136,8 +137,8 @@ def test_largest_gap_to_the_overall_rate_keeps_the_bounds_of_its_gaps() -> None:
 def test_largest_beyond_noise_has_the_lower_bound_of_all_pairs_at_once(compared: str) -> None:
     counts, sums = np.full(3, 4000.0), np.array([800.0, 2000.0, 2200.0])
     found = noisy(counts, sums, variance=400.0)
-    _, lower, _ = (float(one) for one in found.largest(compared, 0.95))
-    together = {"between_groups": pairs_quantile(0.95, 3, 1), "to_overall": several_quantile(0.95, 3)}[compared]
+    _, lower, _ = (float(one) for one in found.largest_difference(compared, 0.95))
+    together = {"between_groups": tukey_quantile(0.95, 3, 1), "to_overall": sidak_quantile(0.95, 3)}[compared]
     _, low, high = found.differences(together) if compared == "between_groups" else found.gaps(together)
     assert lower == max(low.max(), -high.min())
     assert lower > 0.15
@@ -284,7 +285,7 @@ def test_upper_bound_needs_no_correction_for_the_number_of_pairs_in_the_normal_l
     """Normal estimates of five rates, every arrangement of them: upper and lower bound fail in at most 5% together."""
     rng = np.random.default_rng(4)
     first, second = np.triu_indices(5, 1)
-    c = pairs_quantile(0.95, 5, 1) * math.sqrt(2)
+    c = tukey_quantile(0.95, 5, 1) * math.sqrt(2)
     z = norm.ppf(0.975) * math.sqrt(2)
     errors = rng.standard_normal((20_000, 5))
     for shape in ([0, 0, 0, 0, 1], [0, 0, 0, 1, 1], [0, 0.5, 0.5, 0.5, 1], [0, 0.25, 0.5, 0.75, 1]):
