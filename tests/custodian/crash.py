@@ -18,19 +18,19 @@ import numpy as np
 from holding import IDS, KEYS, N, make_folder
 
 from justitia import DurableLedger
-from justitia.custodian.people import ledger_file
-from justitia.custodian.questions import Sums
+from justitia.custodian.errors import RequestError
+from justitia.custodian.populations import ledger_file
 from justitia.custodian.records import Records
-from justitia.custodian.refusals import Refused
+from justitia.custodian.schemas import SumsRequest
 from justitia.custodian.service import Answer, Service
-from justitia.custodian.settings import Settings
+from justitia.custodian.settings import ServiceSettings
 from justitia.custodian.wire import to_stream
 
 BODY = to_stream(np.ones((N, 2)))
 
 
 def work(folder: Path, log: Path) -> None:
-    service = Service(folder, Settings(page_port=0))
+    service = Service(folder, ServiceSettings(page_port=0))
     client = service.client(KEYS["trainer"])
     assert client is not None
     cohort = service.make_cohort(client, "people", IDS).cohort
@@ -39,10 +39,10 @@ def work(folder: Path, log: Path) -> None:
     with log.open("a", encoding="utf-8") as file:
         while True:
             try:
-                told = service.sums(client, cohort, Sums(f"r{number}", "crash", 1.0, 200.0), BODY)
+                told = service.sums(client, cohort, SumsRequest(f"r{number}", "crash", 1.0, 200.0), BODY)
                 assert isinstance(told, Answer)
                 line = f"{number} {hashlib.sha256(told.body).hexdigest()}"
-            except Refused as refusal:
+            except RequestError as refusal:
                 line = f"{number} refused-{refusal.kind}"
             file.write(line + "\n")
             file.flush()

@@ -24,7 +24,7 @@ from people_files import FEW, GROUPS, digest, files, model, people, write, write
 
 from justitia import DurableLedger, PostProcessingPlan, measure
 from justitia.custodian import Custodian, connection, remote, remote_vault
-from justitia.custodian.people import ledger_file
+from justitia.custodian.populations import ledger_file
 from justitia.postprocessing.shard import ScoredShard
 from justitia.preprocessing import public_sample
 from justitia.privacy.mechanisms import SeededNoise

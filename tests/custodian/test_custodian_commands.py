@@ -11,7 +11,7 @@ from holding import DATA, DELTA, IDS, KEYS, make_folder, served
 from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, MomentsPlan, PostProcessingPlan
 from justitia.cli import cli
 from justitia.custodian import Custodian
-from justitia.custodian.people import ledger_file
+from justitia.custodian.populations import ledger_file
 from justitia.postprocessing.memberships import Everybody
 
 

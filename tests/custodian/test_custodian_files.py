@@ -13,7 +13,7 @@ from holding import DATA, IDS, KEYS, Caller, make_folder, opened, served
 
 from justitia import DurableLedger
 from justitia.cli import cli
-from justitia.custodian.people import ledger_file
+from justitia.custodian.populations import ledger_file
 
 SCRIPT = Path(__file__).with_name("shards.py")
 PEOPLE = "/v1/populations/people/cohorts"

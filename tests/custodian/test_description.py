@@ -10,12 +10,12 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Route
 
-from justitia.custodian import refusals
+from justitia.custodian import errors
 from justitia.custodian.app import App
-from justitia.custodian.description import description
-from justitia.custodian.refusals import Refused
+from justitia.custodian.errors import RequestError
+from justitia.custodian.schemas import openapi
 
-FOUND = description("0")
+FOUND = openapi("0")
 
 
 def replies(path: str, method: str) -> dict[str, Any]:
@@ -38,9 +38,9 @@ def test_description_is_valid_openapi_and_has_every_route(tmp_path: Path) -> Non
 
 
 def test_every_refusal_of_the_service_has_a_described_status() -> None:
-    told = {one.status for one in vars(refusals).values() if isinstance(one, Refused)}
-    told |= {refusals.wrong("").status, refusals.unknown("").status, refusals.not_allowed("").status}
-    told |= {refusals.too_large("").status, 402, 415}
+    told = {one.status for one in vars(errors).values() if isinstance(one, RequestError)}
+    told |= {errors.invalid_input("").status, errors.not_found("").status, errors.missing_role("").status}
+    told |= {errors.too_large("").status, 402, 415}
     assert told == {int(s) for ways in FOUND["paths"].values() for way in ways.values() for s in way["responses"]} - {
         200
     }

@@ -14,9 +14,9 @@ from holding import DATA, DELTA, IDS, KEYS, LABELS, Caller, make_folder, opened,
 from justitia import LagrangianDualClassifier
 from justitia.cli import cli
 from justitia.custodian import Custodian
-from justitia.custodian.people import register
+from justitia.custodian.populations import register
 from justitia.custodian.records import SCHEMA, Client, Records
-from justitia.custodian.settings import Settings, settings_text
+from justitia.custodian.settings import ServiceSettings, settings_text
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.keys import key_hash
 from justitia.privacy.register import Register, digests_of
@@ -68,7 +68,7 @@ def test_population_that_a_key_is_not_for_looks_like_one_that_does_not_exist(tmp
         joined = json.dumps({"cohorts": [cohort]}).encode()
         assert ask("POST", "/v1/populations/people/cohorts", joined).status == 404
         assert ask("GET", "/v1/populations/people").status == 200
-        assert list(service._populations._open) == ["others", "people"]
+        assert list(service._populations._loaded) == ["others", "people"]
 
 
 def test_client_without_a_list_may_use_no_population(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_name_of_a_custodian_is_read_as_it_was_given(name: str, tmp_path: Path) 
     folder = tmp_path / "holder"
     made = run("custodian", "init", folder, "--name", name)
     assert made.exit_code == 0, made.output
-    assert Settings.read(folder).name == name
+    assert ServiceSettings.read(folder).name == name
     assert run("custodian", "serve", folder, "--check").exit_code == 0
 
 
@@ -217,7 +217,7 @@ def test_name_with_control_characters_is_refused_before_anything_is_made(name: s
     assert not (tmp_path / "holder").exists()
     (tmp_path / "custodian.toml").write_text(f"name = {json.dumps(name)}", encoding="utf-8")
     with pytest.raises(ValueError, match="expected"):
-        Settings.read(tmp_path)
+        ServiceSettings.read(tmp_path)
 
 
 def test_certificate_speaks_of_what_was_answered_and_quotes_the_client(tmp_path: Path) -> None:

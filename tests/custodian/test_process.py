@@ -25,7 +25,7 @@ from justitia.cli import cli
 from justitia.cli.custodian_options import CustodianOptions
 from justitia.custodian import Custodian, connection
 from justitia.custodian.records import Records
-from justitia.custodian.self_signed import self_signed
+from justitia.custodian.settings import self_signed
 
 KILLS = int(os.environ.get("JUSTITIA_KILLS", "8"))
 
@@ -157,7 +157,7 @@ def test_debit_without_an_answer_is_never_answered(tmp_path: Path, monkeypatch: 
         ask = Caller(service)
         cohort = ask.cohort()
         with monkeypatch.context() as patch:
-            patch.setattr(Records, "keep_answer", dies)
+            patch.setattr(Records, "put_answer", dies)
             with pytest.raises(KeyboardInterrupt):
                 ask.sums(cohort, rows)
     with opened(folder) as service:

@@ -10,7 +10,7 @@ import pytest
 from holding import IDS, KEYS, LABELS, Caller, N, make_folder, opened
 
 from justitia import DurableLedger
-from justitia.custodian.limits import Rate
+from justitia.custodian.limits import RateLimiter
 from justitia.custodian.records import Client, Records
 from justitia.custodian.wire import from_stream, to_stream
 from justitia.privacy.keys import key_hash, new_key
@@ -57,7 +57,7 @@ def test_overlapping_cohorts_and_several_clients_spend_one_budget(tmp_path: Path
             ids = IDS[k : k + 50]
             reply = ask.sums(ask.cohort(ids), ROWS[: len(ids)], request=f"r{k}", noise_multiplier=8.0)
             statuses.append(reply.status)
-        spent = service._populations.people("people", ("people",)).ledger.epsilon()
+        spent = service._populations.get("people", ("people",)).ledger.epsilon()
         reply = ask.sums(ask.cohort(IDS[:9]), ROWS[:9], request="last", noise_multiplier=8.0)
     assert statuses.count(200) == releases(folder) > 0
     assert reply.status == 402
@@ -148,7 +148,7 @@ def test_rows_that_are_not_finite_count_as_zero(folder: Path) -> None:
     with opened(folder) as service:
         ask = Caller(service)
         reply = ask.sums(ask.cohort(), odd, noise_multiplier=2.0)
-    assert np.isfinite(from_stream(reply.body, widest=2)).all()
+    assert np.isfinite(from_stream(reply.body, max_width=2)).all()
 
 
 def test_compressed_large_endless_and_slow_bodies_are_refused(folder: Path) -> None:
@@ -196,7 +196,7 @@ def test_files_of_a_custodian_are_closed_to_others(folder: Path) -> None:
 
 def test_requests_beyond_the_rate_wait_for_time_to_pass() -> None:
     seconds = [0.0]
-    rate = Rate(2, clock=lambda: seconds[0])
+    rate = RateLimiter(2, clock=lambda: seconds[0])
     assert [rate.allows("a"), rate.allows("a"), rate.allows("a"), rate.allows("b")] == [True, True, False, True]
     seconds[0] = 30.0
     assert [rate.allows("a"), rate.allows("a")] == [True, False]
@@ -232,7 +232,7 @@ def test_errors_that_nobody_expected_tell_nothing(
     with opened(folder) as service:
         ask = Caller(service)
         cohort = ask.cohort()
-        monkeypatch.setattr("justitia.custodian.people.SensitiveVault.group_sums", fails)
+        monkeypatch.setattr("justitia.custodian.populations.SensitiveVault.group_sums", fails)
         reply = ask.sums(cohort, ROWS)
         log = json.dumps(service.log.last())
     assert reply.status == status

@@ -1,6 +1,6 @@
-"""A page for the custodian's own people, read only: budgets, who asked what and why, receipts, refusals.
+"""Status page for the custodian's staff, read only: budgets, debits by client and purpose, receipts, refusals.
 
-It has no script, loads nothing, and shows no number by group: there is none outside the vault.
+It has no script, loads nothing, and shows no number by group, because there is none outside the vault.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from justitia.custodian.app import App, allowed_hosts, checked_headers, forget
-from justitia.custodian.people import ledger_file
+from justitia.custodian.app import App, allowed_hosts, checked_headers, drop_traceback
+from justitia.custodian.errors import RequestError
+from justitia.custodian.populations import ledger_file
 from justitia.custodian.records import Client, Population
-from justitia.custodian.refusals import Refused, not_allowed
-from justitia.custodian.service import Service
+from justitia.custodian.service import Service, require_role
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.release import Release
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {"content-security-policy": _POLICY, "cache-control": "no-store", "x-content-type-options": "nosniff"}
-#: Points of the line, and entries of the tables.
-_POINTS, _SHOWN = 60, 100
+#: Points of the chart, and rows of the tables.
+_POINTS, _ROWS = 60, 100
 
 _TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -56,7 +56,7 @@ svg { width: 100%; height: auto; }
 {% for one in populations %}
 <section><h2>{{ one.name }}{% if one.retired %} (retired {{ one.retired }}){% endif %}</h2>
 <dl>{% for name, value in one.facts %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>{% endfor %}</dl>
-{{ one.line }}
+{{ one.chart }}
 <div class="scroll" tabindex="0" role="region" aria-label="Clients of {{ one.name }}"><table>
 <caption>Who asked</caption><thead><tr><th scope="col">client</th><th scope="col" class="number">debits</th>
 <th scope="col" class="number">epsilon of these alone</th><th scope="col">last</th></tr></thead><tbody>
@@ -85,37 +85,36 @@ svg { width: 100%; height: auto; }
 
 
 def page_app(app: App) -> ASGIApp:
-    """One route, for keys with the role ``read``; a browser asks for the key as a password, and for no user name."""
+    """The page as an application, for keys with the role ``read``; a browser asks for the key as a password."""
 
     async def page(request: Request) -> Response:
         try:
             client = await app.client(request)
-            if "read" not in client.roles:
-                raise not_allowed("read")
-            text = await app.answers.get(client.name, lambda: page_text(app.service, client))
-        except Refused as refusal:
-            forget(refusal)
-            headers = _HEADERS | ({"www-authenticate": 'Basic realm="custodian"'} if refusal.status == 401 else {})
-            return PlainTextResponse(refusal.sentence + "\n", refusal.status, headers)
+            require_role(client, "read")
+            text = await app.answers.run(client.name, lambda: page_text(app.service, client))
+        except RequestError as error:
+            drop_traceback(error)
+            headers = _HEADERS | ({"www-authenticate": 'Basic realm="custodian"'} if error.status == 401 else {})
+            return PlainTextResponse(error.message + "\n", error.status, headers)
         return HTMLResponse(text, headers=_HEADERS)
 
     return checked_headers(Starlette(routes=[Route("/", page, methods=["GET"])]), allowed_hosts("", "127.0.0.1"))
 
 
 def page_text(service: Service, client: Client) -> str:
-    """The page as it is now, with the populations that the client's key is for."""
+    """HTML of the page, with the populations that the client's key is for."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["clock"] = _clock
-    refusals = [entry for entry in service.log.last(2000) if "refused" in entry][:_SHOWN]
-    known = [one for one in service.records.populations() if one.name in client.populations]
-    populations = [_population(service, one) for one in known]
+    refusals = [entry for entry in service.log.last(2000) if "refused" in entry][:_ROWS]
+    allowed = [one for one in service.records.populations() if one.name in client.populations]
+    populations = [_population(service, one) for one in allowed]
     return environment.from_string(_TEMPLATE).render(
         name=service.settings.name, populations=populations, refusals=refusals
     )
 
 
 def _clock(time: str) -> str:
-    """A time of the records, for people."""
+    """A time of the records, to the second."""
     return time[:19].replace("T", " ")
 
 
@@ -161,11 +160,11 @@ def _population(service: Service, one: Population) -> dict[str, Any]:
             "noise": f"{getattr(debit.release.cost, 'noise_multiplier', 0.0):.4g}",
             "link": debit.link,
         }
-        for debit in reversed(debits[-_SHOWN:])
+        for debit in reversed(debits[-_ROWS:])
     ]
     clients = [_client(name, debits, one.delta) for name in sorted({debit.client for debit in debits})]
     shown = {"name": one.name, "retired": one.retired and _clock(one.retired), "facts": facts.items()}
-    return shown | {"entries": entries, "clients": clients, "line": _line(debits, one)}
+    return shown | {"entries": entries, "clients": clients, "chart": _chart(debits, one)}
 
 
 def _client(name: str, debits: list[Debit], delta: float) -> dict[str, Any]:
@@ -174,8 +173,8 @@ def _client(name: str, debits: list[Debit], delta: float) -> dict[str, Any]:
     return {"client": name, "debits": len(own), "epsilon": f"{spent:.4g}", "last": _clock(own[-1].time)}
 
 
-def _line(debits: list[Debit], one: Population) -> Markup:
-    """Epsilon spent over time, and the budget above it; a debit without an answer has the time of the one before."""
+def _chart(debits: list[Debit], one: Population) -> Markup:
+    """Chart of epsilon spent over time, below the budget; a debit without an answer has the time of the one before."""
     begun = datetime.fromisoformat(one.registered)
     times, now = [], begun
     for debit in debits:

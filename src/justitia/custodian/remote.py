@@ -1,4 +1,4 @@
-"""``sensitive_features`` that somebody else holds: the client of a custodian."""
+"""Client of a custodian: stands in the place of ``sensitive_features`` where another party holds the attribute."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.custodian.connection import Connection, read_key
-from justitia.custodian.measurements import read_measurement
-from justitia.custodian.receipts import Receipts
+from justitia.custodian.connection import Connection, Receipts, read_key
 from justitia.custodian.remote_vault import PART, Cohort, Places, RemoteVault
+from justitia.custodian.wire import measurement_from_json
 from justitia.exceptions import BudgetExceeded
 from justitia.metrics.margins import margins
 from justitia.metrics.measurement import Measurement
@@ -34,30 +33,31 @@ from justitia.privacy.shards import Alone, Together
 
 
 class Custodian(HeldElsewhere):
-    """The attribute of people that a custodian holds, in the place of ``sensitive_features``.
+    """The attribute of a population that a custodian holds, in the place of ``sensitive_features``.
 
     Parameters
     ----------
     url : str
         Address of the service; plain HTTP only on this machine.
     population : str
-        Name under which these people are registered.
+        Name under which the population is registered.
     ids : sequence, or str
-        Public id of each row, in the order of X; where X is in files, the name of their column. Whoever is not
-        registered is "not given". Each once, unless the same ids are passed as ``person``.
+        Public id of each row, in the order of X; where X is in files, the name of their column. An id that is not
+        registered counts as "not given". Each id once, unless the same ids are passed as ``person``.
     key_file : path, optional
         File with this client's key; otherwise the environment has it (``JUSTITIA_CUSTODIAN_KEY_FILE``, or
         ``JUSTITIA_CUSTODIAN_KEY``).
     ca_file, certificate, certificate_key : path, optional
-        For TLS: the authority of the custodian's certificate, and a certificate of one's own where it asks for one.
+        For TLS: the authority of the custodian's certificate, and a client certificate where the custodian asks for
+        one.
     receipts : path, optional
-        A file in which receipts are kept: the next client that is given it notices a ledger that was put back.
+        File that keeps receipts: the next client that uses it notices a ledger that was restored from an old copy.
     progress : bool
-        Show a bar while rows are sent.
+        Show a progress bar while rows are sent.
 
     Guarantee
     ---------
-    * It holds no attribute, no noise seed and no exact sum, because none is ever sent to it.
+    * The client holds no attribute, no noise seed and no exact sum, because none is ever sent to it.
     * A request that is sent again after a lost connection is debited once.
 
     Examples
@@ -97,7 +97,7 @@ class Custodian(HeldElsewhere):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Public facts about the population, as the custodian told them first."""
+        """Public facts about the population, as of the first request."""
         if self._known is None:
             self._known = self._facts()
         return self._known
@@ -112,7 +112,7 @@ class Custodian(HeldElsewhere):
 
     @property
     def groups(self) -> list[Any]:
-        """The public list of groups, fixed when the people were registered."""
+        """The public list of groups, fixed when the population was registered."""
         return [tuple(one) if isinstance(one, list) else one for one in self.facts["groups"]]
 
     @property
@@ -121,7 +121,7 @@ class Custodian(HeldElsewhere):
         return tuple(self.facts["columns"])
 
     def enrolled(self, ids: Iterable[Sequence[Any]], *, person: bool) -> str:
-        """Tell the custodian whose rows these are, a few ids at a time; the name that it gives them."""
+        """Send the ids of one process's rows, a few at a time; return the custodian's name for them."""
         found = self._sent(ids, person=person)
         return "" if found is None else found.name
 
@@ -132,13 +132,13 @@ class Custodian(HeldElsewhere):
         return self._made(person=person, cohorts=[part.name for part in parts])
 
     def placed(self, names: Sequence[str], rows: Sequence[int], *, rank: int, person: bool) -> Self:
-        """The same custodian, for rows of processes that it has named so."""
+        """The same custodian, for rows of several processes under the custodian's names for them."""
         found = copy(self)
         found._places, found._cohorts = Places(tuple(names), tuple(rows), rank, person), {}
         return found
 
     def cohort(self, *, person: bool) -> Cohort:
-        """The custodian's name for the people of all rows, in this order."""
+        """The custodian's cohort of all rows, in their order."""
         if person not in self._cohorts:
             names = () if self._places is None else self._places.names
             found = None if names else self._sent([self._ids], person=person)
@@ -152,7 +152,7 @@ class Custodian(HeldElsewhere):
         return Cohort(str(answer["cohort"]), int(answer.get("rows_each", 1)), str(answer.get("persons", "")))
 
     def _parts(self, ids: Iterable[Sequence[Any]]) -> Iterator[list[str]]:
-        """Ids as text, as many at a time as the custodian takes."""
+        """Ids as text, as many at a time as the custodian accepts."""
         most, size = min(PART, int(self.facts["rows_at_once"])), 0
         held: list[str] = []
         for one in (_text(one) for part in ids for one in part):
@@ -177,12 +177,12 @@ class Custodian(HeldElsewhere):
         missing_marker: Hashable,
         together: Together | None = None,
     ) -> RemoteVault:
-        """A vault that asks the custodian.
+        """A vault that queries the custodian.
 
         Raises
         ------
         ValueError
-            If something is asked for that a custodian does not give, or the groups are others than the registered ones.
+            If an argument asks for what a custodian does not offer, or the groups differ from the registered ones.
         """
         self._check(groups, epsilon, n, person=person, noise_seed=noise_seed, missing_marker=missing_marker)
         shared = sorted(set(self.columns) & {str(name) for name in features})
@@ -216,7 +216,7 @@ class Custodian(HeldElsewhere):
             )
 
     def measured(self, truth: NDArray[np.int64], decided: NDArray[np.int64], **asked: Any) -> Measurement | None:
-        """One measurement made by the custodian; None if it is too long for one request."""
+        """One measurement by the custodian; None if it is too long for one request."""
         names = ("person", "noise_seed", "missing_marker")
         self._check(asked["groups"], asked["epsilon"], len(truth), **{name: asked[name] for name in names})
         numbers = {name: asked[name] for name in ("epsilon", "delta", "confidence", "threshold")}
@@ -228,12 +228,12 @@ class Custodian(HeldElsewhere):
             return None
         grouped = asked["person"] is not None if self._places is None else self._places.person
         path = f"/v1/cohorts/{self.cohort(person=grouped).name}/measure"
-        if asked["ledger"] is not None:  # one's own account, once the custodian has taken the ids and can pay
+        if asked["ledger"] is not None:  # the caller's own ledger, once the custodian has the ids and can afford it
             cost = GaussianCost(1 / gaussian_mu(asked["epsilon"], asked["delta"]))
             self.check_afford({cost: 1})
             asked["ledger"].debit(Release("group rates", cost, math.sqrt(2)))
         answer, headers = self.connection.post(path, text, "application/json")
-        found = read_measurement(answer)
+        found = measurement_from_json(answer)
         signed = self.signed(found.certificate, self.received(answer, headers))
         return replace(found, certificate=signed, crossed=margins(tuple(self.groups), self.columns))
 
@@ -245,7 +245,7 @@ class Custodian(HeldElsewhere):
                 "expected the receipt of this answer from the custodian, got another; is this its address?"
             )
         if not self._receipts.keep(receipt):
-            self._facts()  # the custodian has to have the newest one still
+            self._facts()  # checks that the custodian still has the newest one
         return dict(receipt)
 
     def signed(self, certificate: Certificate, receipt: Mapping[str, Any] | None) -> Certificate:
@@ -277,7 +277,7 @@ class Custodian(HeldElsewhere):
 
 
 def _text(one: Any) -> str:
-    """An id as the custodian compares them."""
+    """An id as the text by which the custodian compares ids."""
     found = key_text(one.item() if hasattr(one, "item") else one)
     if found is None:
         raise ValueError("expected an id for every row, got rows without one; give every row its id.")

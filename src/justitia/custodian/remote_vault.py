@@ -1,16 +1,17 @@
-"""A vault that asks a custodian: rows go out in parts, noised sums and a receipt come back."""
+"""Vault of a client: sends public rows to a custodian in parts, and gets noisy sums and a receipt back."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from justitia.custodian.connection import Connection
 from justitia.custodian.wire import ARROW, from_stream, to_stream
 from justitia.privacy.accounting import Cost
 from justitia.privacy.arrays import Array, Floats, Index
@@ -24,17 +25,14 @@ from justitia.privacy.mechanisms import Gaussian, Noise
 from justitia.privacy.rows import ArrayRows, DenseSource
 from justitia.privacy.shards import Together
 
-if TYPE_CHECKING:
-    from justitia.custodian.remote import Custodian
-
-#: Bytes of rows that are sent at once, unless the custodian takes less.
+#: Bytes of rows in one request, unless the custodian accepts less.
 PART = 8 << 20
-#: The number of a part among those of all processes, and its rows.
+#: Number of a part among those of all processes, and its rows.
 Part = tuple[int, Array]
 
 
 class Cohort(NamedTuple):
-    """The custodian's name for people in their order; rows of one person that it asks about, and who is who."""
+    """The custodian's name for ordered ids, the maximum rows per person, and a digest of which rows are whose."""
 
     name: str
     rows_each: int
@@ -42,7 +40,7 @@ class Cohort(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Processes that have rows of one fit: the custodian's names for these, and how many each has."""
+    """Processes that have rows of one fit: the custodian's names for their ids, and how many rows each has."""
 
     names: tuple[str, ...]
     rows: tuple[int, ...]
@@ -50,22 +48,48 @@ class Places(NamedTuple):
     person: bool
 
     def parts(self, each: int) -> tuple[int, int]:
-        """Number of the first part of this process, and of the parts of all, with so many rows in each."""
+        """Number of the first part of this process, and of all parts, with ``each`` rows in a part."""
         counts = [max(1, math.ceil(rows / each)) for rows in self.rows]
         return sum(counts[: self.rank]), sum(counts)
 
 
-class RemoteVault(Vault):
-    """Asks a custodian, and keeps its own account of what that cost.
+class CustodianClient(Protocol):
+    """What a vault needs of :class:`~justitia.custodian.Custodian`, which imports this module."""
 
-    In several processes each sends its own rows, under one request of the first: the custodian has all of them before
-    it debits once, adds up once and draws noise once, and the first process alone is given the answer.
+    connection: Connection
+    population: str
+    progress: bool
+
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+
+    @property
+    def groups(self) -> list[Any]: ...
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def cohort(self, *, person: bool) -> Cohort: ...
+
+    def check_afford(self, costs: Mapping[Cost, int]) -> None: ...
+
+    def received(self, answer: bytes, headers: Mapping[str, str]) -> dict[str, Any]: ...
+
+    def signed(self, certificate: Certificate, receipt: Mapping[str, Any] | None) -> Certificate: ...
+
+
+class RemoteVault(Vault):
+    """Queries a custodian, and keeps a ledger of its own.
+
+    Where there are several processes, each sends its own rows as parts of one request of the first process. The
+    custodian has all of them before it debits once, sums once and draws noise once, and only the first process gets the
+    answer.
 
     Parameters
     ----------
     holder : Custodian
     ledger : PrivacyLedger
-        This run's own account, debited before the custodian is asked; what holds is the custodian's.
+        This run's own ledger, debited before the custodian is queried; the custodian's ledger is the one that counts.
     places : Places
     together : Together
         The other processes.
@@ -73,7 +97,7 @@ class RemoteVault(Vault):
 
     __slots__ = ("_holder", "_last", "_ledger", "_places", "_spent", "_together")
 
-    def __init__(self, holder: Custodian, ledger: PrivacyLedger, places: Places, together: Together) -> None:
+    def __init__(self, holder: CustodianClient, ledger: PrivacyLedger, places: Places, together: Together) -> None:
         self._holder, self._ledger, self._places, self._together = holder, ledger, places, together
         self._last: Mapping[str, Any] | None = None
         self._spent: Counter[Cost] = Counter()
@@ -93,12 +117,12 @@ class RemoteVault(Vault):
 
     @property
     def rows_per_person(self) -> int:
-        """As many as the custodian asks about; 1 where every id comes once."""
+        """Maximum rows of one person, by the custodian's count; 1 where every id has one row."""
         return self._cohort.rows_each if self._places.person else 1
 
     @property
     def persons_digest(self) -> str:
-        """A public name of which rows are one person's; nothing where a row is what is protected."""
+        """Public digest of which rows are one person's; empty where a row is the unit of protection."""
         return self._cohort.persons if self._places.person else ""
 
     @property
@@ -106,18 +130,18 @@ class RemoteVault(Vault):
         return self._holder.cohort(person=self._places.person)
 
     def check(self, costs: Mapping[Cost, int]) -> None:
-        """Both accounts have to allow it, and the custodian has to take these ids: before anything is debited here."""
+        """Check both ledgers, and that the custodian accepts these ids, before anything is debited here."""
         self._ledger.check(costs)
         _ = self._cohort
         self._holder.check_afford(costs)
 
     @property
     def spent(self) -> Counter[Cost]:
-        """How often each cost was debited by this vault from this run's own account."""
+        """How often each cost was debited by this vault from this run's own ledger."""
         return Counter(self._spent)
 
     def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
-        """(G, d): noised sums, made by the custodian of the rows that are sent to it."""
+        """(G, d): noisy sums, which the custodian computes from the rows that are sent to it."""
         if not isinstance(noise, Gaussian):
             self._not_here("an answer without noise", "pass a finite epsilon")
         source = _rows_of(values)
@@ -130,22 +154,22 @@ class RemoteVault(Vault):
         sensitivity = math.sqrt(2) * with_norm_rounding(bound, source.width) * self.rows_per_person
         self._ledger.debit(Release(purpose, noise.cost(), sensitivity, unit))
         self._spent[noise.cost()] += 1
-        self._together.begin(_Told(source, job), bound=bound, step=0.0)
+        self._together.begin(_RowsWithMessage(source, job), bound=bound, step=0.0)
         last = self._send(source, job, but_last=True)
-        self._together.add(_nothing(source))  # all other parts have come
+        self._together.add(_nothing(source))  # all other parts have arrived
         answer, headers = self._post(last, job)
         self._last = self._holder.received(answer, headers)
-        return from_stream(answer, widest=2**31 - 1).copy()
+        return from_stream(answer, max_width=2**31 - 1).copy()
 
     def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
-        """Send the rows of this process, under the request that the first one has told."""
+        """Send the rows of this process, as parts of the request of the first one."""
         del bound, step
         self._check_length(source)
         self._send(source, _message(source))
         self._together.add(_nothing(source))
 
     def _send(self, source: DenseSource, job: Mapping[str, Any], *, but_last: bool = False) -> Part:
-        """Send all parts of these rows, one after the other; the last is returned, and may be kept back."""
+        """Send all parts of these rows, one after the other; return the last, which is not sent if ``but_last``."""
         first, _ = self._places.parts(job["each"])
         bar = tqdm(total=len(self), disable=not self._holder.progress, unit="row", desc=job["asked"]["purpose"])
         last: Part | None = None
@@ -173,11 +197,11 @@ class RemoteVault(Vault):
     def certificate(
         self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
     ) -> Certificate:
-        """What the custodian's ledger can say about everything asked of these people so far."""
+        """The certificate of the custodian's ledger, about all answers about this population so far."""
         del claim
         path = f"/v1/populations/{self._holder.population}/certificate"
-        told = self._holder.connection.get(path, planned=planned, subject=subject)
-        return self._holder.signed(Certificate.from_dict(told), self._last)
+        facts = self._holder.connection.get(path, planned=planned, subject=subject)
+        return self._holder.signed(Certificate.from_dict(facts), self._last)
 
     def __repr__(self) -> str:
         return f"RemoteVault(n={len(self)}, groups={list(self.group_names)})"
@@ -190,7 +214,7 @@ def _rows_of(values: Floats | DenseSource) -> DenseSource:
 
 
 def _regrouped(source: DenseSource, each: int) -> Iterator[Array]:
-    """The same rows, so many at a time."""
+    """The same rows, ``each`` at a time."""
     held: list[Array] = []
     size, begun = 0, False
     for _, rows in source.dense():
@@ -205,8 +229,8 @@ def _regrouped(source: DenseSource, each: int) -> Iterator[Array]:
         yield np.concatenate([np.empty((0, source.width)), *held])
 
 
-class _Told:
-    """Rows, and the message that lets other processes send theirs."""
+class _RowsWithMessage:
+    """Rows, and the message that makes other processes send theirs."""
 
     def __init__(self, source: DenseSource, job: dict[str, Any]) -> None:
         self._source = source
@@ -230,7 +254,7 @@ def _message(source: DenseSource) -> dict[str, Any]:
 
 
 def _nothing(source: DenseSource) -> NDArray[np.int64]:
-    """What a process adds to a sum that the custodian makes; a fault of one is told with it."""
+    """Zeros that a process adds instead of a sum, which the custodian computes; a fault is reported with them."""
     return np.zeros(int(_message(source).get("numbers", 0)), dtype=np.int64)
 
 
