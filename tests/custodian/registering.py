@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from holding import DELTA, opened
+from service_fixtures import DELTA, opened
 
 from justitia import DurableLedger
 from justitia.custodian import populations, records

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holding import KEYS, make_folder, served
+from service_fixtures import KEYS, make_folder, served
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scale"))
 from grouped import die_at, in_group

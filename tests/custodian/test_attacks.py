@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from holding import DELTA, LABELS, Caller, Exact, N, make_folder, opened
+from service_fixtures import DELTA, LABELS, Caller, Exact, N, make_folder, opened
 
 from justitia.audit.statistics import Evidence, evidence, one_run_epsilon
 from justitia.custodian.wire import from_stream, measurement_from_json
@@ -113,7 +113,7 @@ def guessed(folder: Path, noise: NoiseSource, coins: np.ndarray[Any, Any], guess
     return int(((score[surest] > 0) == coins[surest]).sum()), float(epsilon)
 
 
-def test_rows_chosen_to_single_people_out_tell_everybody_exactly_and_hardly_anybody_with_noise(place: Path) -> None:
+def test_rows_that_single_individuals_out_reveal_all_groups_exactly_and_few_with_noise(place: Path) -> None:
     coins = np.random.default_rng(0).integers(0, 2, N)
     right, epsilon = guessed(place / "exact", Exact(), coins, N)
     assert right == N

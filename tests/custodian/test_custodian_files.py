@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from holding import DATA, IDS, KEYS, Caller, make_folder, opened, served
+from service_fixtures import DATA, IDS, KEYS, Caller, make_folder, opened, served
 
 from justitia import DurableLedger
 from justitia.cli import cli

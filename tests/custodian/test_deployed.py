@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
-from holding import DATA, IDS, KEYS, make_folder, served
+from service_fixtures import DATA, IDS, KEYS, make_folder, served
 
 from bench.performance.two_users import HOLDER, as_user
 from justitia import DurableLedger, measure

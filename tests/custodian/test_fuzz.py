@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from holding import IDS, Caller, N, Reply, make_folder, opened
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 from jsonschema import Draft202012Validator
+from service_fixtures import IDS, Caller, N, Reply, make_folder, opened
 
 from justitia.custodian.schemas import OPERATIONS, openapi
 from justitia.custodian.wire import to_stream
@@ -141,7 +141,7 @@ def conforms(reply: Reply, described: dict[str, Any]) -> None:
     method=st.sampled_from(["", "", "", "", "GET", "POST", "PUT", "HEAD"]),
     client=st.sampled_from(["trainer", "trainer", "trainer", "trainer", "reader", "nobody"]),
 )
-def test_any_request_is_answered_or_refused_as_the_description_says(
+def test_any_request_is_answered_or_refused_as_openapi_says(
     ask: tuple[Caller, str], asked: tuple[Any, str, dict[str, str], bytes], method: str, client: str
 ) -> None:
     one, name, query, body = asked

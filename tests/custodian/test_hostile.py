@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from holding import DATA, IDS, KEYS, LABELS, Caller, N, make_folder, opened, served
+from service_fixtures import DATA, IDS, KEYS, LABELS, Caller, N, make_folder, opened, served
 
 from justitia import DurableLedger, LagrangianDualClassifier, MomentsPlan
 from justitia.custodian import Custodian
@@ -122,7 +122,7 @@ def test_measurement_refused_late_leaves_id_and_both_budgets_as_they_were(change
     assert len(entries(folder)) == 1
 
 
-def test_answer_whose_line_cannot_be_written_to_the_log_is_told_once_it_can(
+def test_answer_whose_line_cannot_be_written_to_the_log_is_returned_once_it_can(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(folder) as service:
@@ -180,7 +180,7 @@ def test_plan_that_a_client_announces_costs_what_the_ledger_holds_afterwards(
     assert announced == [Counter(release.cost for _, release in entries(folder))]
 
 
-def test_budget_that_fits_so_often_is_asked_so_often_and_not_once_more(tmp_path: Path) -> None:
+def test_plan_that_fits_n_times_is_answered_n_times_and_not_once_more(tmp_path: Path) -> None:
     for place, options in (("population", {"epsilon": 0.5}), ("client", {"own": 0.5})):
         folder = make_folder(tmp_path / place, **options)  # type: ignore[arg-type]
         with opened(folder) as service:
@@ -241,7 +241,7 @@ def retired(service: Service) -> None:
     retire(service.folder, Records(service.folder), "people")
 
 
-def test_people_retired_between_questions_are_unknown_and_leave_the_memory(folder: Path) -> None:
+def test_population_retired_between_queries_is_unknown_and_leaves_the_memory(folder: Path) -> None:
     with opened(folder) as service:
         ask = Caller(service)
         cohort = ask.cohort()
@@ -257,7 +257,7 @@ def test_people_retired_between_questions_are_unknown_and_leave_the_memory(folde
     assert len(entries(folder)) == 1
 
 
-def test_people_retired_during_a_question_leave_debit_and_receipt_and_no_answer(
+def test_population_retired_during_a_query_leaves_debit_and_receipt_and_no_answer(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(folder) as service:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from holding import IDS, KEYS, Caller, N, make_folder, opened, served, serving
+from service_fixtures import IDS, KEYS, Caller, N, make_folder, opened, served, serving
 
 from justitia.custodian import app, limits
 from justitia.custodian.connection import Connection
@@ -372,7 +372,7 @@ def in_thread(job: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     return thread, found
 
 
-def test_measurement_is_prepared_while_others_ask_about_the_same_people(
+def test_measurement_is_prepared_while_others_query_the_same_population(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on, values = threading.Event(), threading.Event(), Question.values
@@ -398,7 +398,7 @@ def test_measurement_is_prepared_while_others_ask_about_the_same_people(
         assert len(service.records.receipts("people")) == 2
 
 
-def test_measurement_that_cannot_be_paid_is_refused_before_it_is_prepared(
+def test_measurement_beyond_the_budget_is_refused_before_it_is_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Question, "values", lambda _: pytest.fail("it was prepared"))
@@ -437,7 +437,7 @@ def test_client_with_many_slow_requests_waits_for_itself_and_others_are_answered
     assert all(b"retry-after: 2" in reply for reply in replies if status(reply) == 429)
 
 
-def test_answers_of_one_client_come_one_after_the_other_and_errors_reach_who_asked() -> None:
+def test_answers_of_one_client_come_one_after_the_other_and_errors_reach_the_caller() -> None:
     import asyncio
 
     answers, running, most = AnswerQueue(3), [0], []

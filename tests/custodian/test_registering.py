@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from holding import DELTA, IDS, LABELS, Caller, make_folder, opened
+from service_fixtures import DELTA, IDS, LABELS, Caller, make_folder, opened
 
 from justitia import DurableLedger
 from justitia.cli import cli
@@ -50,7 +50,7 @@ def put(folder: Path, name: str = "people", **given: Any) -> None:
 
 
 @forks
-def test_two_processes_that_register_at_once_never_mix_their_people() -> None:
+def test_two_processes_that_register_at_once_never_mix_their_rows() -> None:
     found = outcome("race", RUNS)
     for one in found["same"]:  # one is refused, the other has its own people, number and budget
         assert one["codes"] == [0, 1], one

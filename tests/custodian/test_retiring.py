@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from holding import IDS, KEYS, LABELS, Caller, make_folder, opened
+from service_fixtures import IDS, KEYS, LABELS, Caller, make_folder, opened
 
 from justitia import DurableLedger
 from justitia.cli import cli
@@ -60,9 +60,9 @@ def asked_much(ask: Caller) -> bytes:
     cohorts += [ask.cohort(IDS[k : k + 2]) for k in range(60)]
     assert len(set(cohorts)) == len(cohorts)
     whole = ask.cohort()
-    told = ask.sums(whole, ROWS)
-    assert (told.status, ask.sums(whole, ROWS[:9], request="half", parts=2).status) == (200, 200)
-    return told.body
+    answer = ask.sums(whole, ROWS)
+    assert (answer.status, ask.sums(whole, ROWS[:9], request="half", parts=2).status) == (200, 200)
+    return answer.body
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -122,7 +122,7 @@ def reached(client: Custodian) -> bool:
         return False
 
 
-def test_service_overwrites_the_attribute_in_memory_before_anybody_asks(tmp_path: Path) -> None:
+def test_service_overwrites_the_attribute_in_memory_before_the_next_query(tmp_path: Path) -> None:
     folder = marked_folder(tmp_path / "holder")
     with opened(folder) as service:
         ask = Caller(service)
@@ -141,7 +141,7 @@ def test_service_overwrites_the_attribute_in_memory_before_anybody_asks(tmp_path
         assert len(people._register) == 0
 
 
-def test_question_that_waited_while_people_were_retired_is_refused_without_a_debit(
+def test_query_that_waited_while_its_population_was_retired_is_refused_without_a_debit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = marked_folder(tmp_path / "holder")
@@ -155,7 +155,7 @@ def test_question_that_waited_while_people_were_retired_is_refused_without_a_deb
     assert not DurableLedger.open(ledger_file(folder, "people")).releases
 
 
-def test_part_that_comes_while_people_are_retired_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_that_arrives_during_retirement_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, kept = marked_folder(tmp_path / "holder"), Records.put_part
 
     def late(records: Records, *given: Any) -> Any:
@@ -198,7 +198,7 @@ def test_rows_of_an_answered_request_are_deleted_when_the_service_starts(tmp_pat
         assert waits.exists()
 
 
-def test_records_that_others_read_all_the_time_are_said_to_hold_what_was_deleted(
+def test_retire_reports_that_records_in_use_may_hold_deleted_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = marked_folder(tmp_path / "holder")

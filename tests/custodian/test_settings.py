@@ -1,10 +1,10 @@
-"""ServiceSettings of a custodian, what is open to everybody, and what is left of a request that was never finished."""
+"""Settings of a custodian, public routes, and spooled parts of a request that was never finished."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from holding import IDS, Caller, make_folder, opened
+from service_fixtures import IDS, Caller, make_folder, opened
 
 from justitia.custodian import records
 from justitia.custodian.connection import Connection, read_key

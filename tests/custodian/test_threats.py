@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from holding import IDS, KEYS, LABELS, Caller, N, make_folder, opened
+from service_fixtures import IDS, KEYS, LABELS, Caller, N, make_folder, opened
 
 from justitia import DurableLedger
 from justitia.custodian.limits import RateLimiter
@@ -82,7 +82,7 @@ def test_unknown_unlisted_and_missing_people_look_alike(tmp_path: Path) -> None:
         ("unlisted", ["no such group", *LABELS[1:]], IDS),
         ("silent", [None, *LABELS[1:]], IDS),
         ("unknown", LABELS, ["somebody else", *IDS[1:]]),
-        ("fewer", LABELS[1:], IDS[1:]),  # how many are registered is not told either
+        ("fewer", LABELS[1:], IDS[1:]),  # the number of registered people is not shown either
     ):
         with opened(make_folder(tmp_path / place, labels, ids=ids)) as service:
             ask = Caller(service)
@@ -210,20 +210,22 @@ def test_two_services_do_not_work_in_one_folder(folder: Path) -> None:
 def test_receipts_follow_one_another_and_name_what_the_ledger_holds(folder: Path) -> None:
     with opened(folder) as service:
         ask = Caller(service)
-        told = [json.loads(ask.sums(ask.cohort(), ROWS, request=f"r{k}").headers["justitia-receipt"]) for k in range(3)]
+        receipts = [
+            json.loads(ask.sums(ask.cohort(), ROWS, request=f"r{k}").headers["justitia-receipt"]) for k in range(3)
+        ]
         chain = service.records.receipts("people")
         kept = ask("GET", "/v1/populations/people/ledger", client="reader").facts
-    assert [one["number"] for one in told] == [0, 1, 2]
-    assert [one["previous"] for one in told] == ["", told[0]["link"], told[1]["link"]]
-    assert [link for _, link in chain] == [one["link"] for one in told]
+    assert [one["number"] for one in receipts] == [0, 1, 2]
+    assert [one["previous"] for one in receipts] == ["", receipts[0]["link"], receipts[1]["link"]]
+    assert [link for _, link in chain] == [one["link"] for one in receipts]
     assert [entry["run"] for entry in kept["entries"]] == ["trainer/r0", "trainer/r1", "trainer/r2"]
-    assert kept["receipts"][-1]["link"] == told[-1]["link"]
+    assert kept["receipts"][-1]["link"] == receipts[-1]["link"]
 
 
 @pytest.mark.parametrize(
     ("error", "status"), [(OSError("a secret path"), 503), (RuntimeError("somebody is in b"), 500)]
 )
-def test_errors_that_nobody_expected_tell_nothing(
+def test_unexpected_errors_reveal_nothing(
     error: Exception, status: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any, **__: Any) -> Any:

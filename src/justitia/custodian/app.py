@@ -1,7 +1,7 @@
 """HTTP application: JSON for facts, Arrow IPC streams for rows, and a receipt in the header of every answer.
 
-Each request with a key passes one function (:meth:`App._route`): key, rate limit, audit log, handler, audit log. An
-error of any kind ends there as a response that holds nothing but the fixed text of a :class:`RequestError`.
+Each request with a key passes one function (:meth:`App._route`): key, rate limit, audit log, handler, audit log. Every
+exception ends there; the text of one that is no :class:`RequestError` is never sent, because it may hold anything.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def drop_traceback(error: BaseException) -> None:
 
 
 def _as_request_error(error: Exception) -> RequestError:
-    """The error that is sent instead: the text of an unexpected one may hold anything."""
+    """The error that is sent for an exception."""
     drop_traceback(error)
     if isinstance(error, RequestError):
         return error

@@ -202,7 +202,7 @@ class AnswerQueue:
         try:
             if future.set_running_or_notify_cancel():
                 future.set_result(job())
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+        except BaseException as error:  # noqa: BLE001 - raised in the coroutine that awaits the result
             future.set_exception(error)
         with self._lock:
             queue = self._waiting[client]
@@ -226,9 +226,9 @@ class ConnectionLimiter:
     """Limit on open connections, with a deadline for each.
 
     A connection *waits* from when it is accepted until the headers of a request are complete, and again once the
-    response is sent. Where there are too many connections, the oldest one that waits is closed: whoever opens hundreds
-    of connections and sends half a header on each pushes out their own, and a client that sends its request at once is
-    answered.
+    response is sent. Where there are too many connections, the oldest one that waits is closed. So an attacker who
+    opens hundreds of connections and sends half a header on each pushes out their own, and a client that sends its
+    request at once is answered.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ class LimitedConnection(socket.socket):
         self._deadline: asyncio.TimerHandle | None = None
 
     def set_deadline(self, seconds: float) -> None:
-        """Cut the connection after so many seconds; replaces an earlier deadline."""
+        """Cut the connection after this many seconds; replaces an earlier deadline."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = asyncio.get_running_loop().call_later(seconds, self.cut)

@@ -33,7 +33,7 @@ _POINTS, _ROWS = 60, 100
 
 _TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ name }}: who asked what</title>
+<title>{{ name }}: budgets and debits</title>
 <style>
 :root { color-scheme: light dark; --ink: #1c1c1c; --back: #fff; --rule: #ddd; --quiet: #595959; --spent: #2f6fb0; }
 @media (prefers-color-scheme: dark) {
@@ -58,14 +58,14 @@ svg { width: 100%; height: auto; }
 <dl>{% for name, value in one.facts %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>{% endfor %}</dl>
 {{ one.chart }}
 <div class="scroll" tabindex="0" role="region" aria-label="Clients of {{ one.name }}"><table>
-<caption>Who asked</caption><thead><tr><th scope="col">client</th><th scope="col" class="number">debits</th>
+<caption>Clients</caption><thead><tr><th scope="col">client</th><th scope="col" class="number">debits</th>
 <th scope="col" class="number">epsilon of these alone</th><th scope="col">last</th></tr></thead><tbody>
-{% for who in one.clients %}<tr><td>{{ who.client }}</td><td class="number">{{ who.debits }}</td>
-<td class="number">{{ who.epsilon }}</td><td>{{ who.last }}</td></tr>
-{% else %}<tr><td colspan="4">nobody yet</td></tr>{% endfor %}</tbody></table></div>
+{% for client in one.clients %}<tr><td>{{ client.name }}</td><td class="number">{{ client.debits }}</td>
+<td class="number">{{ client.epsilon }}</td><td>{{ client.last }}</td></tr>
+{% else %}<tr><td colspan="4">none yet</td></tr>{% endfor %}</tbody></table></div>
 <div class="scroll" tabindex="0" role="region" aria-label="Debits of {{ one.name }}"><table>
 <caption>Newest debits</caption>
-<thead><tr><th scope="col">time</th><th scope="col">client</th><th scope="col">for</th>
+<thead><tr><th scope="col">time</th><th scope="col">client</th><th scope="col">purpose</th>
 <th scope="col" class="number">noise multiplier</th><th scope="col">request</th>
 <th scope="col">receipt</th></tr></thead><tbody>
 {% for entry in one.entries %}<tr><td>{{ entry.time }}</td><td>{{ entry.client }}</td>
@@ -76,7 +76,7 @@ svg { width: 100%; height: auto; }
 {% else %}<p>No population is registered yet.</p>{% endfor %}
 <section><h2>Refusals</h2><div class="scroll" tabindex="0" role="region" aria-label="Refusals"><table>
 <caption>Newest refusals</caption><thead><tr><th scope="col">time</th><th scope="col">client</th>
-<th scope="col">asked for</th><th scope="col">refused because of</th></tr></thead><tbody>
+<th scope="col">operation</th><th scope="col">reason</th></tr></thead><tbody>
 {% for entry in refusals %}<tr><td>{{ entry.time | clock }}</td><td>{{ entry.client or "no valid key" }}</td>
 <td>{{ entry.what }}</td><td>{{ entry.refused }} ({{ entry.status }})</td></tr>
 {% else %}<tr><td colspan="4">none yet</td></tr>{% endfor %}</tbody></table></div></section>
@@ -170,7 +170,7 @@ def _population(service: Service, one: Population) -> dict[str, Any]:
 def _client(name: str, debits: list[Debit], delta: float) -> dict[str, Any]:
     own = [debit for debit in debits if debit.client == name]
     spent = epsilon_spent(Counter(debit.release.cost for debit in own), delta)
-    return {"client": name, "debits": len(own), "epsilon": f"{spent:.4g}", "last": _clock(own[-1].time)}
+    return {"name": name, "debits": len(own), "epsilon": f"{spent:.4g}", "last": _clock(own[-1].time)}
 
 
 def _chart(debits: list[Debit], one: Population) -> Markup:

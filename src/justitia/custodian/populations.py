@@ -109,7 +109,7 @@ def register(
         raise ValueError("expected a finite epsilon for a population of a custodian, got none; choose a budget.")
     listed = public_groups(groups, names=attribute.names)
     if not all(isinstance(part, str) for one in listed for part in (one if isinstance(one, tuple) else (one,))):
-        raise ValueError("expected groups as text, which is how the attribute is kept, got others; write them as text.")
+        raise ValueError("expected groups as text, as the attribute is stored, got others; write them as text.")
     population = Population(name, attribute.names, tuple(listed), float(epsilon), float(delta), len(attribute), now())
     draft = populations_folder(root) / f".{name}.{uuid.uuid4().hex}.draft"
     with _registration_lock(root, _LOCK_TIMEOUT):
@@ -273,7 +273,7 @@ class LoadedPopulation:
         """
         if any(one.population != self.facts.name for one in parts):
             raise not_found("cohort")
-        rows = len(ids) + sum(one.people for one in parts)
+        rows = len(ids) + sum(one.rows for one in parts)
         if not 0 < rows <= max_rows or (ids and parts):
             raise too_large(f"between 1 and {max_rows} ids, or cohorts of so many,")
         try:

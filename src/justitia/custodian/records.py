@@ -99,7 +99,7 @@ class CohortRecord(NamedTuple):
 
     id: str
     population: str
-    people: int
+    rows: int
     digests: bytes
     person: bool = False
 
@@ -267,8 +267,8 @@ class Records:
     def allow(self, name: str, populations: Sequence[str]) -> None:
         """Let the key of a known client use these populations too."""
         with self._transaction(durable=True) as connection:
-            (held,) = connection.execute("SELECT populations FROM clients WHERE name = ?", (name,)).fetchone()
-            listed = list(dict.fromkeys([*json.loads(held), *populations]))
+            (present,) = connection.execute("SELECT populations FROM clients WHERE name = ?", (name,)).fetchone()
+            listed = list(dict.fromkeys([*json.loads(present), *populations]))
             connection.execute("UPDATE clients SET populations = ? WHERE name = ?", (json.dumps(listed), name))
 
     def drop_clients(self, names: Sequence[str]) -> None:
@@ -289,9 +289,7 @@ class Records:
         with self._transaction(durable=True) as connection:
             taken = "SELECT name FROM populations WHERE name = ? UNION SELECT name FROM claims WHERE name = ?"
             if connection.execute(taken, (name, name)).fetchone():
-                raise ValueError(
-                    f"the population {name!r} is registered, or was; choose another name for other people."
-                )
+                raise ValueError(f"the population {name!r} is registered, or was; choose another name.")
             connection.execute("INSERT INTO claims VALUES (?, ?, ?)", (name, file, now()))
 
     def claims(self) -> dict[str, str]:

@@ -236,7 +236,7 @@ _ERRORS = {
     415: "compressed",
     422: "not as described",
     429: "too often, or too much at once",
-    500: "an error that nobody expected",
+    500: "an unexpected error",
     503: "ledger, disk or memory cannot be used now",
 }
 #: Errors of every route with a key, of those with a body, and of those that debit.

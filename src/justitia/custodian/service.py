@@ -206,7 +206,7 @@ class Service:
         if stored + len(made.digests) > limit and self.records.cohort(made.id, client.name) is None:
             raise too_large(f"cohorts of at most {limit} bytes together, 16 for each id")
         self.records.put_cohort(made, client.name)
-        return CohortResponse(cohort=made.id, people=made.people, **persons)
+        return CohortResponse(cohort=made.id, people=made.rows, **persons)
 
     def _load_cohorts(self, client: Client, names: Sequence[str], *, person: bool) -> list[CohortRecord]:
         """Cohorts to concatenate: their rows are counted before any is loaded, and each is loaded once."""
@@ -222,7 +222,7 @@ class Service:
             return {name: cohort for name, cohort in records.items() if cohort is not None}
 
         sizes, limit = found(with_digests=False), self.settings.largest_cohort
-        if sum(sizes[name].people for name in names) > limit:
+        if sum(sizes[name].rows for name in names) > limit:
             raise too_large(f"cohorts of at most {limit} rows together")
         cohorts = found(with_digests=True)
         return [cohorts[name] for name in names]
@@ -263,7 +263,7 @@ class Service:
             files = [request_spool(self.folder, *request) / str(part) for part in range(query.parts)]
             source = self._validated(
                 request,
-                lambda: SpooledRows.from_files(files, max_width=self.settings.largest_width, rows=cohort.people),
+                lambda: SpooledRows.from_files(files, max_width=self.settings.largest_width, rows=cohort.rows),
             )
             noise = Gaussian(query.noise_multiplier)
 
@@ -281,14 +281,12 @@ class Service:
         query.check()
         cohort, population = self._cohort(client, cohort_name)
         lists = [one for one in (query.y_true, query.y_pred, query.before, query.scores) if one is not None]
-        if {len(one) for one in lists} != {cohort.people}:
+        if {len(one) for one in lists} != {cohort.rows}:
             raise invalid_input(
-                f"expected {cohort.people} labels and decisions, in the order of the cohort, got other numbers."
+                f"expected {cohort.rows} labels and decisions, in the order of the cohort, got other numbers."
             )
-        if query.delta * cohort.people >= 1:
-            raise invalid_input(
-                "expected delta to be below 1 over the number of people, got more; choose a smaller one."
-            )
+        if query.delta * cohort.rows >= 1:
+            raise invalid_input("expected delta to be below 1 over the number of rows, got more; choose a smaller one.")
         request = (client.name, query.request)
         with self._request_lock(request):
             stored = self._stored_answer(request, query.digest(cohort.id), 1, population)

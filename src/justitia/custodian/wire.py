@@ -237,7 +237,7 @@ class SpooledRows:
 
     @classmethod
     def from_files(cls, files: Sequence[Path], *, max_width: int, rows: int) -> SpooledRows:
-        """Check that the files have so many rows together, all of one width.
+        """Check that the files have ``rows`` rows together, all of one width.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""A small custodian in a folder, served from a thread of this process, and requests to it without a network."""
+"""Fixtures: a small custodian in a folder, served from a thread of this process, and requests without a network."""
 
 from __future__ import annotations
 
