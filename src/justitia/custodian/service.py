@@ -14,8 +14,8 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -261,10 +261,8 @@ class Service:
             if arrived < query.parts:
                 return PartsResponse(arrived, query.parts)
             files = [request_spool(self.folder, *request) / str(part) for part in range(query.parts)]
-            source = self._validated(
-                request,
-                lambda: SpooledRows.from_files(files, max_width=self.settings.largest_width, rows=cohort.rows),
-            )
+            with self._before_debit(request):
+                source = SpooledRows.from_files(files, max_width=self.settings.largest_width, rows=cohort.rows)
             noise = Gaussian(query.noise_multiplier)
 
             def answer(debit: Callable[[], object]) -> bytes:
@@ -292,8 +290,8 @@ class Service:
             stored = self._stored_answer(request, query.digest(cohort.id), 1, population)
             if stored is not None:
                 return stored
-
-            cost = self._validated(request, lambda: GaussianCost(1 / gaussian_mu(query.epsilon, query.delta)))
+            with self._before_debit(request):
+                cost = GaussianCost(1 / gaussian_mu(query.epsilon, query.delta))
 
             def answer(debit: Callable[[], object]) -> bytes:
                 if not population.can_afford(cost):
@@ -348,7 +346,7 @@ class Service:
         client: Client,
         population: LoadedPopulation,
         purpose: str,
-        cost: Any,
+        cost: Cost,
         answer: Callable[[Callable[[], object]], bytes],
     ) -> Answer:
         """Debit, compute, store, return.
@@ -371,10 +369,11 @@ class Service:
         shutil.rmtree(request_spool(self.folder, *request), ignore_errors=True)
         return Answer(body, receipt)
 
-    def _validated(self, request: RequestId, check: Callable[[], Any]) -> Any:
-        """The result of a check that comes before any debit; where it fails, the request id is free again."""
+    @contextmanager
+    def _before_debit(self, request: RequestId) -> Iterator[None]:
+        """Checks that come before any debit: where one fails, the request id is free again."""
         try:
-            return check()
+            yield
         except (RequestError, ValueError) as error:
             self._delete_request(request)
             raise error if isinstance(error, RequestError) else invalid_input(str(error)) from None
