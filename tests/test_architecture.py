@@ -272,7 +272,7 @@ def test_vault_is_opened_by_training_private_measurement_and_audits_alone() -> N
     assert {name for name, tree in FILES.items() if calls(tree, "SensitiveVault")} == {
         "privacy/door.py",
         "audit/replay.py",
-        "custodian/people.py",  # whoever holds the attribute of registered people
+        "custodian/populations.py",  # whoever holds the attribute of registered people
     }
     opening = {name for name, tree in FILES.items() if calls(tree, "open_vault")}
     # scale/follow.py: ranks that add up the rows of their own, and debit nothing

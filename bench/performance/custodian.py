@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from justitia.custodian.connection import Connection
-from justitia.custodian.people import ledger_file, register
+from justitia.custodian.populations import ledger_file, register
 from justitia.custodian.records import Client, Records
 from justitia.custodian.settings import CONFIG, private_folder
 from justitia.custodian.wire import ARROW, to_stream

@@ -1,4 +1,4 @@
-"""A small custodian in a folder, served from a thread of this process, and requests to it without a network."""
+"""Fixtures: a small custodian in a folder, served from a thread of this process, and requests without a network."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ import numpy as np
 import pandas as pd
 
 from justitia.custodian.app import App
-from justitia.custodian.people import ledger_file, register
+from justitia.custodian.populations import ledger_file, register
 from justitia.custodian.records import Client, Records
 from justitia.custodian.server import servers
 from justitia.custodian.service import Service
-from justitia.custodian.settings import CONFIG, Settings, private_folder
+from justitia.custodian.settings import CONFIG, ServiceSettings, private_folder
 from justitia.custodian.wire import to_stream
 from justitia.datasets import make_synthetic
 from justitia.privacy.attribute import Attribute
@@ -68,7 +68,7 @@ def copied_ledger(folder: Path, place: Path) -> Path:
 
 @contextmanager
 def opened(folder: Path, noise: NoiseSource | None = None, **settings: Any) -> Iterator[Service]:
-    service = Service(folder, Settings(page_port=0, **{"requests_per_minute": 10**6} | settings), noise)
+    service = Service(folder, ServiceSettings(page_port=0, **{"requests_per_minute": 10**6} | settings), noise)
     try:
         yield service
     finally:

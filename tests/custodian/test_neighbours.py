@@ -1,4 +1,4 @@
-"""What a client sees depends on one person's attribute through noise alone; exact answers would give people away."""
+"""Responses depend on one person's attribute through noise alone; exact answers would give people away."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from holding import IDS, LABELS, Caller, Kept, N, Reply, make_folder, opened
+from service_fixtures import IDS, LABELS, Caller, Kept, N, Reply, make_folder, opened
 
 from justitia.custodian.wire import to_stream
 
@@ -63,7 +63,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kept, list[Reply]]:
 
 
 @pytest.mark.parametrize("label", ["b", None, "no such group", "\ud800", "a\0", "x" * 5000, "," * 50])
-def test_neighbours_with_the_same_noised_answers_get_the_same_replies(
+def test_neighbours_with_the_same_noisy_answers_get_the_same_responses(
     label: Any, first: tuple[Kept, list[Reply]], tmp_path: Path
 ) -> None:
     noise, here = first

@@ -1,21 +1,21 @@
-"""The OpenAPI description: valid, about every route, and true of what is answered."""
+"""The OpenAPI document: valid, complete, and true of every response."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from holding import IDS, Caller, N, make_folder, opened
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from service_fixtures import IDS, Caller, N, make_folder, opened
 from starlette.routing import Route
 
-from justitia.custodian import refusals
+from justitia.custodian import errors
 from justitia.custodian.app import App
-from justitia.custodian.description import description
-from justitia.custodian.refusals import Refused
+from justitia.custodian.errors import RequestError
+from justitia.custodian.schemas import openapi
 
-FOUND = description("0")
+FOUND = openapi("0")
 
 
 def replies(path: str, method: str) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def conforms(body: Any, content: dict[str, Any]) -> None:
     Draft202012Validator(content["schema"] | {"components": FOUND["components"]}).validate(body)
 
 
-def test_description_is_valid_openapi_and_has_every_route(tmp_path: Path) -> None:
+def test_document_is_valid_openapi_and_has_every_route(tmp_path: Path) -> None:
     OpenAPIV31SpecValidator(FOUND).validate()
     with opened(make_folder(tmp_path / "holder")) as service:
         app = App(service)
@@ -37,13 +37,12 @@ def test_description_is_valid_openapi_and_has_every_route(tmp_path: Path) -> Non
     assert served["paths"] == FOUND["paths"]
 
 
-def test_every_refusal_of_the_service_has_a_described_status() -> None:
-    told = {one.status for one in vars(refusals).values() if isinstance(one, Refused)}
-    told |= {refusals.wrong("").status, refusals.unknown("").status, refusals.not_allowed("").status}
-    told |= {refusals.too_large("").status, 402, 415}
-    assert told == {int(s) for ways in FOUND["paths"].values() for way in ways.values() for s in way["responses"]} - {
-        200
-    }
+def test_every_error_of_the_service_has_a_described_status() -> None:
+    statuses = {one.status for one in vars(errors).values() if isinstance(one, RequestError)}
+    statuses |= {errors.invalid_input("").status, errors.not_found("").status, errors.missing_role("").status}
+    statuses |= {errors.too_large("").status, 402, 415}
+    operations = [operation for path in FOUND["paths"].values() for operation in path.values()]
+    assert statuses | {200} == {int(status) for operation in operations for status in operation["responses"]}
 
 
 def test_answers_are_as_described(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_answers_are_as_described(tmp_path: Path) -> None:
         plan = json.dumps({"costs": [[10.0, 2]]})
         rows = np.ones((N, 2))
         cohort = ask.cohort()
-        told = {
+        fetched = {
             "/v1/populations/{name}": ask("GET", "/v1/populations/people", plan=plan, receipt=0),
             "/v1/populations/{name}/ledger": ask("GET", "/v1/populations/people/ledger", client="reader"),
             "/healthz": ask("GET", "/healthz"),
@@ -63,7 +62,7 @@ def test_answers_are_as_described(tmp_path: Path) -> None:
                 "POST", "/v1/populations/people/cohorts", json.dumps({"ids": IDS, "person": True}).encode()
             ),
         }
-    assert told["/v1/populations/{name}"].facts["fits"] > 0
-    for method, found in (("get", told), ("post", sent)):
+    assert fetched["/v1/populations/{name}"].facts["fits"] > 0
+    for method, found in (("get", fetched), ("post", sent)):
         for path, reply in found.items():
             conforms(reply.facts, replies(path, method)[str(reply.status)]["content"]["application/json"])
