@@ -16,7 +16,7 @@ from justitia.estimator import LagrangianDualClassifier
 from justitia.parameters import plan_of, unfitted
 from justitia.preprocessing.files import is_files
 from justitia.privacy.attribute import Attribute
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.scale.fit import open_from_files
 from justitia.training.lagrangian import largest_gap
@@ -70,7 +70,7 @@ class Tradeoff:
         return self.models[int(accuracy.to_numpy().argmax())]
 
 
-@sealing
+@protects_attribute
 def tradeoff(
     model: LagrangianDualClassifier,
     X: Any,

@@ -27,7 +27,7 @@ from justitia.preprocessing.ranges import input_remarks
 from justitia.preprocessing.tables import read_costs, read_target, read_weight
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import open_vault
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.scale.fit import fit_from_files
@@ -180,7 +180,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         self.noise_seed = noise_seed
         self.progress = progress
 
-    @sealing
+    @protects_attribute
     def fit(
         self,
         X: Any,

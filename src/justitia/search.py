@@ -20,7 +20,7 @@ from justitia.preprocessing.tables import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.door import ledger_or_new, noise_from
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.persons import Persons
@@ -63,7 +63,7 @@ class SearchResult:
     table: pd.DataFrame | None = None
 
 
-@sealing
+@protects_attribute
 def private_search(
     model: LagrangianDualClassifier,
     candidates: Sequence[Mapping[str, Any]],

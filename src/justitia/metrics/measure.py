@@ -23,14 +23,14 @@ from justitia.metrics.told import Interval, Verdict
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.door import check_budget, ledger_or_new, open_vault, warn_large_delta
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 
 
-@sealing
+@protects_attribute
 def measure(
     y_true: Any,
     y_pred: Any,

@@ -267,7 +267,7 @@ class DurableLedger(PrivacyLedger):
 
     Notes
     -----
-    The file holds purposes, costs, times, run names and versions: nothing derived from the attribute.
+    The file contains purposes, costs, times, run names and versions: nothing derived from the attribute.
 
     Guarantee
     ---------
