@@ -150,7 +150,7 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Mechanism):
     """Adds N(0, (noise_multiplier * sensitivity)^2), rounded to a public grid, to every entry.
 
     Guarantee
@@ -185,7 +185,7 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Unprotected:
+class Unprotected(Mechanism):
     """No noise, at an infinite cost: for comparisons with training that is not private."""
 
     @property
