@@ -423,7 +423,7 @@ class DurableLedger(PrivacyLedger):
             return Head(len(self._releases), self._links[-1])
 
     def receipt(self) -> dict[str, Any]:
-        """:attr:`head` and the ledger's identity as plain data, for :meth:`verify`; certificates hold one too."""
+        """:attr:`head` and the ledger's identity as plain data, for :meth:`verify`; certificates have one too."""
         return self._receipt(self.head.debits)
 
     def _receipt(self, debits: int) -> dict[str, Any]:

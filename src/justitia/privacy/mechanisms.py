@@ -55,7 +55,11 @@ class NoiseSource(ABC):
 
     def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
         """Independent draws from the open interval (0, 1), multiples of 2^-53."""
-        return _open_uniform(self.words(size, release=release, stream=stream))
+        # 52 bits, not 53: with one more, adding a half would round the largest word up to 1.
+        draws = (self.words(size, release=release, stream=stream) >> np.uint64(12)).astype(np.float64)
+        draws += 0.5
+        draws *= 2.0**-52
+        return draws
 
     def add_gaussian(self, exact: Array, std: float, *, release: int) -> Array:
         """``exact``, rounded to the grid of ``std``, plus an independent N(0, std^2) rounded to it in every entry.
@@ -104,14 +108,6 @@ class SeededNoise(NoiseSource):
         """Independent words, the same for the same seed, query, release and stream."""
         named = f"{self._seed}/{release}/{stream}/".encode()
         return np.frombuffer(hashlib.shake_256(named + self._query).digest(8 * size), dtype=np.uint64)
-
-
-def _open_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    # 52 bits, not 53: with one more, adding a half would round the largest word up to 1.
-    draws = (words >> np.uint64(12)).astype(np.float64)
-    draws += 0.5
-    draws *= 2.0**-52
-    return draws
 
 
 def _fine_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
