@@ -48,7 +48,7 @@ def made(folder: Path, people: int) -> Service:
     column = np.array([label for label in labels.values() for _ in range(people)], dtype=object)
     column[:people:2] = "b"
     records = Records(folder)
-    taken = Register.of(ids, Attribute(("group",), [column]))
+    taken = Register.from_rows(ids, Attribute(("group",), [column]))
     register(folder, records, "people", taken, groups=["a", "b"], epsilon=50.0, delta=1e-9)
     return Service(folder, ServiceSettings(page_port=0, largest_spool=1 << 40))
 

@@ -16,8 +16,9 @@ from justitia._validate import check_int, check_nonnegative
 from justitia.learners.default import SIZES, boosted_trees
 from justitia.notions import EqualizedOdds, EqualOpportunity, FairnessNotion, PredictiveEquality, get_notion
 from justitia.preprocessing.tables import public_seed
+from justitia.privacy.interface import VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.vault import ledger_or_new, open_vault
+from justitia.privacy.vault import ledger_or_new, local_vault, open_vault
 
 Array = NDArray[np.float64]
 #: Notions that compare false positive rates, false negative rates or both.
@@ -165,13 +166,15 @@ class FairGBMClassifier(RivalClassifier):
         ledger = ledger_or_new(ledger, epsilon=math.inf, delta=0.0)
         vault = open_vault(
             sensitive_features,
-            groups=self.groups,
-            epsilon=math.inf,
-            ledger=ledger,
-            n=len(target),
-            features=getattr(self, "feature_names_in_", ()),
+            VaultRequest(
+                groups=self.groups,
+                epsilon=math.inf,
+                ledger=ledger,
+                n=len(target),
+                features=getattr(self, "feature_names_in_", ()),
+            ),
         )
-        codes = vault.reveal(purpose="exact attribute for the proxy Lagrangian")
+        codes = local_vault(vault).reveal(purpose="exact attribute for the proxy Lagrangian")
         label = target.astype(np.float64)
         belongs = (codes[:, None] == np.arange(vault.n_groups)).astype(float)
         cells = np.einsum("nk,na->nka", notion.events(label), belongs)

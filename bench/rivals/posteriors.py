@@ -24,7 +24,7 @@ from justitia.learners.inputs import Inputs
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.dual import constraints_of, label_table, solve
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.interface import Vault
+from justitia.privacy.interface import Vault, VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import open_vault
 
@@ -173,11 +173,13 @@ class PosteriorClassifier(RivalClassifier):
         """A ends here."""
         return open_vault(
             sensitive_features,
-            groups=self.groups,
-            ledger=ledger,
-            n=n,
-            features=getattr(self, "feature_names_in_", ()),
-            **({"epsilon": math.inf} | private),
+            VaultRequest(
+                groups=self.groups,
+                ledger=ledger,
+                n=n,
+                features=getattr(self, "feature_names_in_", ()),
+                **({"epsilon": math.inf} | private),
+            ),
         )
 
     def _checked(self) -> tuple[FairnessNotion, int]:

@@ -34,7 +34,7 @@ from justitia.postprocessing.plan import AT, PostProcessingPlan
 from justitia.preprocessing.ranges import input_remarks, truncated
 from justitia.preprocessing.tables import PlainNumbers, read_costs, read_target, read_weight
 from justitia.privacy.attribute import Attribute, HeldElsewhere
-from justitia.privacy.frames import features_only, sealing
+from justitia.privacy.frames import features_only, protects_attribute
 from justitia.privacy.joining import FileAttribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
@@ -200,7 +200,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         self.noise_seed = noise_seed
         self.progress = progress
 
-    @sealing
+    @protects_attribute
     def fit(
         self,
         X: Any,
@@ -274,6 +274,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
         notion, plan = check_parameters(self)
+        attribute: Attribute | FileAttribute | HeldElsewhere
         if is_files(X):
             table, problem, attribute, person = self._read_files(
                 FileData.from_names(X, y, sensitive_features, sample_weight, person), notion, plan

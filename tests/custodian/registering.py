@@ -30,7 +30,7 @@ SIZES = {1: 3000, 2: 2000}
 def register_some(folder: Path, name: str, kind: int) -> None:
     """So many people that writing them takes a while; their number and budget say which call they are of."""
     labels = np.array([*(("a", MARK) * (SIZES[kind] // 2)), None], dtype=object)[:-1]
-    taken = Register.of([f"{kind}-{k}" for k in range(SIZES[kind])], Attribute(("sex",), [labels]))
+    taken = Register.from_rows([f"{kind}-{k}" for k in range(SIZES[kind])], Attribute(("sex",), [labels]))
     register(folder, Records(folder), name, taken, groups=["a", "b"], epsilon=float(kind), delta=DELTA)
 
 

@@ -54,7 +54,7 @@ def make_folder(
     private_folder(folder)
     records = Records(folder)
     attribute = Attribute(("sex",), [np.array([*(labels or LABELS), None], dtype=object)[:-1]])
-    people = Register.of(IDS if ids is None else ids, attribute)
+    people = Register.from_rows(IDS if ids is None else ids, attribute)
     register(folder, records, "people", people, groups=list(groups), epsilon=epsilon, delta=DELTA)
     for name, key in KEYS.items():
         records.put_client(Client(name, ROLES[name], own, key_hash(key), ("people", "others")))

@@ -223,7 +223,7 @@ def test_same_request_at_once_is_debited_once(folder: Path) -> None:
 
 
 def test_request_id_of_one_population_is_not_anothers(folder: Path) -> None:
-    people = Register.of(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
+    people = Register.from_rows(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
     records = Records(folder)
     register(folder, records, "others", people, groups=["a", "b"], epsilon=1.0, delta=1e-6)
     with opened(folder) as service:
@@ -321,7 +321,7 @@ def test_many_small_parts_and_many_cohorts_are_refused_before_the_disk_is_full(f
 
 @pytest.mark.parametrize("epsilon", [np.inf, np.nan, 0.0, -1.0])
 def test_budget_that_is_no_budget_is_refused_at_registration(epsilon: float, folder: Path) -> None:
-    people = Register.of(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
+    people = Register.from_rows(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
     with pytest.raises(ValueError, match="epsilon"):
         register(folder, Records(folder), "others", people, groups=["a", "b"], epsilon=epsilon, delta=1e-6)
     assert not attribute_file(folder, "others").exists()
@@ -329,7 +329,7 @@ def test_budget_that_is_no_budget_is_refused_at_registration(epsilon: float, fol
 
 def test_unknown_unlisted_and_silent_people_reach_the_vault_as_one_object() -> None:
     labels = np.array(["a", "b", None, "no such group", 7, float("nan"), None], dtype=object)[:-1]
-    people = Register.of(list("123456"), Attribute(("sex",), [labels])).listed(("a", "b"))
+    people = Register.from_rows(list("123456"), Attribute(("sex",), [labels])).listed(("a", "b"))
     _, (found,) = people.cohort(digests_of(["1", "2", "3", "4", "5", "6", "somebody else"])).reveal_entries()
     assert list(found[:2]) == ["a", "b"]
     assert len({id(one) for one in found[2:]}) == 1

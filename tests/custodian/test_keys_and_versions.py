@@ -25,7 +25,7 @@ ROWS = np.ones((len(IDS), 2))
 
 
 def add_others(folder: Path) -> None:
-    people = Register.of(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
+    people = Register.from_rows(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
     register(folder, Records(folder), "others", people, groups=["a", "b"], epsilon=1.0, delta=DELTA)
 
 

@@ -41,7 +41,7 @@ def outcome(what: str, runs: int) -> Any:
 
 
 def people(ids: Any = IDS, labels: Any = LABELS) -> Register:
-    return Register.of(ids, Attribute(("sex",), [np.array([*labels, None], dtype=object)[:-1]]))
+    return Register.from_rows(ids, Attribute(("sex",), [np.array([*labels, None], dtype=object)[:-1]]))
 
 
 def put(folder: Path, name: str = "people", **given: Any) -> None:

@@ -18,7 +18,7 @@ from justitia.audit.result import AuditResult
 from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
 from justitia.engines import AS_PUBLISHED, engine_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 
 ATTACKS = ("mechanism", "trajectory", "weights", "predictions", "one run")
 #: People whose attributes the attack in one run guesses, at most.
@@ -27,7 +27,7 @@ CANARIES = 200
 __all__ = ["ATTACKS", "AuditResult", "Evidence", "audit"]
 
 
-@sealing
+@protects_attribute
 def audit(
     model: LagrangianDualClassifier,
     X: Any,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -348,7 +348,7 @@ class RemoteVault(Vault):
         sensitivity = math.sqrt(2) * with_norm_rounding(bound, width) * self.rows_per_person
         self._ledger.debit(Release(purpose, noise.cost(), sensitivity, "person" if self._person else "row"))
         self._spent[noise.cost()] += 1
-        answer, headers = b"", {}
+        answer, headers = b"", cast("Mapping[str, str]", {})
         with tqdm(total=len(self), disable=not self._holder.progress, unit="row", desc=purpose) as bar:
             for number, part in enumerate(_parts_of(self._blocks(rows), each, width)):
                 # The custodian answers the part that completes the request.

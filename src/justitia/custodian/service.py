@@ -50,8 +50,8 @@ from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import ADJACENCY, Certificate
 from justitia.privacy.file_lock import LockedFile
-from justitia.privacy.groups import Groups, group_names
-from justitia.privacy.interface import RowFunction, Vault, VaultRequest
+from justitia.privacy.groups import group_names
+from justitia.privacy.interface import Groups, RowFunction, Vault, VaultRequest
 from justitia.privacy.keys import key_hash, same_hash
 from justitia.privacy.mechanisms import Gaussian, Mechanism, NoiseSource, SystemNoise
 from justitia.privacy.rows import DenseSource

@@ -17,11 +17,11 @@ from scipy.stats import norm
 
 from justitia._validate import check_fraction, check_same_length
 from justitia.notions import FairnessNotion, get_notion
-from justitia.privacy.frames import forgets_locals, sealing
+from justitia.privacy.frames import forgets_locals, protects_attribute
 from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
 
 
-@sealing
+@protects_attribute
 @forgets_locals
 def rates_by_group(
     y_true: Any,
@@ -137,7 +137,7 @@ def _positive_label(found: set[Any], pos_label: Any) -> Any:
     return sorted(found)[1]
 
 
-@sealing
+@protects_attribute
 def violation(
     y_true: Any,
     y_pred: Any,
@@ -206,7 +206,7 @@ def _metric(notion: str, summary: Literal["difference", "ratio"], meaning: str) 
 
     metric.__name__ = metric.__qualname__ = f"{notion}_{summary}"
     metric.__doc__ = meaning
-    return sealing(metric)
+    return protects_attribute(metric)
 
 
 demographic_parity_difference = _metric("demographic_parity", "difference", "Largest minus smallest selection rate.")

@@ -27,7 +27,7 @@ from justitia.metrics.scores import NoisyScores, ScoreBins, ScoreFacts
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute, HeldElsewhere
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.interface import VaultRequest
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
@@ -37,7 +37,7 @@ from justitia.privacy.vault import check_budget, ledger_or_new, open_vault, warn
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 
 
-@sealing
+@protects_attribute
 def measure(
     y_true: Any,
     y_pred: Any,

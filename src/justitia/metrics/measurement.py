@@ -22,7 +22,8 @@ from justitia.metrics.bounds import NOT_ENOUGH, Interval, NoisyRates, Verdict, t
 from justitia.metrics.impact import Impact
 from justitia.metrics.quantiles import Array, sidak_quantile
 from justitia.metrics.scores import NoisyScores, Scores
-from justitia.privacy.groups import Groups, group_names
+from justitia.privacy.groups import group_names
+from justitia.privacy.interface import Groups
 from justitia.privacy.ledger import Certificate
 
 Method = Literal["between_groups", "to_overall"]

@@ -16,9 +16,10 @@ from justitia.metrics.rates import make_rows, notion_rates
 from justitia.notions import FairnessNotion
 from justitia.postprocessing.dual import label_table
 from justitia.postprocessing.plan import PostProcessingPlan
-from justitia.postprocessing.solver import default_tolerance, gap_stddev, noise_warnings, rates_stddev, sum_stddev
+from justitia.postprocessing.solver import all_releases_stddev, default_tolerance, noise_warnings, sum_stddev
 from justitia.privacy.accounting import gaussian_mu
 from justitia.training.lagrangian import row_bound
+from justitia.training.method import calibrated
 from justitia.training.remarks import cell_remark
 
 #: Share of decisions that are taken to be right, of either label.
@@ -40,13 +41,19 @@ def _events(counts: PublicCounts, notion: FairnessNotion) -> NDArray[np.float64]
     return notion.events(np.repeat([0.0, 1.0], [counts.rows - counts.positives, counts.positives]))
 
 
+def _sum_stddev(plan: Any, max_weight: float, groups: int) -> float:
+    """Standard deviation of the noise in a group's sum, all releases of a calibrated plan taken together."""
+    moments, checks = calibrated(plan.noise_moments), calibrated(plan.noise_checks)
+    return all_releases_stddev(moments, checks, plan.checks, (max_weight, max_weight), groups)
+
+
 def rate_noise(size: int, counts: PublicCounts, plan: Any, notion: FairnessNotion) -> float | None:
     """Standard deviation of the noise in the rate of a group, in the event that has the fewest rows."""
     events = _events(counts, notion)
     rows = max(1.0, size * float(events.mean(0).min()))
     max_weight = row_bound(events)
     if plan.shares_answers:
-        return gap_stddev(plan, max_weight, counts.groups) / rows
+        return _sum_stddev(plan, max_weight, counts.groups) / rows
     if name_of(plan) == PF_LD and plan.noise_violations is not None:
         return sum_stddev(plan.noise_violations, max_weight, counts.groups) / rows
     return None
@@ -59,12 +66,12 @@ def expected_tolerance(counts: PublicCounts, plan: Any, notion: FairnessNotion) 
     """
     events = _events(counts, notion)
     sizes = np.tile(events.sum(0) / counts.groups, (counts.groups, 1))
-    noise = gap_stddev(plan, row_bound(events), counts.groups) if plan.shares_answers else 0.0
+    noise = _sum_stddev(plan, row_bound(events), counts.groups) if plan.shares_answers else 0.0
     if name_of(plan) == MOMENTS:
         return float(2 * plan.dead_zone * noise / sizes.min())
     if not isinstance(plan, PostProcessingPlan):
         return None
-    return default_tolerance(plan, _expected_rates(counts, notion), sizes, noise)
+    return default_tolerance(plan.least, plan.dead_zone, _expected_rates(counts, notion), sizes, noise)
 
 
 def _expected_rates(counts: PublicCounts, notion: FairnessNotion) -> NDArray[np.float64]:
@@ -103,7 +110,7 @@ def preflight_warnings(
         return []
     events = _events(counts, notion)
     size = float(events.sum(0).min()) / counts.groups
-    noise = gap_stddev(plan, row_bound(events), counts.groups)
+    noise = _sum_stddev(plan, row_bound(events), counts.groups)
     found = noise_warnings(size, noise / size, tolerance or 0.0)
     if found or not isinstance(plan, PostProcessingPlan):
         return found

@@ -12,7 +12,7 @@ from sklearn.metrics import make_scorer
 from justitia.metrics.measure import measure
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import hidden_seed
 from justitia.privacy.vault import check_budget
@@ -90,7 +90,7 @@ class NoisyViolation:
     def __name__(self) -> str:
         return f"noisy_{self.notion.name}_violation"
 
-    @sealing
+    @protects_attribute
     def __call__(self, y_true: Any, y_pred: Any, *, sensitive_features: Any) -> float:
         """Debit, then measure."""
         found = measure(

@@ -472,7 +472,8 @@ class PostProcessingRun(Run):
         if len(self._lams):
             nearest = np.abs(self._levels - levels[:, None]).argmin(1)
             self._lams, self._shift = self._lams[nearest], self._shift[nearest]
-        self._levels, self._decides = levels, int(np.abs(levels - self.problem.threshold).argmin())
+        self._levels: Array = levels
+        self._decides = int(np.abs(levels - self.problem.threshold).argmin())
 
     # -- estimates ----------------------------------------------------------------------------------------------
 

@@ -162,7 +162,13 @@ def register(
         where = Where(**given)
         groups, ids, attribute = read_registered(_people(file, table, database_file, where), where, key)
         made = take_in(
-            folder, records, populations[0], Register.of(ids, attribute), groups=groups, epsilon=epsilon, delta=delta
+            folder,
+            records,
+            populations[0],
+            Register.from_rows(ids, attribute),
+            groups=groups,
+            epsilon=epsilon,
+            delta=delta,
         )
         facts = {"population": made.name, "people": made.people, "groups": list(made.groups), "epsilon": made.epsilon}
     facts["client"] = _put_client(folder, **client)
