@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,17 +15,15 @@ from justitia.metrics.rates import make_rows, notion_rates
 from justitia.notions import FairnessNotion
 from justitia.postprocessing.dual import label_table
 from justitia.postprocessing.plan import PostProcessingPlan
-from justitia.postprocessing.solver import all_releases_stddev, default_tolerance, noise_warnings, sum_stddev
-from justitia.privacy.accounting import gaussian_mu
-from justitia.training.lagrangian import row_bound
-from justitia.training.method import calibrated
-from justitia.training.remarks import cell_remark
+from justitia.postprocessing.solver import (
+    all_releases_stddev,
+    default_tolerance,
+    noise_warnings,
+    rates_stddev,
+    sum_stddev,
+)
 
-#: Share of decisions that are taken to be right, of either label.
-RIGHT = 0.8
 
-
-@dataclass(frozen=True)
 class PublicCounts:
     """Public numbers: rows, positive labels, groups; and the name of the positive label, where a file has it."""
 

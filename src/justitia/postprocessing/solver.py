@@ -391,7 +391,7 @@ class PostProcessingRun(Run):
         sums, bits = np.concatenate([answer, (total - answer.sum(0))[None]]), product_bits(n)
 
         def expected(weights: Array) -> Array:
-            return self.source.run(ExpectedSums(self._rows, weights, bits)) * 4.0**-bits
+            return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
 
         self._use(fit_to_all_rows(sample, sums, ridge=ridge, n=n, expected=expected))
 
@@ -416,7 +416,8 @@ class PostProcessingRun(Run):
         if not self._queries and self.source.n > len(self.problem):  # no check will say how far the sample is off
             self._evaluate()
             self._lams = self._solutions(lam)
-        return self._lams[self._decides].copy()
+        decides: Array = self._lams[self._decides]
+        return decides.copy()
 
     def _solutions(self, lam: Array) -> Array:
         """(T, G, K): multipliers at all levels, each from a solution nearby."""
@@ -454,7 +455,7 @@ class PostProcessingRun(Run):
 
     def _evaluate_cells(self) -> Array:
         step = exact_sum_step(2.0 * self.source.n * max(self.source.max_weight, 1e-300))
-        return self.source.run(EvaluateDecisions(self._rule(), step)) * step
+        return self.source.run(EvaluateDecisions(self._rule(), step)).astype(np.float64) * step
 
     def _evaluate(self) -> tuple[Array, Array]:
         """(T, G, K) rates of all rows by the memberships and (T, 2, 2) public weights by label and decision; a pass.

@@ -382,7 +382,7 @@ class FileRows(RowSource):
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all parts."""
-        total: IntArray = sum(self._each("run", work))  # type: ignore[assignment]
+        total: IntArray = sum(self._each("run", work))
         return total
 
     def map(self, function: Callable[[Block], Any]) -> Iterator[Any]:
