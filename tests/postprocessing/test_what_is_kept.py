@@ -132,7 +132,7 @@ def test_search_of_memory_would_find_memberships_that_are_kept(monkeypatch: pyte
     original = PostProcessingRun._solve
     monkeypatch.setattr(PostProcessingRun, "_solve", lambda run, lam: (kept.append(run), original(run, lam))[1])
     X, y, a = many_rows()
-    assert memberships_alive(monkeypatch, lambda: five_groups().fit(X, y, sensitive_features=a)) == 2
+    assert memberships_alive(monkeypatch, lambda: five_groups().fit(X, y, sensitive_features=a)) == 3
     kept.clear()
 
 

@@ -59,6 +59,9 @@ class GroupCodes(Protocol):
     def take(self, first: int, stop: int) -> Codes:
         """Codes of consecutive rows; only this module calls it."""
 
+    def forget(self, code: int) -> None:
+        """Overwrite every code in this process with this one."""
+
 
 class MemoryCodes:
     """Group codes in this process; they cannot be pickled, copied or printed."""
@@ -123,6 +126,15 @@ class FileCodes:
                 found.append(self._read[start].take(low - start, high - start))
         return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=np.int16), *found])
 
+    def forget(self, code: int) -> None:
+        """Overwrite every code in this process with this one; those of workers end with them."""
+        for start, end in self.attribute.ranges:
+            if start in self._read:
+                self._read[start].forget(code)
+            self._read[start] = MemoryCodes(np.full(end - start, code, dtype=np.int64))
+
+    __copy__ = __deepcopy__ = MemoryCodes._refuse
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _codes_in_worker, (self.attribute, self.groups, self.missing_marker, self.counted, self.token)
 
@@ -152,7 +164,7 @@ def _encoded(parts: Any, groups: Groups, missing_marker: Hashable, counted: NDAr
 
 @dataclass(frozen=True, eq=False)
 class GroupSums:
-    """Pass that sums bounded public rows over each group, on the public grid; its result is private until noise is added.
+    """Pass: sums of bounded public rows over each group, on the public grid; private until noise is added.
 
     Parameters
     ----------
@@ -179,6 +191,23 @@ class GroupSums:
         """(G + 1, width) steps."""
         codes = self.codes.take(block.first, block.first + len(block))
         return group_steps(codes, self.rows(block), self.bound, self.step, self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class EveryRow:
+    """Pass that adds to the result of another one how many rows it was of, and the sum of their positions.
+
+    Both are public. A row source that added a row twice would double what one row can change, which noise and ledger
+    would not know.
+    """
+
+    work: GroupSums
+
+    def run(self, block: Any) -> NDArray[np.int64]:
+        """The result, flat, and the two numbers."""
+        count = len(block)
+        positions = count * block.first + count * (count - 1) // 2
+        return np.append(self.work.run(block), [count, positions])
 
 
 def group_steps(codes: Codes, rows: Floats, bound: float, step: float, blocks: int) -> NDArray[np.int64]:
@@ -295,8 +324,7 @@ class SensitiveVault(Vault):
 
     def forget(self) -> None:
         """Overwrite the attribute: every row is "not given" from now on."""
-        if isinstance(self.__codes, MemoryCodes):
-            self.__codes.forget(len(self._groups))
+        self.__codes.forget(len(self._groups))
 
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
@@ -370,7 +398,11 @@ class SensitiveVault(Vault):
         """(G + 1, d): sums over all blocks of the source."""
         if self._rows is None:
             raise ValueError("expected a row source for rows that are a function of blocks, got none; pass an array.")
-        return self._rows.run(GroupSums(rows, bound, step, self.__codes, self.n_groups + 1))
+        sums = GroupSums(rows, bound, step, self.__codes, self.n_groups + 1)
+        *steps, count, positions = self._rows.run(EveryRow(sums))
+        if (count, positions) != (self._n, self._n * (self._n - 1) // 2):
+            raise ValueError("expected a row source that adds every row once, got one that does not; repair it.")
+        return np.array(steps, dtype=np.int64).reshape(-1, rows.width)
 
     def _dense_steps(self, source: DenseSource, bound: float, step: float) -> NDArray[np.int64]:
         """(G + 1, d): sums over rows that come in order."""
