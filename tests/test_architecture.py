@@ -284,7 +284,6 @@ def test_prediction_and_saving_never_name_the_attribute() -> None:
     for name in (
         "persistence/folder.py",
         "persistence/rule.py",
-        "persistence/onnx_rule.py",
         "learners/trees.py",
         "networks/default.py",
         "networks/multilayer.py",

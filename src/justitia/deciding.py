@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 from justitia.postprocessing.learner import Rule
 from justitia.preprocessing.encoding import TabularEncoder
 from justitia.preprocessing.files import is_files

@@ -14,9 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._validate import check_same_length
 from justitia.deciding import DecidingClassifier, unchanged_on_error
 from justitia.exceptions import warn_of
-from justitia.learners.base import base_of
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs, base_of
+from justitia.learners.lightgbm_base import default_base
 from justitia.notions import FairnessNotion
 from justitia.parameters import check_parameters
 from justitia.persistence import folder as saved_folder

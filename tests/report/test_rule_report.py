@@ -40,7 +40,7 @@ def test_page_and_card_say_what_the_rule_is_made_of(model: LagrangianDualClassif
     page, card = page_of(report), report.markdown()
     told = [
         ("Engine", "post-processing: a handful of noised sums, and the dual in closed form on top of a base model"),
-        ("Base", "LGBMClassifier, mean of 5 fits that leave out a part of the rows each"),
+        ("Base", "LGBMClassifier, average of 5 cross-fitted models"),
         ("Calibration of the base", model.rule_.calibration.describe()),
         ("Correction", "a network with 12 hidden units on features and base"),
         ("Decides above", "0.5"),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.engines.crowds import Crowd, SampledMembershipFit, decision_table, population_means_of, rates_of
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 from justitia.postprocessing.dual import Constraints, label_table
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.learner import RuleLearner

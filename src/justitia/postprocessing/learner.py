@@ -10,9 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.learners.base import Base
+from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import Calibration, calibrate
-from justitia.learners.inputs import Inputs
 from justitia.postprocessing.correction import NOTHING, Correction, Distillation, Levels, moved_probability
 from justitia.postprocessing.dual import clip_to_decision_side, label_table
 from justitia.postprocessing.plan import PostProcessingPlan

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from justitia.engines.crowds import serve
 from justitia.engines.shards import Facts, Shard
-from justitia.learners.base import Base, CrossFitted, base_of
+from justitia.learners.base import Base, CrossFitted, Inputs, base_of
 from justitia.learners.calibration import Calibration
-from justitia.learners.inputs import Inputs
 from justitia.parameters import check_parameters
 from justitia.persistence.folder import is_saved_name
-from justitia.persistence.rule import read_rule, written_rule
+from justitia.persistence.rule import rule_from_files, rule_to_files
 from justitia.postprocessing.correction import Correction
 from justitia.postprocessing.crowd import CrowdLearner, score_of
 from justitia.postprocessing.learner import Rule, RuleLearner
@@ -71,7 +70,7 @@ def written(model: LagrangianDualClassifier, learner: CrowdLearner, facts: Facts
 
     A base that is fitted here and cannot be written is fitted by every process, from the rows of the sample.
     """
-    words, files = written_rule(Rule(learner.base, learner.calibration, Correction(), 0.5))
+    words, files = rule_to_files(Rule(learner.base, learner.calibration, Correction(), 0.5))
     fitted = isinstance(learner.base, CrossFitted) and not words["base"]["written"]
     return written_facts(model, facts) | {
         "sample": _written_sample(learner) if fitted else None,
@@ -166,7 +165,7 @@ def follow(model: LagrangianDualClassifier, met: Met, ranks: ManyRanks) -> None:
         if base is not None and not words["base"]["written"]:
             _learn_again(base, Calibration(*words["calibration"]), job)
             kept["base"] = base
-        rule = read_rule(words, files, kept.get("base"), columns=len(names), numbers=job["numbers_width"])
+        rule = rule_from_files(words, files, kept.get("base"), columns=len(names), numbers=job["numbers_width"])
         return score_of(_Scorer(rule.base, rule.calibration))
 
     def read_network(job: Message) -> Any:

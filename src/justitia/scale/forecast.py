@@ -12,9 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.engines.shards import Facts
-from justitia.learners.base import PARTS, parts_of
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import FOLDS, Inputs, cross_fit_folds
+from justitia.learners.lightgbm_base import default_base
 from justitia.postprocessing.correction import ROWS, Distillation
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -77,7 +76,7 @@ def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: Post
     model, learning = _learning(numbers, y)
     learning += _correcting(numbers, y) * min(sample, ROWS) / len(numbers)
     block = numbers[:few]
-    scoring = 0.0 if sample == n else PARTS * _seconds(lambda: model.predict_proba(block)) * n / few
+    scoring = 0.0 if sample == n else FOLDS * _seconds(lambda: model.predict_proba(block)) * n / few
     shard = ScoredShard(OwnRows(files, columns, 0, few, 0, few), Facts(None), encoder.transform)
     whole, short = _passes(shard, block, y[:few])
     passing = ((4 + plan.checks) * whole + (1 + plan.checks) * short) * n / few
@@ -96,11 +95,11 @@ def _first_rows(files: RowFiles, columns: Columns, rows: int) -> tuple[TabularEn
 
 def _learning(numbers: NDArray[np.float32], y: Any) -> tuple[Any, float]:
     """One of the models of the label, and seconds for all of them."""
-    seen, unseen = next(iter(parts_of(y.astype(np.float64), 0)))
+    seen, unseen = next(iter(cross_fit_folds(y.astype(np.float64), 0)))
     weight, base, models = np.ones(len(y)), default_base(len(y)), []
     inputs = Inputs(numbers, numbers)
-    took = _seconds(lambda: models.append(base.learn_part(inputs, y, weight, seen, unseen, seed=0)[0]))
-    return models[0], PARTS * took
+    took = _seconds(lambda: models.append(base.learn_fold(inputs, y, weight, seen, unseen, seed=0)[0]))
+    return models[0], FOLDS * took
 
 
 def _correcting(numbers: NDArray[np.float32], y: Any) -> float:
