@@ -22,7 +22,7 @@ from justitia.persistence import folder as saved_folder
 from justitia.postprocessing.crowd import CrowdLearner
 from justitia.postprocessing.learner import RuleLearner
 from justitia.preprocessing.files import is_files
-from justitia.preprocessing.ranges import input_remarks
+from justitia.preprocessing.outliers import input_diagnostics
 from justitia.preprocessing.tables import read_costs, read_target, read_weight
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import open_vault
@@ -273,7 +273,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         costs = read_costs(self.class_weight, self.classes_, target)
         threshold = float(self.threshold if costs is None else costs[0] / costs.sum())
         problem = Problem(features, target, weight, notion, threshold=threshold)
-        remarks = tuple(input_remarks(getattr(self, "encoder_", None), sample_weight, features.shape))
+        remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), sample_weight, features.shape))
         rows = rows_digest([features, target])
         settings = Settings.of(self, plan, self._open_vault, remarks, rows)
         learner = self._learner(X, problem, plan, settings.seed)

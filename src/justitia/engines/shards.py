@@ -44,7 +44,7 @@ class Facts:
     largest : float
         The largest weight in the files.
     cap : float
-        Weights in units of the largest are cut here (:func:`justitia.preprocessing.ranges.truncated`).
+        Weights in units of the largest are cut here (:func:`justitia.preprocessing.outliers.clip_weights`).
     mean : float
         Of the weights that are left; divided by it, they have mean 1.
     """

@@ -21,8 +21,8 @@ from justitia.engines.shards import Facts, Shard
 from justitia.parameters import check_parameters
 from justitia.postprocessing.crowd import ScoredCrowd
 from justitia.postprocessing.shard import ScoredShard
+from justitia.preprocessing.outliers import clip_weights, input_diagnostics
 from justitia.preprocessing.public_sample import Look, stride
-from justitia.preprocessing.ranges import input_remarks, truncated
 from justitia.preprocessing.tables import read_costs, read_target, read_weight
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.scale.data import Data, Met, meet, sample_bytes
@@ -102,7 +102,7 @@ def _open(
     threshold = float(model.threshold if costs is None else costs[0] / costs.sum())
     crowd = _crowd(model, shard, ranks, features)
     problem = Problem(features, target, weight, notion, threshold=threshold, crowd=crowd)
-    remarks = tuple(input_remarks(getattr(model, "encoder_", None), None, features.shape))
+    remarks = tuple(input_diagnostics(getattr(model, "encoder_", None), None, features.shape))
     settings = Settings.of(model, plan, door_of(model, ranks, own), remarks)
     learner = model._learner(table[list(data.columns.features)], problem, plan, settings.seed)
     attribute, people = data.attribute(own), data.people(own)
@@ -154,10 +154,10 @@ def _weights(
         return np.ones(len(target), dtype=np.float32)
     given: NDArray[np.float64] = np.asarray(table[name], dtype=np.float64)
     if stride(shard.rows.n) == 1:
-        weight, used = read_weight(given, target), truncated(given / given.max())
+        weight, used = read_weight(given, target), clip_weights(given / given.max())
         shard.facts = replace(shard.facts, cap=float(used.max()), mean=float(used.mean()))
         return weight
-    cap = float(truncated(given / shard.facts.largest).max()) if given.any() else 1.0
+    cap = float(clip_weights(given / shard.facts.largest).max()) if given.any() else 1.0
     ranks.tell({"name": "weights", "numbers": 1, "cap": cap})
     total = float(ranks.add(shard.weight_sums(cap))[0]) * exact_sum_step(2.0 * shard.rows.n)
     if not total:

@@ -25,8 +25,8 @@ from justitia.engines import engine_of
 from justitia.metrics.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.preprocessing.column_types import ColumnType
 from justitia.preprocessing.files import RowFiles
-from justitia.preprocessing.kinds import Reading
 from justitia.preprocessing.public_sample import frames
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.door import check_budget
@@ -96,7 +96,7 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
 
 def _looked_at(
     data: Path | None, where: Where, columns: Columns, settings: dict[str, Any]
-) -> tuple[Counts, tuple[Reading, ...]]:
+) -> tuple[Counts, tuple[ColumnType, ...]]:
     """Public numbers, and how columns are read where it is said which one not to look at."""
     if data is None:
         return _counts(_number(where, None), settings), ()

@@ -31,8 +31,8 @@ import pandas as pd
 
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.preprocessing.files import RowFiles
+from justitia.preprocessing.number_formats import NumberFormat
 from justitia.preprocessing.public_sample import frames
-from justitia.preprocessing.written import Written
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
 
 PARQUET = (".parquet", ".pq")
@@ -76,7 +76,7 @@ class Table:
             if name not in self.columns:
                 raise no_such("column", name, self.columns, place=shown_path(self.path))
 
-    def public(self, names: Sequence[str], written: Written | None = None) -> pd.DataFrame:
+    def public(self, names: Sequence[str], written: NumberFormat | None = None) -> pd.DataFrame:
         """These columns, typed, in this order; no other column is parsed into anything.
 
         Codes such as 00501 stay text, and so do numbers where they are not ``written`` as programs write them.

@@ -10,8 +10,8 @@ from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute,
 from justitia.cli.files.columns import Columns
 from justitia.cli.files.reading import PARQUET, Table, is_several
 from justitia.cli.files.rows import feature_names, hidden_names, named_after
+from justitia.preprocessing.column_types import ColumnType
 from justitia.preprocessing.files import RowFiles
-from justitia.preprocessing.kinds import Reading
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 
 AT_ONCE = "a file that is read at once, got one that is read a few rows at a time."
@@ -31,7 +31,7 @@ class StreamedRows:
     sensitive : SensitiveColumns or HeldElsewhere
         Where it is.
     person : str, optional
-    readings : tuple of Reading
+    readings : tuple of ColumnType
         Columns that are no features because of their names; the others are taken as the files type them.
     """
 
@@ -41,7 +41,7 @@ class StreamedRows:
     attribute: PublicAttribute
     sensitive: SensitiveColumns | HeldElsewhere
     person: str | None = None
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[ColumnType, ...] = ()
 
     def __len__(self) -> int:
         return len(self.X)
