@@ -19,6 +19,7 @@ from scipy.linalg import block_diag
 
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.arrays import Array, Index
+from justitia.privacy.arrays import Floats as AnyFloats
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.door import open_vault
 from justitia.privacy.ledger import PrivacyLedger
@@ -44,11 +45,11 @@ class RecordedRows:
         """Yield ``(positions, rows)`` for all rows in order."""
         yield from self.parts
 
-    def lengths(self) -> Floats:
+    def lengths(self) -> AnyFloats:
         """(n,) norms, rounded up."""
         return np.concatenate([rows.double().norm_bounds() for _, rows in self.parts])
 
-    def row(self, person: int) -> Floats:
+    def row(self, person: int) -> AnyFloats:
         """(d,) the row of one person."""
         for part, rows in self.parts:
             here = part == person
@@ -57,7 +58,7 @@ class RecordedRows:
         raise IndexError(f"expected a person below {len(self)}, got {person}.")
 
     @staticmethod
-    def from_dense(dense: Floats) -> RecordedRows:
+    def from_dense(dense: AnyFloats) -> RecordedRows:
         """Rows of a matrix."""
         return RecordedRows(dense.shape[1], tuple(ArrayRows(dense, len(dense)).chunks()))
 
@@ -67,8 +68,8 @@ class RecordedQuery:
     """One query to the vault; ``weights`` is None for group sums, whose rows are ``values``."""
 
     rows: RecordedRows
-    values: Floats | None
-    weights: Floats | None
+    values: AnyFloats | None
+    weights: AnyFloats | None
     bound: float
     noise: Noise
     purpose: str
@@ -92,15 +93,15 @@ class RecordedQuery:
         """(copies, d): the answer for each copy."""
         return answer.reshape(-1, copies, self.rows.width // copies).swapaxes(0, 1).reshape(copies, -1)
 
-    def movements(self, here: int, there: int) -> Floats:
+    def movements(self, here: int, there: int) -> AnyFloats:
         """(n,): norm by which each person moves the answer when they change from group ``here`` to ``there``."""
         lengths = self.rows.lengths()
         lengths = np.where(np.isfinite(lengths), np.minimum(lengths, self.bound), 0.0)
         moved = math.sqrt(2) if self.weights is None else np.abs(self.weights[:, there] - self.weights[:, here])
-        movements: Floats = lengths * moved
+        movements: AnyFloats = lengths * moved
         return movements
 
-    def movement(self, person: int, here: int, there: int, n_groups: int) -> Floats:
+    def movement(self, person: int, here: int, there: int, n_groups: int) -> AnyFloats:
         """Vector by which one person moves the answer of :meth:`ask`."""
         row = self.rows.row(person)
         if np.isfinite(row).all():
@@ -138,7 +139,7 @@ class RecordingVault(SensitiveVault):
         self.queries: list[RecordedQuery] = []
         self.answers: list[Floats] = []
 
-    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Floats:
+    def group_sums(self, values: AnyFloats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Floats:
         """Record the query, answer it as any vault does, and record the answer."""
         dense = values if isinstance(values, np.ndarray) else np.concatenate([rows for _, rows in values.dense()])
         dense = (dense[:, None] if dense.ndim == 1 else dense).astype(np.float64)
@@ -149,8 +150,8 @@ class RecordingVault(SensitiveVault):
 
     def weighted_sum(
         self,
-        values: Floats | RowSource,
-        weights: Floats,
+        values: AnyFloats | RowSource,
+        weights: AnyFloats,
         *,
         bound: float,
         noise: Noise,
@@ -288,7 +289,7 @@ class NoNoise(NoiseSource):
         """Zeros; no mechanism of a replay draws words."""
         return np.zeros(size, dtype=np.uint64)
 
-    def add_gaussian(self, exact: Floats, _std: float, **_names: Any) -> Floats:
+    def add_gaussian(self, exact: Floats, std: float, **_names: Any) -> Floats:  # noqa: ARG002
         """``exact``, unchanged."""
         return exact
 
