@@ -133,7 +133,7 @@ def read_contents(
     certificate = model.certificate_.without_exact_remarks()
     columns = tuple(column for column in model.history_columns_ if column.released)
     name = notion_name(model.notion)
-    accuracy, accuracy_source = _accuracy(own.get("accuracy"), model)
+    accuracy, accuracy_source, auc = _training_quality(model, own)
     given = model.tolerance is not None
     tolerance = float(model.tolerance_) if given or private else None
     return Contents(
@@ -149,7 +149,7 @@ def read_contents(
         certificate=certificate,
         accuracy=accuracy,
         accuracy_source=accuracy_source,
-        auc=_auc(own.get("auc"), model.history_),
+        auc=auc,
         history=_thinned(model.history_[names_of(columns)]),
         columns=columns,
         rounds=len(model.history_),
@@ -192,28 +192,28 @@ def _sorted_facts(facts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     return own, {name: value for name, value in others.items() if value is not None and value != []}
 
 
-def _accuracy(given: Any, model: LagrangianDualClassifier) -> tuple[float | None, str]:
-    found = _last(model.history_, "accuracy")
-    if isinstance(given, int | float) and not isinstance(given, bool) and given != found:
-        return float(given), "on the training rows"
-    return found, "not recorded" if found is None else _rows_of_last_round(model)
-
-
-def _rows_of_last_round(model: LagrangianDualClassifier) -> str:
-    if not hasattr(model, "rule_"):
-        return "on the rows of the last training round"
-    unseen = ", each scored by a model that was not fitted on it" if model.rule_.base.fits else ""
-    return f"on the training rows{unseen}"
-
-
-def _auc(given: Any, history: pd.DataFrame) -> float | None:
-    stated = isinstance(given, int | float) and not isinstance(given, bool)
-    found = float(given) if stated else _last(history, "auc")
-    return found if known(found) else None
-
-
-def _last(history: pd.DataFrame, name: str) -> float | None:
-    return float(history[name].iloc[-1]) if name in history and len(history) else None
+def _training_quality(
+    model: LagrangianDualClassifier, own: Mapping[str, Any]
+) -> tuple[float | None, str, float | None]:
+    """Accuracy on training rows, which rows these are, and AUC: as stated, or of the last round of the history."""
+    history = model.history_
+    last = {name: float(history[name].iloc[-1]) for name in ("accuracy", "auc") if name in history and len(history)}
+    stated = {
+        name: float(own[name])
+        for name in ("accuracy", "auc")
+        if isinstance(own.get(name), int | float) and not isinstance(own[name], bool)
+    }
+    auc = stated.get("auc", last.get("auc"))
+    auc = auc if known(auc) else None
+    if "accuracy" in stated and stated["accuracy"] != last.get("accuracy"):
+        return stated["accuracy"], "on the training rows", auc
+    if "accuracy" not in last:
+        return None, "not recorded", auc
+    source = "on the rows of the last training round"
+    if hasattr(model, "rule_"):
+        held_out = ", each scored by a model that was not fitted on it" if model.rule_.base.fits else ""
+        source = f"on the training rows{held_out}"
+    return last["accuracy"], source, auc
 
 
 def _thinned(history: pd.DataFrame) -> pd.DataFrame:
@@ -242,35 +242,28 @@ def spending(certificate: Certificate) -> tuple[Spending, ...]:
     have no share.
     """
     entries = certificate.releases
-    squares = [_square(entry) for entry in entries]
-    total = sum(one for one in squares if one is not None)
-    shares = [None if None in squares or one is None else one / total for one in squares]
-    return tuple(
-        Spending(
-            purpose=str(entry["purpose"]),
-            mechanism=str(entry["mechanism"]),
-            count=int(entry["count"]),
-            noise_multiplier=entry["noise_multiplier"],
-            alone=_alone(entry, certificate.delta),
-            share=share,
+    gaussian = [one["mechanism"] == "gaussian" for one in entries]
+    squares = [one["count"] / one["noise_multiplier"] ** 2 for one in entries] if all(gaussian) else []
+    found = []
+    for k, entry in enumerate(entries):
+        alone = None  # epsilon of these releases without the others, where the certificate determines it
+        if gaussian[k]:
+            alone = epsilon_spent({GaussianCost(entry["noise_multiplier"]): entry["count"]}, certificate.delta)
+        elif entry["mechanism"] == "randomized response":
+            alone = float(entry["epsilon"] * entry["count"])
+        elif entry["mechanism"] == "unprotected":
+            alone = math.inf
+        found.append(
+            Spending(
+                purpose=str(entry["purpose"]),
+                mechanism=str(entry["mechanism"]),
+                count=int(entry["count"]),
+                noise_multiplier=entry["noise_multiplier"],
+                alone=alone,
+                share=float(squares[k] / sum(squares)) if squares else None,
+            )
         )
-        for entry, share in zip(entries, shares, strict=True)
-    )
-
-
-def _square(entry: Mapping[str, Any]) -> float | None:
-    if entry["mechanism"] != "gaussian":
-        return None
-    return float(entry["count"] / entry["noise_multiplier"] ** 2)
-
-
-def _alone(entry: Mapping[str, Any], delta: float) -> float | None:
-    """Epsilon of these releases without the others; None where the certificate does not determine it."""
-    if entry["mechanism"] == "gaussian":
-        return epsilon_spent({GaussianCost(entry["noise_multiplier"]): entry["count"]}, delta)
-    if entry["mechanism"] == "randomized response":
-        return float(entry["epsilon"] * entry["count"])
-    return math.inf if entry["mechanism"] == "unprotected" else None
+    return tuple(found)
 
 
 def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
@@ -328,9 +321,25 @@ def about(
         "Groups": f"{listed(model.certificate_.groups)} ({model.certificate_.groups_source})",
         "Engine": ENGINES.get(name_of(model.plan_), ""),
         "Features": f"{model.n_features_in_}; the sensitive attribute is not among them",
-        **(_rule(model) if hasattr(model, "rule_") else {"Network": _network(model)}),
     }
-    return (*rows.items(), *((_fact_name(name), _fact(name, value)) for name, value in others.items()))
+    if hasattr(model, "rule_"):
+        rule = model.rule_
+        rows["Base"] = rule.base.describe()
+        rows["Calibration of the base"] = rule.calibration.describe()
+        rows["Correction"] = rule.correction.describe()
+        rows["Decides above"] = f"{rule.threshold:.4g}"
+    else:
+        rows["Network"] = _network(model)
+    stated = []
+    for name, value in others.items():
+        label = FACT_NAMES.get(name, plain_name(name))
+        text = short(value)
+        if isinstance(value, float):
+            text = f"{value:.3g}"
+        elif name == "rows" and isinstance(value, int) and not isinstance(value, bool):
+            text = f"{value:,}"
+        stated.append((label[:1].upper() + label[1:], text))
+    return (*rows.items(), *stated)
 
 
 def features(
@@ -344,18 +353,14 @@ def features(
         Name, kind and summary of each column of the file.
     """
     if not hasattr(model, "encoder_"):
-        return tuple((name, "a number, as it was given") for name in _names(model))
+        names = getattr(model, "feature_names_in_", [f"column {j + 1}" for j in range(model.n_features_in_)])
+        return tuple((str(name), "a number, as it was given") for name in names)
     types = {str(one["name"]): ", ".join(filter(None, (one["kind"], one.get("says")))) for one in column_types}
-    used = {str(one.name): _how_read(one, types.get(str(one.name), "number")) for one in model.encoder_.columns_}
+    used = {str(one.name): _encoding_text(one, types.get(str(one.name), "number")) for one in model.encoder_.columns_}
     return tuple((used | {name: how for name, how in types.items() if name not in used}).items())
 
 
-def _names(model: LagrangianDualClassifier) -> list[str]:
-    given = getattr(model, "feature_names_in_", None)
-    return [f"column {place + 1}" for place in range(model.n_features_in_)] if given is None else [*map(str, given)]
-
-
-def _how_read(column: NumberColumn | CategoryColumn, number: str) -> str:
+def _encoding_text(column: NumberColumn | CategoryColumn, number: str) -> str:
     missing = "; one more column says where it is missing" if column.missing else ""
     if isinstance(column, NumberColumn):
         filled = f", gaps filled with the median {column.median:.6g}" if column.missing else ""
@@ -380,70 +385,38 @@ def _network(model: LagrangianDualClassifier) -> str:
     return f"{name}, {weights:,} weights"
 
 
-def _rule(model: LagrangianDualClassifier) -> dict[str, str]:
-    rule = model.rule_
-    return {
-        "Base": rule.base.describe(),
-        "Calibration of the base": rule.calibration.describe(),
-        "Correction": rule.correction.describe(),
-        "Decides above": f"{rule.threshold:.4g}",
-    }
-
-
-def _fact_name(name: str) -> str:
-    words = FACT_NAMES.get(name, plain_name(name))
-    return words[:1].upper() + words[1:]
-
-
-def _fact(name: str, value: Any) -> str:
-    counts = isinstance(value, int) and not isinstance(value, bool) and name == "rows"
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return f"{value:,}" if counts else short(value)
-
-
 def settings(model: LagrangianDualClassifier) -> tuple[tuple[str, str], ...]:
-    """Every setting of the plan."""
-    plan = model.plan_
-    return tuple((field.name, short(_setting(getattr(plan, field.name)))) for field in fields(plan))
-
-
-def _setting(value: Any) -> Any:
-    return value.noise_multiplier if hasattr(value, "noise_multiplier") else value
+    """Every setting of the plan; of noise, its multiplier."""
+    values = {field.name: getattr(model.plan_, field.name) for field in fields(model.plan_)}
+    return tuple((name, short(getattr(value, "noise_multiplier", value))) for name, value in values.items())
 
 
 def snippet(model: LagrangianDualClassifier, notion: str) -> str:
-    """Python code that fits such a model again."""
-    seed = model.random_state if isinstance(model.random_state, int) else None
+    """Python code that fits such a model again; a base model of the user's own is shown as ``...``."""
+    groups = model.groups
+    if not (groups is None or isinstance(groups, str | Mapping)):
+        groups = [group.item() if hasattr(group, "item") else group for group in groups]
     options = {
         "epsilon": float(model.epsilon),
         "delta": float(model.delta),
         "tolerance": model.tolerance,
-        "groups": _plain_groups(model.groups),
+        "groups": groups,
         "engine": name_of(model.plan_),
-        "random_state": seed,
+        "random_state": model.random_state if isinstance(model.random_state, int) else None,
     }
     if hasattr(model, "rule_"):
-        options |= _decisions(model)
-    written = "".join(f"    {name}={_python(value)},\n" for name, value in options.items())
+        base = model.rule_.base
+        if not getattr(base, "encoded", False):
+            options["base"] = getattr(base, "name", ...)
+        if float(model.threshold) != 0.5:
+            options["threshold"] = float(model.threshold)
+        if model.class_weight is not None:
+            options["class_weight"] = model.class_weight
+    arguments = "".join(f"    {name}={_python(value)},\n" for name, value in options.items())
     return (
-        f"model = LagrangianDualClassifier(\n    {notion!r},\n{written})\n"
+        f"model = LagrangianDualClassifier(\n    {notion!r},\n{arguments})\n"
         f"model.fit(X, y, sensitive_features=A)  # {model.n_features_in_} public features; A is private"
     )
-
-
-def _decisions(model: LagrangianDualClassifier) -> dict[str, Any]:
-    """Arguments of engine "post-processing" that are not the default; a base model is shown as ``...``."""
-    base = model.rule_.base
-    chosen: dict[str, Any] = {} if getattr(base, "encoded", False) else {"base": getattr(base, "name", ...)}
-    chosen |= {} if float(model.threshold) == 0.5 else {"threshold": float(model.threshold)}
-    return chosen | ({} if model.class_weight is None else {"class_weight": model.class_weight})
-
-
-def _plain_groups(groups: Any) -> Any:
-    if groups is None or isinstance(groups, str | Mapping):
-        return groups
-    return [group.item() if hasattr(group, "item") else group for group in groups]
 
 
 def _python(value: Any) -> str:
@@ -472,18 +445,12 @@ def not_promised(contents: Contents) -> tuple[str, ...]:
         "That decisions are lawful or right: a small violation is no proof that nobody is discriminated against.",
     ]
     if contents.measured is not None:
-        found += [_joint_privacy(contents.measured.certificate)]
-    return tuple(found)
-
-
-def _joint_privacy(measurement: Certificate) -> str:
-    """Whether the total cost of training and measurement is stated; remarks of the measurement state it."""
-    if measurement.remarks:
-        return (
+        # Remarks of a measurement state its total cost with the training, if the training's certificate was given.
+        found += [
             "Joint privacy of training and measurement, except for what the remarks of the measurement state under "
             "their conditions."
-        )
-    return (
-        "Joint privacy of training and measurement, unless one ledger paid for both: costs add up for people who are "
-        "in both, and this report does not know who they are."
-    )
+            if contents.measured.certificate.remarks
+            else "Joint privacy of training and measurement, unless one ledger paid for both: costs add up for people "
+            "who are in both, and this report does not know who they are."
+        ]
+    return tuple(found)

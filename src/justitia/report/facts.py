@@ -81,6 +81,9 @@ def registry_record(
     title, created, version : str
         Title and date of the report, and version of this package.
     """
+    finite = math.isfinite(certificate.epsilon) and not certificate.reproduction
+    unit = "persons" if certificate.unit == "person" else "rows"
+    releases = [f"{one['count']} x {one['mechanism']} ({one['purpose']})" for one in certificate.releases]
     return {
         "status": "Draft",
         "tier": 3,
@@ -95,8 +98,21 @@ def registry_record(
                 "publication_date": None if created is None else created[:10],
                 "data_product_sector": about.get("sector"),
             },
-            "dp_flavor": _flavor(certificate),
-            "privacy_loss": _loss(certificate),
+            "dp_flavor": {
+                "name": "Approximate DP" if finite else None,
+                "input_metric": f"number of {unit} whose attribute differs",
+                "bound_on_input_distance": "1",
+                "output_measure": "(epsilon, delta)-closeness" if finite else None,
+                "bound_on_output_distance": None,
+                "data_domain": "public rows, each with one label of a sensitive attribute or none",
+                "unprotected_quantities": UNPROTECTED,
+            },
+            "privacy_loss": {
+                "privacy_unit": f"the sensitive attribute of one {certificate.unit}",
+                "privacy_unit_description": certificate.adjacency,
+                "privacy_parameters": {"epsilon": certificate.epsilon, "delta": certificate.delta} if finite else {},
+                "privacy_parameters_description": certificate.statement,
+            },
             "model": {
                 "model_name": "Central",
                 "actors": None,
@@ -110,43 +126,11 @@ def registry_record(
             },
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": TUNING,
-                "mechanisms": _mechanisms(certificate, version),
+                "mechanisms": f"{'; '.join(releases) or 'none'}. Justitia {version}. Noise: {certificate.noise}. Sums "
+                "are exact on a public grid, and noise is rounded to that grid, against floating-point errors. Running "
+                "time and memory access are not covered.",
                 "justification": None,
             },
             "resources": {"sources": None, "registry_authors": []},
         },
     }
-
-
-def _flavor(certificate: Certificate) -> dict[str, Any]:
-    finite = math.isfinite(certificate.epsilon) and not certificate.reproduction
-    return {
-        "name": "Approximate DP" if finite else None,
-        "input_metric": "number of "
-        + ("persons" if certificate.unit == "person" else "rows")
-        + " whose attribute differs",
-        "bound_on_input_distance": "1",
-        "output_measure": "(epsilon, delta)-closeness" if finite else None,
-        "bound_on_output_distance": None,
-        "data_domain": "public rows, each with one label of a sensitive attribute or none",
-        "unprotected_quantities": UNPROTECTED,
-    }
-
-
-def _loss(certificate: Certificate) -> dict[str, Any]:
-    finite = math.isfinite(certificate.epsilon) and not certificate.reproduction
-    return {
-        "privacy_unit": f"the sensitive attribute of one {certificate.unit}",
-        "privacy_unit_description": certificate.adjacency,
-        "privacy_parameters": {"epsilon": certificate.epsilon, "delta": certificate.delta} if finite else {},
-        "privacy_parameters_description": certificate.statement,
-    }
-
-
-def _mechanisms(certificate: Certificate, version: str) -> str:
-    releases = [f"{one['count']} x {one['mechanism']} ({one['purpose']})" for one in certificate.releases]
-    listed = "; ".join(releases) or "none"
-    return (
-        f"{listed}. Justitia {version}. Noise: {certificate.noise}. Sums are exact on a public grid, and noise is "
-        "rounded to that grid, against floating-point errors. Running time and memory access are not covered."
-    )
