@@ -383,8 +383,8 @@ def log_sentences(log: Sequence[LogEntry], confidence: float | None) -> tuple[st
         sentences.append(
             f"This model was measured {len(measured)} times, and the page shows {shown}. The measurements are not "
             "pooled: each has its own rows, of the same people or of others. The bounds of each measurement hold for "
-            f"that measurement alone; the bounds of all {len(measured)} hold together {level}. Do not repeat a "
-            "measurement until its answer suits."
+            f"that measurement alone; the bounds of all {len(measured)} hold together {level}. If "
+            "measurements were repeated until the answer suited, that has to be disclosed."
         )
     for one in measured:
         again = [name for name in one.same_people if name != "training"]
