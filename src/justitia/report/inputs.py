@@ -381,7 +381,7 @@ def log_sentences(log: Sequence[LogEntry], confidence: float | None) -> tuple[st
         together = 1 - len(measured) * (1 - (0.95 if confidence is None else confidence))
         level = f"at {together:.2f} confidence or more" if together > 0 else "at no confidence that can be stated"
         sentences.append(
-            f"This model was measured {len(measured)} times, and the page shows {shown}. The measurements are not "
+            f"This model was measured {len(measured)} times. The page shows {shown}. The measurements are not "
             "pooled: each has its own rows, of the same people or of others. The bounds of each measurement hold for "
             f"that measurement alone; the bounds of all {len(measured)} hold together {level}. If "
             "measurements were repeated until the answer suited, that has to be disclosed."
