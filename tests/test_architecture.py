@@ -69,7 +69,7 @@ MAY_NAME = {
         # audits read the attribute exactly, and their results are not private
         "audit/__init__.py",
         "audit/attacks.py",
-        "audit/printed.py",
+        "audit/as_published.py",
         "audit/replay.py",
     },
     "reveal": {
@@ -101,7 +101,7 @@ RANDOM = {
 MAY_DRAW = {
     "datasets/synthetic.py": {"default_rng", "standard_normal"},
     "audit/replay.py": {"add_gaussian"},  # a source without noise, for what the auditor knows
-    "audit/printed.py": {"add_gaussian"},  # the same, which keeps the scale
+    "audit/as_published.py": {"add_gaussian"},  # the same, which keeps the scale
     "preprocessing/tables.py": {"RandomState"},  # the seed of public randomness when none is given
     "cli/commands/split.py": {"default_rng"},  # which rows of a file are kept for evaluation
     "networks/crossfitted.py": {"uniform_"},  # first weights of public networks
@@ -200,7 +200,7 @@ def test_package_imports_nothing_of_bench_which_is_not_in_the_wheel() -> None:
 
 #: Files outside ``networks/`` that import torch: when they are imported, and inside functions.
 NEEDS_TORCH = {
-    "audit/printed.py"
+    "audit/as_published.py"
 }  # audits of an engine that trains a network; imported when such an audit is asked for
 NEEDS_TORCH_IN_FUNCTIONS = {"notions.py"}  # what a notion is for a network
 
@@ -284,7 +284,6 @@ def test_prediction_and_saving_never_name_the_attribute() -> None:
     for name in (
         "persistence/folder.py",
         "persistence/rule.py",
-        "persistence/onnx_rule.py",
         "learners/trees.py",
         "networks/default.py",
         "networks/multilayer.py",

@@ -42,7 +42,7 @@ def test_base_by_name_is_trained_kept_and_predicts_from_its_folder(run: Run, her
     words = ("--base", name, "--tolerance", "1", "--out", "m", "--json")  # so that noise decides nothing
     result = run("train", "income.csv", *TRAIN, *words)
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["base"].endswith("mean of 5 fits that leave out a part of the rows each")
+    assert json.loads(result.stdout)["base"].endswith("average of 5 cross-fitted models")
     found = run("predict", "m", "new.csv", "--json")
     assert found.exit_code == 0, found.output
     decided = [one["decision"] for one in json.loads(found.stdout)["decisions"]]

@@ -32,7 +32,7 @@ from justitia.metrics.planning import (
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.forecast import forecast
 from justitia.postprocessing.plan import PostProcessingPlan
-from justitia.preprocessing.kinds import Reading
+from justitia.preprocessing.column_types import ColumnType
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.vault import check_budget
 from justitia.rows.files import frames
@@ -101,7 +101,7 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
 
 def _looked_at(
     data: Path | None, where: Where, columns: Columns, settings: dict[str, Any]
-) -> tuple[PublicCounts, tuple[Reading, ...]]:
+) -> tuple[PublicCounts, tuple[ColumnType, ...]]:
     """Public numbers, and how columns are read where it is said which one not to look at."""
     if data is None:
         return _counts(_number(where, None), settings), ()
