@@ -15,11 +15,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-<<<<<<< HEAD:src/justitia/tabular.py
-=======
-from justitia.learners.base import Inputs
-from justitia.postprocessing.correction import Rule
->>>>>>> report:src/justitia/deciding.py
 from justitia.preprocessing.encoding import TabularEncoder
 from justitia.preprocessing.tables import read_numbers
 from justitia.privacy.frames import features_only

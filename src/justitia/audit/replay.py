@@ -172,7 +172,7 @@ class RecordingClassifier(LagrangianDualClassifier):
 
     def _open_vault(self, attribute: Any, request: VaultRequest) -> SensitiveVault:  # type: ignore[override]
         checked = local_vault(open_vault(attribute, request))
-        self.recorded_ = RecordingVault(
+        self.recording_vault_ = RecordingVault(
             attribute,
             groups=self.groups,
             ledger=request.ledger,
@@ -180,7 +180,7 @@ class RecordingClassifier(LagrangianDualClassifier):
             missing_marker=self.missing_marker,
             source=request.source,
         )
-        return self.recorded_
+        return self.recording_vault_
 
 
 @dataclass(frozen=True)
