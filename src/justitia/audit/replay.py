@@ -170,7 +170,7 @@ class RecordingVault(SensitiveVault):
 class RecordingClassifier(LagrangianDualClassifier):
     """The estimator with a vault that keeps queries and answers."""
 
-    def _open_vault(self, attribute: Any, request: VaultRequest) -> SensitiveVault:  # type: ignore[override]
+    def _open_vault(self, attribute: Any, request: VaultRequest) -> SensitiveVault:
         checked = local_vault(open_vault(attribute, request))
         self.recording_vault_ = RecordingVault(
             attribute,
