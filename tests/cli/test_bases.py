@@ -9,7 +9,7 @@ import pytest
 from running import Run, assert_refused, read
 
 from justitia import LagrangianDualClassifier, PostProcessingPlan
-from justitia.cli.bases import BASES
+from justitia.cli.options import BASES
 from justitia.metrics.preview import Counts, expected_tolerance
 from justitia.notions import get_notion
 
@@ -111,9 +111,9 @@ def test_tolerance_in_force_is_told_unless_only_exact_sizes_would_tell(run: Run,
     private = run("train", "income.csv", *TRAIN, "--out", "m")
     in_force = read(here / "m" / "training.json")["tolerance"]
     assert in_force > 0.01
-    assert f"tolerance: {in_force:.3g}, as none was given" in " ".join(private.stdout.split())
+    assert f"tolerance: {in_force:.3g} (default)" in " ".join(private.stdout.split())
     exact = run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "exact")
-    assert "tolerance: what chance allows" in " ".join(exact.stdout.split())
+    assert "tolerance: one standard error" in " ".join(exact.stdout.split())
     assert read(here / "exact" / "training.json")["tolerance"] is None
 
 

@@ -10,8 +10,7 @@ from running import ROWS, Run, assert_refused, read
 from texts import TRAIN, assert_narrow, parsed
 
 from justitia import DurableLedger, LagrangianDualClassifier, PrivacyLedger
-from justitia.cli.commands.compare import part_of
-from justitia.cli.methods import UncorrectedModel
+from justitia.cli.commands.compare import UncorrectedModel, part_of
 from justitia.datasets import make_synthetic
 from justitia.privacy.accounting import GaussianCost, gaussian_mu
 from justitia.privacy.ledger import Release
@@ -41,7 +40,7 @@ def test_tradeoff_writes_a_curve_a_model_per_point_and_marks_the_chosen(run: Run
 def test_tradeoff_without_a_point_within_the_violation_says_so(run: Run, here: Path) -> None:
     result = run("tradeoff", "income.csv", *TRAIN, "--tolerances", "0.5,0.9", "--choose", "0", "--out", "c")
     assert result.exit_code == 0
-    assert "no point has a noised violation of at most 0; the strictest one is marked." in " ".join(
+    assert "no point has a noisy violation of at most 0; the strictest one is marked." in " ".join(
         result.stderr.split()
     )
     assert read(here / "c" / "tradeoff.json")["chosen"] == 0
@@ -75,7 +74,7 @@ def test_compare_trains_methods_and_says_what_they_cost(run: Run) -> None:
     result = run(*words, "--seed", "0")
     assert result.exit_code == 0, result.output
     assert_narrow(result.stdout)
-    assert "All that methods learned of the people of --train is (1, 1e-05)" in " ".join(result.stdout.split())
+    assert "Everything that methods learned from --train is (1, 1e-05)" in " ".join(result.stdout.split())
     found = parsed(run(*words, "--json"))["models"]
     assert [one["model"] for one in found] == ["model", "(uncorrected)", "(moments)"]
     assert [round(one["epsilon"], 3) for one in found] == [1.0, 0.0, 1.0]
@@ -116,15 +115,15 @@ def test_parts_of_a_budget_compose_to_it(parts: int) -> None:
 
 
 PLANNED = """\
-Plan: nothing was read but public numbers, nothing was spent.
+Plan from public numbers; no budget was spent.
   rows       36,000 in 2 groups; 9,000 have the positive answer
-  asked for  demographic_parity, engine post-processing
+  training   demographic_parity, engine post-processing
   tolerance  about 0.01 between two groups, if they are of equal sizes
   budget     epsilon 1 at delta 1e-05, all of it:
-  what is asked  times  noise  epsilon alone
-  sizes              1  16.68          0.195
-  moments            1  5.413          0.665
-  decisions          4  10.83          0.665
+  release    times  noise  epsilon alone
+  sizes          1  16.68          0.195
+  moments        1  5.413          0.665
+  decisions      4  10.83          0.665
 
 How precise, by the number of rows in a group:
     rows  noise of its rate  measured violation of 0

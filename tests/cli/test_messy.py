@@ -271,7 +271,7 @@ def test_column_named_after_the_attribute_is_no_feature_unless_it_is_named(run: 
     table["sex-age"] = [f"{sex} {20 + row % 3}" for row, sex in enumerate(table["sex"])]
     table.to_csv(here / "data.csv", index=False)
     table.to_parquet(here / "data.parquet")
-    sentence = "column 'sex-age' is named after the sensitive column 'sex' and may tell it, so it is not used; pass"
+    sentence = "column 'sex-age' is named after the sensitive column 'sex' and may reveal it, so it is not used; pass"
     planned = run("plan", "data.csv", *WORDS[:6], "--json")
     assert [(one["name"], one["kind"]) for one in json.loads(planned.stdout)["columns"]] == [
         ("amount", "number"),

@@ -13,7 +13,7 @@ from running import Run, assert_refused, income, read
 
 from justitia import DurableLedger, LagrangianDualClassifier
 from justitia.cli import training
-from justitia.cli.output import unhurried
+from justitia.cli.output import ignore_interrupts
 from justitia.postprocessing.solver import PostProcessingEngine
 
 TRAIN = (
@@ -108,7 +108,7 @@ def test_signal_while_a_paid_model_is_saved_does_not_stop_it(
 
 def test_handlers_are_as_they_were_after_what_may_not_be_stopped() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with unhurried():
+    with ignore_interrupts():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGINT) is before
 

@@ -5,14 +5,15 @@ import pandas as pd
 import pytest
 
 from justitia.cli.files import public_rows as rows
-from justitia.cli.files.public_rows import PublicRows, Sketch, _canonical, united
+from justitia.cli.files.measurement_log import connected_parts
+from justitia.cli.files.public_rows import RowHashes, Sketch, _canonical
 
 
-def hashed(values: object) -> PublicRows:
-    return PublicRows(("x", "y"), np.asarray(values, dtype=np.uint64))
+def hashed(values: object) -> RowHashes:
+    return RowHashes(("x", "y"), np.asarray(values, dtype=np.uint64))
 
 
-def drawn(number: int, *, kinds: int, seed: int) -> PublicRows:
+def drawn(number: int, *, kinds: int, seed: int) -> RowHashes:
     """Rows that are equal by coincidence: so many kinds, spread over all hashes."""
     chosen = np.random.default_rng(seed).integers(0, kinds, number).astype(np.uint64)
     return hashed(chosen * np.uint64(0x9E3779B97F4A7C15))
@@ -56,7 +57,7 @@ def test_one_row_of_the_training_among_different_ones_is_noticed() -> None:
 
 def test_other_columns_or_no_sketch_tell_nothing() -> None:
     trained = hashed(range(100))
-    assert PublicRows(("z", "y"), trained.hashes).overlap(trained.sketch) == "unknown"
+    assert RowHashes(("z", "y"), trained.hashes).overlap(trained.sketch) == "unknown"
     assert trained.overlap(None) == "unknown"
 
 
@@ -77,5 +78,5 @@ def test_value_has_the_same_bytes_however_it_was_read() -> None:
     assert rows._column(typed).tolist() == rows._column(text).tolist()
 
 
-def test_united_lots_are_joined_through_others() -> None:
-    assert sorted(map(sorted, united([(0, 1), (3, 1)], 5))) == [[0, 1, 3], [2], [4]]
+def test_parts_are_connected_through_others() -> None:
+    assert sorted(map(sorted, connected_parts([(0, 1), (3, 1)], 5))) == [[0, 1, 3], [2], [4]]

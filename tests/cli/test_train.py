@@ -12,7 +12,7 @@ from running import ROWS, Run, income, read
 from texts import TRAIN, assert_narrow, parsed, squeezed
 
 from justitia import LagrangianDualClassifier
-from justitia.cli.output import doing
+from justitia.cli.output import show_progress
 
 SECRET = ("--target", "income", "--sensitive-file", "secret.csv", "--key", "id")
 
@@ -35,10 +35,10 @@ def test_train_prints_what_was_learned_and_what_it_cost(run: Run) -> None:
         "base LGBMClassifier, mean of 5 fits that leave out a part of the rows",
         "each",
         "notion demographic_parity; tolerance: 0.05",
-        f"accuracy {facts['training_accuracy']:.3f} on the training rows, AUC {facts['training_auc']:.3f}",
+        f"accuracy {facts['training_accuracy']:.3f} on training data, AUC {facts['training_auc']:.3f}",
     ]
     assert "(50, 1e-05)-differentially private" in " ".join(result.stdout.split())
-    assert result.stdout.endswith("Next: justitia evaluate m OTHER-PEOPLE.csv\n")
+    assert result.stdout.endswith("Next: justitia evaluate m TEST.csv\n")
 
 
 def test_train_writes_a_model_that_python_loads_and_facts(run: Run, here: Path) -> None:
@@ -95,7 +95,7 @@ def test_warnings_of_the_library_are_told_once_on_the_standard_error(run: Run) -
 def test_train_without_privacy_says_so_and_tells_no_exact_violation(run: Run, here: Path) -> None:
     result = run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "m")
     assert "No privacy guarantee: epsilon is infinite." in result.stdout
-    assert "noised answers" not in result.stdout
+    assert "noisy estimate" not in result.stdout
     assert json.loads((here / "m" / "training.json").read_text())["noisy_violation"] is None
     assert (
         parsed(run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "n", "--json"))["certificate"]["epsilon"]
@@ -166,7 +166,7 @@ def test_terminal_is_told_what_is_done_and_others_are_not(monkeypatch: pytest.Mo
     terminal, file = Terminal(), io.StringIO()
     for place in (terminal, file):
         monkeypatch.setattr(sys, "stderr", place)
-        doing("reading people.csv")
-        doing("")
+        show_progress("reading people.csv")
+        show_progress("")
     assert terminal.getvalue() == "\r\x1b[Kreading people.csv ...\r\x1b[K"
     assert file.getvalue() == ""

@@ -22,7 +22,7 @@ from holding import DATA, IDS, KEYS, LABELS, Caller, make_folder, opened, served
 
 from justitia import DurableLedger, measure
 from justitia.cli import cli
-from justitia.cli.custodian_options import CustodianOptions
+from justitia.cli.files.attribute import CustodianOptions
 from justitia.custodian import Custodian, connection
 from justitia.custodian.records import Records
 from justitia.custodian.self_signed import self_signed
