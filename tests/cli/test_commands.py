@@ -236,7 +236,7 @@ def test_budget_verifies_the_receipts_of_a_model_and_of_an_export(run: Run, here
     assert run("train", "income.csv", *TRAIN, *words, "--out", "m").exit_code == 0
     assert run("budget", "export", "c.ledger", "--out", "c.json").exit_code == 0
     result = run("budget", "verify", "c.ledger", "--model", "m")
-    assert result.stdout == "c.ledger holds the 4 debits of the receipt, and 0 since.\n"
+    assert result.stdout == "c.ledger contains the 4 debits of the receipt, and 0 since.\n"
     assert parsed(run("budget", "verify", "c.ledger", "--receipt", "c.json", "--json"))["debits"] == 4
     (here / "c.ledger").write_bytes(made)
     for source in (("--model", "m"), ("--receipt", "c.json")):

@@ -22,7 +22,7 @@ from justitia.cli.files.attribute import (
     read_bins,
     read_groups,
 )
-from justitia.cli.files.columns import Columns
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import open_table
 from justitia.cli.files.rows import read_rows, read_target
 from justitia.privacy.attribute import Attribute
@@ -150,7 +150,7 @@ def test_one_odd_value_changes_one_label_and_nothing_else(tmp_path: Path, odd: s
 
 def test_features_are_neither_target_nor_attribute_nor_key(tmp_path: Path) -> None:
     table(tmp_path, "id,x,z,y,sex\n1,1,2,no,f\n2,2,3,yes,m\n")
-    people = read_rows(tmp_path / "data.csv", Where(sensitive=["sex"]), target="y", columns=Columns(drop=["id"]))
+    people = read_rows(tmp_path / "data.csv", Where(sensitive=["sex"]), target="y", columns=FeatureColumns(drop=["id"]))
     assert list(people.X) == ["x", "z"]
     table(tmp_path, "id,sex\n1,f\n2,m\n", "secret.csv")
     table(tmp_path, "id,x,z,y\n1,1,2,no\n2,2,3,yes\n")
@@ -158,7 +158,7 @@ def test_features_are_neither_target_nor_attribute_nor_key(tmp_path: Path) -> No
         tmp_path / "data.csv",
         Where(sensitive_file=tmp_path / "secret.csv", key="id"),
         target="y",
-        columns=Columns(features=["z"]),
+        columns=FeatureColumns(features=["z"]),
     )
     assert list(joined.X) == ["z"]
     assert joined.sensitive.names == ("sex",)

@@ -5,8 +5,8 @@ Guarantee
 * A message is either a sentence about public things (this package's own, scikit-learn's about features, the operating
   system's about a file) or the name of the exception's type. Code that reads an entry of the attribute lets no
   exception about it through (:mod:`justitia.privacy.columns`).
-* The text of an unexpected exception is shown only if ``JUSTITIA_TRACEBACK`` is set, because it may contain somebody's
-  attribute.
+* The text of an unexpected exception is shown only if ``JUSTITIA_TRACEBACK`` is set, because it may contain a value
+  of the attribute.
 """
 
 from __future__ import annotations

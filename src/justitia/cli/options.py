@@ -158,7 +158,7 @@ target = together(
     click.option("--target", metavar="COLUMN", help="Column to predict; it has two values."),
     click.option("--positive", metavar="VALUE", help="The target's positive value; by default the later in order."),
 )
-#: Which columns are features and how they are read; ``Columns.from_options`` takes these.
+#: Which columns are features and how they are read; ``FeatureColumns.from_options`` takes these.
 columns = together(
     click.option("--features", type=names, metavar="A,B", help="Columns to learn from; by default all others."),
     click.option("--drop", type=names, multiple=True, metavar="A,B", help="Columns to leave out."),

@@ -14,7 +14,7 @@ import numpy as np
 
 from justitia.cli.errors import Refusal, describe_error, shown_path
 from justitia.cli.files.attribute import Where
-from justitia.cli.files.columns import Columns, warn_about
+from justitia.cli.files.columns import FeatureColumns, warn_about
 from justitia.cli.files.measurement_log import ROWS
 from justitia.cli.files.metadata import FACTS, training_metadata
 from justitia.cli.files.rows import LabelledRows, read_rows
@@ -51,7 +51,7 @@ def read_training_rows(data: Path, settings: dict[str, Any]) -> LabelledRows | S
         where,
         target=settings["target"],
         positive=settings.pop("positive"),
-        columns=Columns.from_options(settings),
+        columns=FeatureColumns.from_options(settings),
         base_column=settings["base_column"],
     )
     if rows.attribute.groups is None:

@@ -49,7 +49,7 @@ def budget() -> None:
 def create(ledger: Path, name: str, epsilon: float, delta: float, as_json: bool) -> None:
     """Make the file LEDGER with a fixed total budget."""
     if ledger.exists():
-        raise Refusal(f"{shown_path(ledger)} exists; look at it with 'justitia budget show', or choose another file.")
+        raise Refusal(f"{shown_path(ledger)} exists; show it with 'justitia budget show', or choose another file.")
     _print(DurableLedger(ledger, dataset=name, epsilon=epsilon, delta=delta), as_json=as_json)
 
 
@@ -67,15 +67,17 @@ def show(ledger: Path, as_json: bool) -> None:
 @options.as_json
 def export(ledger: Path, out: Path, overwrite: bool, as_json: bool) -> None:
     """Write all entries and totals as JSON."""
-    held = _open(ledger)
+    opened = _open(ledger)
     with staged_file(out, overwrite=overwrite, inputs=(ledger,)) as stage:
-        stage.write_text(held.to_json() + "\n", encoding="utf-8")
-    print_result({"out": out, "entries": len(held.releases)}, f"{len(held.releases)} entries in {out}", as_json=as_json)
+        stage.write_text(opened.to_json() + "\n", encoding="utf-8")
+    print_result(
+        {"out": out, "entries": len(opened.releases)}, f"{len(opened.releases)} entries in {out}", as_json=as_json
+    )
 
 
 @budget.command("verify", example=VERIFY)
 @click.argument("ledger", type=options.FILE)
-@click.option("--model", type=options.FILE, help="Folder of a model whose certificate holds a receipt.")
+@click.option("--model", type=options.FILE, help="Folder of a model whose certificate contains a receipt.")
 @click.option("--receipt", type=options.FILE, help="JSON file: a receipt, a certificate, or an export of the ledger.")
 @options.as_json
 def verify(ledger: Path, model: Path | None, receipt: Path | None, as_json: bool) -> None:
@@ -87,10 +89,10 @@ def verify(ledger: Path, model: Path | None, receipt: Path | None, as_json: bool
         raise Refusal("expected one of --model and --receipt; pass the folder of a model, or a file with a receipt.")
     source = receipt if model is None else model / "model.json"
     found = _receipt_in(Path(str(source)))
-    held = _open(ledger)
-    held.verify(found)
-    head = held.head
-    text = f"{ledger} holds the {found['debits']} debits of the receipt, and {head.debits - found['debits']} since."
+    opened = _open(ledger)
+    opened.verify(found)
+    head = opened.head
+    text = f"{ledger} contains the {found['debits']} debits of the receipt, and {head.debits - found['debits']} since."
     print_result({"ledger": ledger, "receipt": found, "debits": head.debits, "head": head.hash}, text, as_json=as_json)
 
 

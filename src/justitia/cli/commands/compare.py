@@ -19,10 +19,10 @@ from justitia.cli.command import Command
 from justitia.cli.commands.evaluate import EvaluatedModel, load_and_predict
 from justitia.cli.errors import Refusal
 from justitia.cli.files.attribute import Where
-from justitia.cli.files.columns import Columns, read_formats, warn_about
+from justitia.cli.files.columns import FeatureColumns, read_formats, warn_about
 from justitia.cli.files.measurement_log import (
     COMPARED,
-    LogEntry,
+    LogRecord,
     add_measurement,
     find_shared,
     read_log,
@@ -109,7 +109,7 @@ def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: b
         kept, statements = {}, [_table_certificate(opened, len(evaluated)).statement]
         for name, one in saved.items():
             price = _table_certificate(opened, len(evaluated), found[name].certificate)
-            entry = LogEntry("new", price, one.evaluated.hashes.sketch, shared[name])
+            entry = LogRecord("new", price, one.evaluated.hashes.sketch, shared[name])
             total = total_cost(one.log, entry)
             if total is not None:
                 price = replace(price, remarks=(total,))
@@ -134,7 +134,7 @@ class _SavedModel:
     evaluated: EvaluatedModel
 
     @cached_property
-    def log(self) -> list[LogEntry]:
+    def log(self) -> list[LogRecord]:
         return read_log(self.folder, self.evaluated.model.certificate_)
 
 
@@ -161,7 +161,7 @@ def _train_methods(
     where = settings["where"] if first is None else first.complete(settings["where"])
     if is_streamed(settings["train_file"], asked=False):
         raise Refusal(f"expected --train with {AT_ONCE}")
-    fresh = Columns(written=read_formats(dict(settings)))
+    fresh = FeatureColumns(written=read_formats(dict(settings)))
     rows = read_rows(settings["train_file"], where, target=target, positive=settings["positive"], columns=fresh)
     warn_about(rows.readings)
     if rows.attribute.groups is None:

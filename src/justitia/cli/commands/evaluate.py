@@ -18,10 +18,10 @@ from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.files.attribute import Groups, Where, groups_text, read_bins
-from justitia.cli.files.columns import Columns
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.measurement_log import (
     ROWS,
-    LogEntry,
+    LogRecord,
     add_measurement,
     find_shared,
     read_log,
@@ -233,7 +233,7 @@ def evaluate(
             scores=evaluated.scores if settings["scores"] else None,
             ledger=opened,
         )
-        entry = LogEntry("new", found.certificate, evaluated.hashes.sketch, shared)
+        entry = LogRecord("new", found.certificate, evaluated.hashes.sketch, shared)
         total = total_cost(log, entry)
         if total is not None:
             remarks = (*found.certificate.remarks, total)
@@ -271,7 +271,7 @@ def load_and_predict(model: Path, data: Path, settings: dict[str, Any]) -> Evalu
         "target": target,
         "positive": settings.get("positive"),
         "classes": None if settings.get("positive") else fitted.classes_.tolist(),
-        "columns": Columns.from_model(facts, model_features(fitted), settings),
+        "columns": FeatureColumns.from_model(facts, model_features(fitted), settings),
     }
     rows: LabelledRows | SeenRows
     if is_streamed(data, asked=settings["stream"]):

@@ -74,7 +74,6 @@ def measure(data: Path, as_json: bool, **settings: Any) -> int:
     ]
     if columns.target is None and notions != ["demographic_parity"]:
         raise Refusal(f"expected --target for {notions[-1]!r}, got none; without labels only decisions are compared.")
-    asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "reference")}
     files = {"audit": settings["audit"], "out": settings["out"]}
     with ExitStack() as stack, print_warnings() as warnings:
         read = (data, where.sensitive_file, ledger.file)
@@ -96,7 +95,10 @@ def measure(data: Path, as_json: bool, **settings: Any) -> int:
             threshold=settings["below"],
             pos_label=1,
             ledger=ledger.open(settings["delta"]),
-            **asked,
+            epsilon=settings["epsilon"],
+            delta=settings["delta"],
+            confidence=settings["confidence"],
+            reference=settings["reference"],
         )
         facts = _facts(found, public, data.name, columns)
         contents = {"audit": lambda: bias_audit_csv(found), "out": lambda: json_text(facts)}

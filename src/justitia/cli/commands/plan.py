@@ -15,7 +15,7 @@ from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import Refusal, no_such
 from justitia.cli.files.attribute import Groups, Where, find_attribute
-from justitia.cli.files.columns import Columns, columns_text, warn_about
+from justitia.cli.files.columns import FeatureColumns, columns_text, warn_about
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.rows import feature_names, hidden_names, named_after, read_target
 from justitia.cli.files.streamed import is_streamed
@@ -67,7 +67,7 @@ def plan(data: Path | None, tolerance: float | None, as_json: bool, **settings: 
     """
     check_budget(settings["epsilon"], settings["delta"])
     where = Where.from_options(settings)
-    columns = Columns.from_options(settings)
+    columns = FeatureColumns.from_options(settings)
     counts, readings = _count(data, where, columns, settings)
     engine = engine_of(settings["engine"], settings["hidden"])
     base = command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"])
@@ -96,7 +96,7 @@ def plan(data: Path | None, tolerance: float | None, as_json: bool, **settings: 
 
 
 def _count(
-    data: Path | None, where: Where, columns: Columns, settings: dict[str, Any]
+    data: Path | None, where: Where, columns: FeatureColumns, settings: dict[str, Any]
 ) -> tuple[Counts, tuple[Reading, ...]]:
     """Public numbers, and how columns are read if the options name the sensitive one, which is not read."""
     if data is None:
@@ -219,7 +219,7 @@ def _tolerance(given: float | None, expected: float | None) -> str:
 
 
 def _text(facts: dict[str, Any]) -> str:
-    asked = [
+    releases = [
         (one["purpose"], str(one["count"]), f"{one['noise_multiplier']:.4g}", f"{one['epsilon_alone']:.3g}")
         for one in facts["releases"]
     ]
@@ -242,7 +242,7 @@ def _text(facts: dict[str, Any]) -> str:
     lines = [
         "Plan from public numbers; no budget was spent.",
         fields_text(head),
-        table_text(("release", "times", "noise", "epsilon alone"), asked),
+        table_text(("release", "times", "noise", "epsilon alone"), releases),
         "",
         "How precise, by the number of rows in a group:",
         table_text(("rows", "noise of its rate", "measured violation of 0"), precise, left=0),

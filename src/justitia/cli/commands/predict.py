@@ -12,7 +12,7 @@ from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import Refusal
 from justitia.cli.files.attribute import check_not_sensitive
-from justitia.cli.files.columns import Columns
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.metadata import load_model, model_features
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.streamed import is_streamed
@@ -65,7 +65,7 @@ def predict(
     if key is not None:
         table.check_columns([key])
         check_not_sensitive(facts.get("sensitive") or (), key=key)
-    columns = Columns.from_model(facts, model_features(fitted), formats)
+    columns = FeatureColumns.from_model(facts, model_features(fitted), formats)
     if streamed:
         _write_streamed(fitted, table, columns, key, out, overwrite=overwrite, as_json=as_json)
         return
@@ -90,7 +90,7 @@ def predict(
 def _write_streamed(
     model: LagrangianDualClassifier,
     table: Table,
-    columns: Columns,
+    columns: FeatureColumns,
     key: str | None,
     out: Path | None,
     *,

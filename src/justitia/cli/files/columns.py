@@ -24,7 +24,7 @@ COLUMNS, WRITTEN = "read_as", "written"
 
 
 @dataclass(frozen=True)
-class Columns:
+class FeatureColumns:
     """Which columns are features, and how they are read.
 
     Attributes
@@ -46,7 +46,7 @@ class Columns:
     known: tuple[Reading, ...] | None = None
 
     @classmethod
-    def from_options(cls, values: dict[str, Any]) -> Columns:
+    def from_options(cls, values: dict[str, Any]) -> FeatureColumns:
         """Take them out of a command's options."""
         names = values.pop("features")
         return cls(
@@ -57,7 +57,9 @@ class Columns:
         )
 
     @classmethod
-    def from_model(cls, facts: Mapping[str, Any], features: Sequence[str] | None, values: dict[str, Any]) -> Columns:
+    def from_model(
+        cls, facts: Mapping[str, Any], features: Sequence[str] | None, values: dict[str, Any]
+    ) -> FeatureColumns:
         """As ``training.json`` says; options may give other formats of numbers and dates."""
         known = tuple(Reading.from_dict(one) for one in facts.get(COLUMNS) or ())
         return cls(features, written=read_formats(values, facts.get(WRITTEN) or {}), known=known)

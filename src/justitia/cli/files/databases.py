@@ -114,10 +114,10 @@ def _parts(table: str) -> tuple[str, str]:
     return (parts[0], parts[1]) if len(parts) == 2 else ("", parts[0])
 
 
-def _hide_errors(sentence: str, ask: Callable[[], Found]) -> Found:
+def _hide_errors(sentence: str, query: Callable[[], Found]) -> Found:
     """Run a query; any error of the library is replaced by this sentence."""
     try:
-        return ask()
+        return query()
     except (Refusal, *INTERRUPTS):
         raise
     except BaseException:  # noqa: BLE001, S110 - each library has errors of its own, which quote strings and entries

@@ -25,7 +25,7 @@ HIDDEN_FIELDS = frozenset({ROWS, SHARED})
 
 
 @dataclass(frozen=True)
-class LogEntry:
+class LogRecord:
     """The training of a model, or one measurement of it.
 
     Attributes
@@ -93,7 +93,7 @@ def add_measurement(text: str, stage: Path, folder: Path) -> Path:
         return draft.replace(target)
 
 
-def read_log(folder: Path, certificate: Certificate) -> list[LogEntry]:
+def read_log(folder: Path, certificate: Certificate) -> list[LogRecord]:
     """The training of a model, which has this certificate, and every measurement of it.
 
     Raises
@@ -102,7 +102,7 @@ def read_log(folder: Path, certificate: Certificate) -> list[LogEntry]:
         If a measurement cannot be read, because its cost is then unknown.
     """
     facts = read_json(folder / FACTS) or {}
-    log = [LogEntry("training", certificate, Sketch.from_dict(facts.get(ROWS)))]
+    log = [LogRecord("training", certificate, Sketch.from_dict(facts.get(ROWS)))]
     for file in measurement_files(folder):
         kept = read_json(file) or {}
         try:
@@ -113,7 +113,7 @@ def read_log(folder: Path, certificate: Certificate) -> list[LogEntry]:
                 f"{shown_path(file)} is damaged, so what it cost is not known; restore it, or pass --ledger and move "
                 "it away."
             ) from None
-        log.append(LogEntry(str(_number(file)), paid, Sketch.from_dict(kept.get(ROWS)), shared))
+        log.append(LogRecord(str(_number(file)), paid, Sketch.from_dict(kept.get(ROWS)), shared))
     return log
 
 
@@ -137,7 +137,7 @@ def rows_digest(facts: Mapping[str, Any]) -> str | None:
 # -- Rows that were used before, and what that costs
 
 
-def find_shared(rows: RowHashes, log: Sequence[LogEntry], data: str, model: str = "the model") -> tuple[str, ...]:
+def find_shared(rows: RowHashes, log: Sequence[LogRecord], data: str, model: str = "the model") -> tuple[str, ...]:
     """Names of entries that used some of these individuals, or may have; warnings say so."""
     found = {entry.name: rows.overlap(entry.sketch) for entry in log}
     if found["training"] == "shared":
@@ -167,7 +167,7 @@ def warn_training_rows(data: str, model: str) -> None:
     )
 
 
-def total_cost(log: Sequence[LogEntry], own: LogEntry) -> str | None:
+def total_cost(log: Sequence[LogRecord], own: LogRecord) -> str | None:
     """Sentence with the total cost of the new entry and the earlier ones; None if one ledger counts them all.
 
     Entries that share individuals belong together, and so do entries paid by one ledger, whose last certificate covers
@@ -198,7 +198,7 @@ def connected_parts(edges: Sequence[tuple[int, int]], number: int) -> list[set[i
     return parts
 
 
-def _certificates(part: set[int], entries: Sequence[LogEntry]) -> list[Certificate]:
+def _certificates(part: set[int], entries: Sequence[LogRecord]) -> list[Certificate]:
     """Certificates of some entries, of each ledger the last."""
     last = {entries[place].ledger or f"none {place}": entries[place].certificate for place in sorted(part)}
     return list(last.values())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, read_attribute, read_ids
-from justitia.cli.files.columns import Columns
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.output import show_progress, truncate
 from justitia.preprocessing.kinds import IGNORED, Reading, snake_case
@@ -54,7 +54,7 @@ class LabelledRows:
     attribute: PublicAttribute
     sensitive: Attribute = field(repr=False)
     person: list[str | None] | None = field(repr=False, default=None)
-    columns: Columns = field(repr=False, default_factory=Columns)
+    columns: FeatureColumns = field(repr=False, default_factory=FeatureColumns)
     readings: tuple[Reading, ...] = field(repr=False, default=())
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ def read_rows(
     target: str,
     positive: str | None = None,
     classes: Sequence[Label] | None = None,
-    columns: Columns | None = None,
+    columns: FeatureColumns | None = None,
     base_column: str | None = None,
 ) -> LabelledRows:
     """Read and check all public columns, then the attribute.
@@ -77,7 +77,7 @@ def read_rows(
     ----------
     classes : sequence of two, optional
         Negative and positive value of the target, if a model has fixed them.
-    columns : Columns, optional
+    columns : FeatureColumns, optional
         Which columns to use, by default all but target, attribute and key, and how to read them.
     base_column : str, optional
         A column of scores, which is a feature even if it is not named as one.
@@ -88,7 +88,7 @@ def read_rows(
     attribute = find_attribute(where, table)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
-    columns = Columns() if columns is None else columns
+    columns = FeatureColumns() if columns is None else columns
     related = named_after(attribute, table, target, columns, base_column)
     names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
     y, known = read_target(table, target, positive, classes)
@@ -105,7 +105,7 @@ def hidden_names(attribute: PublicAttribute, target: str, related: Sequence[Read
 
 
 def named_after(
-    attribute: PublicAttribute, table: Table, target: str, columns: Columns, base_column: str | None = None
+    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_column: str | None = None
 ) -> tuple[Reading, ...]:
     """Columns that probably hold the attribute, by their names, such as ``sex-age`` beside the attribute ``sex``.
 
@@ -142,7 +142,7 @@ def related_column(name: str, sensitive: Sequence[str]) -> str | None:
     return None
 
 
-def feature_names(table: Table, hidden: set[str], columns: Columns, base_column: str | None = None) -> list[str]:
+def feature_names(table: Table, hidden: set[str], columns: FeatureColumns, base_column: str | None = None) -> list[str]:
     """Columns that may be features.
 
     Raises
@@ -154,9 +154,9 @@ def feature_names(table: Table, hidden: set[str], columns: Columns, base_column:
     features, drop = columns.features, columns.drop
     dated = [name for name in columns.written.dates if name]
     table.check_columns([*(features or ()), *drop, *columns.categorical, *dated, *scores])
-    asked = [name for name in (*(features or ()), *columns.categorical, *dated, *scores) if name in hidden]
-    if asked:
-        raise Refusal(f"the column {asked[0]!r} is target, key or sensitive and cannot be a feature; leave it out.")
+    refused = [name for name in (*(features or ()), *columns.categorical, *dated, *scores) if name in hidden]
+    if refused:
+        raise Refusal(f"the column {refused[0]!r} is target, key or sensitive and cannot be a feature; leave it out.")
     if base_column in drop:
         raise Refusal(f"the column {base_column!r} cannot be both --base-column and dropped; leave it out of --drop.")
     chosen = dict.fromkeys([*(features or table.columns), *scores])
@@ -189,7 +189,7 @@ def read_target(
     if not len(coded):
         raise Refusal(f"{shown_path(table.path)} has no rows below its first line; add rows.")
     try:
-        labels = sorted(places)  # type: ignore[type-var]
+        labels = sorted(places)
     except TypeError:  # text and numbers
         labels = sorted(places, key=str)
     negative, positive_label = _two_classes(labels, target, positive) if classes is None else classes

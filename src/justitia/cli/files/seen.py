@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.cli.files.attribute import PublicAttribute, Where
-from justitia.cli.files.columns import Columns
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.public_rows import RowHashes, row_hashes
 from justitia.cli.files.rows import Label, read_target
 from justitia.cli.files.streamed import read_streamed
@@ -66,7 +66,7 @@ def read_seen(
     say: Callable[[pd.DataFrame], Said],
     *,
     target: str,
-    columns: Columns,
+    columns: FeatureColumns,
     positive: str | None = None,
     classes: Sequence[Label] | None = None,
 ) -> SeenRows:
