@@ -74,8 +74,9 @@ def test_value_has_the_same_bytes_however_it_was_read() -> None:
     assert _canonical(np.nan) == _canonical("nan") == b""
     assert _canonical(-0.0) == _canonical(0)
     assert _canonical("a") != _canonical("b")
-    typed, text = pd.Series([1.5, None, 2]), pd.Series(["1.5", None, "2"], dtype=object)
-    assert rows._column(typed).tolist() == rows._column(text).tolist()
+    typed, text = pd.DataFrame({"x": [1.5, None, 2]}), pd.DataFrame({"x": ["1.5", None, "2"]}, dtype=object)
+    y = np.array([0, 1, 1])
+    assert rows.row_hashes(typed, y, (0, 1)).tolist() == rows.row_hashes(text, y, ("0", "1")).tolist()
 
 
 def test_parts_are_connected_through_others() -> None:

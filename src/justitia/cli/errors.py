@@ -29,7 +29,7 @@ EXIT_CODES = {
     OK: "done",
     UNEXPECTED: "an unexpected error; JUSTITIA_TRACEBACK=1 shows where",
     BAD_INPUT: "wrong usage, or input or output that cannot be used",
-    BUDGET: "the privacy ledger refused the query; nothing was released",
+    BUDGET: "the privacy ledger refused a query; it was not answered",
     NOT_SHOWN: "a claim was not shown (evaluate --below) or was refuted (audit)",
     INTERRUPTED: "stopped by Ctrl-C or SIGTERM; debits stand, no partial file is left",
 }

@@ -192,7 +192,8 @@ def _read_csv(table: Table, names: Sequence[str]) -> tuple[list[str], list[tuple
                     continue
                 if not head:
                     head = row
-                    _check_separator(table.path, head, table.separator)
+                    if len(head) == 1:
+                        _check_separator(table.path, head[0], table.separator)
                 elif len(row) != len(head):
                     raise _bad_rows(table.path)
                 else:
@@ -208,13 +209,13 @@ def _read_csv(table: Table, names: Sequence[str]) -> tuple[list[str], list[tuple
     return head, picked
 
 
-def _check_separator(file: Path, head: Sequence[str], separator: str) -> None:
+def _check_separator(file: Path, name: str, separator: str) -> None:
     """Refuse a single column whose name contains another usual separator."""
-    for other, name in ((";", ";"), ("\t", "tab"), ("|", "|"), (",", ",")):
-        if len(head) == 1 and other != separator and other in head[0]:
+    for other, mark in ((";", ";"), ("\t", "tab"), ("|", "|"), (",", ",")):
+        if other != separator and other in name:
             raise Refusal(
                 f"expected columns separated by {separator!r} in {shown_path(file)}, got a single column whose name "
-                f"contains {other!r}; pass --separator {name!r}."
+                f"contains {other!r}; pass --separator {mark!r}."
             )
 
 
