@@ -81,7 +81,9 @@ def test_model_that_its_disk_has_no_room_for_is_kept_elsewhere(
         return real(model, folder)
 
     monkeypatch.setattr(LagrangianDualClassifier, "save", save)
-    told = assert_refused(run(*words, *TRAIN, "--out", "m"), 2, "no space left on device; the trained model is paid for")
+    told = assert_refused(
+        run(*words, *TRAIN, "--out", "m"), 2, "no space left on device; the trained model is paid for"
+    )
     (kept,) = elsewhere.iterdir()
     assert str(kept / "m") in told
     model = kept / "m" if words[0] == "train" else kept / "m" / "tolerance-0.1"

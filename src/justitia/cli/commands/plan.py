@@ -23,7 +23,7 @@ from justitia.cli.options import command_plan
 from justitia.cli.output import fields_text, print_result, table_text, wrap
 from justitia.engines import engine_of
 from justitia.metrics.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
-from justitia.notions import FairnessNotion, get_notion
+from justitia.notions import get_notion
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.preprocessing.files import RowFiles
 from justitia.preprocessing.kinds import Reading
@@ -73,6 +73,23 @@ def plan(data: Path | None, tolerance: float | None, as_json: bool, **settings: 
     base = command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"])
     made = base.at_tolerance(tolerance).calibrate(settings["epsilon"], settings["delta"], n=counts.rows)
     notion = get_notion(settings["notion"])
+    releases = [
+        {
+            "purpose": one.purpose,
+            "count": one.count,
+            "noise_multiplier": one.noise.noise_multiplier if isinstance(one.noise, Gaussian) else 0.0,
+            "epsilon_alone": float(epsilon_spent({one.cost: one.count}, settings["delta"])),
+        }
+        for one in made.releases()
+    ]
+    precision = [
+        {
+            "group": size,
+            "rate_noise": rate_noise(size, counts, made, notion),  # in training
+            "measured_within": measured_within(size, counts, notion, settings["epsilon"], settings["delta"]),
+        }
+        for size in sorted({size for size in SIZES if size * 2 <= counts.rows} | {counts.rows // counts.groups})
+    ]
     facts: dict[str, Any] = {
         "rows": counts.rows,
         "positives": counts.positives,
@@ -82,8 +99,8 @@ def plan(data: Path | None, tolerance: float | None, as_json: bool, **settings: 
         "engine": engine,
         "epsilon": made.epsilon(settings["delta"]),
         "delta": settings["delta"],
-        "releases": _releases(made, settings["delta"]),
-        "precision": [_precision(size, counts, made, notion, settings) for size in _sizes(counts)],
+        "releases": releases,
+        "precision": precision,
         "tolerance": tolerance,
         "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
         "outlook": outlook(counts, made, notion, tolerance),
@@ -173,51 +190,6 @@ def _forecast(
     }
 
 
-def _time(found: dict[str, Any] | None) -> str:
-    if found is None:
-        return ""
-    return (
-        f"about {found['seconds']:,.0f} s with {found['workers']} processor(s): {found['passes']} passes at "
-        f"{found['rows_per_second']:,.0f} rows a second, a sample of {found['sample']:,} rows"
-    )
-
-
-def _releases(made: Plan, delta: float) -> list[dict[str, Any]]:
-    """The releases: purpose, count, noise, and cost if there were no others."""
-    return [
-        {
-            "purpose": one.purpose,
-            "count": one.count,
-            "noise_multiplier": one.noise.noise_multiplier if isinstance(one.noise, Gaussian) else 0.0,
-            "epsilon_alone": float(epsilon_spent({one.cost: one.count}, delta)),
-        }
-        for one in made.releases()
-    ]
-
-
-def _sizes(counts: Counts) -> list[int]:
-    """Usual group sizes, and the size of an equal share."""
-    return sorted({size for size in SIZES if size * 2 <= counts.rows} | {counts.rows // counts.groups})
-
-
-def _precision(
-    size: int, counts: Counts, made: Plan, notion: FairnessNotion, settings: dict[str, Any]
-) -> dict[str, Any]:
-    """For a group of this size: noise of its rate in training, and the upper bound of a violation of 0."""
-    return {
-        "group": size,
-        "rate_noise": rate_noise(size, counts, made, notion),
-        "measured_within": measured_within(size, counts, notion, settings["epsilon"], settings["delta"]),
-    }
-
-
-def _tolerance(given: float | None, expected: float | None) -> str:
-    """The tolerance, or what it is expected to be by public numbers."""
-    if given is not None:
-        return f"{given:g} between two groups"
-    return "" if expected is None else f"about {expected:.2g} between two groups, if they are of equal sizes"
-
-
 def _text(facts: dict[str, Any]) -> str:
     releases = [
         (one["purpose"], str(one["count"]), f"{one['noise_multiplier']:.4g}", f"{one['epsilon_alone']:.3g}")
@@ -231,14 +203,24 @@ def _text(facts: dict[str, Any]) -> str:
         )
         for one in facts["precision"]
     ]
+    tolerance, expected, forecasted = facts["tolerance"], facts["expected_tolerance"], facts["forecast"]
     answer = "the positive answer" + ("" if facts["positive"] is None else f", {facts['positive']!r}")
     head = {
         "rows": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have {answer}",
         "training": f"{facts['notion']}, engine {facts['engine']}",
-        "tolerance": _tolerance(facts["tolerance"], facts["expected_tolerance"]),
-        "time": _time(facts["forecast"]),
+        "tolerance": "",
+        "time": "",
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
     }
+    if tolerance is not None:
+        head["tolerance"] = f"{tolerance:g} between two groups"
+    elif expected is not None:
+        head["tolerance"] = f"about {expected:.2g} between two groups, if they are of equal sizes"
+    if forecasted is not None:
+        head["time"] = (
+            f"about {forecasted['seconds']:,.0f} s with {forecasted['workers']} processor(s): {forecasted['passes']} "
+            f"passes at {forecasted['rows_per_second']:,.0f} rows a second, a sample of {forecasted['sample']:,} rows"
+        )
     lines = [
         "Plan from public numbers; no budget was spent.",
         fields_text(head),

@@ -146,18 +146,14 @@ def _text(facts: dict[str, Any], curve: Tradeoff, out: Path) -> str:
             f"{point['accuracy']:.3f}",
             f"{point['auc']:.3f}",
             f"{point['noisy_violation']:.3f}",
-            _bar(point["noisy_violation"]),
+            ("#" * min(30, round(50 * point["noisy_violation"]))).ljust(30),
         )
         for place, point in enumerate(facts["points"])
     ]
+    # The last column is a bar of half a character per hundredth of violation.
     table = table_text(("", "tolerance", "accuracy", "AUC", "violation", ""), rows, left=1)
     chosen = facts["chosen"]
     last = "" if chosen is None else f"* chosen: {out / facts['models'][chosen]}"
     lines = [f"Curve: {out}, one model per line in its folders", table, wrap(curve.certificate.statement)]
     lines += [wrap(one) for one in curve.certificate.remarks]
     return "\n".join([*lines, *([last] if last else [])])
-
-
-def _bar(violation: float) -> str:
-    """A bar of half a character per hundredth of violation."""
-    return ("#" * min(30, round(50 * violation))).ljust(30)
