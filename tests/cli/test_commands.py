@@ -152,8 +152,8 @@ def test_plan_of_a_file_counts_its_target_and_says_what_training_would_warn_of(r
     assert found["epsilon"] == pytest.approx(0.1, rel=1e-3)
     (sentence,) = found["outlook"]
     words += ("--sensitive", "sex", "--small-groups", "--out", "m")
-    told = parsed(run("train", *words, "--epsilon", "0.1", "--json"))["warnings"]
-    assert sentence.split("the noise in")[0] == told[0].split("the noise in")[0]
+    printed = parsed(run("train", *words, "--epsilon", "0.1", "--json"))["warnings"]
+    assert sentence.split("the noise in")[0] == printed[0].split("the noise in")[0]
 
 
 def test_plan_of_the_other_engines_lists_what_they_ask(run: Run) -> None:
@@ -207,11 +207,11 @@ Ledger of 'clinic' in FILE
 def test_purposes_that_others_wrote_move_no_cursor_and_make_no_line_of_their_own(run: Run, here: Path) -> None:
     ledger = DurableLedger(here / "c.ledger", dataset="clinic", epsilon=2.0, delta=1e-5)
     ledger.debit(Release("a\x1b[2J\x9b\u202e\n     99  none", GaussianCost(50.0), 1.0))
-    told = run("budget", "show", "c.ledger").stdout
-    assert r"a\u001b[2J\u009b\u202e\n     99" in told
+    printed = run("budget", "show", "c.ledger").stdout
+    assert r"a\u001b[2J\u009b\u202e\n     99" in printed
     as_json = run("budget", "show", "c.ledger", "--json").stdout
     assert parsed(run("budget", "show", "c.ledger", "--json"))["entries"][0]["purpose"].startswith("a\x1b[2J\x9b")
-    assert all(one == "\n" or one.isprintable() for one in told + as_json)
+    assert all(one == "\n" or one.isprintable() for one in printed + as_json)
 
 
 def test_budget_is_made_shown_and_exported(run: Run, here: Path) -> None:
@@ -292,7 +292,7 @@ def test_report_of_any_point_of_a_curve_shows_the_curve(run: Run) -> None:
         assert "no point of a curve" not in Path(f"{place}.html").read_text(encoding="utf-8")
 
 
-def test_report_with_what_people_state_is_not_written_over_another_file(run: Run, here: Path) -> None:
+def test_report_with_stated_fields_is_not_written_over_another_file(run: Run, here: Path) -> None:
     (here / "about.toml").write_text('owner = "Ann"\nversion = "1"\n', encoding="utf-8")
     words = (
         "report",
@@ -321,7 +321,7 @@ def test_report_with_what_people_state_is_not_written_over_another_file(run: Run
     assert_refused(run(*words, "--overwrite"), 2, "did you mean 'owner'")
 
 
-def test_second_look_at_the_same_people_is_on_the_page(run: Run) -> None:
+def test_second_measurement_of_the_same_rows_is_on_the_page(run: Run) -> None:
     for _ in range(2):
         assert run("evaluate", "model", "test.csv").exit_code == 0
     assert run("report", "model", "-o", "r.html").exit_code == 0

@@ -163,7 +163,7 @@ def test_split_keeps_the_permissions_of_the_source_from_the_first_byte(
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
-def test_split_over_existing_files_is_refused_without_being_told_to(run: Run, here: Path, part: str) -> None:
+def test_split_over_existing_files_is_refused_without_overwrite(run: Run, here: Path, part: str) -> None:
     Path(f"income-{part}.csv").write_text("mine")
     left_alone(run, here, ("split", "income.csv"), f"'income-{part}.csv' exists; pass --overwrite to replace it")
     assert run("split", "income.csv", "--overwrite").exit_code == 0

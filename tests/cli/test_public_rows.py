@@ -1,4 +1,4 @@
-"""Public rows of two files: the same people are told from coincidence, and what cannot be told is unknown."""
+"""Hashes of public rows: the same individuals are noticed, coincidences are not, and what is unclear is unknown."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ def drawn(number: int, *, kinds: int, seed: int) -> RowHashes:
 
 
 @pytest.mark.parametrize(("kinds", "kept"), [(10_000, 4096), (100_000, 4096), (100_000, 64), (10**15, 64)])
-def test_other_people_with_equal_rows_by_coincidence_are_apart(
+def test_other_individuals_with_equal_rows_by_coincidence_are_apart(
     kinds: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "KEPT", kept)
@@ -30,7 +30,7 @@ def test_other_people_with_equal_rows_by_coincidence_are_apart(
 
 
 @pytest.mark.parametrize(("kinds", "kept"), [(10_000, 4096), (100_000, 4096), (100_000, 64), (10**15, 64)])
-def test_same_people_are_noticed_among_others(kinds: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_individuals_are_noticed_among_others(kinds: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "KEPT", kept)
     for seed in range(20):
         trained, other = drawn(4000, kinds=kinds, seed=seed), drawn(700, kinds=kinds, seed=100 + seed)

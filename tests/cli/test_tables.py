@@ -320,7 +320,7 @@ def test_csv_copied_rows_can_be_read_whatever_line_ends_their_fields_have(tmp_pa
 # --- the second file
 
 
-def test_second_file_of_which_no_key_is_found_makes_everybody_not_given(tmp_path: Path) -> None:
+def test_second_file_of_which_no_key_is_found_makes_all_rows_not_given(tmp_path: Path) -> None:
     assert attribute_of(tmp_path, "id,sex\nq1,m\nq2,f\n") == [None, None, None]
     assert attribute_of(tmp_path, "id,sex\n") == [None, None, None]
     assert attribute_of(tmp_path, "id,sex\n,m\n") == [None, None, None]

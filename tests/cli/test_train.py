@@ -84,7 +84,7 @@ def test_list_of_groups_read_off_the_data_is_said_not_to_be_protected(run: Run) 
     assert run("evaluate", "m", "test.csv").exit_code == 0  # the names are in the facts
 
 
-def test_warnings_of_the_library_are_told_once_on_the_standard_error(run: Run) -> None:
+def test_warnings_of_the_library_are_printed_once_on_the_standard_error(run: Run) -> None:
     result = run("train", "income.csv", *TRAIN, "--epsilon", "0.01", "--small-groups", "--out", "m", "--json")
     sentences = parsed(result)["warnings"]
     assert any("and no smaller violation can be held" in one for one in sentences)
@@ -158,7 +158,7 @@ def test_predict_writes_a_decision_for_every_row_without_the_attribute(run: Run,
     assert [line.split(",")[1] for line in lines[1:]] == found["decision"].tolist()
 
 
-def test_terminal_is_told_what_is_done_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_in_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

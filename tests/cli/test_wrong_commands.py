@@ -79,7 +79,7 @@ def test_measurement_without_noise_says_that_it_is_exact(run: Run) -> None:
     assert "Counts and rates are EXACT, not private; bounds cover sampling error, at 0.95" in measured.stdout
 
 
-def test_custodian_without_a_key_is_told_of_the_option(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custodian_without_a_key_names_the_option(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("JUSTITIA_CUSTODIAN_KEY", "JUSTITIA_CUSTODIAN_KEY_FILE"):
         monkeypatch.delenv(name, raising=False)
     held = ("--custodian", "https://localhost:1", "--population", "people", "--key", "id", "--checkpoint", "half")
