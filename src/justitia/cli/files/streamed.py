@@ -7,7 +7,7 @@ from pathlib import Path
 
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, label_reader
-from justitia.cli.files.columns import Columns
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import PARQUET, Table, is_several
 from justitia.cli.files.rows import feature_names, hidden_names, named_after
 from justitia.preprocessing.column_types import ColumnType
@@ -61,11 +61,11 @@ def read_streamed(
     *,
     target: str,
     positive: str | None = None,
-    columns: Columns | None = None,
+    columns: FeatureColumns | None = None,
     base_column: str | None = None,
 ) -> StreamedRows:
     """Check names of columns; no row is read, and columns are taken as the files type them."""
-    columns = Columns() if columns is None else columns
+    columns = FeatureColumns() if columns is None else columns
     table = Table.streamed(data)
     table.check_columns([target])
     attribute = find_attribute(where, table, streamed=True)
