@@ -14,7 +14,6 @@ from click.shell_completion import CompletionItem
 
 from justitia.cli.errors import EXIT_CODES, INTERRUPTED, OK, TRACEBACK, UNEXPECTED, describe_error, no_such
 from justitia.cli.output import show_progress, wrap
-from justitia.cli.workers import STARTED
 
 STOPPED = "Stopped. What the ledger was debited stays debited; no partial file is left."
 
@@ -87,8 +86,7 @@ class Commands(click.Group):
             code = super().main(args, prog_name, **options)
         except (KeyboardInterrupt, click.Abort):
             show_progress("")
-            if STARTED not in os.environ:  # the process that started this one prints it
-                click.echo(STOPPED, err=True)
+            click.echo(STOPPED, err=True)
             code = INTERRUPTED
         except click.exceptions.NoArgsIsHelpError as asked:
             click.echo(asked.format_message())

@@ -44,15 +44,18 @@ def read_training_rows(data: Path, settings: dict[str, Any]) -> LabelledRows | S
     if settings["target"] is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
     where = Where.from_options(settings)
-    read = read_streamed if is_streamed(data, asked=settings.pop("stream")) else read_rows
-    rows = read(
-        data,
-        where,
-        target=settings["target"],
-        positive=settings.pop("positive"),
-        columns=FeatureColumns.from_options(settings),
-        base_column=settings["base_column"],
-    )
+    workers = settings.pop("workers", 1)
+    named = {
+        "target": settings["target"],
+        "positive": settings.pop("positive"),
+        "columns": FeatureColumns.from_options(settings),
+        "base_column": settings["base_column"],
+    }
+    rows: LabelledRows | StreamedRows
+    if is_streamed(data, asked=settings.pop("stream") or workers > 1):
+        rows = read_streamed(data, where, workers=workers, **named)
+    else:
+        rows = read_rows(data, where, **named)
     if rows.attribute.groups is None:
         if not rows.attribute.infer and math.isfinite(settings["epsilon"]):
             raise Refusal(NO_GROUPS)

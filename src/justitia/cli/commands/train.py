@@ -26,7 +26,6 @@ from justitia.cli.output import (
     wrap,
 )
 from justitia.cli.training import make_estimator, read_training_rows, save_model, save_or_rescue
-from justitia.cli.workers import joined, run_workers, starts_workers
 from justitia.estimator import LagrangianDualClassifier
 from justitia.persistence.folder import MODEL, foreign_in_model
 
@@ -48,7 +47,15 @@ $ justitia train income.csv --target income --sensitive sex \\
 )
 @options.out("Folder for the model.")
 @options.as_json
-def train(data: Path, workers: int, **settings: Any) -> int:
+def train(
+    data: Path,
+    tolerance: float | None,
+    checkpoint: Path | None,
+    out: Path,
+    overwrite: bool,
+    as_json: bool,
+    **settings: Any,
+) -> int:
     """Train a classifier on DATA (CSV or Parquet) that treats groups alike.
 
     The sensitive column is not a feature: training reads it through noisy statistics only, and prediction does not need
@@ -59,32 +66,11 @@ def train(data: Path, workers: int, **settings: Any) -> int:
     DATA may be a folder of Parquet files, or a pattern such as 'part-*.parquet': these are read a few rows at a time,
     by --workers processes.
     """
-    if starts_workers(workers):
-        return run_workers(workers, resumes=settings["checkpoint"] is not None)
-    settings["stream"] = settings["stream"] or workers > 1
-    if settings["checkpoint"] is not None and settings["seed"] is None:
+    if checkpoint is not None and settings["seed"] is None:
         settings["seed"] = 0  # a run that goes on has to draw the same public numbers
-    with joined() as rank:
-        _train(data, rank, **settings)
-    return OK
-
-
-def _train(
-    data: Path,
-    rank: int,
-    tolerance: float | None,
-    checkpoint: Path | None,
-    out: Path,
-    overwrite: bool,
-    as_json: bool,
-    **settings: Any,
-) -> None:
     rows = read_training_rows(data, settings)
     ledger = options.LedgerOptions.from_options(settings)
     model = make_estimator(rows, settings, tolerance=tolerance)
-    if rank:
-        model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person, checkpoint=checkpoint)
-        return
     check_outside(out, ledger=ledger.file, checkpoint=checkpoint)
     target, in_memory = settings["target"], isinstance(rows, LabelledRows)
     folder = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
@@ -104,6 +90,7 @@ def _train(
     facts = {"model": out, **facts, "certificate": model.certificate_.to_dict(), "warnings": warnings}
     table = f"{columns_text(rows.readings)}\n\n" if in_memory else ""
     print_result(facts, table + _text(model, facts, out), as_json=as_json)
+    return OK
 
 
 def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> str:

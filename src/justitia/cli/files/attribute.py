@@ -27,7 +27,8 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -398,13 +399,13 @@ def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> di
 
 
 def label_reader(facts: PublicAttribute) -> Callable[[str, Column], Column]:
-    """Function from entries of a sensitive column to labels, each by itself, for files that are read in parts."""
+    """Function from entries of a sensitive column to labels, each by itself; it can be sent to worker processes."""
+    return partial(_read_labels, replace(facts, file=None, held=None))
 
-    def read(name: str, entries: Column) -> Column:
-        labels = _labels(facts, {name: read_each(as_text, entries)})[name]
-        return np.fromiter(labels, dtype=object, count=len(labels))
 
-    return read
+def _read_labels(facts: PublicAttribute, name: str, entries: Column) -> Column:
+    labels = _labels(facts, {name: read_each(as_text, entries)})[name]
+    return np.fromiter(labels, dtype=object, count=len(labels))
 
 
 def _joined_by_key(

@@ -63,6 +63,7 @@ def read_streamed(
     positive: str | None = None,
     columns: FeatureColumns | None = None,
     base_column: str | None = None,
+    workers: int = 1,
 ) -> StreamedRows:
     """Check names of columns; no row is read, and columns are taken as the files type them."""
     columns = FeatureColumns() if columns is None else columns
@@ -73,7 +74,7 @@ def read_streamed(
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     related = named_after(attribute, table, target, columns, base_column)
     names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
-    files = RowFiles.open(data, features=names, positive=positive)
+    files = RowFiles.open(data, features=names, positive=positive, workers=workers)
     return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related)
 
 
