@@ -72,7 +72,7 @@ def train(
     ledger = options.LedgerOptions.from_options(settings)
     model = make_estimator(rows, settings, tolerance=tolerance)
     check_outside(out, ledger=ledger.file, checkpoint=checkpoint)
-    target, in_memory = settings["target"], isinstance(rows, LabelledRows)
+    target = settings["target"]
     folder = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
     with ExitStack() as until_saved, folder as stage, print_warnings() as warnings:
         opened = ledger.open(model.delta)
@@ -88,7 +88,7 @@ def train(
         sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
         facts = save_or_rescue(lambda place: save_model(model, rows, place, target=target, sketch=sketch), stage, out)
     facts = {"model": out, **facts, "certificate": model.certificate_.to_dict(), "warnings": warnings}
-    table = f"{columns_text(rows.readings)}\n\n" if in_memory else ""
+    table = f"{columns_text(rows.readings)}\n\n" if isinstance(rows, LabelledRows) else ""
     print_result(facts, table + _text(model, facts, out), as_json=as_json)
     return OK
 
