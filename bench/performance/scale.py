@@ -51,7 +51,7 @@ def write(folder: Path, rows: int) -> None:
 def one_forecast(folder: Path) -> dict[str, float]:
     """Seconds of a processor that a fit will take, and that saying so takes."""
     from justitia.rows.parquet import RowFiles  # noqa: PLC0415 - the command itself starts quickly
-    from justitia.rows.forecast import forecast  # noqa: PLC0415
+    from justitia.postprocessing.forecast import forecast  # noqa: PLC0415
 
     begun = time.process_time()
     files = RowFiles.open(folder)

@@ -42,6 +42,9 @@ class Source(Protocol):
     def map(self, function: Any) -> Iterable[Any]:
         """A function of every block, in order."""
 
+    def read_codes(self, codes: Any) -> None:
+        """Let every process that holds rows read the group codes of its own rows, which stay there."""
+
 
 @dataclass(frozen=True, eq=False)
 class VaultRequest:

@@ -122,11 +122,6 @@ class FileCodes:
                 found.append(self._read[start].take(low - start, high - start))
         return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=np.int16), *found])
 
-    def run(self, block: Any) -> NDArray[np.int64]:
-        """A pass that reads the codes, so that files that cannot be read are noticed before anything is debited."""
-        self.take(block.first, block.first + len(block))
-        return np.zeros(1, dtype=np.int64)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _codes_in_worker, (self.attribute, self.groups, self.missing_marker, self.counted, self.token)
 
@@ -254,8 +249,8 @@ class SensitiveVault(Vault):
             self._columns, self._n = labels.names, len(labels)
             self._groups = public_groups(groups, names=self._columns)
             self.__codes = FileCodes(labels, self._groups, missing_marker, counted)
-            if source is not None:
-                source.run(self.__codes)
+            if source is not None:  # files that cannot be read are noticed before anything is debited
+                source.read_codes(self.__codes)
         else:
             self._columns, parts = read_parts(labels)
             found = infer_groups(only_part(parts), missing_marker) or NONE_FOUND if inferred else None

@@ -38,9 +38,8 @@ def stride(n: int) -> int:
     return max(1, -(-n // SAMPLE))
 
 
-def sampled(start: int, stop: int, n: int) -> NDArray[np.int64]:
-    """Positions from start to stop that are in the sample of n rows: one per stretch of ``stride(n)``, by a hash."""
-    s = stride(n)
+def sampled(start: int, stop: int, n: int, s: int) -> NDArray[np.int64]:
+    """Positions from start to stop that are in the sample of n rows: one per stretch of s rows, by a hash."""
     stretch = np.arange(start // s, max(-(-stop // s), start // s), dtype=np.uint64)
     mixed = (stretch + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -121,26 +120,37 @@ class FilePart:
     files : RowFiles
     columns : Columns
     start, stop : int
-        Positions of the rows; ``start`` is a multiple of ``BLOCK``.
+        Positions of the rows; ``start`` is a multiple of ``block_rows``.
+    every : int
+        One of this many rows is in the sample.
+    block_rows : int
+        Rows of a block.
     """
 
-    def __init__(self, files: RowFiles, columns: Columns, start: int, stop: int) -> None:
+    def __init__(self, files: RowFiles, columns: Columns, start: int, stop: int, every: int, block_rows: int) -> None:
         self.files, self.columns, self.start, self.stop, self.n = files, columns, start, stop, len(files)
+        self.every, self.block_rows = every, block_rows
         self.progress: Callable[[int], object] = lambda _: None
         self._arrays: tuple[NDArray[Any], ...] | None = None
         self._memos: dict[int, dict[str, Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker that takes over gets the description of the part, and reads and encodes the rows itself.
-        described = {name: getattr(self, name) for name in ("files", "columns", "start", "stop", "n")}
+        names = ("files", "columns", "start", "stop", "n", "every", "block_rows")
+        described = {name: getattr(self, name) for name in names}
         return described | {"progress": _ignore, "_arrays": None, "_memos": {}}
 
     def __len__(self) -> int:
         return self.stop - self.start
 
+    @property
+    def n_blocks(self) -> int:
+        """Number of its blocks."""
+        return -(-len(self) // self.block_rows)
+
     def _tables(self, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
         """Position of the first row and Arrow table of each block."""
-        for first, table in self.files.blocks(names, self.start, self.stop):
+        for first, table in self.files.blocks(names, self.start, self.stop, self.block_rows):
             yield first, table
             self.progress(len(table))
 
@@ -168,7 +178,7 @@ class FilePart:
                     )
             if weight is not None:
                 found.largest_weight = max(found.largest_weight, float(read_weights(table, weight).max(initial=0.0)))
-            found.tables.append(table.take(sampled(first, first + len(table), self.n) - first))
+            found.tables.append(table.take(sampled(first, first + len(table), self.n, self.every) - first))
         return found
 
     def weight_sum(self, weights: Weights) -> IntArray:
@@ -197,7 +207,7 @@ class FilePart:
         """
         target, weight, features = self.columns.target, self.columns.weight, list(self.columns.features)
         arrays: tuple[NDArray[Any], ...] | None = None
-        place = len(sampled(0, self.start, self.n))  # of this part's first row in the sample
+        place = len(sampled(0, self.start, self.n, self.every))  # of this part's first row in the sample
         for first, table in self._tables(self.columns.all):
             frame = table.select(features).to_pandas()
             X = encode(frame)
@@ -205,8 +215,8 @@ class FilePart:
             scaled = np.ones(len(y)) if weight is None else weights.scaled(read_weights(table, weight))
             score = np.zeros(0)
             if sample_scores is not None and predict is not None:
-                drawn = sampled(first, first + len(y), self.n) - first
-                score = np.zeros(len(y)) if stride(self.n) == 1 else predict(Inputs(frame, X))
+                drawn = sampled(first, first + len(y), self.n, self.every) - first
+                score = np.zeros(len(y)) if self.every == 1 else predict(Inputs(frame, X))
                 score[drawn] = sample_scores[place : place + len(drawn)]  # by models that have not seen them
                 place += len(drawn)
             if arrays is None:
@@ -222,7 +232,7 @@ class FilePart:
 
     def blocks(self) -> Iterator[Block]:
         """The rows as they were loaded."""
-        for number in range(-(-len(self) // BLOCK)):
+        for number in range(self.n_blocks):
             block = self.block(number)
             yield block
             self.progress(len(block))
@@ -235,9 +245,14 @@ class FilePart:
         """One of its blocks."""
         assert self._arrays is not None  # noqa: S101 - loaded before
         X, y, weight, score = self._arrays
-        rows, first = slice(number * BLOCK, min((number + 1) * BLOCK, len(self))), self.start + number * BLOCK
+        at = number * self.block_rows
+        rows, first = slice(at, min(at + self.block_rows, len(self))), self.start + at
         scored = score[rows] if len(score) else None
         return Block(first, X[rows], y[rows], weight[rows], scored, self._memos.setdefault(first, {}))
+
+    def read_codes(self, codes: Any) -> None:
+        """Read the group codes of these rows; they stay in ``codes``, in this process."""
+        codes.take(self.start, self.stop)
 
     def apply(self, number: int, function: Callable[[Block], Any]) -> Any:
         """A function of one block."""
@@ -307,7 +322,8 @@ class FileRows(RowSource):
         self.weights = Weights()
         blocks, workers = -(-self.n // BLOCK), files.workers
         ends = [min(self.n, BLOCK * (blocks * part // workers)) for part in range(workers + 1)]
-        parts = [FilePart(files, columns, *ends[k : k + 2]) for k in range(workers) if ends[k] < ends[k + 1]]
+        rows = [ends[k : k + 2] for k in range(workers) if ends[k] < ends[k + 1]]
+        parts = [FilePart(files, columns, *one, every=stride(self.n), block_rows=BLOCK) for one in rows]
         self.ranges = tuple((part.start, part.stop) for part in parts)
         self._parts = parts
         self._pool = WorkerPool(parts) if len(parts) > 1 else None
@@ -372,11 +388,15 @@ class FileRows(RowSource):
     def map(self, function: Callable[[Block], Any]) -> Iterator[Any]:
         """A function of every block, in order."""
         for k, part in enumerate(self._parts):
-            for number in range(-(-len(part) // BLOCK)):
+            for number in range(part.n_blocks):
                 if self._pool is None:
                     yield part.apply(number, function)
                 else:
                     yield self._pool.one(k, "apply", number, function)
+
+    def read_codes(self, codes: Any) -> None:
+        """Each part reads its own."""
+        self._each("read_codes", codes)
 
     def check_unchanged(self) -> None:
         """Refuse files that were changed since they were first read."""

@@ -202,21 +202,23 @@ class RowFiles:
                 "column of the files."
             )
 
-    def blocks(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
+    def blocks(
+        self, names: Sequence[str], start: int = 0, stop: int | None = None, size: int | None = None
+    ) -> Iterator[tuple[int, Any]]:
         """Yield ``(position of the first row, Arrow table)`` for these columns of the rows from start to stop.
 
-        Tables end at multiples of ``BLOCK`` and where the range ends.
+        Tables end at multiples of ``size`` (``BLOCK`` by default) and where the range ends.
         """
-        stop = len(self) if stop is None else stop
+        stop, size = len(self) if stop is None else stop, BLOCK if size is None else size
         waiting: list[Any] = []
         begun = at = start
         for table in self.tables(names, start, stop):
             rest = table
             while len(rest):
-                taken = rest.slice(0, (at // BLOCK + 1) * BLOCK - at)
+                taken = rest.slice(0, (at // size + 1) * size - at)
                 waiting.append(taken)
                 rest, at = rest.slice(len(taken)), at + len(taken)
-                if at % BLOCK == 0:
+                if at % size == 0:
                     yield begun, _joined(waiting)
                     waiting, begun = [], at
         if waiting:

@@ -68,8 +68,8 @@ class Pass(Protocol):
 class RowSource(ABC):
     """All public rows of a fit.
 
-    A new kind of source (another engine that can map over blocks and add) implements ``run``, ``map`` and
-    ``score``.
+    A new kind of source (another engine that can map over blocks and add) implements ``run``, ``map``,
+    ``score`` and ``read_codes``.
 
     Attributes
     ----------
@@ -101,6 +101,10 @@ class RowSource(ABC):
     @abstractmethod
     def map(self, function: Callable[[Block], Any]) -> Iterator[Any]:
         """A function of every block, in order; for rows that are sent to a custodian."""
+
+    @abstractmethod
+    def read_codes(self, codes: Any) -> None:
+        """Let every process that holds rows call ``codes.take(start, stop)`` for its own rows, and keep nothing of it."""
 
     def check_unchanged(self) -> None:
         """Raise ``ValueError`` if the rows are no longer those that were read first; called before each debit."""
@@ -152,6 +156,10 @@ class MemoryRows(RowSource):
     def map(self, function: Callable[[Block], Any]) -> Iterator[Any]:
         """A function of every block, in order."""
         return map(function, self.blocks())
+
+    def read_codes(self, codes: Any) -> None:
+        """All rows are here."""
+        codes.take(0, self.n)
 
     def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:  # noqa: ARG002
         """Take the scores of the sample, which is all rows: nothing has to be predicted."""

@@ -29,7 +29,7 @@ from justitia.preprocessing.kinds import Reading
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.vault import check_budget
 from justitia.rows.files import frames
-from justitia.rows.forecast import forecast
+from justitia.postprocessing.forecast import forecast
 from justitia.rows.parquet import RowFiles
 from justitia.training.plan import Plan
 
