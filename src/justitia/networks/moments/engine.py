@@ -42,7 +42,7 @@ from justitia.privacy.interface import RowFunction, Vault
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise
 from justitia.privacy.noise_grid import exact_sum_step
-from justitia.rows.files import sampled
+from justitia.rows.files import sampled, stride
 from justitia.rows.source import Block, MemoryRows
 from justitia.training.lagrangian import Problem, ascend, population_means, row_bound, shrink
 from justitia.training.method import ALL_ROWS, Rows, calibrated
@@ -99,7 +99,8 @@ class MomentsEngine(PrimalDualEngine):
         if k == 0 or self._q is not None:
             return
         if not self.private:
-            rows = None if self._all_in_sample else sampled(0, self.problem.rows, self.problem.rows)
+            n = self.problem.rows
+            rows = None if self._all_in_sample else sampled(0, n, n, stride(n))
             codes = in_this_process(self.vault).reveal(purpose=REVEALED, rows=rows)
             self._use(np.eye(self.vault.n_groups + 1, dtype=np.float32)[codes])
         elif self._saved:
