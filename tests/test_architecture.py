@@ -69,7 +69,7 @@ MAY_NAME = {
         # audits read the attribute exactly, and their results are not private
         "audit/__init__.py",
         "audit/attacks.py",
-        "audit/printed.py",
+        "audit/as_published.py",
         "audit/replay.py",
     },
     "reveal": {
@@ -101,7 +101,7 @@ RANDOM = {
 MAY_DRAW = {
     "datasets/synthetic.py": {"default_rng", "standard_normal"},
     "audit/replay.py": {"add_gaussian"},  # a source without noise, for what the auditor knows
-    "audit/printed.py": {"add_gaussian"},  # the same, which keeps the scale
+    "audit/as_published.py": {"add_gaussian"},  # the same, which keeps the scale
     "preprocessing/tables.py": {"RandomState"},  # the seed of public randomness when none is given
     "cli/commands/split.py": {"default_rng"},  # which rows of a file are kept for evaluation
     "networks/crossfitted.py": {"uniform_"},  # first weights of public networks
@@ -200,7 +200,7 @@ def test_package_imports_nothing_of_bench_which_is_not_in_the_wheel() -> None:
 
 #: Files outside ``networks/`` that import torch: when they are imported, and inside functions.
 NEEDS_TORCH = {
-    "audit/printed.py"
+    "audit/as_published.py"
 }  # audits of an engine that trains a network; imported when such an audit is asked for
 NEEDS_TORCH_IN_FUNCTIONS = {"notions.py"}  # what a notion is for a network
 
@@ -272,7 +272,7 @@ def test_vault_is_opened_by_training_private_measurement_and_audits_alone() -> N
     assert {name for name, tree in FILES.items() if calls(tree, "SensitiveVault")} == {
         "privacy/door.py",
         "audit/replay.py",
-        "custodian/people.py",  # whoever holds the attribute of registered people
+        "custodian/populations.py",  # whoever holds the attribute of registered people
     }
     opening = {name for name, tree in FILES.items() if calls(tree, "open_vault")}
     # scale/follow.py: ranks that add up the rows of their own, and debit nothing
@@ -284,7 +284,6 @@ def test_prediction_and_saving_never_name_the_attribute() -> None:
     for name in (
         "persistence/folder.py",
         "persistence/rule.py",
-        "persistence/onnx_rule.py",
         "learners/trees.py",
         "networks/default.py",
         "networks/multilayer.py",
@@ -320,7 +319,7 @@ REPORT_IMPORTS = {
     *("estimator", "curve", "metrics.measurement", "networks.multilayer", "notions", "training.history"),
     *("engines", "privacy.accounting", "privacy.ledger", "_files"),
     *("_validate", "preprocessing.encoding"),  # fields that people state; how public features were read
-    "metrics.told",  # how a bound is written beside its threshold
+    "metrics.bounds",  # how a bound is written beside its threshold
 }
 
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from justitia.training.ranks import ManyRanks, Ranks, working_as
 from pyarrow import parquet
 
 from bench.performance.people import made_up
 from bench.performance.ratios import Ratio, report, table
 from justitia import LagrangianDualClassifier, PostProcessingPlan
-from justitia.training.ranks import ManyRanks, Ranks, working_as
 
 MILLION = 1_000_000
 #: Millions of rows, and up to how many of them two processes are tried.
@@ -50,8 +50,8 @@ def write(folder: Path, rows: int) -> None:
 
 def one_forecast(folder: Path) -> dict[str, float]:
     """Seconds of a processor that a fit will take, and that saying so takes."""
-    from justitia.rows.parquet import RowFiles  # noqa: PLC0415 - the command itself starts quickly
     from justitia.postprocessing.forecast import forecast  # noqa: PLC0415
+    from justitia.rows.parquet import RowFiles  # noqa: PLC0415 - the command itself starts quickly
 
     begun = time.process_time()
     files = RowFiles.open(folder)

@@ -28,12 +28,12 @@ from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.preprocessing.tables import public_seed, read_weight
-from justitia.privacy.vault import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
-from justitia.training.method import Array, calibrated
+from justitia.privacy.vault import check_budget, named_groups, noise_from
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
+from justitia.training.method import Array, calibrated
 from justitia.training.plan import PlannedRelease
 from justitia.training.session import Settings, open_session
 

@@ -22,8 +22,8 @@ from torch.func import grad
 from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_nonnegative
 from justitia.privacy.interface import Vault
-from justitia.training.method import Array
 from justitia.training.lagrangian import Problem, population_weights
+from justitia.training.method import Array
 
 
 def psi(W: Tensor, rates: Tensor, population: Tensor, shares: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ import numpy as np
 from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_choice, check_nonnegative
 from justitia.privacy.interface import Vault
-from justitia.training.method import Array
 from justitia.training.lagrangian import Problem
+from justitia.training.method import Array
 
 DECISIONS = ("soft", "hard")
 

@@ -22,8 +22,8 @@ from justitia.networks.requirements import as_scores
 from justitia.networks.run import Run
 from justitia.notions import DemographicParity
 from justitia.preprocessing.tables import public_seed, read_weight
-from justitia.privacy.vault import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new
 from justitia.training.lagrangian import Problem
 
 #: Share of rows that tell when to stop, steps between two looks at them (a quarter of a pass if that is longer), and

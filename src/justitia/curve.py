@@ -14,7 +14,7 @@ import pandas as pd
 from justitia._validate import check_nonnegative
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.training.lagrangian import largest_gap
 from justitia.training.method import Trained
@@ -67,7 +67,7 @@ class Tradeoff:
         return self.models[int(accuracy.to_numpy().argmax())]
 
 
-@sealing
+@protects_attribute
 def tradeoff(
     model: LagrangianDualClassifier,
     X: Any,

@@ -18,7 +18,7 @@ from justitia.estimator import LagrangianDualClassifier, check_parameters, plan_
 from justitia.preprocessing.tables import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute, HeldElsewhere
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.persons import Persons
@@ -62,7 +62,7 @@ class SearchResult:
     table: pd.DataFrame | None = None
 
 
-@sealing
+@protects_attribute
 def private_search(
     model: LagrangianDualClassifier,
     candidates: Sequence[Mapping[str, Any]],

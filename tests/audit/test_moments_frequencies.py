@@ -17,8 +17,8 @@ from justitia.networks.moments.engine import MomentsEngine
 from justitia.notions import DemographicParity
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.method import Array
 from justitia.training.lagrangian import Problem
+from justitia.training.method import Array
 
 EPSILON, DELTA = 1.0, 0.02
 RUNS = 160

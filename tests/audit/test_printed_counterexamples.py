@@ -27,8 +27,8 @@ from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_de
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.method import Array
 from justitia.training.lagrangian import Problem
+from justitia.training.method import Array
 
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ import justitia.privacy.vault as vault_module
 from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.notions import NOTIONS
 from justitia.privacy.rows import FactoredRows
-from justitia.training.method import Array
 from justitia.training.lagrangian import centred_rows
+from justitia.training.method import Array
 
 PURPOSES = Counter({"group sizes": 1, "violation": 4, "group gradient": 4})
 every_notion = pytest.mark.parametrize("notion", list(NOTIONS))

@@ -10,7 +10,7 @@ from running import Run, assert_refused, read
 
 from justitia import LagrangianDualClassifier, PostProcessingPlan
 from justitia.cli.bases import BASES
-from justitia.metrics.preview import Counts, expected_tolerance
+from justitia.metrics.planning import PublicCounts, expected_tolerance
 from justitia.notions import get_notion
 
 TRAIN = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0")
@@ -42,7 +42,7 @@ def test_base_by_name_is_trained_kept_and_predicts_from_its_folder(run: Run, her
     words = ("--base", name, "--tolerance", "1", "--out", "m", "--json")  # so that noise decides nothing
     result = run("train", "income.csv", *TRAIN, *words)
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["base"].endswith("mean of 5 fits that leave out a part of the rows each")
+    assert json.loads(result.stdout)["base"].endswith("average of 5 cross-fitted models")
     found = run("predict", "m", "new.csv", "--json")
     assert found.exit_code == 0, found.output
     decided = [one["decision"] for one in json.loads(found.stdout)["decisions"]]
@@ -128,7 +128,7 @@ def test_tolerance_that_a_plan_expects_is_the_one_of_training_with_equal_groups(
 
 def test_expected_tolerance_without_noise_is_the_standard_error_of_a_difference() -> None:
     plan = PostProcessingPlan(least=0.0).calibrate(float("inf"), 1e-5, n=1000)
-    counts = Counts(rows=1000, positives=500, groups=2)
+    counts = PublicCounts(rows=1000, positives=500, groups=2)
     parity = expected_tolerance(counts, plan, get_notion("demographic_parity"))
     assert parity == pytest.approx(np.sqrt(2 * 0.5 * 0.5 / 500))  # half of the decisions are positive
     odds = expected_tolerance(counts, plan, get_notion("equalized_odds"))

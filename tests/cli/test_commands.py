@@ -328,4 +328,4 @@ def test_second_look_at_the_same_people_is_on_the_page(run: Run) -> None:
     assert run("report", "model", "-o", "r.html").exit_code == 0
     facts = read(Path("r.json"))
     assert [one["name"] for one in facts["looks"]] == ["training", "1", "2"]
-    assert any("Warning: look 2 was at people who were" in one for one in facts["looks_say"])
+    assert any("Warning: measurement 2 includes, or may include, people of" in one for one in facts["looks_say"])

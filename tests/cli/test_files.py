@@ -262,7 +262,7 @@ def test_evaluate_on_the_training_rows_warns_and_adds_all_costs(run: Run, here: 
     assert "(1.835, 1e-05)-differentially" in second
     assert third.startswith("Together with the 3 other certificates, costs of all of them added")
     assert "(2.155, 1e-05)-differentially" in third
-    assert third.endswith("provided that these looks and their prices were fixed before the first.")
+    assert third.endswith("provided that these releases and their costs were fixed before the first.")
 
 
 def test_evaluate_twice_on_other_people_adds_the_two_looks_alone(run: Run, here: Path) -> None:
@@ -380,7 +380,7 @@ def test_report_shows_the_newest_measurement_and_their_number(run: Run, here: Pa
     for page in ("r.html", "r.md"):
         text = Path(page).read_text(encoding="utf-8")
         assert "This is the newest of 2 measurements of this model." in text
-        assert "400 rows of evaluation people" in text
+        assert "400 rows of evaluation data" in text
         assert "public_rows" not in text
 
 

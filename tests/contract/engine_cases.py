@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan, PostProcessingPlan
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
+from justitia.learners.lightgbm_base import default_base
 from justitia.networks.method import ENGINES as PRIMAL_DUAL_ENGINES
 from justitia.networks.method import NetworkMethod
 from justitia.networks.multilayer import multilayer

@@ -16,16 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holding import KEYS, make_folder, served
+from service_fixtures import KEYS, make_folder, served
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scale"))
 from grouped import die_at, in_group
+from justitia.postprocessing.shard import ScoredShard
 from people_files import FEW, GROUPS, digest, files, model, people, write, write_parts
 
 from justitia import DurableLedger, PostProcessingPlan, measure
 from justitia.custodian import Custodian, connection, remote, remote_vault
-from justitia.custodian.people import ledger_file
-from justitia.postprocessing.shard import ScoredShard
+from justitia.custodian.populations import ledger_file
 from justitia.preprocessing import public_sample
 from justitia.privacy.mechanisms import SeededNoise
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from holding import DATA, DELTA, IDS, KEYS, make_folder, served
+from service_fixtures import DATA, DELTA, IDS, KEYS, make_folder, served
 
 from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, MomentsPlan, PostProcessingPlan
 from justitia.cli import cli
 from justitia.custodian import Custodian
-from justitia.custodian.people import ledger_file
+from justitia.custodian.populations import ledger_file
 from justitia.postprocessing.memberships import Everybody
 
 
@@ -24,7 +24,7 @@ def debits(folder: Path) -> int:
     return len(DurableLedger.open(ledger_file(folder, "people")).releases)
 
 
-def test_curve_its_evaluation_and_a_measurement_ask_the_custodian(tmp_path: Path) -> None:
+def test_curve_its_evaluation_and_a_measurement_query_the_custodian(tmp_path: Path) -> None:
     folder, rows, curve = make_folder(tmp_path / "holder", epsilon=9.0), tmp_path / "rows.csv", tmp_path / "curve"
     decided = (DATA.X["x0"] > 0).astype(int)
     DATA.X.assign(y=DATA.y, id=IDS, decided=decided, points=DATA.X["x1"]).to_csv(rows, index=False)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from holding import DATA, IDS, KEYS, Caller, make_folder, opened, served
+from service_fixtures import DATA, IDS, KEYS, Caller, make_folder, opened, served
 
 from justitia import DurableLedger
 from justitia.cli import cli
-from justitia.custodian.people import ledger_file
+from justitia.custodian.populations import ledger_file
 
 SCRIPT = Path(__file__).with_name("shards.py")
 PEOPLE = "/v1/populations/people/cohorts"

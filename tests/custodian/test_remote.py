@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from holding import DATA, DELTA, IDS, KEYS, LABELS, N, copied_ledger, frame, make_folder, served
+from service_fixtures import DATA, DELTA, IDS, KEYS, LABELS, N, copied_ledger, frame, make_folder, served
 
 from justitia import (
     BudgetExceeded,
@@ -92,9 +92,9 @@ def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
 @pytest.mark.filterwarnings("ignore:even groups")
 def test_rows_of_one_person_are_protected_together_as_in_memory(tmp_path: Path) -> None:
     who = [f"q{row // 2 if row < 250 else row}" for row in range(N)]
-    told = dict(zip(reversed(who), reversed(LABELS), strict=True))
-    folder = make_folder(tmp_path / "holder", list(told.values()), ids=list(told))
-    ledger, labels = local_ledger(folder, tmp_path), frame([told[one] for one in who])
+    labels_by_id = dict(zip(reversed(who), reversed(LABELS), strict=True))
+    folder = make_folder(tmp_path / "holder", list(labels_by_id.values()), ids=list(labels_by_id))
+    ledger, labels = local_ledger(folder, tmp_path), frame([labels_by_id[one] for one in who])
     asked: dict[str, Any] = {"threshold": 0.3, "delta": DELTA, "person": who}
     decided = (DATA.X["x0"] > 0).astype(int)
     here = model(noise_seed=7).fit(DATA.X, DATA.y, sensitive_features=labels, person=who, ledger=ledger)
@@ -104,12 +104,12 @@ def test_rows_of_one_person_are_protected_together_as_in_memory(tmp_path: Path) 
         with pytest.raises(ValueError, match="expected every id once, got one twice"):
             model().fit(DATA.X, DATA.y, sensitive_features=holder)
         there = model().fit(DATA.X, DATA.y, sensitive_features=holder, person=who)
-        told_there = measure(DATA.y, decided, sensitive_features=holder, **asked)
+        there_again = measure(DATA.y, decided, sensitive_features=holder, **asked)
     np.testing.assert_array_equal(there.decision_function(DATA.X), here.decision_function(DATA.X))
     assert promised(here) in there.certificate_.statement
     assert there.certificate_.unit == "person"
     assert there.certificate_.adjacency == here.certificate_.adjacency
-    assert told_there.table.equals(seen.table)
+    assert there_again.table.equals(seen.table)
     assert [one.sensitivity for one in there.ledger_.releases] == [one.sensitivity for one in ledger.releases[:-1]]
 
 
@@ -160,9 +160,9 @@ def test_key_that_may_measure_and_not_train_measures_everything_as_in_memory(fol
         there = measure(DATA.y, decided, sensitive_features=holder, **asked)
         with pytest.raises(PermissionError, match="role 'train'"):
             model(epsilon=1.0).fit(DATA.X, DATA.y, sensitive_features=holder)
-    told, known = there.to_dict(), here.to_dict()
+    remote, known = there.to_dict(), here.to_dict()
     assert {"scores", "before"} & set(known)
-    assert told | {"certificate": 0} == known | {"certificate": 0}
+    assert remote | {"certificate": 0} == known | {"certificate": 0}
 
 
 def test_file_that_holds_no_key_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_what_a_custodian_does_not_give_is_refused_in_one_sentence_and_costs_not
     assert DurableLedger.open(folder / "populations" / "people.ledger").releases == ()
 
 
-def test_plan_that_the_custodian_cannot_pay_for_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+def test_plan_that_the_custodian_cannot_afford_is_refused_before_any_query(tmp_path: Path) -> None:
     for place, options in (("poor", {"epsilon": 1.0}), ("own", {"own": 1.0})):
         folder = make_folder(tmp_path / place, **options)  # type: ignore[arg-type]
         with served(folder) as url, pytest.raises(BudgetExceeded, match="does not allow this plan"):
@@ -264,23 +264,23 @@ def test_answers_that_come_in_another_order_than_their_receipts_are_no_ledger_pu
     folder: Path, tmp_path: Path
 ) -> None:
     """Two threads may share one client; a service that counts from an earlier state is noticed all the same."""
-    told: list[Any] = []
+    responses: list[Any] = []
     old = tmp_path / "old"
     with served(folder) as url:
         holder = Custodian(url, population="people", ids=IDS)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(holder, "received", lambda answer, headers: told.append((answer, headers)))
+            patch.setattr(holder, "received", lambda answer, headers: responses.append((answer, headers)))
             patch.setattr(holder, "signed", lambda certificate, _: certificate)
             for number in range(3):
                 measure(DATA.y, DATA.y, sensitive_features=holder, epsilon=0.5, delta=DELTA)
                 if number == 1:
                     shutil.copytree(folder, old)
-        for answer, headers in (told[2], told[0], told[2]):
+        for answer, headers in (responses[2], responses[0], responses[2]):
             holder.received(answer, headers)
     with served(old) as url:
         holder.connection = Connection(url, read_key(None))
         with pytest.raises(LedgerError, match="does not hold receipt 2, which it gave"):
-            holder.received(*told[1])
+            holder.received(*responses[1])
 
 
 def test_file_that_holds_no_receipts_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
     assert "key" not in repr(holder) + repr(holder.connection)
 
 
-def test_who_needs_the_attribute_itself_is_told_so_in_one_sentence(folder: Path) -> None:
+def test_methods_that_need_the_attribute_itself_are_refused_in_one_sentence(folder: Path) -> None:
     holder = Custodian("http://127.0.0.1:1", population="people", ids=IDS)  # nobody is asked
     with pytest.raises(TypeError, match="got a custodian, who gives noised answers only"):
         rates_by_group(DATA.y, DATA.y, sensitive_features=holder, groups=["a", "b"])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from holding import DATA, DELTA, IDS, KEYS, LABELS, make_folder, served
+from service_fixtures import DATA, DELTA, IDS, KEYS, LABELS, make_folder, served
 
 from bench.performance.two_users import found_in, patterns, trial
 from justitia import LagrangianDualClassifier, PostProcessingPlan

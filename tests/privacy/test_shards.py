@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from justitia.privacy.shards import Drawn, Together
 
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.arrays import Array
@@ -14,7 +15,6 @@ from justitia.privacy.attribute import AttributeStream
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
 from justitia.privacy.rows import ArrayRows, DenseSource
-from justitia.privacy.shards import Drawn, Together
 from justitia.privacy.vault import SensitiveVault
 
 N, WIDTH, BOUND = 997, 5, 1.5

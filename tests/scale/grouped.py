@@ -18,6 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from justitia.networks.moments.shard import NetworkShard
+from justitia.postprocessing.shard import ScoredShard
+from justitia.scale import data as scale_data
+from justitia.training.ranks import ManyRanks, working_as
 from people_files import FEATURES, FEW, digest, files, integers, model, people, write, write_parts
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -26,12 +30,8 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from justitia import PostProcessingPlan
-from justitia.networks.moments.shard import NetworkShard
-from justitia.postprocessing.shard import ScoredShard
 from justitia.preprocessing import public_sample
 from justitia.privacy.vault import SensitiveVault
-from justitia.scale import data as scale_data
-from justitia.training.ranks import ManyRanks, working_as
 
 WORK = multiprocessing.get_context("fork")
 Rank = Callable[[int], Any]

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PostProcessingPlan
-from justitia.rows.parquet import RowFiles
 from justitia.privacy.vault import SensitiveVault
+from justitia.rows.parquet import RowFiles
 
 GROUPS = ("f", "m", "x")
 #: Rows of the public sample in tests, so that most people are not in it.

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from justitia.scale.follow import _take_over, written_model
 from people_files import files, model, people, write
 
 from justitia import LagrangianDualClassifier
 from justitia.persistence.folder import is_saved_name
-from justitia.scale.follow import _take_over, written_model
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from justitia.postprocessing.crowd import ScoredCrowd
 from people_files import FEATURES, FEW, GROUPS, PLANS, SHORT, digest, files, model, people, write
 from pyarrow import dataset, parquet
 from scipy.special import expit
@@ -26,7 +27,6 @@ from justitia import (
     tradeoff,
 )
 from justitia.notions import DemographicParity
-from justitia.postprocessing.crowd import ScoredCrowd
 from justitia.preprocessing import public_sample
 from justitia.privacy import joining
 from justitia.privacy.joining import stream_of

@@ -12,10 +12,10 @@ from people_files import GROUPS, files, model, people
 from pyarrow import parquet
 
 from justitia import PrivacyLedger, measure
-from justitia.rows.parquet import RowFiles
 from justitia.privacy.attribute import SensitiveColumns
 from justitia.privacy.joining import stream_of
 from justitia.privacy.vault import SensitiveVault
+from justitia.rows.parquet import RowFiles
 
 DAY = dt.date(2001, 1, 1)
 #: One file's column, by what its writer has made of the entries; an entry decides that where types are guessed.

@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from justitia.engines.shards import Facts
+from justitia.postprocessing.shard import ScoredShard
+from justitia.preprocessing.spilled import Spilled
 from numpy.typing import NDArray
 
 from justitia.engines import shards
-from justitia.engines.shards import Facts
 from justitia.postprocessing.features import PublicRows
-from justitia.postprocessing.shard import ScoredShard
 from justitia.postprocessing.solver import represented
 from justitia.preprocessing import files as row_files
 from justitia.preprocessing.encoding import TabularEncoder
-from justitia.rows.parquet import RowFiles
 from justitia.rows.files import Columns, OwnRows
-from justitia.preprocessing.spilled import Spilled
+from justitia.rows.parquet import RowFiles
 
 ROWS, BLOCK = 90, 32
 

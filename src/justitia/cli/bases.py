@@ -10,7 +10,7 @@ from justitia.learners.base import CrossFitted
 
 
 def _default() -> None:
-    """Boosted trees whose size follows the number of rows: the rule of :mod:`justitia.learners.default`."""
+    """Boosted trees whose size follows the number of rows: the rule of :mod:`justitia.learners.lightgbm_base`."""
 
 
 def _logistic() -> CrossFitted:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from justitia.metrics.impact_told import Impact
+from justitia.metrics.impact import Impact
 from justitia.metrics.measurement import Measurement
 
 #: 6 RCNY 5-301: applicants, selected, rate, ratio; the columns after them say how far each is known.

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from justitia.cli.output import filled, shortened, table_text
+from justitia.metrics.bounds import Interval
 from justitia.metrics.measurement import Measurement
-from justitia.metrics.scores_told import Scores
-from justitia.metrics.told import Interval
+from justitia.metrics.scores import Scores
 
 _HEAD = ("group", "rows", "rate, bounds", "gap to population, bounds")
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from justitia.cli.files.rows import Rows
 from justitia.cli.training import unfitted
 from justitia.engines import MOMENTS, PF_LD, POST_PROCESSING
+from justitia.learners.base import Inputs
 from justitia.learners.calibration import calibrate
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.lightgbm_base import default_base
 from justitia.preprocessing.encoding import TabularEncoder
 from justitia.preprocessing.tables import public_seed, read_target
 from justitia.privacy.ledger import PrivacyLedger

@@ -24,7 +24,7 @@ from justitia.cli.output import json_text, warn
 from justitia.cli.plan_file import command_plan
 from justitia.engines import MOMENTS, POST_PROCESSING, engine_of
 from justitia.estimator import LagrangianDualClassifier, check_parameters
-from justitia.metrics.preview import Counts, rate_noise
+from justitia.metrics.planning import PublicCounts, rate_noise
 from justitia.notions import get_notion
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.privacy.vault import INFER
@@ -92,7 +92,7 @@ def _check_workable(model: LagrangianDualClassifier, rows: Rows) -> None:
     groups = rows.attribute.groups
     if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PostProcessingPlan):
         return
-    counts = Counts(len(rows), int(rows.y.sum()), math.prod(len(labels) for labels in groups.values()))
+    counts = PublicCounts(len(rows), int(rows.y.sum()), math.prod(len(labels) for labels in groups.values()))
     made = model.plan.calibrate(model.epsilon, model.delta, n=counts.rows)
     size = counts.rows // counts.groups
     noise = rate_noise(size, counts, made, get_notion(model.notion))

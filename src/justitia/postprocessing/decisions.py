@@ -112,7 +112,7 @@ class DecisionRows:
     @property
     def width(self) -> int:
         """T K."""
-        return len(self.table) * self.table.shape[-1]
+        return len(self.table) * int(self.table.shape[-1])
 
     def __call__(self, block: Block) -> NDArray[Any]:
         """(m, T K)."""

@@ -28,9 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.exceptions import Diagnostic, NoisyEstimateWarning
-from justitia.learners.base import Base
+from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import Calibration
-from justitia.learners.inputs import Inputs
 from justitia.postprocessing.correction import (
     NOTHING,
     Correction,
@@ -391,7 +390,7 @@ class PostProcessingRun(Run):
         sums, bits = np.concatenate([answer, (total - answer.sum(0))[None]]), product_bits(n)
 
         def expected(weights: Array) -> Array:
-            return self.source.run(ExpectedSums(self._rows, weights, bits)) * 4.0**-bits
+            return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
 
         self._use(fit_to_all_rows(sample, sums, ridge=ridge, n=n, expected=expected))
 
@@ -416,7 +415,8 @@ class PostProcessingRun(Run):
         if not self._queries and self.source.n > len(self.problem):  # no check will say how far the sample is off
             self._evaluate()
             self._lams = self._solutions(lam)
-        return self._lams[self._decides].copy()
+        decides: Array = self._lams[self._decides]
+        return decides.copy()
 
     def _solutions(self, lam: Array) -> Array:
         """(T, G, K): multipliers at all levels, each from a solution nearby."""
@@ -454,7 +454,7 @@ class PostProcessingRun(Run):
 
     def _evaluate_cells(self) -> Array:
         step = exact_sum_step(2.0 * self.source.n * max(self.source.max_weight, 1e-300))
-        return self.source.run(EvaluateDecisions(self._rule(), step)) * step
+        return self.source.run(EvaluateDecisions(self._rule(), step)).astype(np.float64) * step
 
     def _evaluate(self) -> tuple[Array, Array]:
         """(T, G, K) rates of all rows by the memberships and (T, 2, 2) public weights by label and decision; a pass.
@@ -472,7 +472,8 @@ class PostProcessingRun(Run):
         if len(self._lams):
             nearest = np.abs(self._levels - levels[:, None]).argmin(1)
             self._lams, self._shift = self._lams[nearest], self._shift[nearest]
-        self._levels, self._decides = levels, int(np.abs(levels - self.problem.threshold).argmin())
+        self._levels: Array = levels
+        self._decides = int(np.abs(levels - self.problem.threshold).argmin())
 
     # -- estimates ----------------------------------------------------------------------------------------------
 

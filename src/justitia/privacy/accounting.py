@@ -3,7 +3,7 @@ r"""Privacy accounting: what one release costs, what releases cost together, and
 A cost is an immutable value such as ``GaussianCost(noise_multiplier=3.7)``. Totals are functions of how many releases
 of each cost there are (:func:`epsilon_spent`, :func:`delta_spent`, :func:`epsilon_left`); :func:`calibrate` is their
 inverse. Gaussian releases (mu-GDP) and one private selection have closed forms. Mixtures are composed numerically
-(:mod:`justitia.privacy.privacy_loss`), rounded up.
+(``privacy_loss.py``), rounded up.
 
 ``noise_multiplier`` means one thing everywhere: the standard deviation of the noise over the sensitivity, and
 the sensitivity is the largest L2 distance the un-noised answer moves between neighbours.

@@ -1,4 +1,4 @@
-"""From a container of labels to plain Python entries, each read by itself.
+"""Reading of label columns: plain Python entries of any container, each read by itself.
 
 This module handles the sensitive attribute A; only :class:`justitia.privacy.attribute.Attribute` and the command line's
 readers of tables and of cut points call it.
@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 Column: TypeAlias = NDArray[np.object_]
 Names: TypeAlias = tuple[str | None, ...]
 
-#: All that may leave a function that reads an entry. Anything else, a panic of another language's runtime included,
-#: would tell that somebody's entry is odd.
+#: The only errors that may leave a function that reads an entry. Any other, a panic of another language's runtime
+#: included, would reveal that some entry is odd.
 INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
 
 #: A label made by a user's function is no larger than this, in bytes, and has at most so many parts.
@@ -50,7 +50,7 @@ def read_each(read: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
             found.append(read(item))
         except INTERRUPTS:
             raise
-        except BaseException:  # noqa: BLE001 - an error here would tell that an odd value exists
+        except BaseException:  # noqa: BLE001 - an error here would reveal that an odd value exists
             found.append(None)
     return found
 
@@ -80,7 +80,7 @@ def read_with(read: Callable[[str, Column], Any], name: str, entries: Column) ->
                 found[at] = _one_label(read(name, alone))
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # noqa: BLE001 - whatever goes wrong would tell that an odd value exists
+            except BaseException:  # noqa: BLE001 - an error here would reveal that an odd value exists
                 found[at] = None
     return found
 

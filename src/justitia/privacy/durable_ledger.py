@@ -267,7 +267,7 @@ class DurableLedger(PrivacyLedger):
 
     Notes
     -----
-    The file holds purposes, costs, times, run names and versions: nothing derived from the attribute.
+    The file contains purposes, costs, times, run names and versions: nothing derived from the attribute.
 
     Guarantee
     ---------
@@ -423,7 +423,7 @@ class DurableLedger(PrivacyLedger):
             return Head(len(self._releases), self._links[-1])
 
     def receipt(self) -> dict[str, Any]:
-        """:attr:`head` and the ledger's identity as plain data, for :meth:`verify`; certificates hold one too."""
+        """:attr:`head` and the ledger's identity as plain data, for :meth:`verify`; certificates have one too."""
         return self._receipt(self.head.debits)
 
     def _receipt(self, debits: int) -> dict[str, Any]:

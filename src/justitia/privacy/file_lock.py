@@ -52,7 +52,7 @@ _PAUSE = 0.002  # seconds between two attempts
 
 
 class LockedFile:
-    """An open file that nobody else has locked.
+    """An open file with an exclusive lock.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class LockedFile:
             time.sleep(_PAUSE)
 
     def _lock(self, flags: int) -> bool:
-        """Open and lock the file that has the name; False if another handle holds it."""
+        """Open and lock the file that has the name; False if another handle has it locked."""
         while True:
             self.handle = os.open(self.path, flags, 0o666)
             _OPEN.add(self)  # before it is locked: a thread may fork at any time
@@ -102,7 +102,7 @@ class LockedFile:
                 return False
 
     def is_current(self) -> bool:
-        """Whether this process holds the file that has this name now."""
+        """Whether the locked file is still the one that has this name."""
         try:
             return self.handle is not None and os.path.samestat(os.fstat(self.handle), self.path.stat())
         except FileNotFoundError:

@@ -105,7 +105,7 @@ class Release:
 
 
 class _Journal:
-    """The lines of a locked journal: nobody else reads or appends meanwhile."""
+    """The lines of a locked journal, which no other process or thread can read or append to meanwhile."""
 
     def __init__(self, file: LockedFile) -> None:
         self._file = file

@@ -55,7 +55,11 @@ class NoiseSource(ABC):
 
     def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
         """Independent draws from the open interval (0, 1), multiples of 2^-53."""
-        return _open_uniform(self.words(size, release=release, stream=stream))
+        # 52 bits, not 53: with one more, adding a half would round the largest word up to 1.
+        draws = (self.words(size, release=release, stream=stream) >> np.uint64(12)).astype(np.float64)
+        draws += 0.5
+        draws *= 2.0**-52
+        return draws
 
     def add_gaussian(self, exact: Array, std: float, *, release: int) -> Array:
         """``exact``, rounded to the grid of ``std``, plus an independent N(0, std^2) rounded to it in every entry.
@@ -106,14 +110,6 @@ class SeededNoise(NoiseSource):
         return np.frombuffer(hashlib.shake_256(named + self._query).digest(8 * size), dtype=np.uint64)
 
 
-def _open_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    # 52 bits, not 53: with one more, adding a half would round the largest word up to 1.
-    draws = (words >> np.uint64(12)).astype(np.float64)
-    draws += 0.5
-    draws *= 2.0**-52
-    return draws
-
-
 def _fine_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Numbers in (0, 1] of 128 bits, two words each: small ones have as many digits as large ones."""
     high, low = words[::2].astype(np.float64), words[1::2].astype(np.float64)
@@ -150,7 +146,7 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Mechanism):
     """Adds N(0, (noise_multiplier * sensitivity)^2), rounded to a public grid, to every entry.
 
     Guarantee
@@ -185,7 +181,7 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Unprotected:
+class Unprotected(Mechanism):
     """No noise, at an infinite cost: for comparisons with training that is not private."""
 
     @property

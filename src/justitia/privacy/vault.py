@@ -27,6 +27,7 @@ from justitia.privacy.bounding import (
     with_norm_rounding,
     with_rounding,
 )
+from justitia.privacy.columns import Names
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.groups import (
     GROUPS_OF_FILES,
@@ -242,14 +243,19 @@ class SensitiveVault(Vault):
         self._spent: Counter[Cost] = Counter()
         self._groups_source = INFERRED if inferred else "given"
         self.__codes: GroupCodes
+        self._columns: Names
         counted = None if people is None else people.counted
         if isinstance(labels, FileAttribute):
             if inferred:
                 raise ValueError(GROUPS_OF_FILES)
-            self._columns, self._n = labels.names, len(labels)
+            self._n = len(labels)
+            self._columns = tuple(labels.names)
             self._groups = public_groups(groups, names=self._columns)
             self.__codes = FileCodes(labels, self._groups, missing_marker, counted)
-            if source is not None:  # files that cannot be read are noticed before anything is debited
+            # Now, so that files that cannot be read are noticed before anything is debited.
+            if source is None:
+                self.__codes.take(0, self._n)
+            else:
                 source.read_codes(self.__codes)
         else:
             self._columns, parts = read_parts(labels)
@@ -528,6 +534,22 @@ def open_vault(sensitive_features: Any, request: VaultRequest) -> Vault:
         missing_marker=request.missing_marker,
         source=request.source,
     )
+
+
+def local_vault(vault: Vault) -> SensitiveVault:
+    """The vault, if the attribute is in its reach.
+
+    Raises
+    ------
+    ValueError
+        If another party holds the attribute, who returns noised sums only.
+    """
+    if not isinstance(vault, SensitiveVault):
+        raise ValueError(
+            "the attribute is with its holder, who gives noised sums only; use engine 'post-processing' or 'moments' "
+            "with a finite epsilon."
+        )
+    return vault
 
 
 def named_groups(groups: Any, epsilon: float) -> Any:

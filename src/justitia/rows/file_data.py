@@ -49,8 +49,10 @@ class FileData:
                 )
         files = RowFiles.open(X)
         where: SensitiveColumns | HeldElsewhere
+        private: tuple[str, ...]
         if isinstance(sensitive, HeldElsewhere):
-            where, private, key, second = sensitive, (), check_held(sensitive, person), None
+            where, private, second = sensitive, (), None
+            key: str | None = check_held(sensitive, person)
         else:
             where = SensitiveColumns.from_name(sensitive)
             private, key = where.columns, where.key

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
 from justitia.rows.parquet import BLOCK, RowFiles
 from justitia.rows.processes import WorkerPool
@@ -323,7 +323,7 @@ class FileRows(RowSource):
         blocks, workers = -(-self.n // BLOCK), files.workers
         ends = [min(self.n, BLOCK * (blocks * part // workers)) for part in range(workers + 1)]
         rows = [ends[k : k + 2] for k in range(workers) if ends[k] < ends[k + 1]]
-        parts = [FilePart(files, columns, *one, every=stride(self.n), block_rows=BLOCK) for one in rows]
+        parts = [FilePart(files, columns, a, b, every=stride(self.n), block_rows=BLOCK) for a, b in rows]
         self.ranges = tuple((part.start, part.stop) for part in parts)
         self._parts = parts
         self._pool = WorkerPool(parts) if len(parts) > 1 else None
@@ -382,7 +382,7 @@ class FileRows(RowSource):
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all parts."""
-        total: IntArray = sum(self._each("run", work))  # type: ignore[assignment]
+        total: IntArray = sum(self._each("run", work))
         return total
 
     def map(self, function: Callable[[Block], Any]) -> Iterator[Any]:

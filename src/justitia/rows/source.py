@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 
 IntArray = NDArray[np.int64]
 #: From features to p(y = 1 | x).

@@ -68,6 +68,8 @@ class Plan(ABC):
     shares_answers: ClassVar[bool] = False
     #: Whether the engine trains a network, by Algorithm 1.
     trains_network: ClassVar[bool] = False
+    #: Rows whose columns are held in memory at once.
+    micro_batch: int = 65_536
 
     @abstractmethod
     def releases(self) -> tuple[PlannedRelease, ...]:

@@ -28,8 +28,8 @@ from justitia.cli.files.streamed import AT_ONCE, is_streamed
 from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.methods import METHODS, Recipe
 from justitia.cli.output import filled, json_text, shortened, table_text, tell, told_warnings
+from justitia.metrics.bounds import Interval
 from justitia.metrics.measurement import Measurement
-from justitia.metrics.told import Interval
 from justitia.privacy.accounting import gaussian_epsilon, gaussian_mu
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger
 from justitia.privacy.vault import check_budget

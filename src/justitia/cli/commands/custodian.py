@@ -144,7 +144,7 @@ def register(
     the client's old one. --client without --key-file lets the client's present key use the named populations too.
     """
     _check(folder)
-    from justitia.custodian.people import register as take_in  # noqa: PLC0415 - an extra
+    from justitia.custodian.populations import register as take_in  # noqa: PLC0415 - an extra
     from justitia.privacy.register import Register  # noqa: PLC0415 - needs pyarrow
 
     client = {name: given.pop(name) for name in ("client", "key_file", "roles", "client_epsilon")}
@@ -162,7 +162,13 @@ def register(
         where = Where(**given)
         groups, ids, attribute = read_registered(_people(file, table, database_file, where), where, key)
         made = take_in(
-            folder, records, populations[0], Register.of(ids, attribute), groups=groups, epsilon=epsilon, delta=delta
+            folder,
+            records,
+            populations[0],
+            Register.from_rows(ids, attribute),
+            groups=groups,
+            epsilon=epsilon,
+            delta=delta,
         )
         facts = {"population": made.name, "people": made.people, "groups": list(made.groups), "epsilon": made.epsilon}
     facts["client"] = _put_client(folder, **client)
@@ -204,7 +210,7 @@ def retire(folder: Path, population: str | None, client: str | None, as_json: bo
     too.
     """
     _check(folder)
-    from justitia.custodian import people  # noqa: PLC0415 - an extra
+    from justitia.custodian import populations  # noqa: PLC0415 - an extra
 
     records = _records(folder)
     if (population is None) == (client is None):
@@ -213,7 +219,7 @@ def retire(folder: Path, population: str | None, client: str | None, as_json: bo
         if client not in {one.name for one in records.clients()}:
             raise Refusal(f"there is no client {client!r} here; 'justitia custodian audit' lists them.")
         records.drop_clients([client])
-    elif population is not None and not people.retire(folder, records, people.check_name(population)):
+    elif population is not None and not populations.retire(folder, records, populations.check_name(population)):
         raise Refusal(f"there is no population {population!r} here; 'justitia custodian audit' lists them.")
     what = f"client {client!r}" if population is None else f"population {population!r}"
     tell({"population": population, "client": client}, f"Retired: {what}", as_json=as_json)
@@ -225,7 +231,7 @@ def retire(folder: Path, population: str | None, client: str | None, as_json: bo
 def audit(folder: Path, as_json: bool) -> None:
     """Check every ledger and chain of receipts, and say who asked what."""
     settings = _check(folder)
-    from justitia.custodian.people import ledger_file, strays  # noqa: PLC0415 - an extra
+    from justitia.custodian.populations import ledger_file, unfinished  # noqa: PLC0415 - an extra
     from justitia.privacy.durable_ledger import DurableLedger  # noqa: PLC0415 - an extra
 
     records, found = _records(folder), []
@@ -251,7 +257,7 @@ def audit(folder: Path, as_json: bool) -> None:
         }
         for one in records.clients()
     ]
-    left = strays(folder, records)
+    left = unfinished(folder, records)
     lines = [f"Custodian {settings.name!r}: ledgers and receipts hold"]
     for one in found:
         who = ", ".join(f"{name} {count}" for name, count in one["debits_by_client"].items()) or "nobody"
@@ -272,7 +278,7 @@ def audit(folder: Path, as_json: bool) -> None:
 
 
 def _tls(host: str) -> tuple[bytes, bytes]:
-    from justitia.custodian.self_signed import self_signed  # noqa: PLC0415 - an extra
+    from justitia.custodian.settings import self_signed  # noqa: PLC0415 - an extra
 
     try:
         return self_signed(host)
@@ -305,9 +311,9 @@ def _check_extra() -> None:
 def _check(folder: Path) -> Any:
     """The settings of this folder."""
     _check_extra()
-    from justitia.custodian.settings import Settings  # noqa: PLC0415 - an extra
+    from justitia.custodian.settings import ServiceSettings  # noqa: PLC0415 - an extra
 
-    return Settings.read(folder)
+    return ServiceSettings.read(folder)
 
 
 def _records(folder: Path) -> Any:
@@ -326,7 +332,7 @@ def _check_client(
     populations: tuple[str, ...],
 ) -> None:
     """Refuse options of a client that cannot be used, before anything is written."""
-    from justitia.custodian.people import check_name  # noqa: PLC0415 - an extra
+    from justitia.custodian.populations import check_name  # noqa: PLC0415 - an extra
     from justitia.custodian.records import ROLES  # noqa: PLC0415
 
     for name in populations:

@@ -22,14 +22,20 @@ from justitia.cli.files.streamed import is_streamed
 from justitia.cli.output import fields_text, filled, table_text, tell
 from justitia.cli.plan_file import command_plan
 from justitia.engines import engine_of
-from justitia.metrics.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
+from justitia.metrics.planning import (
+    PublicCounts,
+    expected_tolerance,
+    expected_upper_bound,
+    preflight_warnings,
+    rate_noise,
+)
 from justitia.notions import FairnessNotion, get_notion
+from justitia.postprocessing.forecast import forecast
 from justitia.postprocessing.plan import PostProcessingPlan
-from justitia.preprocessing.kinds import Reading
+from justitia.preprocessing.column_types import ColumnType
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.vault import check_budget
 from justitia.rows.files import frames
-from justitia.postprocessing.forecast import forecast
 from justitia.rows.parquet import RowFiles
 from justitia.training.plan import Plan
 
@@ -84,7 +90,7 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
         "precision": [_precision(size, counts, made, notion, settings) for size in _sizes(counts)],
         "tolerance": tolerance,
         "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
-        "outlook": outlook(counts, made, notion, tolerance),
+        "outlook": preflight_warnings(counts, made, notion, tolerance),
         "columns": [one.to_dict() for one in readings],
         "forecast": _forecast(data, made, columns.features or (), settings),
     }
@@ -95,7 +101,7 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
 
 def _looked_at(
     data: Path | None, where: Where, columns: Columns, settings: dict[str, Any]
-) -> tuple[Counts, tuple[Reading, ...]]:
+) -> tuple[PublicCounts, tuple[ColumnType, ...]]:
     """Public numbers, and how columns are read where it is said which one not to look at."""
     if data is None:
         return _counts(_number(where, None), settings), ()
@@ -107,12 +113,12 @@ def _looked_at(
     table.check_columns([settings["target"]])
     y, (_, positive) = read_target(table, settings["target"], settings["positive"])
     if not where.sensitive and where.sensitive_file is None:
-        return Counts(len(y), int(y.sum()), _number(where, None), str(positive)), ()
+        return PublicCounts(len(y), int(y.sum()), _number(where, None), str(positive)), ()
     counted = len(where.groups) == 1 and where.groups[0].strip().isdecimal()
     attribute = find_attribute(replace(where, groups=()) if counted else where, table)
     related = named_after(attribute, table, settings["target"], columns)
     names = feature_names(table, hidden_names(attribute, settings["target"], related), columns)
-    counts = Counts(len(y), int(y.sum()), _number(where, attribute.groups), str(positive))
+    counts = PublicCounts(len(y), int(y.sum()), _number(where, attribute.groups), str(positive))
     return counts, (*columns.look(table, names)[1], *related)
 
 
@@ -130,16 +136,16 @@ def _number(where: Where, groups: Groups | None) -> int:
     return number
 
 
-def _counts(groups: int, settings: dict[str, Any]) -> Counts:
+def _counts(groups: int, settings: dict[str, Any]) -> PublicCounts:
     if settings["rows"] is None:
         raise Refusal("expected a file, or the number of rows; pass DATA --target NAME, or --rows N.")
     if not 0 < settings["positives"] < 1:
         raise Refusal(f"expected --positives to be a share between 0 and 1, got {settings['positives']:g}.")
     positives = min(max(1, round(settings["positives"] * settings["rows"])), settings["rows"] - 1)
-    return Counts(settings["rows"], positives, groups)
+    return PublicCounts(settings["rows"], positives, groups)
 
 
-def _counted(data: Path, target: str, positive: str | None, groups: int) -> Counts:
+def _counted(data: Path, target: str, positive: str | None, groups: int) -> PublicCounts:
     """Rows and positive answers of files."""
     table = Table.streamed(data)
     table.check_columns([target])
@@ -152,7 +158,7 @@ def _counted(data: Path, target: str, positive: str | None, groups: int) -> Coun
     chosen = [label for label in labels if str(label).strip() == positive] if positive else labels[1:]
     if not chosen:
         raise no_such("value", str(positive), [str(one) for one in labels], place=f"the target {target!r}")
-    return Counts(found.total(), found[chosen[0]], groups, str(chosen[0]))
+    return PublicCounts(found.total(), found[chosen[0]], groups, str(chosen[0]))
 
 
 def _forecast(
@@ -201,19 +207,19 @@ def _alone(cost: Any, count: int, delta: float) -> float:
     return float(epsilon_spent({cost: count}, delta))
 
 
-def _sizes(counts: Counts) -> list[int]:
+def _sizes(counts: PublicCounts) -> list[int]:
     """A group of each usual size, and one of an equal share."""
     return sorted({size for size in SIZES if size * 2 <= counts.rows} | {counts.rows // counts.groups})
 
 
 def _precision(
-    size: int, counts: Counts, made: Plan, notion: FairnessNotion, settings: dict[str, Any]
+    size: int, counts: PublicCounts, made: Plan, notion: FairnessNotion, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """For a group of this many people: noise of its rate in training, and how a violation of 0 would be measured."""
     return {
         "group": size,
         "rate_noise": rate_noise(size, counts, made, notion),
-        "measured_within": measured_within(size, counts, notion, settings["epsilon"], settings["delta"]),
+        "measured_within": expected_upper_bound(size, counts, notion, settings["epsilon"], settings["delta"]),
     }
 
 

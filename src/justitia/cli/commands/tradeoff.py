@@ -32,7 +32,7 @@ from justitia.cli.training import check_tolerances, kept_of, rows_of, save, save
 from justitia.curve import Tradeoff
 from justitia.curve import tradeoff as trained_curve
 from justitia.engines import engine_of
-from justitia.persistence.folder import foreign_in_model, holds_marks
+from justitia.persistence.folder import foreign_in_model, has_required_keys
 
 EXAMPLE = """
 $ justitia tradeoff income.csv --target income --sensitive sex \\
@@ -131,7 +131,7 @@ def foreign_in_curve(folder: Path) -> Path | None:
 
 def _is_curve(path: Path) -> bool:
     if path.name != TABLE or not path.is_file():
-        return path.name == CURVE and holds_marks(path)
+        return path.name == CURVE and has_required_keys(path)
     with path.open(encoding="utf-8", errors="replace") as lines:
         return lines.readline().startswith("tolerance,")
 

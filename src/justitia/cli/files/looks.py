@@ -13,7 +13,7 @@ from justitia._files import make_file
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.metadata import FACTS, read_json
 from justitia.cli.files.public_rows import PublicRows, Sketch, united
-from justitia.metrics.joint import joint
+from justitia.metrics.composition import joint_statement
 from justitia.privacy.ledger import Certificate
 
 _NAME = re.compile(r"measurement-\d+\.json")
@@ -165,7 +165,7 @@ def joint_sentence(looks: Sequence[Look], own: Look) -> str | None:
     mine = next(lot for lot in lots if places[own.name] in lot)
     after = [one for one in _paid(mine, listed) if one is not own.certificate]
     apart = [_paid(lot, listed) for lot in lots if lot is not mine]
-    return joint(own.certificate, after=after, apart=apart) if after or apart else None
+    return joint_statement(own.certificate, after=after, apart=apart) if after or apart else None
 
 
 def _paid(lot: set[int], looks: Sequence[Look]) -> list[Certificate]:

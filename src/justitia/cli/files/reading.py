@@ -30,7 +30,7 @@ from typing import Any
 import pandas as pd
 
 from justitia.cli.errors import Refusal, no_such, shown_path
-from justitia.preprocessing.written import Written
+from justitia.preprocessing.number_formats import NumberFormat
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
 from justitia.rows.files import frames
 from justitia.rows.parquet import RowFiles
@@ -76,7 +76,7 @@ class Table:
             if name not in self.columns:
                 raise no_such("column", name, self.columns, place=shown_path(self.path))
 
-    def public(self, names: Sequence[str], written: Written | None = None) -> pd.DataFrame:
+    def public(self, names: Sequence[str], written: NumberFormat | None = None) -> pd.DataFrame:
         """These columns, typed, in this order; no other column is parsed into anything.
 
         Codes such as 00501 stay text, and so do numbers where they are not ``written`` as programs write them.

@@ -16,7 +16,7 @@ from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute,
 from justitia.cli.files.columns import Columns
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.output import doing, shortened
-from justitia.preprocessing.kinds import IGNORED, Reading, snake_case
+from justitia.preprocessing.column_types import IGNORED, ColumnType, snake_case
 from justitia.privacy.attribute import Attribute
 
 Label = str | int | float | bool
@@ -55,7 +55,7 @@ class Rows:
     sensitive: Attribute = field(repr=False)
     person: list[str | None] | None = field(repr=False, default=None)
     columns: Columns = field(repr=False, default_factory=Columns)
-    readings: tuple[Reading, ...] = field(repr=False, default=())
+    readings: tuple[ColumnType, ...] = field(repr=False, default=())
 
     def __len__(self) -> int:
         return len(self.y)
@@ -99,14 +99,14 @@ def read_rows(
     return Rows(table, X, y, known, attribute, sensitive, person, columns, (*readings, *related))
 
 
-def hidden_names(attribute: PublicAttribute, target: str, related: Sequence[Reading]) -> set[str]:
+def hidden_names(attribute: PublicAttribute, target: str, related: Sequence[ColumnType]) -> set[str]:
     """Columns of the data file that are no features."""
     return {*attribute.hidden(), target, *(one.name for one in related)}
 
 
 def named_after(
     attribute: PublicAttribute, table: Table, target: str, columns: Columns, base_column: str | None = None
-) -> tuple[Reading, ...]:
+) -> tuple[ColumnType, ...]:
     """Columns that probably hold the attribute, by their names, such as ``sex-age`` beside the attribute ``sex``.
 
     A model must not get the attribute as an input, so they are no features unless an option names them. Of a model's
@@ -135,8 +135,8 @@ def related_column(name: str, sensitive: Sequence[str]) -> str | None:
     return None
 
 
-def _left_out(name: str, sensitive: str) -> Reading:
-    return Reading(
+def _left_out(name: str, sensitive: str) -> ColumnType:
+    return ColumnType(
         name,
         IGNORED,
         says=f"named after the sensitive {shortened(sensitive, 14)!r}",

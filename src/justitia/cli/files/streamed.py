@@ -10,7 +10,7 @@ from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute,
 from justitia.cli.files.columns import Columns
 from justitia.cli.files.reading import PARQUET, Table, is_several
 from justitia.cli.files.rows import feature_names, hidden_names, named_after
-from justitia.preprocessing.kinds import Reading
+from justitia.preprocessing.column_types import ColumnType
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.rows.parquet import RowFiles
 
@@ -31,7 +31,7 @@ class StreamedRows:
     sensitive : SensitiveColumns or HeldElsewhere
         Where it is.
     person : str, optional
-    readings : tuple of Reading
+    readings : tuple of ColumnType
         Columns that are no features because of their names; the others are taken as the files type them.
     """
 
@@ -41,7 +41,7 @@ class StreamedRows:
     attribute: PublicAttribute
     sensitive: SensitiveColumns | HeldElsewhere
     person: str | None = None
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[ColumnType, ...] = ()
 
     def __len__(self) -> int:
         return len(self.X)
