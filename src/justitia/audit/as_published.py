@@ -27,6 +27,7 @@ from justitia.audit.replay import (
     neutral_parameters,
 )
 from justitia.estimator import LagrangianDualClassifier
+from justitia.networks.method import NetworkMethod
 from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.mechanisms import NoiseSource
@@ -66,17 +67,23 @@ class StepRecordingEngine(PFLDAsPublishedEngine):
 class StepRecordingClassifier(LagrangianDualClassifier):
     """The estimator with an engine that records the steps of row ``recorded_row_``."""
 
+    def _method(self, *public: Any) -> NetworkMethod:
+        method = super()._method(*public)
+        assert isinstance(method, NetworkMethod)  # noqa: S101 - this engine trains a network
+        method.engine = StepRecordingEngine
+        return method
+
     def _open(self, X: Any, y: Any, sensitive_features: Attribute, **given: Any) -> Session:
-        session = super()._open(X, y, sensitive_features, **given)
-        engine = _engine(StepRecordingEngine, session, session.vault)
-        engine.record_steps_of(self.recorded_row_)
-        self.session_ = replace(session, engine=engine)
+        self.session_ = super()._open(X, y, sensitive_features, **given)
+        recording_engine(self.session_).record_steps_of(self.recorded_row_)
         return self.session_
 
 
-def _engine(kind: Any, session: Session, vault: Any) -> Any:
-    public = {"tolerance": session.engine.tolerance, "seed": session.engine.seed}
-    return kind(session.plan, session.problem, vault, **public)
+def recording_engine(session: Session) -> StepRecordingEngine:
+    """The engine of a session of the classifier above."""
+    run: Any = session.run
+    engine: StepRecordingEngine = run.engine
+    return engine
 
 
 class ScaleRecorder(NoNoise):
@@ -120,7 +127,7 @@ class StepReplay:
         """The engine as published, on one of the neighbours."""
         vault = make_vault(self.neighbours[neighbour], self.n_groups, (math.inf, 0.0), source)
         engine = PFLDAsPublishedEngine(self.plan, self.problem, vault, tolerance=0.0)
-        engine.ask_before(nn.Identity(), np.zeros(0), 0)
+        engine.query_before(nn.Identity(), np.zeros(0), 0)
         return engine
 
     def with_known(self) -> StepReplay:
@@ -158,8 +165,8 @@ def record_steps(
         warnings.simplefilter("ignore")
         model.fit(X, y, sensitive_features=labels_from_codes(neighbours[0], n_groups))
     session = model.session_
-    steps: tuple[Step, ...] = tuple(session.engine.steps)  # type: ignore[attr-defined]
-    return StepReplay(steps, neighbours, n_groups, session.plan, session.problem, ((), ()), random).with_known()
+    steps, problem = tuple(recording_engine(session).steps), session.method.problem
+    return StepReplay(steps, neighbours, n_groups, session.plan, problem, ((), ()), random).with_known()
 
 
 def as_published_statistics(

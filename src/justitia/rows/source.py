@@ -144,6 +144,10 @@ class MemoryRows(RowSource):
             memo = self._memos.setdefault(first, {})
             yield Block(first, self._X[rows], self._y[rows], self._weight[rows], score, memo)
 
+    def replace_features(self, X: NDArray[np.float32]) -> None:
+        """Use these features from now on: a method may add public columns that it has learned."""
+        self._X, self._memos = X.reshape(self.n, -1), {}
+
     def run(self, work: Pass) -> IntArray:
         """The sum over all blocks."""
         total: IntArray = sum(work.run(block) for block in self.blocks())  # type: ignore[assignment]
