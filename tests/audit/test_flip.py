@@ -75,9 +75,10 @@ def rival(kind: Any, plan: Any, people: People, **options: Any) -> Any:
 
 POST_PROCESSING = PostProcessingPlan(checks=2)
 MOMENTS = MomentsPlan(warmup_steps=4, rounds=4, public_steps=1, checks=2, batch_size=64, averaging=0.5)
-#: Options of :func:`recording.run`, and what is asked how often.
+#: Options of :func:`recording.run`, and what is asked how often. The base reads public data alone: a quick one will do.
+QUICK = {"base": LogisticRegression()}
 ENGINES: dict[str, dict[str, Any]] = {
-    "post-processing": {"engine": "post-processing", "plan": POST_PROCESSING, "tolerance": 0.0},
+    "post-processing": {"engine": "post-processing", "plan": POST_PROCESSING, "tolerance": 0.0} | QUICK,
     "moments": {"engine": "moments", "plan": MOMENTS},
     "pf-ld": {"engine": "pf-ld", "plan": SMALL_PLAN},
     "fermi": {"make": partial(rival, FermiClassifier, FermiPlan)},
@@ -219,7 +220,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"plan": replace(POST_PROCESSING, checks=5, trust=0.5, ridge=1.0, micro_batch=50)},
         {"tolerance": None},
         {"tolerance": 0.3},
-        {"base": LogisticRegression()},
+        {"base": None},
         {"threshold": 0.3},
         {"class_weight": "balanced"},
         {"at": "scores", "notion": "equalized_odds"},
@@ -357,7 +358,7 @@ def assert_hidden(
 @every_way
 def test_fit_hides_one_row_whatever_the_attribute_is_in(way: Way) -> None:
     people = make_people(2, missing=True, n=120)
-    options = ENGINES["post-processing"] | {"base": LogisticRegression(), "groups": way.groups(people)}
+    options = ENGINES["post-processing"] | {"groups": way.groups(people)}
 
     def fit(model: Any, people: People) -> None:
         model.fit(people.X, people.y, sensitive_features=way.build(list(people.labels)))
@@ -459,8 +460,6 @@ def test_fit_on_files_hides_one_row(
     monkeypatch.setattr(public_sample, "SAMPLE", sample)
     people = make_people(2, missing=True)
     options = ENGINES[engine] | {"notion": "equalized_odds"}
-    if engine == "post-processing":
-        options |= {"base": LogisticRegression()}
 
     def call(people: People, answers: Sequence[Array] | None) -> Outcome:
         return run(people, answers=answers, fit=partial(fit_on_files, tmp_path, apart=apart), **options)
@@ -483,7 +482,7 @@ def fit_with_checkpoint(people: People, folder: Path) -> tuple[Any, dict[str, An
 
 
 def fit_and_save(people: People, folder: Path) -> tuple[Any, dict[str, Any]]:
-    model = estimator(people, **ENGINES["post-processing"], notion="equalized_odds")
+    model = estimator(people, engine="post-processing", plan=POST_PROCESSING, notion="equalized_odds")
     fit_on_lists(model, people)
     model.save(folder / "model")
     report = build_report(model)
@@ -607,8 +606,6 @@ def test_fit_reaches_the_sensitivity_for_persons_and_does_not_exceed_it(engine: 
     options = ENGINES[engine] | {"epsilon": 30.0}
     if engine == "pf-ld":
         options |= {"plan": replace(SMALL_PLAN, clip=1e-4)}
-    if engine == "post-processing":
-        options |= {"base": LogisticRegression()}
     first = run(people, queries=True, **options)
     best: dict[str, float] = {}
     for person in exposed_persons(first, people):
@@ -634,6 +631,7 @@ PLAN = b"warmup_steps = 5\nrounds = 4\npublic_steps = 1\nchecks = 2\nbatch_size 
 COMMON = ["--target", "y", "--groups", "a,b", "--seed", "3", "--plan", "plan.toml", "--hidden", "4"]
 COMMANDS = {
     "train": ["train", "data.csv", *COMMON, "--epsilon", "4", "--out", "out"],
+    "train, default engine": ["train", "data.csv", *COMMON[:6], "--epsilon", "4", "--out", "out"],
     "tradeoff": ["tradeoff", "data.csv", *COMMON, "--tolerances", "0,0.1", "--choose", "0.2", "--out", "out"],
     "evaluate": ["evaluate", "model", "data.csv", "--below", "0.2", "--scores", "--out", "out.json"],
     "measure": ["measure", "data.csv", "--decision", "y", "--score", "x1", "--groups", "a,b", "--csv", "a.csv"],
