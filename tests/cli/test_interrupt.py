@@ -41,7 +41,18 @@ def _hears_interrupts() -> None:
 def test_interrupted_training_leaves_its_debits_and_no_half_written_model(here: Path, sent: signal.Signals) -> None:
     (here / "long.toml").write_text(LONG)
     words = ["train", "income.csv", "--target", "income", "--sensitive", "sex", "--groups", "Female,Male"]
-    words += ["--engine", "moments", "--plan", "long.toml", "--ledger", "people.ledger", "--out", "late"]
+    words += [
+        "--engine",
+        "moments",
+        "--hidden",
+        "4",
+        "--plan",
+        "long.toml",
+        "--ledger",
+        "people.ledger",
+        "--out",
+        "late",
+    ]
     before = {one.name for one in here.iterdir()}
     process = start(words)
     try:

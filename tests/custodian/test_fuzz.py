@@ -24,7 +24,7 @@ from jsonschema import Draft202012Validator
 from justitia.custodian.description import OPERATIONS, description
 from justitia.custodian.wire import to_stream
 
-FUZZ = int(os.environ.get("JUSTITIA_FUZZ", "600"))
+FUZZ = int(os.environ.get("JUSTITIA_FUZZ", "300"))
 FOUND = description("0")
 SCHEMAS = FOUND["components"]["schemas"]
 GOOD = to_stream(np.ones((N, 2)))
