@@ -17,7 +17,7 @@ from justitia.cli import cli, command
 from justitia.cli.command import STOPPED
 
 #: So many rounds that nobody waits for the last one.
-LONG = "warmup_steps = 10\nrounds = 1000000\npublic_steps = 1\nchecks = 1\nbatch_size = 64\n"
+LONG = "warmup_steps = 10\nrounds = 50000\npublic_steps = 1\nchecks = 1\nbatch_size = 64\n"
 
 
 def start(words: list[str]) -> "subprocess.Popen[str]":
