@@ -62,14 +62,14 @@ MAY_NAME = {
         "cli/commands/tradeoff.py",
         "cli/commands/evaluate.py",
         "cli/commands/measure.py",
-        "cli/methods.py",
+        "cli/commands/compare.py",
         "cli/commands/audit.py",
         # the holder's own service measures in a vault that is open already
         "custodian/service.py",
         # audits read the attribute exactly, and their results are not private
         "audit/__init__.py",
         "audit/attacks.py",
-        "audit/printed.py",
+        "audit/as_published.py",
         "audit/replay.py",
     },
     "reveal": {
@@ -101,7 +101,7 @@ RANDOM = {
 MAY_DRAW = {
     "datasets/synthetic.py": {"default_rng", "standard_normal"},
     "audit/replay.py": {"add_gaussian"},  # a source without noise, for what the auditor knows
-    "audit/printed.py": {"add_gaussian"},  # the same, which keeps the scale
+    "audit/as_published.py": {"add_gaussian"},  # the same, which keeps the scale
     "preprocessing/tables.py": {"RandomState"},  # the seed of public randomness when none is given
     "cli/commands/split.py": {"default_rng"},  # which rows of a file are kept for evaluation
     "networks/crossfitted.py": {"uniform_"},  # first weights of public networks
@@ -200,7 +200,7 @@ def test_package_imports_nothing_of_bench_which_is_not_in_the_wheel() -> None:
 
 #: Files outside ``networks/`` that import torch: when they are imported, and inside functions.
 NEEDS_TORCH = {
-    "audit/printed.py"
+    "audit/as_published.py"
 }  # audits of an engine that trains a network; imported when such an audit is asked for
 NEEDS_TORCH_IN_FUNCTIONS = {"notions.py"}  # what a notion is for a network
 
@@ -284,7 +284,6 @@ def test_prediction_and_saving_never_name_the_attribute() -> None:
     for name in (
         "persistence/folder.py",
         "persistence/rule.py",
-        "persistence/onnx_rule.py",
         "learners/trees.py",
         "networks/default.py",
         "networks/multilayer.py",
@@ -417,7 +416,7 @@ def test_library_echoes_nothing_but_from_the_command_line() -> None:
 
 def test_command_line_reads_the_attribute_in_one_file() -> None:
     reading = {name for name, tree in FILES.items() if calls(tree, "read_attribute")}
-    assert reading == {"cli/files/rows.py", "cli/files/decisions.py"}  # by it, with features and without
+    assert reading == {"cli/files/rows.py", "cli/commands/measure.py"}  # by it, with features and without
     assert {name for name, tree in FILES.items() if calls(tree, "private")} == {"cli/files/attribute.py"}
     registering = {name for name, tree in FILES.items() if calls(tree, "read_registered")}
     assert registering == {"cli/commands/custodian.py"}

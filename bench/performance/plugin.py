@@ -13,8 +13,8 @@ from bench.experiments.curves import advantage
 from bench.performance.ratios import Ratio, compare
 from bench.rivals.posteriors import joint, linear_weights
 from justitia import LagrangianDualClassifier, datasets, tradeoff
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
+from justitia.learners.lightgbm_base import default_base
 from justitia.metrics.exact import violation
 from justitia.postprocessing.memberships import memberships
 from justitia.postprocessing.solver import represented

@@ -22,16 +22,15 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
 from justitia.engines import default_plan, engine_of, name_of, warn_of_old_name
 from justitia.exceptions import warn_of
-from justitia.learners.base import base_of
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs, base_of
+from justitia.learners.lightgbm_base import default_base
 from justitia.notions import FairnessNotion, get_notion
 from justitia.persistence import folder as saved_folder
 from justitia.postprocessing.correction import Rule
 from justitia.postprocessing.dual import label_table
 from justitia.postprocessing.method import PostProcessing
 from justitia.postprocessing.plan import AT, PostProcessingPlan
-from justitia.preprocessing.ranges import input_remarks, truncated
+from justitia.preprocessing.outliers import clip_weights, input_diagnostics
 from justitia.preprocessing.tables import PlainNumbers, read_costs, read_target, read_weight
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import features_only, protects_attribute
@@ -286,7 +285,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
             rows = rows_digest([problem.X, problem.y])
         try:
             weight = None if is_files(X) else sample_weight
-            remarks = tuple(input_remarks(getattr(self, "encoder_", None), weight, problem.X.shape))
+            remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
             settings = Settings.from_model(self, plan, remarks=remarks, rows=rows)
             method = self._method(table, problem, plan, settings.seed)
             return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)
@@ -324,7 +323,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
                 return frame, problem, data.attribute(), data.persons()
             weight = np.ones(len(target), dtype=np.float32)
             if given is not None:
-                cap = float(truncated(given / scan.largest_weight).max()) if given.any() else 1.0
+                cap = float(clip_weights(given / scan.largest_weight).max()) if given.any() else 1.0
                 weight = source.scale_weights(scan.largest_weight, cap).scaled(given)
             encode = PlainNumbers(features.shape[1]) if self.preprocess is None else self.encoder_.transform
             source.encode_with(encode, self.classes_[1])

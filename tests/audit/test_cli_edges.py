@@ -359,8 +359,8 @@ def test_refused_budget_shows_no_label_in_the_variables_of_any_frame_of_the_comm
         return sound(error)
 
     teaching = import_module("justitia.cli.command")
-    sound = teaching.told
-    monkeypatch.setattr(teaching, "told", told)
+    sound = teaching.describe_error
+    monkeypatch.setattr(teaching, "describe_error", told)
     assert run(tmp_path, words, files).public[0] == 3
     assert any("sensitive attribute of" in one for one in seen)
     assert not [one for one in seen if label in one]

@@ -10,7 +10,7 @@ import pytest
 from edge_cases import GROUPS, QUIET, SECRET, N, X, Y, classifier
 
 from justitia import measure, private_search, tradeoff
-from justitia.audit.replay import Silent
+from justitia.audit.replay import NoNoise
 from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse
@@ -87,7 +87,7 @@ def test_answers_about_persons_move_by_at_most_the_recorded_sensitivity_and_reac
 
 def exact_answer(vault: SensitiveVault, question: str, rows: Array, weights: Array) -> Array:
     """What is under the noise."""
-    vault._source = Silent()  # type: ignore[misc]
+    vault._source = NoNoise()  # type: ignore[misc]
     noise = Gaussian(1.0)
     if question == "weighted_sum":
         return vault.weighted_sum(rows, weights, bound=1.0, noise=noise, purpose="test")

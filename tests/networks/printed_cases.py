@@ -7,10 +7,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from tqdm.auto import tqdm
 
-from justitia.networks.algorithm import train
+from justitia.networks.method import ENGINES
 from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.networks.plan import TrainingPlan
+from justitia.networks.run import NetworkRun
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import NoiseSource
@@ -106,7 +108,8 @@ def public(seed: int = 0) -> dict[str, Any]:
 
 def run(plan: TrainingPlan, model: nn.Module, vault: SensitiveVault, *, seed: int = 0) -> Trained:
     problem = make_problem()
-    return train(model, problem, plan, plan.engine(problem, vault, **public(seed)))
+    engine = ENGINES[type(plan)](plan, problem, vault, **public(seed))
+    return NetworkRun(model, plan, engine).train(lambda total, name: tqdm(total=total, desc=name, disable=True))
 
 
 PRINTED = PFLDAsPublishedPlan(

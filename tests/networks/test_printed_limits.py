@@ -96,7 +96,7 @@ def test_gradients_no_noise_running_average_weighs_past_and_present(k: int, past
         engine = PFLDEngine(replace(EXACT, memory=0.75), problem, make_vault(GROUP), **public())
         opened(engine)
         for factor in factors:
-            engine.ask_before(model, factor * lam, k)
+            engine.query_before(model, factor * lam, k)
         terms.append(engine.constraint(model, lam, torch.arange(12)))
     first, second, averaged = terms
     assert first is not None
@@ -129,7 +129,7 @@ def test_gradients_no_noise_two_events_is_the_gradient_of_the_lagrangian(notion:
     expected = torch.cat([part.flatten() for part in parts])
     engine = PFLDEngine(EXACT, problem, make_vault(UNEVEN), **public())
     opened(engine)
-    engine.ask_before(model, lam, 1)
+    engine.query_before(model, lam, 1)
     ours = engine.constraint(model, lam, torch.arange(12))
     assert ours is not None
     assert ours.tolist() == pytest.approx(expected.tolist(), abs=1e-9)
@@ -143,7 +143,7 @@ def test_gradients_one_row_that_is_not_finite_leaves_the_others_alone() -> None:
     engine = PFLDEngine(EXACT, broken, make_vault(UNEVEN), **public())
     opened(engine)
     lam = np.array([[0.5], [-0.4]])
-    engine.ask_before(make_model(), lam, 1)
+    engine.query_before(make_model(), lam, 1)
     gradient = engine.constraint(make_model(), lam, torch.arange(12))
     assert gradient is not None
     assert torch.isfinite(gradient).all()
@@ -153,5 +153,5 @@ def test_gradients_one_row_that_is_not_finite_leaves_the_others_alone() -> None:
 def test_gradients_first_round_without_multipliers_adds_nothing() -> None:
     engine = PFLDEngine(EXACT, make_problem(), make_vault(GROUP), **public())
     opened(engine)
-    engine.ask_before(make_model(), np.zeros((2, 1)), 0)
+    engine.query_before(make_model(), np.zeros((2, 1)), 0)
     assert engine.constraint(make_model(), np.zeros((2, 1)), torch.arange(4)) is None

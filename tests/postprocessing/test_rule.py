@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PostProcessingPlan, PrivacyLedger, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 from justitia.metrics.exact import violation
 from justitia.notions import NOTIONS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,16 @@ from justitia.postprocessing.solver import (
     rates_stddev,
     sum_stddev,
 )
+from justitia.privacy.accounting import gaussian_mu
+from justitia.training.lagrangian import row_bound
+from justitia.training.method import calibrated
+from justitia.training.remarks import cell_remark
+
+#: Share of decisions that are taken to be right, of either label.
+RIGHT = 0.8
 
 
+@dataclass(frozen=True)
 class PublicCounts:
     """Public numbers: rows, positive labels, groups; and the name of the positive label, where a file has it."""
 

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from justitia.learners.base import Base
+from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import Calibration
-from justitia.learners.inputs import Inputs
 from justitia.postprocessing.dual import clip_to_decision_side
 
 Array = NDArray[np.float64]

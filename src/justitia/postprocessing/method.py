@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.learners.base import Base
+from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import Calibration, calibrate
-from justitia.learners.inputs import Inputs
 from justitia.postprocessing.correction import Correction, Rule
 from justitia.postprocessing.dual import label_table
 from justitia.postprocessing.plan import PostProcessingPlan

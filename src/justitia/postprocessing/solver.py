@@ -28,9 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.exceptions import Diagnostic, NoisyEstimateWarning
-from justitia.learners.base import Base
+from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import Calibration
-from justitia.learners.inputs import Inputs
 from justitia.postprocessing.correction import (
     NOTHING,
     Correction,

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 from justitia.privacy.noise_grid import exact_sum_step, to_nearest
 from justitia.rows.parquet import BLOCK, RowFiles
 from justitia.rows.processes import WorkerPool

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 
 IntArray = NDArray[np.int64]
 #: From features to p(y = 1 | x).
@@ -143,6 +143,10 @@ class MemoryRows(RowSource):
             score = None if self._score is None else self._score[rows]
             memo = self._memos.setdefault(first, {})
             yield Block(first, self._X[rows], self._y[rows], self._weight[rows], score, memo)
+
+    def replace_features(self, X: NDArray[np.float32]) -> None:
+        """Use these features from now on: a method may add public columns that it has learned."""
+        self._X, self._memos = X.reshape(self.n, -1), {}
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all blocks."""

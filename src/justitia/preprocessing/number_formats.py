@@ -1,4 +1,4 @@
-"""Numbers and dates as people write them: decimal commas, marks between thousands, days first or years first."""
+"""Number and date formats of text columns: decimal marks, thousands separators, order of day, month and year."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from justitia._validate import check_choice
 
 Floats = NDArray[np.float64]
 
-#: What people write where a number or a date is not known, in lower case.
-NOT_KNOWN = frozenset(
+#: Words in place of a missing number or date, in lower case.
+MISSING_WORDS = frozenset(
     {"n.a.", "n.a", "na", "n/a", "nan", "none", "null", "nil", "-", "--", "---", "?", ".", "#n/a", "missing"}
     | {"unknown", "not available", "k.a.", "k. a.", "keine angabe"}
 )
 DECIMALS = (".", ",")
 THOUSANDS = ("", ".", ",", "'", " ")
-#: Years first, and days before months with dots: nobody writes these another way round. Slashes are another matter.
-PLAIN_DATES = (
+#: Date formats that have one reading: year first, or day before month with dots. With slashes, 01/02 has two.
+UNAMBIGUOUS_DATES = (
     *("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y"),
     *("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%d.%m.%Y %H:%M"),
 )
-UNSURE_DATE = re.compile(r"\d{1,2}[/-]\d{1,2}[/-](\d{2}|\d{4})")
+AMBIGUOUS_DATE = re.compile(r"\d{1,2}[/-]\d{1,2}[/-](\d{2}|\d{4})")
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2019": "'", "\u2212": "-"})
 _DAY = 86_400.0
 
 
 @dataclass(frozen=True)
-class Written:
-    """How a file writes numbers and dates.
+class NumberFormat:
+    """Format of numbers and dates in a file.
 
     Attributes
     ----------
     decimal : {".", ","}
     thousands : {"", ".", ",", "'", " "}
-        What stands between groups of three digits; "" for nothing.
+        Separator of groups of three digits; "" for none.
     dates : mapping of str to str
-        Format of the dates of a column, in the letters of ``strptime``; that of "" is tried on every column of text.
+        ``strptime`` format of the dates of a column; the format of column "" is tried on every text column.
     """
 
     decimal: str = "."
@@ -57,11 +57,11 @@ class Written:
 
     @property
     def is_plain(self) -> bool:
-        """Whether numbers are written as programs write them."""
+        """Whether this is the format that programs write: a decimal point and no thousands separator."""
         return self.decimal == "." and not self.thousands
 
     def numbers(self, texts: Iterable[Any]) -> Floats:
-        """Each text as a number; NaN for what is none."""
+        """Parse each text; NaN where it is not a number in this format."""
         pattern = _pattern(self.decimal, self.thousands)
         return np.array([self._number(text, pattern) for text in texts], dtype=np.float64)
 
@@ -76,32 +76,32 @@ class Written:
         return float(plain.replace(self.decimal, "."))
 
     def options(self) -> str:
-        """What a command has to be given to read such numbers."""
+        """Command-line options that select this format."""
         thousands = '"\'"' if self.thousands == "'" else repr(self.thousands)
         return (f" --decimal {self.decimal!r}" if self.decimal != "." else "") + (
             f" --thousands {thousands}" if self.thousands else ""
         )
 
-    def looks_like_thousands(self, texts: Iterable[Any]) -> Written | None:
-        """How the same texts read if every decimal mark in them stood between thousands; None where one cannot.
+    def with_thousands(self, texts: Iterable[Any]) -> NumberFormat | None:
+        """Format in which every decimal mark of these texts separates thousands; None if one of them cannot.
 
-        A mark with one to three digits before it and exactly three behind it is read both ways: 1,500 is 1.5 or 1500.
-        If all marked numbers of a column are like that, nothing in the column says which one is meant.
+        A mark with one to three digits before it and exactly three after it has two readings: 1,500 is 1.5 or 1500. If
+        all marked numbers of a column are like that, the column does not say which reading is meant.
         """
-        if self.thousands:  # a file that marks thousands has another mark for decimals
+        if self.thousands:  # then the decimal mark is another one, and nothing is ambiguous
             return None
         marked = [one for one in texts if isinstance(one, str) and self.decimal in one]
-        other = Written("," if self.decimal == "." else ".", self.decimal, self.dates)
+        other = NumberFormat("," if self.decimal == "." else ".", self.decimal, self.dates)
         return other if marked and not np.isnan(other.numbers(marked)).any() else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for a model's facts."""
+        """Plain data for ``training.json``."""
         return {"decimal": self.decimal, "thousands": self.thousands, "dates": dict(self.dates)}
 
 
-#: Other ways to write numbers, that are looked for but never guessed.
-OTHERS_WRITTEN = tuple(
-    Written(decimal, thousands)
+#: Formats that are recognised, so that a message can name them, but never assumed.
+OTHER_FORMATS = tuple(
+    NumberFormat(decimal, thousands)
     for decimal, thousands in (
         *((".", ""), (",", ""), (",", "."), (".", ",")),
         *((".", "'"), (",", "'"), (".", " "), (",", " ")),
@@ -122,24 +122,24 @@ def _as_float(value: Any) -> float:
         return np.nan
 
 
-def is_not_known(text: Any) -> bool:
-    """Whether a text says that there is no value."""
-    return isinstance(text, str) and text.strip().lower() in NOT_KNOWN
+def means_missing(text: Any) -> bool:
+    """Whether a text stands for a missing value."""
+    return isinstance(text, str) and text.strip().lower() in MISSING_WORDS
 
 
-def days(values: Any, form: str) -> Floats:
-    """Each text as days since 1970-01-01; NaN for what is no date of this format."""
+def parse_days(values: Any, form: str) -> Floats:
+    """Parse each text as days since 1970-01-01; NaN where it is not a date of this format."""
     parsed = pd.to_datetime(pd.Series(values, dtype=object), format=form, errors="coerce")
-    return days_of(parsed)
+    return to_days(parsed)
 
 
-def days_of(times: pd.Series) -> Floats:
-    """Points in time as days since 1970-01-01, in universal time; NaN where there is none."""
+def to_days(times: pd.Series) -> Floats:
+    """Timestamps as days since 1970-01-01 in UTC; NaN where one is missing."""
     stamps = pd.to_datetime(times, utc=True, errors="coerce").dt.tz_localize(None).astype("datetime64[us]")
     found: Floats = stamps.astype("int64").to_numpy() / (1e6 * _DAY)
     return np.where(stamps.isna().to_numpy(), np.nan, found)
 
 
-def day_text(day: float) -> str:
-    """A number of days as a date."""
+def format_day(day: float) -> str:
+    """Days since 1970-01-01 as a date."""
     return str(np.datetime64("1970-01-01") + np.timedelta64(int(day // 1), "D"))

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from justitia.preprocessing.kinds import Reading, converted, look_at
-from justitia.preprocessing.written import Written, days_of
+from justitia.preprocessing.column_types import ColumnType, convert_column, infer_type
+from justitia.preprocessing.number_formats import NumberFormat, to_days
 
 N = 100
 
@@ -43,7 +43,7 @@ def column(values: Any, name: str = "c") -> pd.Series:
     ],
 )
 def test_column_is_read_as_its_kind(values: Any, name: str, kind: str) -> None:
-    reading = look_at(column(values, name), Written())
+    reading = infer_type(column(values, name), NumberFormat())
     assert (reading.kind, reading.refusal) == (kind, "")
 
 
@@ -63,7 +63,7 @@ def test_column_is_read_as_its_kind(values: Any, name: str, kind: str) -> None:
     ],
 )
 def test_column_that_could_be_several_things_is_not_guessed(values: Any, part: str) -> None:
-    reading = look_at(column(values), Written())
+    reading = infer_type(column(values), NumberFormat())
     assert part in reading.refusal
     assert not reading.is_feature
 
@@ -85,64 +85,67 @@ AMOUNTS = ["950", "2,500", "120,000", "1,500"]
     ],
 )
 def test_marks_between_thousands_are_told_from_decimal_marks(values: list[str], part: str) -> None:
-    reading = look_at(column(values * 10), Written())
+    reading = infer_type(column(values * 10), NumberFormat())
     assert part in reading.refusal
     assert not reading.is_feature
 
 
 def test_decimal_marks_that_may_stand_between_thousands_are_read_with_a_warning() -> None:
-    reading = look_at(column(AMOUNTS * 10), Written(","))
+    reading = infer_type(column(AMOUNTS * 10), NumberFormat(","))
     assert (reading.kind, reading.says) == ("number", "1.5 to 950")
     assert "is read as 1.5 to 950, but every ',' in it has three digits after it, as in '2,500'" in reading.doubt
     assert "pass --thousands ',' instead of --decimal ',' to read 950 to 120000." in reading.doubt
-    assert look_at(column([*AMOUNTS, "0,250"] * 10), Written(",")).doubt == ""
-    assert look_at(column(AMOUNTS * 10), Written(".", ",")).says == "950 to 120000"
-    assert look_at(column(AMOUNTS * 10), Written(".", ",")).doubt == ""
+    assert infer_type(column([*AMOUNTS, "0,250"] * 10), NumberFormat(",")).doubt == ""
+    assert infer_type(column(AMOUNTS * 10), NumberFormat(".", ",")).says == "950 to 120000"
+    assert infer_type(column(AMOUNTS * 10), NumberFormat(".", ",")).doubt == ""
 
 
 def test_numbers_of_a_program_in_a_file_with_other_marks_are_refused_with_what_to_leave_out() -> None:
-    assert "leave out --decimal and --thousands" in look_at(column(["2.5", "7.25", "9"] * 10), Written(",")).refusal
+    assert (
+        "leave out --decimal and --thousands"
+        in infer_type(column(["2.5", "7.25", "9"] * 10), NumberFormat(",")).refusal
+    )
 
 
 def test_identifier_that_is_wanted_is_a_feature_and_levels_may_be_numbers() -> None:
-    assert look_at(column(lambda row: f"p{row}"), Written(), wanted=True).kind == "category"
-    codes = look_at(column(lambda row: row % 5), Written(), categorical=True)
+    assert infer_type(column(lambda row: f"p{row}"), NumberFormat(), wanted=True).kind == "category"
+    codes = infer_type(column(lambda row: row % 5), NumberFormat(), categorical=True)
     assert (codes.kind, codes.says) == ("category", "5 levels: 0, 1, 2, 3, ...")
-    assert converted(pd.Series([1.0, None, 2.0], name="c"), codes, Written()).tolist()[::2] == ["1", "2"]
+    assert convert_column(pd.Series([1.0, None, 2.0], name="c"), codes, NumberFormat()).tolist()[::2] == ["1", "2"]
 
 
 @pytest.mark.parametrize(
-    ("text", "written", "number"),
+    ("text", "number_format", "number"),
     [
-        ("1.234,5", Written(",", "."), 1234.5),
-        ("-20'000", Written(".", "'"), -20000.0),
-        ("1 234", Written(",", " "), 1234.0),
-        ("1\u202f234,5", Written(",", " "), 1234.5),
-        ("12.34", Written(",", "."), np.nan),  # no group of three digits
-        ("0.123", Written(",", "."), np.nan),
-        ("1e3", Written(), 1000.0),
-        ("0x10", Written(), np.nan),
-        ("nan", Written(), np.nan),
-        ("", Written(), np.nan),
+        ("1.234,5", NumberFormat(",", "."), 1234.5),
+        ("-20'000", NumberFormat(".", "'"), -20000.0),
+        ("1 234", NumberFormat(",", " "), 1234.0),
+        ("1\u202f234,5", NumberFormat(",", " "), 1234.5),
+        ("12.34", NumberFormat(",", "."), np.nan),  # no group of three digits
+        ("0.123", NumberFormat(",", "."), np.nan),
+        ("1e3", NumberFormat(), 1000.0),
+        ("0x10", NumberFormat(), np.nan),
+        ("nan", NumberFormat(), np.nan),
+        ("", NumberFormat(), np.nan),
     ],
 )
-def test_number_is_read_as_it_is_written(text: str, written: Written, number: float) -> None:
-    np.testing.assert_array_equal(written.numbers([text]), [number])
+def test_number_is_read_as_it_is_written(text: str, number_format: NumberFormat, number: float) -> None:
+    np.testing.assert_array_equal(number_format.numbers([text]), [number])
 
 
 def test_dates_become_days_and_what_is_missing_stays_missing() -> None:
-    reading = Reading("c", "date", form="%d.%m.%Y")
-    found = converted(pd.Series(["02.01.1970", None, "n.a.", "01.01.1969"], name="c"), reading, Written())
+    reading = ColumnType("c", "date", form="%d.%m.%Y")
+    found = convert_column(pd.Series(["02.01.1970", None, "n.a.", "01.01.1969"], name="c"), reading, NumberFormat())
     np.testing.assert_array_equal(found, [1.0, np.nan, np.nan, -365.0])
     half = pd.Series(pd.to_datetime(["1970-01-01 12:00", None], utc=True))
-    np.testing.assert_array_equal(days_of(half), [0.5, np.nan])
+    np.testing.assert_array_equal(to_days(half), [0.5, np.nan])
 
 
 def test_entry_of_another_kind_than_in_training_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="expected numbers in column 'c', as in training, got 'much'; mend it"):
-        converted(pd.Series(["1", "much"], name="c"), Reading("c", "number"), Written())
+        convert_column(pd.Series(["1", "much"], name="c"), ColumnType("c", "number"), NumberFormat())
 
 
 def test_reading_survives_being_written_down() -> None:
-    for reading in (Reading("c", "date", form="%Y"), look_at(column(lambda row: f"p{row}"), Written())):
-        assert Reading.from_dict(reading.to_dict()) == reading
+    for reading in (ColumnType("c", "date", form="%Y"), infer_type(column(lambda row: f"p{row}"), NumberFormat())):
+        assert ColumnType.from_dict(reading.to_dict()) == reading
