@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from justitia import LagrangianDualClassifier, PostProcessingPlan, PrivacyLedger
 from justitia.learners.calibration import Calibration
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 from justitia.notions import get_notion
 from justitia.postprocessing.solver import PostProcessingRun
 from justitia.privacy.mechanisms import SeededNoise

@@ -271,10 +271,25 @@ def test_blocks_beyond_the_last_row_and_sums_of_another_shape_are_refused() -> N
 
     class Narrow(Split):
         def run(self, work: Any) -> Any:
-            return super().run(work)[:, :1]
+            return super().run(work)[:-1]
 
-    with pytest.raises(ValueError, match=r"Expected sums of shape \(3, 2\) from the row source; got \(3, 1\)"):
+    with pytest.raises(ValueError, match="Expected sums of 6 numbers from the row source"):
         open_vault(LABELS, Narrow(6)).group_sums(Given(np.ones((6, 2))), bound=1.0, noise=NOISE, purpose="sums")
+
+
+def test_source_that_adds_a_row_twice_or_leaves_one_out_is_refused() -> None:
+    class Doubled(Split):
+        def run(self, work: Any) -> Any:
+            return 2 * super().run(work)
+
+    class Swapped(Split):
+        def run(self, work: Any) -> Any:
+            first, *_ = self.blocks()
+            return 2 * work.run(first)
+
+    for source in (Doubled(6, (3,)), Swapped(6, (3,))):
+        with pytest.raises(ValueError, match="Expected a row source that adds every row once"):
+            open_vault(LABELS, source).group_sums(Given(np.ones((6, 2))), bound=1.0, noise=NOISE, purpose="sums")
 
 
 def test_source_that_ends_early_or_changes_its_width_is_refused() -> None:

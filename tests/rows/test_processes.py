@@ -1,104 +1,123 @@
-"""Processes that pipes connect: messages and sums, and what becomes of them when a process is gone."""
+"""Worker processes that pipes connect: results in order, and what happens when a process is gone."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+import os
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from justitia.training.ranks import LostRank, ManyRanks
 
-Work = Callable[[ManyRanks], Any]
-
-
-def ranks_of_pipes(size: int) -> tuple[list[ManyRanks], list[tuple[Connection, Connection]]]:
-    pairs = [Pipe() for _ in range(1, size)]
-    first = ManyRanks(0, size, [near for near, _ in pairs])
-    return [first, *(ManyRanks(rank, size, [far]) for rank, (_, far) in enumerate(pairs, 1))], pairs
+from justitia.rows.processes import WorkerPool, _Worker
 
 
-def in_each(size: int, work: Work) -> list[Any]:
-    """What each process, here a thread, gets."""
-    ranks, pairs = ranks_of_pipes(size)
-    with ThreadPoolExecutor(size) as pool:
-        found = list(pool.map(work, ranks))
-    for end in (end for pair in pairs for end in pair):
-        end.close()
-    return found
+class Part:
+    """One part of the rows, as a worker holds it."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.loaded = number, 0
+
+    def load(self, by: int) -> None:
+        self.loaded = by
+
+    def total(self, numbers: Any) -> Any:
+        return numbers * self.number + self.loaded
+
+    def content(self) -> bytes:
+        return bytes([self.number]) * (300_000 * self.number)  # more than a pipe has room for, and nothing
+
+    def refuse(self) -> None:
+        raise ValueError(f"expected more room, part {self.number} got less.\nsecret = 3")
+
+    def break_down(self) -> None:
+        raise ZeroDivisionError
+
+    def process(self) -> int:
+        return os.getpid()
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_contents_of_all_ranks_come_in_order(size: int) -> None:
-    contents = [bytes([rank]) * (300_000 * rank) for rank in range(size)]  # more than a pipe has room for, and nothing
-    messages: list[Any] = [{"of": rank, "sizes": (rank, None)} for rank in range(size)]
-    assert in_each(size, lambda one: one.collect(contents[one.rank])) == [contents, *([[]] * (size - 1))]
-    assert in_each(size, lambda one: one.gather(messages[one.rank])) == [messages] * size
-    assert in_each(size, lambda one: one.tell(messages[one.rank])) == [messages[0]] * size
+@pytest.fixture(scope="module")
+def shared() -> Iterator[WorkerPool]:
+    pool = WorkerPool([Part(number) for number in range(3)])
+    yield pool
+    pool.close()
 
 
-def test_sum_of_whole_numbers_is_exact_beyond_what_a_float_holds() -> None:
-    numbers = np.array([2**60 + 1, -3])
-    first, *_ = in_each(3, lambda one: one.add(numbers))
-    assert first.tolist() == [3 * 2**60 + 3, -9]
-    assert numbers.tolist() == [2**60 + 1, -3]
+@pytest.fixture
+def pool(shared: WorkerPool) -> WorkerPool:
+    shared.each("load", 5, keeps=True)
+    return shared
 
 
-def test_worker_that_cannot_add_up_is_quoted_on_rank_0_after_all_have_answered() -> None:
-    def work(one: ManyRanks) -> Any:
-        if one.rank == 1:
-            return one.fail("the disk is full.")
-        try:
-            one.add(np.array([1]))
-        except ValueError as error:
-            return str(error), one.tell({"name": "next"})["name"]
-        return one.tell({})["name"] if one.rank else None
-
-    ranks, _ = ranks_of_pipes(3)
-    with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(work, ranks)) == [("the disk is full.", "next"), None, "next"]
+def kill(pool: WorkerPool, part: int) -> None:
+    os.kill(pool.one(part, "process"), signal.SIGKILL)
 
 
-def test_rank_that_is_gone_is_noticed_by_those_that_send_and_those_that_receive() -> None:
-    (first, _), ((_, far),) = ranks_of_pipes(2)
-    far.close()
-    with pytest.raises(LostRank, match="another process of this run is gone"):
-        first.collect(b"")
-    (_, second), ((near, _),) = ranks_of_pipes(2)
-    near.close()
-    with pytest.raises(LostRank, match="another process of this run is gone"):
-        second.collect(b"x" * 1_000_000)
+def test_results_of_all_parts_come_in_order_and_each_is_reported(pool: WorkerPool) -> None:
+    done: list[int] = []
+    assert pool.each("content", done=done.append) == [Part(number).content() for number in range(3)]
+    assert done == [0, 1, 2]
+    assert len({*pool.each("process"), os.getpid()}) == 4
 
 
-@pytest.mark.parametrize("interrupted", ["send_bytes", "recv_bytes"])
-def test_interrupted_message_closes_the_pipes_so_that_no_half_of_it_is_misread(
-    interrupted: str, monkeypatch: pytest.MonkeyPatch
+def test_whole_numbers_come_back_exact_beyond_what_a_float_holds(pool: WorkerPool) -> None:
+    found = pool.each("total", np.array([2**60 + 1, -3]))
+    assert sum(found).tolist() == [3 * (2**60 + 1) + 15, -9 + 15]
+
+
+def test_part_that_refuses_is_quoted_by_class_and_first_line_after_all_have_answered(pool: WorkerPool) -> None:
+    with pytest.raises(ValueError, match="expected more room, part 0 got less") as caught:
+        pool.each("refuse")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        pool.one(1, "break_down")
+    assert pool.each("total", 0) == [5, 5, 5]
+
+
+def test_worker_that_was_killed_is_replaced_and_repeats_what_changed_its_part(pool: WorkerPool) -> None:
+    before = pool.each("process")
+    kill(pool, 1)
+    assert pool.each("total", 10) == [5, 15, 25]
+    after = pool.each("process")
+    assert [one == other for one, other in zip(before, after, strict=True)] == [True, False, True]
+    kill(pool, 2)
+    assert pool.one(2, "total", 1) == 7
+
+
+def test_worker_that_is_killed_again_and_again_ends_the_call(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = _Worker.send
+
+    def send_and_kill(self: _Worker, message: bytes) -> None:
+        self._process.kill()
+        self._process.join()
+        original(self, message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Worker, "send", send_and_kill)
+        with pytest.raises(RuntimeError, match="killed several times"):
+            pool.one(0, "process")
+    assert pool.each("total", 0) == [5, 5, 5]
+
+
+def test_interrupted_message_ends_its_worker_so_that_no_half_of_it_is_misread(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (first, second), ((near, _),) = ranks_of_pipes(2)
+    before = pool.one(0, "process")
+    worker = pool._workers[0]
+    assert worker is not None
 
     def interrupt(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Connection, interrupted, interrupt)
+        patch.setattr(type(worker._pipe), "recv", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            first.tell({"name": "weights"}) if interrupted == "send_bytes" else first.collect(b"")
-    assert near.closed
-    first.stop("interrupted")  # reaches nobody, and says nothing
-    with pytest.raises(LostRank):
-        first.tell({"name": "stop"})
-    with pytest.raises(LostRank):
-        second.tell({})
+            pool.one(0, "total", 1)
+    assert pool.one(0, "total", 2) == 5
+    assert pool.one(0, "process") != before
 
 
-def test_message_that_is_no_data_is_refused_and_not_unpickled() -> None:
-    (first, _), ((_, far),) = ranks_of_pipes(2)
-    far.send({"numbers": [1]})  # what multiprocessing would unpickle
-    with pytest.raises(ValueError, match="pickle"):
-        first.add(np.array([1]))
-
-
-def test_wrong_number_of_pipes_is_refused() -> None:
-    with pytest.raises(ValueError, match="one pipe per process"):
-        ManyRanks(0, 3, [])
+def test_what_cannot_be_sent_is_refused_in_one_sentence(pool: WorkerPool) -> None:
+    with pytest.raises(ValueError, match="cannot be pickled") as caught:
+        pool.each("total", lambda x: x)
+    assert "\n" not in str(caught.value)
