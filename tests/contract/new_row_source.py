@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ class RetriedRows(RowSource):
     ) -> None:
         self.n, self.max_weight = len(y), float(weight.max())
         ends = sorted({0, 1, self.n // 7, self.n // 3, self.n - 5, self.n})
-        cuts = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        cuts = [slice(a, b) for a, b in pairwise(ends)]
         self.blocks = [Block(one.start, X[one], y[one], weight[one]) for one in cuts]
 
     def run(self, work: Pass) -> IntArray:

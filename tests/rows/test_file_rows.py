@@ -113,9 +113,15 @@ def test_progress_counts_the_rows_of_every_block(tmp_path: Path, monkeypatch: py
     assert [bar.counts for bar in bars] == [[256] * 4 + [176]]
 
 
-@pytest.mark.parametrize(("n", "workers", "expected"), [
-    (90, 2, ((0, 32), (32, 90))), (90, 5, ((0, 32), (32, 64), (64, 90))), (20, 3, ((0, 20),)), (64, 2, ((0, 32), (32, 64))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "workers", "expected"),
+    [
+        (90, 2, ((0, 32), (32, 90))),
+        (90, 5, ((0, 32), (32, 64), (64, 90))),
+        (20, 3, ((0, 20),)),
+        (64, 2, ((0, 32), (32, 64))),
+    ],
+)
 def test_workers_divide_whole_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int, workers: int, expected: Any
 ) -> None:
