@@ -1,113 +1,170 @@
-"""Several processes: the same bits, one sentence for a fault, no second debit."""
+"""Fits in worker processes: the same numbers, no second debit when one is killed, and the attribute stays in them."""
 
-import json
 import os
+import pickle
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from file_tables import FEW, GROUPS, digest, files, make_table, model, recorded_sums, write
 
-SCRIPT = Path(__file__).with_name("grouped.py")
+from justitia import PrivacyLedger, SensitiveColumns
+from justitia.postprocessing.solver import PostProcessingRun
+from justitia.privacy import vault as vault_module
+from justitia.privacy.joining import FileAttribute
+from justitia.privacy.vault import FileCodes
+from justitia.rows import files as rows_files
+from justitia.rows.parquet import RowFiles
+from justitia.rows.processes import _Worker
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # few rows, large noise
+    pytest.mark.skipif(os.name != "posix", reason="kills processes"),
+]
+TABLE = make_table()
 
 
-def grouped(scenario: str, folder: Path) -> Any:
-    """What a scenario of ``grouped.py`` printed."""
-    found = subprocess.run(
-        [sys.executable, str(SCRIPT), scenario, str(folder)],
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most rows are not in the sample, and two workers have several blocks each."""
+    monkeypatch.setattr(rows_files, "SAMPLE", FEW)
+    monkeypatch.setattr(rows_files, "BLOCK", 256)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    return write(TABLE, tmp_path / "rows.parquet")
+
+
+def listening(process: int) -> list[str]:
+    """Sockets of a process that wait for connections."""
+    kernel = Path("/proc/net")
+    waiting = {
+        line.split()[9]
+        for name in ("tcp", "tcp6")
+        if (kernel / name).exists()
+        for line in (kernel / name).read_text().splitlines()[1:]
+        if line.split()[3] == "0A"
+    }
+    unix = (line.split() for line in (kernel / "unix").read_text().splitlines()[1:])
+    waiting |= {words[6] for words in unix if int(words[3], 16) & 0x10000}
+    links = [str(one.readlink()) for one in Path(f"/proc/{process}/fd").iterdir() if one.is_symlink()]
+    return [link for link in links if link.removeprefix("socket:[").removesuffix("]") in waiting]
+
+
+def test_two_workers_give_the_fit_of_one_process_and_the_driver_reads_no_attribute(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns: dict[str, Any] = {"sensitive_features": "sex", "sample_weight": "weight", "person": "who"}
+    with recorded_sums() as alone:
+        expected = model().fit(files(stored), "label", **columns)
+    read: set[str] = set()
+    sockets: list[str] = []
+    tables, check, workers = RowFiles.tables, PostProcessingRun._check, list[_Worker]()
+
+    def recorded_tables(self: RowFiles, names: Any, *rows: Any) -> Any:
+        read.update(names)
+        return tables(self, names, *rows)
+
+    def checked(self: PostProcessingRun) -> None:
+        pool = self.source._pool  # type: ignore[attr-defined]
+        workers[:] = pool._workers
+        if Path("/proc/net/unix").exists():
+            sockets.extend(one for worker in pool._workers for one in listening(worker._process.pid))
+        check(self)
+
+    monkeypatch.setattr(RowFiles, "tables", recorded_tables)
+    monkeypatch.setattr(FileAttribute, "stream", lambda *_: pytest.fail("the driver reads the attribute"))
+    monkeypatch.setattr(PostProcessingRun, "_check", checked)
+    with recorded_sums() as together:
+        found = model().fit(files(stored, workers=2), "label", **columns)
+    assert together == alone
+    assert digest(found, TABLE) == digest(expected, TABLE)
+    assert found.history_.equals(expected.history_)
+    assert found.ledger_.costs() == expected.ledger_.costs()
+    assert read == {"who"}  # public ids; workers read all else
+    assert sockets == []
+    assert len(workers) == 2
+    assert not any(worker._process.is_alive() for worker in workers)
+
+
+def test_workers_killed_during_passes_change_neither_result_nor_ledger(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = write(TABLE[["id", "sex"]].sample(frac=1.0, random_state=0), tmp_path / "second.parquet")
+    where = SensitiveColumns("sex", file=second, key="id")
+    apart = write(TABLE.drop(columns="sex"), tmp_path / "public.parquet")
+    expected = model().fit(files(apart), "label", sensitive_features=where)
+    send, passes, killed = _Worker.send, [0], []
+
+    def send_and_kill(self: _Worker, message: bytes) -> None:
+        send(self, message)
+        if b"\x8c\x03run" in message[:40]:
+            passes[0] += 1
+            if passes[0] in {1, 12}:  # the moments in the first worker, a later pass in the second
+                assert self._process.pid is not None
+                os.kill(self._process.pid, signal.SIGKILL)
+                killed.append(self._process.pid)
+
+    monkeypatch.setattr(_Worker, "send", send_and_kill)
+    ledger = PrivacyLedger(epsilon=4.0, delta=1e-5)
+    found = model().fit(files(apart, workers=2), "label", sensitive_features=where, ledger=ledger)
+    assert len(killed) == 2
+    assert digest(found, TABLE) == digest(expected, TABLE)
+    assert [one.purpose for one in ledger.releases] == ["moments", "decisions", "decisions"]
+    assert ledger.costs() == expected.ledger_.costs()
+
+
+def test_fit_whose_driver_was_killed_resumes_and_its_workers_end(stored: Path, tmp_path: Path) -> None:
+    for name in ("random", "json", "pandas", "file_tables"):  # a worker that imported one of these would leave a trace
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w').close()")
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("killed_driver.py")), str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=1200,
         check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        timeout=500,
     )
-    assert found.returncode == 0, found.stderr
-    return json.loads(found.stdout.splitlines()[-1])
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (line,) = done.stdout.splitlines()  # the script ran once: no worker has run it again
+    _, *workers = map(int, line.split())
+    assert len(workers) == 2
+    until = time.monotonic() + 60
+    while any(Path(f"/proc/{worker}").exists() for worker in workers) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    assert not (tmp_path / "imported").exists()
+    assert "Traceback" not in done.stderr
+    resumed = model().fit(files(stored), "label", sensitive_features="sex", checkpoint=tmp_path / "run")
+    assert [one.purpose for one in resumed.ledger_.releases] == ["moments", "decisions", "decisions"]
+    assert digest(resumed, TABLE) == digest(model().fit(files(stored), "label", sensitive_features="sex"), TABLE)
 
 
-def test_fit_in_one_two_and_four_processes_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    found = grouped("bits", tmp_path)
-    assert len(found["moments, demographic_parity, 300"]) == 2 + 2 + 4
-    assert len(found["moments, equalized_odds, 2000"]) == 3 + 4  # in memory as well
-    fits = {case: {made for made, _ in several} for case, several in found.items()}
-    assert {case: len(made) for case, made in fits.items()} == dict.fromkeys(found, 1)
-    assert len(set().union(*fits.values())) == len(found)
-    sums = {case: {exact for _, exact in several} - {""} for case, several in found.items()}
-    assert {case: len(exact) for case, exact in sums.items()} == dict.fromkeys(found, 1)
+def test_base_that_cannot_be_sent_to_workers_is_refused_before_anything_is_debited(stored: Path) -> None:
+    ledger = PrivacyLedger(epsilon=4.0, delta=1e-5)
+    base = model(base=lambda rows: 1 / (1 + np.exp(-rows["a"].to_numpy())))
+    with pytest.raises(ValueError, match="cannot be pickled") as refused:
+        base.fit(files(stored, workers=2), "label", sensitive_features="sex", ledger=ledger)
+    assert "\n" not in str(refused.value)
+    assert len(ledger.releases) == 0
 
 
-def test_processes_that_see_the_same_files_divide_their_rows_and_know_everybodys_persons(tmp_path: Path) -> None:
-    found = grouped("shared", tmp_path)
-    assert len(found) == 3
-    assert len(set(found)) == 1
-
-
-def test_rank_that_is_killed_costs_no_second_debit_and_the_run_resumes(tmp_path: Path) -> None:
-    early, *late = grouped("killed", tmp_path)
-    for one in (early, *late):
-        assert one["first"][0].startswith("LostRank: another process of this run is gone")
-        assert one["first"][1] is None
-    assert (early["debits"], early["after"]) == (1, 1)  # its only answer is gone: nothing to resume from
-    assert all("the debit stands" in said for said in early["second"])
-    for one in late:
-        assert (one["debits"], one["after"]) == (3, 3)
-        assert one["second"] == [pytest.approx(4.0)] * 2
-
-
-def test_run_that_was_killed_goes_on_to_the_model_of_one_process_that_lost_the_same_answers(tmp_path: Path) -> None:
-    between, on_its_way = grouped("resumed", tmp_path)
-    for one in (between, on_its_way):
-        assert one["first"][0].startswith("LostRank: another process of this run is gone")
-        assert one["first"][1] is None
-        assert one["second"] == [one["alone"]] * 2
-        assert (one["debits"], one["after"]) == (2, 3)
-    assert between["alone"] != on_its_way["alone"]
-
-
-def test_network_of_ones_own_is_the_same_in_two_processes_and_without_privacy(tmp_path: Path) -> None:
-    found = grouped("modules", tmp_path)
-    said = found.pop("differs")
-    assert {name: len(set(digests)) for name, digests in found.items()} == dict.fromkeys(found, 1)
-    assert len({digests[0] for digests in found.values()}) == len(found)
-    assert all("the same module in every process" in one for one in said)
-
-
-def test_base_of_ones_own_is_fitted_alike_by_every_process(tmp_path: Path) -> None:
-    found = grouped("bases", tmp_path)
-    said = found.pop("differs")
-    assert {name: len(set(digests)) for name, digests in found.items()} == dict.fromkeys(found, 1)
-    assert len({digests[0] for digests in found.values()}) == len(found)
-    assert all("learns the same from the same rows in every process" in one for one in said)
-
-
-def test_ranks_that_differ_are_told_so_before_anything_is_spent(tmp_path: Path) -> None:
-    found = grouped("faults", tmp_path)
-    assert found.pop("spent") == []
-    said = {name: texts[0] for name, texts in found.items()}
-    assert "expected a column 'b' in every file, got none in without.parquet" in said["column"]
-    assert "8 bytes per row" in said["disk"]
-    assert all("the same files, settings and version" in said[name] for name in ("type", "settings", "version"))
-    assert all(one.partition(": ")[2] == two.partition(": ")[2] for one, two in found.values())
-
-
-def test_shards_that_cannot_be_read_or_differ_get_one_sentence_and_no_second_debit(tmp_path: Path) -> None:
-    found = grouped("shards", tmp_path)
-    sentences = {
-        "unreadable": "garbage.parquet cannot be read as Parquet",
-        "copy": "expected the same files, settings and version",
-        "spoiled": "expected 1.parquet to stay as it was when it was first read",
-        "elsewhere": "expected the checkpoint of this run where its first process is",
-    }
-    for name, sentence in sentences.items():
-        one, other = (said.partition(": ")[2] for said in found[name]["said"])
-        assert one == other
-        assert one.startswith(sentence)
-    assert {name: one["debits"] for name, one in found.items()} == {
-        "unreadable": 0,
-        "copy": 0,
-        "spoiled": 2,  # moments and a check, whose answer is lost
-        "elsewhere": 0,
-        "mended": 3,
-    }
-    assert found["mended"]["said"] == [pytest.approx(4.0)] * 2
+def test_pickled_codes_hold_no_entry_and_are_read_again_where_they_arrive(stored: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(vault_module, "_IN_WORKER", {})
+    codes = FileCodes(FileAttribute(SensitiveColumns("sex"), files(stored)), GROUPS)
+    before = pickle.dumps(codes)
+    found = codes.take(0, len(TABLE))
+    text = pickle.dumps(codes)
+    assert text == before
+    assert found.tobytes()[:40] not in text
+    assert found.astype(np.int8).tobytes()[:40] not in text
+    copy = pickle.loads(text)
+    assert copy._read == {}
+    assert np.array_equal(copy.take(0, len(TABLE)), found)
+    assert pickle.loads(text) is copy  # in a worker every pass finds the codes that the first one has read
