@@ -195,8 +195,8 @@ def test_curve_measurement_and_prediction_read_files(stored: Path) -> None:
 def test_progress_has_a_bar_for_every_pass_that_counts_rows(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from_files(stored, model(progress=True, noise_seed=1))
     shown = capsys.readouterr().err
-    # labels and sample; rows and scores; codes; moments; totals, sums and rates of memberships; two passes per check
-    assert [shown.count(f"pass {k}:   0%|          | 0.00/1.20k") for k in range(1, 11)] == [1] * 9 + [0]
+    # labels and sample; codes; rows and scores; moments; totals, sums and rates of memberships; two passes per check
+    assert [shown.count(f"pass {k}:   0%|          | 0.00/1.20k") for k in range(1, 13)] == [1] * 11 + [0]
     from_files(stored, model(progress=False, noise_seed=1))
     assert capsys.readouterr().err == ""
 
