@@ -247,12 +247,15 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
             If the file of a durable ledger cannot be used, or another run works in ``checkpoint``.
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        with unchanged_on_error(self), open_folder(checkpoint) as folder:
-            with closing(self._open(**data, person=person, ledger=ledger, folder=folder)) as session:
-                session.warn(stacklevel=4)
-                trained = session.train()
-                session.check_spent()
-                self._keep(session, trained)
+        with (
+            unchanged_on_error(self),
+            open_folder(checkpoint) as folder,
+            closing(self._open(**data, person=person, ledger=ledger, folder=folder)) as session,
+        ):
+            session.warn(stacklevel=4)
+            trained = session.train()
+            session.check_spent()
+            self._keep(session, trained)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in self.certificate_.remarks:
             warn_of(sentence, stacklevel=3)
