@@ -86,8 +86,8 @@ class VaultRequest:
 class Vault(ABC):
     """Answers queries about groups with noise, and debits before it computes.
 
-    This is what every vault can do, one that is held elsewhere included. :class:`justitia.privacy.vault.SensitiveVault`,
-    which has the attribute in reach, can do more.
+    This is what every vault can do, one that is held elsewhere included. A vault with the attribute in reach,
+    :class:`justitia.privacy.vault.SensitiveVault`, can do more.
     """
 
     __slots__ = ()
@@ -147,4 +147,4 @@ class Vault(ABC):
         """What the ledger can promise about all releases so far."""
 
 
-__all__ = ["Groups", "RowFunction", "BlockSource", "Vault", "VaultRequest"]
+__all__ = ["BlockSource", "Groups", "RowFunction", "Vault", "VaultRequest"]

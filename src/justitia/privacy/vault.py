@@ -152,7 +152,7 @@ def _encoded(parts: Any, groups: Groups, missing_marker: Hashable, counted: NDAr
 
 @dataclass(frozen=True, eq=False)
 class GroupSums:
-    """Pass that sums bounded public rows over each group, on the public grid; its result is private until noise is added.
+    """Pass: exact sums of bounded public rows over each group, on the public grid. Only the vault may have the result.
 
     Parameters
     ----------
