@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from justitia import LagrangianDualClassifier, PostProcessingPlan, PrivacyLedger
-from justitia.learners.calibration import Calibration
 from justitia.learners.base import Inputs
+from justitia.learners.calibration import Calibration
 from justitia.notions import get_notion
 from justitia.postprocessing.solver import PostProcessingRun
 from justitia.privacy.mechanisms import SeededNoise
@@ -69,9 +69,7 @@ def setting(
     source.score(lambda _: eta, eta)
     problem = Problem(X, y, weights, get_notion(notion), 0.5, source)
     ledger = PrivacyLedger(epsilon=epsilon, delta=1e-5)
-    vault = SensitiveVault(
-        labels, groups=GROUPS[:n_groups], ledger=ledger, noise_source=SeededNoise(0), source=source
-    )
+    vault = SensitiveVault(labels, groups=GROUPS[:n_groups], ledger=ledger, noise_source=SeededNoise(0), source=source)
     calibrated = plan.calibrate(epsilon, 1e-5, n=n)
     model: Any = (None, Calibration(), Inputs(X, X))  # no test here deploys the base model
     return Setting(problem, labels, PostProcessingRun(calibrated, problem, vault, eta, model, tolerance), ledger)

@@ -278,7 +278,9 @@ def test_curve_shares_the_answers_of_its_first_model_and_its_splits() -> None:
     last = curve.models[-1]
     assert np.array_equal(last.predict(DATA.X) == 1, eta_of(last, DATA.X) > 0.5)
     accuracy = [float(np.mean(one.predict(DATA.X) == DATA.y)) for one in curve.models]
-    assert (accuracy > curve.table["accuracy"] - 0.01).all()  # the table's is that of models that have not learned from the row
+    assert (
+        accuracy > curve.table["accuracy"] - 0.01
+    ).all()  # the table's is that of models that have not learned from the row
 
 
 def test_warnings_of_a_fit_are_sentences_of_noised_numbers(people: Any) -> None:

@@ -22,7 +22,9 @@ def refused(sizes: list[float], *, stddev: float = 20.0, n: int = 3000) -> str |
 def test_empty_groups_stop_a_run_and_a_few_known_attributes_do_not() -> None:
     assert "all 3 groups add up to about 30 of" in str(refused([10, 25, -5]))
     assert refused([60, 70, 80]) is None  # seven percent gave their group: few, and enough
-    assert "of 300 rows" in str(refused([-3, 13], n=300))  # fewer rows, and as clear: the noise of a total is that of one
+    assert "of 300 rows" in str(
+        refused([-3, 13], n=300)
+    )  # fewer rows, and as clear: the noise of a total is that of one
     assert refused([20, 25], n=300) is None
 
 

@@ -45,7 +45,7 @@ class Part:
         return lambda: self.number
 
     def main_module(self) -> bool:
-        return "__mp_main__" in sys.modules  # where multiprocessing puts a script that it runs again
+        return hasattr(sys.modules["__main__"], "__file__")  # of a script that multiprocessing has run again
 
     def load_once(self, place: str) -> None:
         """Works in the first worker alone."""
