@@ -275,6 +275,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         notion, plan = check_parameters(self)
         attribute: Attribute | FileAttribute | HeldElsewhere
         if is_files(X):
+            check_files_allowed(notion, plan)
             table, problem, attribute, person = self._read_files(
                 FileData.from_names(X, y, sensitive_features, sample_weight, person), notion, plan
             )
@@ -306,7 +307,6 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         self, data: FileData, notion: FairnessNotion, plan: Plan
     ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
         """The public sample of rows in files, where their attribute is, and which rows are one person's."""
-        check_files_allowed(notion, plan)
         source = FileRows(data.files, data.columns, lambda total, name: pass_bar(self.progress, total, name))
         try:
             scan = source.scan()
