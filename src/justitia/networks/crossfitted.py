@@ -62,7 +62,7 @@ class CrossFittedNetwork(SmallSampleNetwork):
     def learn(
         self, X: Tensor, y: Tensor, weight: Tensor, *, steps: int, progress: Callable[[int], object] = lambda _: None
     ) -> Tensor:
-        """Train the networks on labels; (n, p + 1): the rows with the scores of networks that have not learned from them.
+        """Train the networks on labels; (n, p + 1): the rows with their out-of-fold scores.
 
         Public, and the same whenever a run is resumed: first weights, parts and batches have a seed of their own.
         """
@@ -77,7 +77,7 @@ class CrossFittedNetwork(SmallSampleNetwork):
         size = min(BATCH, len(X))
         for step in range(steps):
             optimizer.param_groups[0]["lr"] = RATE * (1 - step / steps)
-            batch = torch.stack([rows[torch.randint(len(rows), (size,), generator=draw)] for rows in learned_from])
+            batch = torch.stack([rows[torch.randint(len(rows), (size,), generator=draw)] for rows in others])
             scores = self._each(pieces[batch])
             loss = PARTS * F.binary_cross_entropy_with_logits(scores, y[batch], weight=weight[batch])
             optimizer.zero_grad()
