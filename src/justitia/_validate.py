@@ -1,7 +1,6 @@
-"""One voice for error messages: what was expected, what came, what to do, in one sentence.
+"""Checks of arguments, with errors in one sentence: what was expected, what was passed, what to do.
 
-The functions take public arguments only. They print the value that came, so nothing computed from the
-sensitive attribute may be passed to them.
+Errors quote the value that was passed, so nothing that is computed from the sensitive attribute may be checked here.
 """
 
 import difflib
@@ -113,7 +112,7 @@ def _number(name: str, value: object) -> float:
 
 
 def _described(value: object) -> str:
-    """Print short things as they are and everything else by its type only."""
+    """Short values as they are, all others by their type only."""
     if value is None or isinstance(value, bool | int | float | complex):
         return repr(value)
     if isinstance(value, str):

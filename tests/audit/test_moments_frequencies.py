@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from justitia.networks.algorithm import train
 from scipy.stats import beta
 from torch import nn
 
 from justitia import MomentsPlan, PrivacyLedger
-from justitia.networks.algorithm import train
 from justitia.networks.moments.engine import MomentsEngine
 from justitia.notions import DemographicParity
 from justitia.privacy.mechanisms import Gaussian, SeededNoise

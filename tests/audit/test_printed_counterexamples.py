@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from justitia.networks.algorithm import train
 from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
 from asking import asked, opened
-from justitia.networks.algorithm import train
 from justitia.networks.pf_ld.clipping import dual_error_bound, primal_error_bound
 from justitia.networks.pf_ld_as_published.accountant import (
     ORDERS,

@@ -101,7 +101,7 @@ def test_commands_give_a_key_its_populations_keep_them_and_add_to_them(tmp_path:
     assert run(*more).exit_code == 0
     assert held() == ("staff", "guests")
     assert Records(folder).clients()[0].hash == second.hash
-    assert "only the list of populations grows" in said(run(*more, "--roles", "read"))
+    assert "only the list of populations can grow" in said(run(*more, "--roles", "read"))
     assert "who has no key yet" in said(run("custodian", "register", folder, "--client", "x", "--population", "staff"))
     assert run("custodian", "register", folder, *new_key(), "--population", "guests").exit_code == 0
     assert held() == ("guests",)  # named ones replace the list
@@ -117,7 +117,7 @@ def test_registration_reports_which_clients_may_query_the_population(tmp_path: P
     result = run("custodian", "register", folder, file, *people, "--population", "staff", "--json")
     assert json.loads(result.stdout)["clients"] == ["trainer"]
     nobody = run("custodian", "register", folder, file, *people, "--population", "guests")
-    assert "none may ask about these people yet" in " ".join(nobody.output.split())
+    assert "none may query this population yet" in " ".join(nobody.output.split())
     two = run("custodian", "register", folder, file, *people, "--population", "x", "--population", "y")
     assert "expected one --population beside FILE" in said(two)
     assert [one.name for one in Records(folder).populations()] == ["guests", "staff"]

@@ -22,7 +22,7 @@ from service_fixtures import DATA, IDS, KEYS, LABELS, Caller, make_folder, opene
 
 from justitia import DurableLedger, measure
 from justitia.cli import cli
-from justitia.cli.custodian_options import CustodianOptions
+from justitia.cli.files.attribute import CustodianOptions
 from justitia.custodian import Custodian, connection
 from justitia.custodian.records import Records
 from justitia.custodian.settings import self_signed
@@ -86,7 +86,7 @@ def test_four_commands_of_the_page_lead_from_two_files_to_a_model_over_tls(
     assert "differentially private" in output
     held = json.loads(Path("model/model.json").read_text())
     assert f"custodian at https://127.0.0.1:{port}" in json.dumps(held)
-    assert "asked by trainer" in command("custodian", "audit", "holder")
+    assert "clients: trainer" in command("custodian", "audit", "holder")
     kept = b"".join(path.read_bytes() for path in Path("model").rglob("*") if path.is_file())
     assert Path("trainer.key").read_bytes().strip() not in kept
     command("custodian", "retire", "holder", "--population", "people")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, label_reader
-from justitia.cli.files.columns import Columns
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import PARQUET, Table, is_several
 from justitia.cli.files.rows import feature_names, hidden_names, named_after
 from justitia.preprocessing.column_types import ColumnType
@@ -61,11 +61,12 @@ def read_streamed(
     *,
     target: str,
     positive: str | None = None,
-    columns: Columns | None = None,
+    columns: FeatureColumns | None = None,
     base_column: str | None = None,
+    workers: int = 1,
 ) -> StreamedRows:
     """Check names of columns; no row is read, and columns are taken as the files type them."""
-    columns = Columns() if columns is None else columns
+    columns = FeatureColumns() if columns is None else columns
     table = Table.streamed(data)
     table.check_columns([target])
     attribute = find_attribute(where, table, streamed=True)
@@ -73,7 +74,7 @@ def read_streamed(
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     related = named_after(attribute, table, target, columns, base_column)
     names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
-    files = RowFiles.open(data, features=names, positive=positive)
+    files = RowFiles.open(data, features=names, positive=positive, workers=workers)
     return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related)
 
 
