@@ -69,9 +69,7 @@ class CrossFittedNetwork(SmallSampleNetwork):
         draw = torch.Generator().manual_seed(0)
         pieces, part = self.pieces(X), torch.randperm(len(X), generator=draw) % PARTS
         # With a single row a network has nothing else to learn from.
-        learned_from = [
-            rows if len(rows := (part != k).nonzero()[:, 0]) else torch.arange(len(X)) for k in range(PARTS)
-        ]
+        others = [rows if len(rows := (part != k).nonzero()[:, 0]) else torch.arange(len(X)) for k in range(PARTS)]
         trained = self._start(draw)
         optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=DECAY, fused=True)
         size = min(BATCH, len(X))

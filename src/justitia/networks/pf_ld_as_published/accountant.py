@@ -119,9 +119,7 @@ def published_noise(
         high *= 2.0
         if high > 2.0**40:
             least = math.log(1 / delta) / (ORDERS[-1] - 1)
-            raise ValueError(
-                f"epsilon must exceed {least:.3g}, the floor of this accountant, got {epsilon!r}."
-            )
+            raise ValueError(f"epsilon must exceed {least:.3g}, the floor of this accountant, got {epsilon!r}.")
     return private_end(is_claimed, 0.0, high, 1e-10)
 
 
