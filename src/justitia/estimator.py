@@ -71,8 +71,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
     epsilon, delta : float
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
     tolerance : float, optional
-        Largest difference between two groups' rates that is allowed. None allows what cannot be told from chance: see
-        the plan's ``dead_zone``; ``tolerance_`` is what it came to.
+        Largest difference between two groups' rates that is allowed. None: one standard error (sampling and noise) of
+        the difference between the two smallest groups, times the plan's ``dead_zone``; ``tolerance_`` is the number.
     groups : sequence, mapping or "infer"
         The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.

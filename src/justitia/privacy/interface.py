@@ -33,7 +33,7 @@ class RowFunction(Protocol):
         """(m, width): the rows of a block."""
 
 
-class Source(Protocol):
+class BlockSource(Protocol):
     """Runs passes over blocks of public rows and adds up what they return; a row source."""
 
     def run(self, work: Any) -> NDArray[np.int64]:
@@ -68,7 +68,7 @@ class VaultRequest:
         Seed of noise that promises nothing.
     missing_marker : hashable, optional
         One more value that means "not given".
-    source : Source, optional
+    source : BlockSource, optional
         Runs passes over the public rows; without one, rows come as arrays.
     """
 
@@ -80,7 +80,7 @@ class VaultRequest:
     features: Iterable[str] = ()
     noise_seed: int | None = field(default=None, repr=False)
     missing_marker: Hashable = None
-    source: Source | None = None
+    source: BlockSource | None = None
 
 
 class Vault(ABC):
@@ -147,4 +147,4 @@ class Vault(ABC):
         """What the ledger can promise about all releases so far."""
 
 
-__all__ = ["Groups", "RowFunction", "Source", "Vault", "VaultRequest"]
+__all__ = ["Groups", "RowFunction", "BlockSource", "Vault", "VaultRequest"]
