@@ -29,7 +29,7 @@ LEVELS = {
     "postprocessing": 6,
     "metrics": 7,
     "persistence": 8,
-    "networks": 7,
+    "networks": 8,
     "estimator": 8,
     "curve": 9,
     "search": 9,

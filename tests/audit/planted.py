@@ -21,7 +21,7 @@ Patch = pytest.MonkeyPatch
 
 
 def codes_of(engine: PFLDEngine) -> Array:
-    codes: Array = engine.vault._SensitiveVault__codes  # type: ignore[attr-defined]
+    codes: Array = engine.vault._SensitiveVault__codes.take(0, len(engine.vault))  # type: ignore[attr-defined]
     return codes
 
 
@@ -57,38 +57,38 @@ def exact_sign(patch: Patch) -> None:
 
 
 def exact_sizes(patch: Patch) -> None:
-    sound = PFLDEngine.ask_before
+    sound = PFLDEngine.query_before
 
-    def ask_exactly(engine: PFLDEngine, *given: Any) -> None:
+    def query_exactly(engine: PFLDEngine, *given: Any) -> None:
         sound(engine, *given)
         engine._sizes = np.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1, None].astype(np.float64)
 
-    patch.setattr(PFLDEngine, "ask_before", ask_exactly)
+    patch.setattr(PFLDEngine, "query_before", query_exactly)
 
 
 def skipped_batch(patch: Patch) -> None:
-    sound = PFLDEngine.ask_after
+    sound = PFLDEngine.query_after
 
-    def ask_after(engine: PFLDEngine, scores: Array, k: int) -> None:
+    def query_after(engine: PFLDEngine, module: Any, scores: Array, k: int) -> None:
         batch = codes_of(engine)[:4]
         if any(not bool((batch == a).any()) for a in range(engine.vault.n_groups)):
             engine._gap = None
             return
-        sound(engine, scores, k)
+        sound(engine, module, scores, k)
 
-    patch.setattr(PFLDEngine, "ask_after", ask_after)
+    patch.setattr(PFLDEngine, "query_after", query_after)
     # Plan = ledger stops such an engine as well; without that guard the audit still has to find it.
     patch.setattr("justitia.training.session._finite_part", lambda _: {})
 
 
 def log_line_by_group(patch: Patch) -> None:
-    sound = PFLDEngine.ask_after
+    sound = PFLDEngine.query_after
 
-    def ask_after(engine: PFLDEngine, scores: Array, k: int) -> None:
+    def query_after(engine: PFLDEngine, module: Any, scores: Array, k: int) -> None:
         logging.getLogger("justitia").info("rates by group: %s", exact_gap(engine, scores).tolist())
-        sound(engine, scores, k)
+        sound(engine, module, scores, k)
 
-    patch.setattr(PFLDEngine, "ask_after", ask_after)
+    patch.setattr(PFLDEngine, "query_after", query_after)
 
 
 #: Found by attacking replayed releases, and so is the shared batch.
@@ -123,7 +123,7 @@ def around_the_vault(patch: Patch, change: Callable[[SensitiveVault, Callable[..
 
 
 def group_codes(vault: SensitiveVault) -> Array:
-    codes: Array = vault._SensitiveVault__codes  # type: ignore[attr-defined]
+    codes: Array = vault._SensitiveVault__codes.take(0, len(vault))  # type: ignore[attr-defined]
     return codes
 
 
@@ -215,7 +215,7 @@ def all_rows_of_a_person(patch: Patch) -> None:
         found = sound(ids)
         return replace(found, counted=np.ones_like(found.counted))
 
-    patch.setattr(Persons, "of", all_rows)
+    patch.setattr(Persons, "from_ids", all_rows)
 
 
 #: The row whose attribute some defects know; record and play changes it.

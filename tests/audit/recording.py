@@ -111,9 +111,7 @@ def playing(answers: Sequence[Array] | None = None, *, queries: bool = False) ->
             if weights:
                 source.queries.append(weights[0])
             else:
-                rows = (
-                    values if isinstance(values, np.ndarray) else np.concatenate([rows for _, rows in values.dense()])
-                )
+                rows = values if isinstance(values, np.ndarray) else np.concatenate(list(vault._rows.map(values)))
                 source.queries.append(rows.astype(np.float64))
             return sound(vault, values, *weights, **rest)
 

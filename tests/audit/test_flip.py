@@ -57,14 +57,13 @@ from justitia import (
 from justitia.metrics.scorer import private_scorer
 from justitia.networks.multilayer import default_widths
 from justitia.notions import NOTIONS
-from justitia.postprocessing import memberships
-from justitia.preprocessing import public_sample
 from justitia.privacy.arrays import Array
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.persons import Persons
 from justitia.privacy.rows import ArrayRows
 from justitia.privacy.vault import SensitiveVault
 from justitia.report import build_report
+from justitia.rows import files as row_files
 
 
 def rival(kind: Any, plan: Any, people: People, **options: Any) -> Any:
@@ -259,10 +258,13 @@ def test_fit_of_the_default_network_for_few_rows_hides_one_and_reaches_the_sensi
         assert distance >= 0.99 * release.sensitivity > 0
 
 
-@pytest.mark.parametrize("engine", ["post-processing", "moments"])
+FITTED_BY = {"post-processing": "postprocessing.solver", "moments": "networks.moments.engine"}
+
+
+@pytest.mark.parametrize("engine", FITTED_BY)
 def test_fit_of_memberships_on_a_public_sample_hides_one_row(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memberships are fitted on a sample where there are very many rows; the sums are over all of them still."""
-    monkeypatch.setattr(memberships, "FIT_ROWS", 100)
+    monkeypatch.setattr(f"justitia.{FITTED_BY[engine]}.FIT_ROWS", 100)
     assert_flips_are_hidden(make_people(2, missing=True), **ENGINES[engine])
 
 
@@ -457,7 +459,7 @@ def test_fit_on_files_hides_one_row(
     engine: str, sample: int, apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all rows, or of a public sample of them in memory."""
-    monkeypatch.setattr(public_sample, "SAMPLE", sample)
+    monkeypatch.setattr(row_files, "SAMPLE", sample)
     people = make_people(2, missing=True)
     options = ENGINES[engine] | {"notion": "equalized_odds"}
 
