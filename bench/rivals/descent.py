@@ -203,7 +203,7 @@ class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
 
     #: The method's own kind of plan; one with its defaults is used if none is given.
     plan_kind: ClassVar[type[DescentPlan]]
-    #: The engine that carries such a plan out.
+    #: The engine that carries it out.
     engine_kind: ClassVar[type[DescentEngine]]
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}

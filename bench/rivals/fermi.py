@@ -138,4 +138,5 @@ class FermiClassifier(DescentClassifier):
     larger elsewhere.
     """
 
-    plan_kind, engine_kind = FermiPlan, FermiEngine
+    plan_kind = FermiPlan
+    engine_kind = FermiEngine

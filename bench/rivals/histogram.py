@@ -124,4 +124,5 @@ class HistogramClassifier(DescentClassifier):
     composes everything exactly. People whose attribute is not given are in no group and in no constraint.
     """
 
-    plan_kind, engine_kind = HistogramPlan, HistogramEngine
+    plan_kind = HistogramPlan
+    engine_kind = HistogramEngine

@@ -1,4 +1,4 @@
-"""The contract of every base of engine plugin: probabilities of rows it has not learned from, and of new rows."""
+"""The contract of every base of the default engine: probabilities of rows it has not learned from, and of new rows."""
 
 import copy
 import pickle
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from new_base import FrequencyTable
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -52,6 +53,7 @@ BASES: dict[str, Callable[[], Base]] = {
     "fitted": fitted,
     "function": lambda: Fitted(logistic, 1),
     "column": lambda: ScoreColumn("score"),
+    "a user's": FrequencyTable,
 }
 every_base = pytest.mark.parametrize("make", BASES.values(), ids=BASES)
 

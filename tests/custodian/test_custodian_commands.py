@@ -73,8 +73,7 @@ def test_rows_that_are_read_a_few_at_a_time_are_measured_by_the_custodian(tmp_pa
             assert more is None or debits(folder) == before + more
 
 
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
-@pytest.mark.filterwarnings("ignore:even groups")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 @pytest.mark.parametrize("killed_at", [1, 2])
 def test_fit_that_was_stopped_after_an_answer_goes_on_without_a_second_debit(
     killed_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -165,8 +165,7 @@ def test_plan_with_equal_noise_in_two_places_adds_up(folder: Path) -> None:
     assert fits[0] == fits[1] == fits[2] // 4 > 0
 
 
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
-@pytest.mark.filterwarnings("ignore:even groups")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 def test_plan_that_a_client_announces_costs_what_the_ledger_holds_afterwards(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,8 +71,7 @@ def promised(fitted: LagrangianDualClassifier) -> str:
 
 
 @pytest.mark.parametrize("options", [{}, {"module": (4,), "plan": MOMENTS}], ids=["post-processing", "moments"])
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
-@pytest.mark.filterwarnings("ignore:even groups")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
     options: dict[str, Any], folder: Path, tmp_path: Path
 ) -> None:
@@ -91,8 +90,7 @@ def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
     assert "custodian" in str(there.certificate_)
 
 
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
-@pytest.mark.filterwarnings("ignore:even groups")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 def test_rows_of_one_person_are_protected_together_as_in_memory(tmp_path: Path) -> None:
     who = [f"q{row // 2 if row < 250 else row}" for row in range(N)]
     labels_by_id = dict(zip(reversed(who), reversed(LABELS), strict=True))
@@ -116,7 +114,7 @@ def test_rows_of_one_person_are_protected_together_as_in_memory(tmp_path: Path) 
     assert [one.sensitivity for one in there.ledger_.releases] == [one.sensitivity for one in ledger.releases[:-1]]
 
 
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 def test_curve_and_search_on_tolerances_share_what_was_paid_at_the_custodian(folder: Path) -> None:
     with served(folder) as url:
         holder = Custodian(url, population="people", ids=IDS)

@@ -29,6 +29,7 @@ from justitia.rows.files import FileRows
 from justitia.rows.source import MemoryRows
 from justitia.training.lagrangian import Problem
 from justitia.training.method import Bar, Method
+from justitia.training.plan import Plan
 
 #: The engine that carries out a plan of each kind.
 ENGINES: dict[type[TrainingPlan], type[PrimalDualEngine]] = {
@@ -87,8 +88,10 @@ class NetworkMethod(Method):
         return NetworkRun(copy.deepcopy(self.module), plan, engine)
 
 
-def network_method(module: Any, problem: Problem, plan: TrainingPlan, seed: int) -> NetworkMethod:
+def network_method(module: Any, problem: Problem, plan: Plan, seed: int) -> NetworkMethod:
     """The network of one fit, by what the user passed as ``module``."""
+    if not isinstance(plan, TrainingPlan):
+        raise TypeError(f"expected the plan of an engine that trains a network, got {type(plan).__name__!r}.")
     X = torch.from_numpy(problem.X)
     small = plan.small_samples and problem.rows == len(problem)  # a sample of many rows is no small sample
     made = make_module(module, X, problem.notion, seed=seed, small_samples=small, widths=plan.widths(X.shape[-1]))

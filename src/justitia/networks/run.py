@@ -58,8 +58,8 @@ class NetworkRun(Run):
         with bar(sum(one.steps for one in rounds), "fit") as shown, torch.random.fork_rng(devices=[]):
             torch.manual_seed(engine.seed)
             primal = PrimalSteps(module, self.problem, self.plan, engine.generator)
-            lam, first = np.zeros((self.vault.n_groups, self.problem.events.shape[1])), 0  # line 1
-            lam = lam if start is None else start
+            zero = np.zeros((self.vault.n_groups, self.problem.events.shape[1]))
+            lam, first = zero if start is None else start, 0  # line 1
             if checkpoint is not None and (saved := checkpoint.restore()) is not None:
                 self._restore(saved.state, primal, saved.lost)
                 lam, first = saved.lam, saved.position

@@ -114,8 +114,8 @@ def shrink(values: Array, by: float | Array) -> Array:
     return pulled
 
 
-def ascend_printed(lam: Array, violation: Array, *, step: float, limit: float) -> Array:
-    """Lines 5 and 6 of Algorithm 1 as printed: lambda + s_k * violation, at most lambda^max.
+def ascend_as_published(lam: Array, violation: Array, *, step: float, limit: float) -> Array:
+    """Lines 5 and 6 of Algorithm 1 as published: lambda + s_k * violation, at most lambda^max.
 
     The noise of Equation 13 can make a violation negative; multipliers stay at or above 0, as the paper asks.
     """

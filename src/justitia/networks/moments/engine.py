@@ -100,8 +100,8 @@ class MomentsEngine(PrimalDualEngine):
             return
         if not self.private:
             n = self.problem.rows
-            rows = None if self._all_in_sample else sampled(0, n, n, stride(n))
-            codes = in_this_process(self.vault).reveal(purpose=REVEALED, rows=rows)
+            chosen = None if self._all_in_sample else sampled(0, n, n, stride(n))
+            codes = in_this_process(self.vault).reveal(purpose=REVEALED, rows=chosen)
             self._use(np.eye(self.vault.n_groups + 1, dtype=np.float32)[codes])
         elif self._saved:
             self._rows = self._public_rows(self._network(module, self._saved["network"]))
@@ -166,7 +166,7 @@ class MomentsEngine(PrimalDualEngine):
         assert self._weights is not None  # noqa: S101 - the moments are released first
         notion, source = self.problem.notion, self.problem.source
         step = exact_sum_step(2.0 * source.n * max(source.max_weight, 1e-300))
-        cells = source.run(EvaluateNetwork(network, self._columns(), self._weights, step)) * step
+        cells: Array = source.run(EvaluateNetwork(network, self._columns(), self._weights, step)) * step
         means = means_of_cells(notion, cells[None, ..., -1])[0]
         sample = self._sample_gap(scores, ALL_ROWS)
         self._shift = rates_of_cells(notion, cells[None, ..., :-1])[0] - means - sample
@@ -212,8 +212,9 @@ class MomentsEngine(PrimalDualEngine):
         scale = np.repeat([2.0 ** math.ceil(math.log2(max(bound, 1.0))) for bound in self._bounds], widths)
 
         def expected(weights: Array) -> Array:
-            found: Array = self.problem.source.run(ExpectedSums(self._columns(), weights, bits, scale)) * 4.0**-bits
-            return found * scale
+            steps = self.problem.source.run(ExpectedSums(self._columns(), weights, bits, scale))
+            found: Array = steps * 4.0**-bits * scale
+            return found
 
         sums, ridge = np.concatenate(self._sums, axis=1), self.plan.ridge * np.repeat(self._stddevs, widths) ** 2
         self._weights = fit_to_all_rows(sample, sums, ridge=ridge, n=n, expected=expected, start=start)

@@ -23,7 +23,7 @@ from justitia.training.plan import (
 
 #: Purpose of the release of a fit without privacy.
 REVEALED = "exact attribute, no privacy asked for"
-#: Below STRICT_BELOW a tolerance asks for a larger penalty, up to 1 + STRICT times as large at 0.
+#: Below STRICT_BELOW a tolerance gets a larger penalty, up to 1 + STRICT times as large at 0.
 STRICT = 3.0
 #: Inputs up to which the penalty follows the number of rows alone; beyond, it grows with their number.
 USUAL_INPUTS = 50

@@ -18,7 +18,7 @@ from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.rows import FactoredRows
-from justitia.training.lagrangian import Problem, ascend_printed
+from justitia.training.lagrangian import Problem, ascend_as_published
 from justitia.training.method import ALL_ROWS, Array, Rows
 
 
@@ -116,7 +116,7 @@ class PFLDAsPublishedEngine(PrimalDualEngine):
     def ascend(self, lam: Array, gap: Array, k: int) -> Array:
         """Lines 5 and 6 as published."""
         step = self.plan.step_for(self.problem.notion, k)
-        return ascend_printed(lam, gap - self.half, step=step, limit=self.plan.lambda_max)
+        return ascend_as_published(lam, gap - self.half, step=step, limit=self.plan.lambda_max)
 
 
 def _summed(rows: FactoredRows, c: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from torch import Tensor
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_positive
-from justitia.networks.pf_ld_as_published.accountant import printed_epsilon, printed_noise
+from justitia.networks.pf_ld_as_published.accountant import published_epsilon, published_noise
 from justitia.networks.plan import Round, TrainingPlan
 from justitia.notions import READINGS, FairnessNotion, Reading
 from justitia.privacy.certificate import rounded_up
@@ -147,9 +147,9 @@ class PFLDAsPublishedPlan(TrainingPlan):
             "batches_per_epoch": self._batches(n),
             "sample_rate": min(1.0, self.batch_size / n),
         }
-        sigma_p = printed_noise(**schedule, epsilon=epsilon, delta=delta, dual_ratio=self.dual_noise_ratio)
+        sigma_p = published_noise(**schedule, epsilon=epsilon, delta=delta, dual_ratio=self.dual_noise_ratio)
         sigma_d = self.dual_noise_ratio * sigma_p
-        claimed = printed_epsilon(**schedule, sigma_p=sigma_p, sigma_d=sigma_d, delta=delta)
+        claimed = published_epsilon(**schedule, sigma_p=sigma_p, sigma_d=sigma_d, delta=delta)
         statement = f"({rounded_up(claimed)}, {rounded_up(delta)}) by the moments accountant of the paper's Theorem 5"
         claim = {"epsilon": claimed, "delta": delta, "statement": statement}
         return replace(self, sigma_p=sigma_p, sigma_d=sigma_d, claim=claim)

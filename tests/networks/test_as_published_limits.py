@@ -1,4 +1,4 @@
-"""Engine ``printed`` in its limits: plain training, exact duals, events that overlap."""
+"""Engine ``pf-ld-as-published`` in its limits: plain training, exact duals, events that overlap."""
 
 import math
 from dataclasses import replace
@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from printed_cases import (
+from as_published_cases import (
     GROUP,
     LABELS,
-    PRINTED,
+    PUBLISHED,
     ROWS,
     UNEVEN,
     flat,
@@ -46,7 +46,7 @@ EXACT = PFLDPlan(
 
 @pytest.mark.parametrize(
     ("plan", "steps"),
-    [(replace(PRINTED, batch_size=12, lambda_max=0.0, sigma_p=0.0, sigma_d=0.0), 2), (EXACT, 4)],
+    [(replace(PUBLISHED, batch_size=12, lambda_max=0.0, sigma_p=0.0, sigma_d=0.0), 2), (EXACT, 4)],
     ids=["pf-ld-as-published", "pf-ld"],
 )
 def test_lambda_max_zero_is_plain_training(plan: TrainingPlan, steps: int) -> None:

@@ -1,4 +1,4 @@
-"""Twelve rows, known noise and short plans that the tests of engine ``printed`` share."""
+"""Twelve rows, known noise and short plans that the tests of engine ``pf-ld-as-published`` share."""
 
 import math
 from typing import Any
@@ -112,7 +112,7 @@ def run(plan: TrainingPlan, model: nn.Module, vault: SensitiveVault, *, seed: in
     return NetworkRun(model, plan, engine).train(lambda total, name: tqdm(total=total, desc=name, disable=True))
 
 
-PRINTED = PFLDAsPublishedPlan(
+PUBLISHED = PFLDAsPublishedPlan(
     warmup_epochs=0,
     h="probability",
     noise_by="lambda_max",

@@ -1,4 +1,4 @@
-"""The printed accountant says what the paper says; what remains without amplification is told beside it."""
+"""The published accountant says what the paper says; what remains without amplification is beside it."""
 
 import itertools
 import math
@@ -12,8 +12,8 @@ from scipy import stats
 from justitia.networks.pf_ld_as_published.accountant import (
     ORDERS,
     epsilon_without_amplification,
-    printed_epsilon,
-    printed_noise,
+    published_epsilon,
+    published_noise,
     renyi_sampled_gaussian,
 )
 from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_epsilon
@@ -68,44 +68,44 @@ def test_renyi_sampled_gaussian_bad_rate_or_multiplier_raises():
         renyi_sampled_gaussian(0.1, 0.0, 2)
 
 
-def test_printed_epsilon_is_theorem_five_with_its_conversion():
+def test_as_published_epsilon_is_theorem_five_with_its_conversion():
     by_hand = min(
         2 * 10 * renyi_sampled_gaussian(0.1, 3.0, a) + 2 * a / (2 * 9.0**2) + math.log(1e5) / (a - 1)
         for a in range(2, 513)
     )
-    ours = printed_epsilon(epochs=2, batches_per_epoch=10, sample_rate=0.1, sigma_p=3.0, sigma_d=9.0, delta=1e-5)
+    ours = published_epsilon(epochs=2, batches_per_epoch=10, sample_rate=0.1, sigma_p=3.0, sigma_d=9.0, delta=1e-5)
     assert ours == pytest.approx(by_hand, rel=1e-12)
 
 
-def test_printed_epsilon_full_batches_never_fall_below_the_exact_composition():
-    claimed = printed_epsilon(epochs=10, batches_per_epoch=1, sample_rate=1.0, sigma_p=9.0, sigma_d=12.0, delta=1e-5)
+def test_as_published_epsilon_full_batches_never_fall_below_the_exact_composition():
+    claimed = published_epsilon(epochs=10, batches_per_epoch=1, sample_rate=1.0, sigma_p=9.0, sigma_d=12.0, delta=1e-5)
     exact = epsilon_spent({GaussianCost(9.0): 10, GaussianCost(12.0): 10}, 1e-5)
     assert exact < claimed < 1.4 * exact
 
 
 @pytest.mark.parametrize("run", [BANK, INCOME], ids=["bank", "income"])
 @pytest.mark.parametrize("ratio", [1.0, 10.0])
-def test_printed_noise_ends_where_the_claim_is_met_and_is_tight(run, ratio):
-    sigma = printed_noise(**run, epsilon=1.0, dual_ratio=ratio)
-    assert printed_epsilon(**run, sigma_p=sigma, sigma_d=ratio * sigma) <= 1.0
-    assert printed_epsilon(**run, sigma_p=sigma * (1 - 1e-8), sigma_d=ratio * sigma * (1 - 1e-8)) > 1.0
+def test_as_published_noise_ends_where_the_claim_is_met_and_is_tight(run, ratio):
+    sigma = published_noise(**run, epsilon=1.0, dual_ratio=ratio)
+    assert published_epsilon(**run, sigma_p=sigma, sigma_d=ratio * sigma) <= 1.0
+    assert published_epsilon(**run, sigma_p=sigma * (1 - 1e-8), sigma_d=ratio * sigma * (1 - 1e-8)) > 1.0
 
 
-def test_printed_noise_below_the_floor_of_the_orders_raises():
+def test_as_published_noise_below_the_floor_of_the_orders_raises():
     with pytest.raises(ValueError, match=r"epsilon must exceed 0\.0225"):
-        printed_noise(**BANK, epsilon=0.02)
+        published_noise(**BANK, epsilon=0.02)
 
 
 @pytest.mark.parametrize("change", [{"epsilon": 0.0}, {"dual_ratio": -1.0}, {"delta": 0.0}, {"epochs": 0}])
-def test_printed_noise_bad_argument_raises(change):
+def test_as_published_noise_bad_argument_raises(change):
     with pytest.raises(ValueError, match=r"must|needs"):
-        printed_noise(**{**BANK, "epsilon": 1.0, **change})
+        published_noise(**{**BANK, "epsilon": 1.0, **change})
 
 
 @pytest.mark.parametrize(("run", "really"), [(BANK, 4.55), (INCOME, 5.99)], ids=["bank", "income"])
 def test_epsilon_without_amplification_recognised_batches_cost_several_times_the_claim(run, really):
     # Claimed epsilon 1 with the paper's accountant and a dual step ten times as noisy.
-    sigma = printed_noise(**run, epsilon=1.0, dual_ratio=10.0)
+    sigma = published_noise(**run, epsilon=1.0, dual_ratio=10.0)
     ours = epsilon_without_amplification(epochs=50, sigma_p=sigma, sigma_d=10 * sigma, delta=1e-5)
     assert ours == pytest.approx(really, abs=0.005)
 

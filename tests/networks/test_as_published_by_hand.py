@@ -1,4 +1,4 @@
-"""Engine ``printed`` held to Equations 10 and 13, to Theorems 1 and 2 and to lines 5 and 6 on numbers done by hand.
+"""Engine ``pf-ld-as-published`` against Equations 10 and 13, Theorems 1 and 2 and lines 5 and 6, worked out by hand.
 
 The network is one weight of 1, so a person's feature is their score and, times the slope of h, their gradient.
 """
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from printed_cases import PRINTED, Silent, make_vault, public
+from as_published_cases import PUBLISHED, Silent, make_vault, public
 from torch import nn
 
 from asking import asked, opened
@@ -112,11 +112,11 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("noise_by", ["multipliers", "lambda_max"])
-def test_printed_few_people_is_equations_10_and_13_worked_out_by_hand(case: ByHand, noise_by: Any) -> None:
+def test_as_published_is_equations_10_and_13_worked_out_by_hand(case: ByHand, noise_by: Any) -> None:
     X = np.array(case.features)[:, None]
     y = np.array(case.labels, dtype=np.float64)
     (C_p, C_d), noise = case.bounds, Silent()
-    plan = replace(PRINTED, h=case.reading, noise_by=noise_by, C_p=C_p, C_d=C_d, lambda_max=LIMIT)
+    plan = replace(PUBLISHED, h=case.reading, noise_by=noise_by, C_p=C_p, C_d=C_d, lambda_max=LIMIT)
     plan = replace(plan, sigma_p=2.0, sigma_d=0.1, dual_step=0.1, loss_dual_step=0.1)
     engine = PFLDAsPublishedEngine(
         plan, Problem(X, y, np.ones_like(y), case.notion), make_vault(list(case.groups), noise), **public()
@@ -138,10 +138,10 @@ def test_printed_few_people_is_equations_10_and_13_worked_out_by_hand(case: ByHa
     assert engine.ascend(lam, gap, 1).flatten().tolist() == pytest.approx(expected.flatten().tolist(), rel=1e-12)
 
 
-def test_printed_dual_step_stops_at_the_limit_and_at_zero() -> None:
+def test_as_published_dual_step_stops_at_the_limit_and_at_zero() -> None:
     # 0.7 + 0.1 * 3 is beyond 0.75; 0.1 - 0.1 * 2 is below 0.
     engine = PFLDAsPublishedEngine(
-        replace(PRINTED, lambda_max=LIMIT, dual_step=0.1),
+        replace(PUBLISHED, lambda_max=LIMIT, dual_step=0.1),
         Problem(np.zeros((2, 1)), np.zeros(2), np.ones(2), DemographicParity()),
         make_vault(["a", "b"]),
         **public(),
