@@ -58,13 +58,13 @@ from justitia.metrics.scorer import private_scorer
 from justitia.networks.multilayer import default_widths
 from justitia.notions import NOTIONS
 from justitia.postprocessing import memberships
-from justitia.preprocessing import public_sample
 from justitia.privacy.arrays import Array
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.persons import Persons
 from justitia.privacy.rows import ArrayRows
 from justitia.privacy.vault import SensitiveVault
 from justitia.report import build_report
+from justitia.rows import files
 
 
 def rival(kind: Any, plan: Any, people: People, **options: Any) -> Any:
@@ -457,7 +457,7 @@ def test_fit_on_files_hides_one_row(
     engine: str, sample: int, apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all rows, or of a public sample of them in memory."""
-    monkeypatch.setattr(public_sample, "SAMPLE", sample)
+    monkeypatch.setattr(files, "SAMPLE", sample)
     people = make_people(2, missing=True)
     options = ENGINES[engine] | {"notion": "equalized_odds"}
 
