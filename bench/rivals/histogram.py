@@ -78,10 +78,6 @@ class HistogramPlan(DescentPlan):
         check_nonnegative("slack", self.slack)
         check_choice("decisions", self.decisions, DECISIONS)
 
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> HistogramEngine:
-        """The engine that carries this plan out."""
-        return HistogramEngine(self, problem, vault, **public)
-
 
 class HistogramEngine(DescentEngine):
     """Multipliers ascend on rates of the noised histogram; the weights of the groups' means follow from both."""
@@ -93,9 +89,8 @@ class HistogramEngine(DescentEngine):
         self.hard = plan.decisions == "hard"
         self._multipliers = np.zeros((2, vault.n_groups, len(problem.event_sizes)))
 
-    def ascend(self, lam: Array, gap: Array, k: int) -> Array:
+    def ascend(self, _lam: Array, gap: Array, k: int) -> Array:
         """One dual step; then the derivative of the Lagrangian by each group's mean."""
-        del lam
         compare = contrasts(self.sizes)
         gamma = np.einsum("kab,bk->ak", compare, gap)
         self._multipliers = ascend_multipliers(
@@ -129,4 +124,4 @@ class HistogramClassifier(DescentClassifier):
     composes everything exactly. People whose attribute is not given are in no group and in no constraint.
     """
 
-    plan_kind = HistogramPlan
+    plan_kind, engine_kind = HistogramPlan, HistogramEngine
