@@ -149,7 +149,7 @@ def test_core_imports_everything_but_networks_and_what_has_an_extra(core: Enviro
     assert done.returncode == 0, done.stderr
     failed = dict(line.split() for line in done.stdout.splitlines())
     torch = {module for module, missing in failed.items() if missing == "torch"}
-    assert "justitia.networks.learner" in torch
+    assert "justitia.networks.method" in torch
     assert [one for one in torch if not one.startswith("justitia.networks.")] == ["justitia.audit.as_published"]
     extras = {"pyarrow", "msgspec", "starlette", "urllib3", "uvicorn", "cryptography", "duckdb", "psycopg", "onnx"}
     assert set(failed.values()) - {"torch"} <= extras, failed

@@ -77,7 +77,7 @@ class Setting:
         ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
         vault = SensitiveVault(self.sensitive, groups=self.groups, ledger=ledger, noise_source=SeededNoise(seed))
         made = PFLDAsPublishedEngine(plan, self.problem, vault, tolerance=0.0)
-        made.ask_before(self.module, np.zeros(0), 0)
+        made.query_before(self.module, np.zeros(0), 0)
         return made
 
     def members(self, rows: Tensor) -> list[Tensor]:
@@ -152,9 +152,9 @@ def _violation_error(where: Setting, plan: PFLDAsPublishedPlan, C_d: float, seed
     problem = where.problem
     with torch.no_grad():
         scores = where.module(torch.from_numpy(problem.X)).squeeze(1)
-    exact = _asked(where.engine(replace(plan, sigma_d=0.0), seed), scores)
+    exact = _violation(where.module, where.engine(replace(plan, sigma_d=0.0), seed), scores)
     engine = where.engine(replace(plan, C_d=C_d), seed)
-    measured = torch.stack([(_asked(engine, scores) - exact).abs().flatten() for _ in range(DRAWS)])
+    measured = torch.stack([(_violation(where.module, engine, scores) - exact).abs().flatten() for _ in range(DRAWS)])
     h = problem.notion.h_read_as(plan.h)(scores, torch.from_numpy(problem.y)).double()
     members = where.members(torch.arange(len(problem)))
     smallest = min(int(inside.sum()) for inside in members)
@@ -175,9 +175,9 @@ def _below(errors: Tensor, bound: float) -> bool:
     return float(errors.mean() - 3 * errors.std() / math.sqrt(len(errors))) <= bound
 
 
-def _asked(engine: PFLDAsPublishedEngine, scores: Tensor) -> Tensor:
+def _violation(module: nn.Module, engine: PFLDAsPublishedEngine, scores: Tensor) -> Tensor:
     """One noised violation."""
-    engine.ask_after(scores.numpy(), 0)
+    engine.query_after(module, scores.numpy(), 0)
     gap = engine.gap(scores.numpy())
     return _answer(None if gap is None else torch.from_numpy(gap))
 
