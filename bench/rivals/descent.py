@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
+from justitia.networks.learner import NetworkLearner
 from sklearn.utils import Tags
 from torch import Tensor
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_positive
 from justitia.networks.default import make_module
-from justitia.networks.learner import NetworkLearner
 from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from justitia.networks.learner import rehearse
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
@@ -15,7 +16,6 @@ from torch.nn import functional as F
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_positive
 from justitia.networks.default import make_module
-from justitia.networks.learner import rehearse
 from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.networks.plan import Round
 from justitia.networks.requirements import as_scores

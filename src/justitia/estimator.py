@@ -71,8 +71,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
     epsilon, delta : float
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
     tolerance : float, optional
-        Largest difference between two groups' rates that is allowed. None allows what cannot be told from chance: see
-        the plan's ``dead_zone``; ``tolerance_`` is what it came to.
+        Largest difference between two groups' rates that is allowed. None: one standard error (sampling and noise) of
+        the difference between the two smallest groups, times the plan's ``dead_zone``; ``tolerance_`` is the number.
     groups : sequence, mapping or "infer"
         The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
@@ -247,12 +247,15 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
             If the file of a durable ledger cannot be used, or another run works in ``checkpoint``.
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        with unchanged_on_error(self), open_folder(checkpoint) as folder:
-            with closing(self._open(**data, person=person, ledger=ledger, folder=folder)) as session:
-                session.warn(stacklevel=4)
-                trained = session.train()
-                session.check_spent()
-                self._keep(session, trained)
+        with (
+            unchanged_on_error(self),
+            open_folder(checkpoint) as folder,
+            closing(self._open(**data, person=person, ledger=ledger, folder=folder)) as session,
+        ):
+            session.warn(stacklevel=4)
+            trained = session.train()
+            session.check_spent()
+            self._keep(session, trained)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in self.certificate_.remarks:
             warn_of(sentence, stacklevel=3)

@@ -369,7 +369,11 @@ class RemoteVault(Vault):
         return (part for _, part in rows.dense())
 
     def certificate(
-        self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
+        self,
+        *,
+        planned: int = 1,
+        claim: dict[str, Any] | None = None,  # noqa: ARG002 - of engines that need a local vault
+        subject: str = "Every output of training",
     ) -> Certificate:
         """The certificate of the custodian's ledger, about all answers about this population so far."""
         path = f"/v1/populations/{self._holder.population}/certificate"

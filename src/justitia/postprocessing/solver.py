@@ -499,7 +499,7 @@ class PostProcessingRun(Run):
         """(T, n): decisions at every level, as numbers."""
         return (scores > 2 * (self._levels[:, None] - self.problem.threshold)).astype(np.float64)
 
-    def gap(self, scores: Array, rows: Rows = ALL_ROWS) -> Array | None:
+    def gap(self, scores: Array, rows: Rows = ALL_ROWS) -> Array | None:  # noqa: ARG002 - all scores are out of fold
         """(G, K): rates of the decisions by the memberships and all checks so far, less those of the population."""
         if self._constraints is None:
             return None

@@ -33,7 +33,7 @@ class RowFunction(Protocol):
         """(m, width): the rows of a block."""
 
 
-class Source(Protocol):
+class BlockSource(Protocol):
     """Runs passes over blocks of public rows and adds up what they return; a row source."""
 
     def run(self, work: Any) -> NDArray[np.int64]:
@@ -68,7 +68,7 @@ class VaultRequest:
         Seed of noise that promises nothing.
     missing_marker : hashable, optional
         One more value that means "not given".
-    source : Source, optional
+    source : BlockSource, optional
         Runs passes over the public rows; without one, rows come as arrays.
     """
 
@@ -80,14 +80,14 @@ class VaultRequest:
     features: Iterable[str] = ()
     noise_seed: int | None = field(default=None, repr=False)
     missing_marker: Hashable = None
-    source: Source | None = None
+    source: BlockSource | None = None
 
 
 class Vault(ABC):
     """Answers queries about groups with noise, and debits before it computes.
 
-    This is what every vault can do, one that is held elsewhere included. :class:`justitia.privacy.vault.SensitiveVault`,
-    which has the attribute in reach, can do more.
+    This is what every vault can do, one that is held elsewhere included. A vault with the attribute in reach,
+    :class:`justitia.privacy.vault.SensitiveVault`, can do more.
     """
 
     __slots__ = ()
@@ -147,4 +147,4 @@ class Vault(ABC):
         """What the ledger can promise about all releases so far."""
 
 
-__all__ = ["Groups", "RowFunction", "Source", "Vault", "VaultRequest"]
+__all__ = ["BlockSource", "Groups", "RowFunction", "Vault", "VaultRequest"]

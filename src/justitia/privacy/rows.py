@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from justitia.privacy.arrays import Array, Floats, Index, Mask, quietly
-from justitia.privacy.blocks import Block, DenseBlock, OuterBlock, ScatterBlock, zero_rows
+from justitia.privacy.blocks import ColumnBlock, DenseBlock, OuterBlock, ScatterBlock, zero_rows
 
 #: Relative round-off that centring may hide in a squared norm; it is added, so that a row is never clipped too little.
 ROUND_OFF = 1e-5
@@ -41,7 +41,7 @@ class FactoredRows:
 
     Parameters
     ----------
-    blocks : tuple of Block
+    blocks : tuple of ColumnBlock
         At least one, all with m rows.
     scale : ndarray of shape (m,), optional
         One factor per row; 1 if absent.
@@ -51,7 +51,7 @@ class FactoredRows:
         Public vectors.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ColumnBlock, ...]
     scale: Floats | None = None
     member: Floats | None = None
     centres: Floats | None = None
@@ -267,7 +267,7 @@ __all__ = [
     "SUM_ERROR",
     "TERMS",
     "ArrayRows",
-    "Block",
+    "ColumnBlock",
     "DenseBlock",
     "DenseSource",
     "FactoredRows",

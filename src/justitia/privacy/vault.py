@@ -38,7 +38,7 @@ from justitia.privacy.groups import (
     public_groups,
     read_parts,
 )
-from justitia.privacy.interface import Groups, RowFunction, Source, Vault, VaultRequest
+from justitia.privacy.interface import BlockSource, Groups, RowFunction, Vault, VaultRequest
 from justitia.privacy.joining import FileAttribute
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Mechanism, NoiseSource, Response, SeededNoise, SystemNoise, Unprotected
@@ -152,7 +152,7 @@ def _encoded(parts: Any, groups: Groups, missing_marker: Hashable, counted: NDAr
 
 @dataclass(frozen=True, eq=False)
 class GroupSums:
-    """Pass that sums bounded public rows over each group, on the public grid; its result is private until noise is added.
+    """Pass: exact sums of bounded public rows over each group, on the public grid. Only the vault may have the result.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class SensitiveVault(Vault):
         otherwise about one row.
     noise_source : NoiseSource, optional
         By default the operating system's generator.
-    source : Source, optional
+    source : BlockSource, optional
         Runs passes over the public rows, for queries that are row functions.
 
     Guarantee
@@ -235,7 +235,7 @@ class SensitiveVault(Vault):
         people: Persons | None = None,
         noise_source: NoiseSource | None = None,
         missing_marker: Hashable = None,
-        source: Source | None = None,
+        source: BlockSource | None = None,
     ) -> None:
         inferred = isinstance(groups, str) and groups == INFER
         self._ledger, self._people, self._rows = ledger, people, source

@@ -1,8 +1,8 @@
 """Pool of worker processes on this machine, connected by pipes: nothing listens on a port.
 
-Worker k holds part k of the rows. A worker that dies is replaced: the new one repeats what had changed its part (reading
-and encoding rows), and then the call that was lost. Calls are pure otherwise, so nothing is counted twice, and since
-only the driver debits, nothing is debited twice.
+Worker k holds part k of the rows. A worker that dies is replaced: the new one repeats what had changed its part
+(reading and encoding rows), and then the call that was lost. Calls are pure otherwise, so nothing is counted twice, and
+since only the driver debits, nothing is debited twice.
 """
 
 from __future__ import annotations

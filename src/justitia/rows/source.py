@@ -104,12 +104,12 @@ class RowSource(ABC):
 
     @abstractmethod
     def read_codes(self, codes: Any) -> None:
-        """Let every process that holds rows call ``codes.take(start, stop)`` for its own rows, and keep nothing of it."""
+        """Let every process that holds rows call ``codes.take(start, stop)`` for its own rows, and drop the result."""
 
-    def check_unchanged(self) -> None:
+    def check_unchanged(self) -> None:  # noqa: B027 - rows in memory have nothing to check
         """Raise ``ValueError`` if the rows are no longer those that were read first; called before each debit."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - rows in memory have nothing to end
         """End worker processes and remove temporary files, if there are any."""
 
 

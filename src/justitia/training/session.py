@@ -144,7 +144,8 @@ class Session:
             spent = math.ceil(epsilon * 10.0**digits) / 10.0**digits if math.isfinite(epsilon) else epsilon
             budget = f"epsilon {self.settings.epsilon:g} (delta {self.settings.delta:g})"
             raise ValueError(
-                f"{refused} This check has spent epsilon {spent:g} of this run's budget of {budget}, and it stays spent."
+                f"{refused} This check has spent epsilon {spent:g} of this run's budget of {budget}, and it stays "
+                "spent."
             ) from None
 
     def follow(self, last: Session, tolerance: float) -> Session:

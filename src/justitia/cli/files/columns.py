@@ -1,4 +1,4 @@
-"""Feature columns of a file: which are used and how they are convert_column, by options or as a model was trained.
+"""Feature columns of a file: which are used and how they are converted, by options or as a model was trained.
 
 Everything here is public; sensitive columns are never among the columns that are inspected.
 """
@@ -95,7 +95,7 @@ class FeatureColumns:
         return {name: doubt for name, doubt in found.items() if doubt}
 
     def read(self, table: Table, names: Sequence[str]) -> tuple[pd.DataFrame, tuple[ColumnType, ...]]:
-        """Feature columns convert_column to the types that models use, and how each column was read.
+        """Feature columns converted to the types that models use, and how each column was read.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class FeatureColumns:
         return read, (*readings, *dropped)
 
     def as_read(self, frame: pd.DataFrame, readings: Sequence[ColumnType] | None = None) -> pd.DataFrame:
-        """Features of some rows, convert_column by these readings, or by those of the model."""
+        """Features of some rows, converted by these readings, or by those of the model."""
         by_name = {one.name: one for one in (self.known or () if readings is None else readings)}
         read = {}
         for name in frame.columns:

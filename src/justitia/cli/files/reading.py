@@ -279,7 +279,7 @@ def _parquet_names(file: Path) -> list[str]:
 
 
 def _parquet_column(file: Path, name: str) -> Any:
-    """A column of a Parquet file as a pyarrow or polars object; no entry is convert_column yet."""
+    """A column of a Parquet file as a pyarrow or polars object; no entry is converted yet."""
     try:
         if _has_pyarrow():
             from pyarrow import parquet  # noqa: PLC0415 - optional
