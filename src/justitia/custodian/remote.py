@@ -341,6 +341,8 @@ class RemoteVault(Vault):
         width = rows.shape[1] if isinstance(rows, np.ndarray) else rows.width
         if not callable(rows) and len(rows) != len(self):
             raise ValueError(f"Expected one public row per label ({len(self)}); got {len(rows)}.")
+        if callable(rows) and self._source is None:
+            raise ValueError("expected a row source for rows that are a function of blocks, got none; pass an array.")
         query = {"request": new_name(), "purpose": purpose, "bound": repr(check_bound(bound))}
         query |= {"noise_multiplier": repr(float(noise.noise_multiplier))}
         each = max(1, min(PART, int(self._holder.facts["rows_at_once"])) // (8 * width))
@@ -348,13 +350,16 @@ class RemoteVault(Vault):
         sensitivity = math.sqrt(2) * with_norm_rounding(bound, width) * self.rows_per_person
         self._ledger.debit(Release(purpose, noise.cost(), sensitivity, "person" if self._person else "row"))
         self._spent[noise.cost()] += 1
-        answer, headers = b"", cast("Mapping[str, str]", {})
+        answer, headers, sent = b"", cast("Mapping[str, str]", {}), 0
         with tqdm(total=len(self), disable=not self._holder.progress, unit="row", desc=purpose) as bar:
             for number, part in enumerate(_parts_of(self._blocks(rows), each, width)):
                 # The custodian answers the part that completes the request.
                 post = self._holder.connection.post
                 answer, headers = post(path, to_stream(part), ARROW, **query, part=number, parts=parts)
                 bar.update(len(part))
+                sent += len(part)
+        if sent != len(self):
+            raise ValueError(f"Expected one public row per label ({len(self)}); got {sent}.")
         self._last = self._holder.received(answer, headers)
         return from_stream(answer, max_width=2**31 - 1).copy()
 
@@ -363,8 +368,7 @@ class RemoteVault(Vault):
         if isinstance(rows, np.ndarray):
             return iter([rows])
         if callable(rows):
-            if self._source is None:
-                raise ValueError("expected a row source for a function of blocks, got none; pass an array.")
+            assert self._source is not None  # noqa: S101 - checked before the debit
             return iter(self._source.map(rows))
         return (part for _, part in rows.dense())
 
@@ -389,6 +393,8 @@ def _parts_of(blocks: Iterable[Floats], each: int, width: int) -> Iterator[Array
     held: list[Array] = []
     size, begun = 0, False
     for rows in blocks:
+        if rows.shape != (len(rows), width):
+            raise ValueError(f"Expected {width} columns in every row; got rows of shape {rows.shape}.")
         held.append(rows.astype(np.float64, copy=False))
         size += len(rows)
         while size >= each:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 from sklearn.utils.extmath import randomized_svd
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from justitia.privacy.rows import placed_chunks
 from justitia.rows.source import Block
@@ -158,12 +160,19 @@ class PublicRows:
 def aligned_product(first: int, rows: Array, matrix: Array) -> Array:
     """(m, k): ``rows @ matrix`` of consecutive rows, of which the first has this position among all rows.
 
-    Each row is multiplied at a place that its position decides, in a product of one shape: other rows, blocks and
-    processes do not change its last bit.
+    Each row is multiplied at a place that its position decides, in a product of one shape and in one thread: other
+    rows, blocks and processes do not change its last bit.
     """
     rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 16)))
     matrix = np.pad(matrix.astype(rows.dtype), ((0, rows.shape[1] - len(matrix)), (0, 0)))
-    return np.concatenate([(rows[who] @ matrix)[at] for at, who in placed_chunks(first, len(rows), ALIGNED)])
+    with _libraries().limit(limits=1, user_api="blas"):  # a worker has one thread, the driver may have more
+        return np.concatenate([(rows[who] @ matrix)[at] for at, who in placed_chunks(first, len(rows), ALIGNED)])
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The BLAS libraries of this process."""
+    return ThreadpoolController()
 
 
 def _principal_axes(rows: Array) -> Array | None:

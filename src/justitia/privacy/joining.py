@@ -75,6 +75,19 @@ class FileAttribute:
     def __len__(self) -> int:
         return len(self._files)
 
+    def check_keys(self) -> None:
+        """Refuse keys that repeat in rows of different processes; each process finds those in its own rows.
+
+        An entry of the second file that counted in two rows would move answers twice as far as the ledger records.
+
+        Raises
+        ------
+        ValueError
+        """
+        key, files = self._where.key, self._files
+        if self._second is not None and key is not None and len(self.ranges) > 1:
+            _own(lambda: files.tables([key]), key, 0, 1)
+
     def stream(self, start: int, stop: int) -> AttributeStream:
         """The attribute of the rows from start to stop, closed."""
         where, files, second, names, rows = self._where, self._files, self._second, self.names, stop - start

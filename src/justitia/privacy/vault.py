@@ -59,6 +59,9 @@ class GroupCodes(Protocol):
     def take(self, first: int, stop: int) -> Codes:
         """Codes of consecutive rows; only this module calls it."""
 
+    def forget(self, code: int) -> None:
+        """Overwrite every code in this process with this one, also those that were not read yet."""
+
 
 class MemoryCodes:
     """Group codes in this process; they cannot be pickled, copied or printed."""
@@ -119,12 +122,25 @@ class FileCodes:
                 if start not in self._read:
                     counted = None if self.counted is None else self.counted[start:end]
                     parts = self.attribute.stream(start, end).reveal_entries()
-                    self._read[start] = MemoryCodes(_encoded(parts, self.groups, self.missing_marker, counted))
+                    codes = _encoded(parts, self.groups, self.missing_marker, counted)
+                    if len(codes) != end - start:
+                        raise ValueError("expected files that stay as they are, got another number of rows; fit again.")
+                    self._read[start] = MemoryCodes(codes)
                 found.append(self._read[start].take(low - start, high - start))
         return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=np.int16), *found])
 
+    def forget(self, code: int) -> None:
+        """Overwrite the codes that this process has read; it reads none from now on."""
+        for start, end in self.attribute.ranges:
+            if start in self._read:
+                self._read[start].forget(code)
+            else:
+                self._read[start] = MemoryCodes(np.full(end - start, code))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _codes_in_worker, (self.attribute, self.groups, self.missing_marker, self.counted, self.token)
+
+    __copy__ = __deepcopy__ = MemoryCodes._refuse
 
 
 #: Codes that this worker process has read, by their token; they end with the process.
@@ -177,12 +193,41 @@ class GroupSums:
     @quietly
     def run(self, block: Any) -> NDArray[np.int64]:
         """(G + 1, width) steps."""
+        rows = self.rows(block)  # before the codes, which the caller's function then cannot meet
+        # A narrower part would be added to every column of the others, and so exceed the bound.
+        if rows.shape != (len(block), self.rows.width):
+            raise ValueError(f"Expected rows of shape {(len(block), self.rows.width)} for a block; got {rows.shape}.")
         codes = self.codes.take(block.first, block.first + len(block))
-        return group_steps(codes, self.rows(block), self.bound, self.step, self.blocks)
+        return group_steps(codes, rows, self.bound, self.step, self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class EveryRow:
+    """Pass that adds to the result of another one how many rows it was of, and the sum of their positions.
+
+    Both are public. A row source that added a row twice would double what one row can change, which noise and ledger
+    would not know.
+    """
+
+    work: GroupSums
+
+    def run(self, block: Any) -> NDArray[np.int64]:
+        """The result, flat, and the two numbers."""
+        count = len(block)
+        positions = count * block.first + count * (count - 1) // 2
+        return np.append(self.work.run(block), [count, positions])
 
 
 def group_steps(codes: Codes, rows: Floats, bound: float, step: float, blocks: int) -> NDArray[np.int64]:
-    """(G + 1, d): sums of rows over each group in whole steps; rows are bounded, then rounded toward zero."""
+    """(G + 1, d): sums of rows over each group in whole steps; rows are bounded, then rounded toward zero.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many codes as rows; only public numbers decide that.
+    """
+    if len(codes) != len(rows):
+        raise ValueError(f"Expected one public row per label ({len(codes)}); got {len(rows)}.")
     bounded = toward_zero(bounded_rows(rows.astype(np.float64, copy=False), bound), step)
     return to_nearest(sum_by(codes, bounded, blocks).astype(np.float64), step).astype(np.int64)
 
@@ -251,6 +296,7 @@ class SensitiveVault(Vault):
             self._n = len(labels)
             self._columns = tuple(labels.names)
             self._groups = public_groups(groups, names=self._columns)
+            labels.check_keys()
             self.__codes = FileCodes(labels, self._groups, missing_marker, counted)
             # Now, so that files that cannot be read are noticed before anything is debited.
             if source is None:
@@ -295,8 +341,7 @@ class SensitiveVault(Vault):
 
     def forget(self) -> None:
         """Overwrite the attribute: every row is "not given" from now on."""
-        if isinstance(self.__codes, MemoryCodes):
-            self.__codes.forget(len(self._groups))
+        self.__codes.forget(len(self._groups))
 
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
@@ -355,6 +400,8 @@ class SensitiveVault(Vault):
         dense = isinstance(rows, DenseSource)
         if dense and len(rows) != len(self):  # type: ignore[arg-type]
             raise ValueError(f"Expected one public row per label ({len(self)}); got {len(rows)}.")  # type: ignore[arg-type]
+        if not dense and self._rows is None:
+            raise ValueError("expected a row source for rows that are a function of blocks, got none; pass an array.")
         sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), rows.width) * self.rows_per_person
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
         step = max(noise.step(sensitivity), exact_sum_step(2.0 * len(self) * min(bound, LONGEST)))
@@ -368,9 +415,14 @@ class SensitiveVault(Vault):
 
     def _pass_steps(self, rows: RowFunction, bound: float, step: float) -> NDArray[np.int64]:
         """(G + 1, d): sums over all blocks of the source."""
-        if self._rows is None:
-            raise ValueError("expected a row source for rows that are a function of blocks, got none; pass an array.")
-        return self._rows.run(GroupSums(rows, bound, step, self.__codes, self.n_groups + 1))
+        assert self._rows is not None  # noqa: S101 - checked before the debit
+        found = self._rows.run(EveryRow(GroupSums(rows, bound, step, self.__codes, self.n_groups + 1)))
+        shape = self.n_groups + 1, rows.width
+        if found.shape != (math.prod(shape) + 2,):
+            raise ValueError(f"Expected sums of {math.prod(shape)} numbers from the row source; got {found.shape}.")
+        if found[-2:].tolist() != [self._n, self._n * (self._n - 1) // 2]:
+            raise ValueError("Expected a row source that adds every row once; got one that does not.")
+        return found[:-2].reshape(shape)
 
     def _dense_steps(self, source: DenseSource, bound: float, step: float) -> NDArray[np.int64]:
         """(G + 1, d): sums over rows that come in order."""
@@ -378,6 +430,8 @@ class SensitiveVault(Vault):
         for index, rows in source.dense():
             if not np.array_equal(index, np.arange(done, done + len(rows))):
                 raise ValueError("Expected a source that gives every row once and in order; got another order.")
+            if rows.shape != (len(rows), source.width):
+                raise ValueError(f"Expected {source.width} columns in every row of the source; got {rows.shape}.")
             done += len(rows)
             if done <= len(self):
                 codes = self.__codes.take(done - len(rows), done)
@@ -459,6 +513,7 @@ class SensitiveVault(Vault):
         codes = self.__codes.take(0, len(self)).astype(np.int64)
         return mechanism.randomize(codes, categories=categories, source=drawn, release=release)
 
+    @forgets_locals
     def reveal(self, *, purpose: str, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """The true group code of every row, or of these rows, without privacy: debits infinity, visibly."""
         self._debit(Release(purpose, Unprotected().cost(), math.inf))

@@ -34,6 +34,10 @@ ENDINGS = (".parquet", ".pq")
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
+def _no_version() -> None:
+    """Of a table in memory, which does not change."""
+
+
 @dataclass(frozen=True, eq=False)
 class Part:
     """One Parquet file: how to open it, its name for messages, and the hive keys of its folder.
@@ -44,7 +48,7 @@ class Part:
     shown: str
     open: Callable[[], Any] = field(repr=False)
     keys: dict[str, Any] = field(default_factory=dict)
-    version: Callable[[], Any] = field(default=lambda: None, repr=False)
+    version: Callable[[], Any] = field(default=_no_version, repr=False)
 
     @cached_property
     def _first_version(self) -> Any:
@@ -328,7 +332,10 @@ def _parts_of_dataset(dataset: Any) -> list[Part]:
     if isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat):
         return [
             Part(
-                Path(one.path).name, _opened(one), dict(ds.get_partition_keys(one.partition_expression)), _version(one)
+                Path(one.path).name,
+                partial(_opened, one),
+                dict(ds.get_partition_keys(one.partition_expression)),
+                partial(_version, one),
             )
             for one in dataset.get_fragments()
         ]
@@ -337,16 +344,13 @@ def _parts_of_dataset(dataset: Any) -> list[Part]:
     raise ValueError(f"expected a dataset of Parquet files, got {type(dataset).__name__!r}; pass a folder of them.")
 
 
-def _opened(fragment: Any) -> Callable[[], Any]:
-    return lambda: fragment.filesystem.open_input_file(fragment.path)
+def _opened(fragment: Any) -> Any:
+    return fragment.filesystem.open_input_file(fragment.path)
 
 
-def _version(fragment: Any) -> Callable[[], Any]:
-    def found() -> Any:
-        about = fragment.filesystem.get_file_info(fragment.path)
-        return about.size, about.mtime_ns  # None where a store has none
-
-    return found
+def _version(fragment: Any) -> Any:
+    about = fragment.filesystem.get_file_info(fragment.path)
+    return about.size, about.mtime_ns  # None where a store has none
 
 
 class InMemory(Part):

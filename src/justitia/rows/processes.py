@@ -2,7 +2,8 @@
 
 Worker k holds part k of the rows. A worker that dies is replaced: the new one repeats what had changed its part
 (reading and encoding rows), and then the call that was lost. Calls are pure otherwise, so nothing is counted twice, and
-since only the driver debits, nothing is debited twice.
+since only the driver debits, nothing is debited twice. A worker does not import the caller's main module: a script
+without ``if __name__ == "__main__"`` would run again in every worker, and debit again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
@@ -57,39 +60,51 @@ class WorkerPool:
         RuntimeError
             If workers die again and again.
         """
-        message, results = _pickled(call, arguments), []
-        for k in range(len(self._parts)):
-            with contextlib.suppress(_Lost):  # noticed again below
-                self._worker(k).send(message)
-        for k in range(len(self._parts)):
-            results.append(self._result(k, message))
-            done(k)
-        for outcome in results:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        message, results = _pickled((call, arguments)), []
+        with self._ended_on_error():
+            for k in range(len(self._parts)):
+                with contextlib.suppress(_Lost):  # noticed again below
+                    self._worker(k).send(message)
+            for k in range(len(self._parts)):
+                results.append(self._result(k, message))
+                done(k)
+            for outcome in results:
+                if isinstance(outcome, BaseException):
+                    raise outcome
         if keeps:
             self._kept[call] = message
         return results
 
     def one(self, k: int, call: str, *arguments: Any) -> Any:
         """Call a method of one part."""
-        message = _pickled(call, arguments)
-        with contextlib.suppress(_Lost):
-            self._worker(k).send(message)
-        outcome = self._result(k, message)
-        if isinstance(outcome, BaseException):
-            raise outcome
+        message = _pickled((call, arguments))
+        with self._ended_on_error():
+            with contextlib.suppress(_Lost):
+                self._worker(k).send(message)
+            outcome = self._result(k, message)
+            if isinstance(outcome, BaseException):
+                raise outcome
         return outcome
+
+    @contextlib.contextmanager
+    def _ended_on_error(self) -> Iterator[None]:
+        """End all workers if a call fails, so that no later call is given an answer to this one."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def _result(self, k: int, message: bytes) -> Any:
         """What worker k answers, or the error that it raised; it is replaced, and the call repeated, if it dies."""
-        for _ in range(REPLACEMENTS + 1):
+        for attempt in range(REPLACEMENTS + 1):
             try:
+                if attempt:
+                    self._workers[k] = None
+                    self._worker(k).send(message)
                 return self._worker(k).receive()
             except _Lost:
-                self._workers[k] = None
-                with contextlib.suppress(_Lost):
-                    self._worker(k).send(message)
+                continue
         return RuntimeError(
             "a worker process was killed several times; what was debited stays debited. Use fewer workers if memory is "
             "short, and resume from the checkpoint if there is one."
@@ -101,7 +116,9 @@ class WorkerPool:
             worker = self._workers[k] = _Worker(self._parts[k])
             for message in self._kept.values():
                 worker.send(message)
-                worker.receive()
+                outcome = worker.receive()
+                if isinstance(outcome, BaseException):  # the disk is full now, say
+                    raise outcome
         return worker
 
     def close(self) -> None:
@@ -115,14 +132,23 @@ class WorkerPool:
         self.close()
 
 
-def _pickled(call: str, arguments: tuple[Any, ...]) -> bytes:
+#: Said of what cannot be sent to a worker.
+NOT_SENT = (
+    "expected files, a base model and functions that can be sent to worker processes, got one that cannot be pickled "
+    "(a lambda, say); define it in a module, or use one process."
+)
+#: Said of what a worker cannot import.
+NOT_IMPORTED = (
+    "expected a base model and functions of modules that worker processes can import, got one that they cannot (of "
+    "the script itself, say); define it in a module, or use one process."
+)
+
+
+def _pickled(message: Any) -> bytes:
     try:
-        return pickle.dumps((call, arguments))
+        return pickle.dumps(message)
     except Exception:  # noqa: BLE001 - a user's object may raise anything
-        raise ValueError(
-            "expected a base model and functions that can be sent to worker processes, got one that cannot be pickled "
-            "(a lambda, say); define it in a module, or use one process."
-        ) from None
+        raise ValueError(NOT_SENT) from None
 
 
 class _Lost(Exception):
@@ -135,10 +161,9 @@ class _Worker:
     def __init__(self, part: Any) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, part), daemon=True)
-        with _environment():
+        self._process = context.Process(target=serve, args=(theirs, _pickled(part)), daemon=True)
+        with theirs, _environment():
             self._process.start()
-        theirs.close()
 
     def send(self, message: bytes) -> None:
         """Send a call."""
@@ -171,11 +196,15 @@ class _Worker:
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
+    """Environment of a worker, without a main module: it must not run the caller's script, and its debits, again."""
     before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    main = sys.modules["__main__"]
     os.environ.update(ENVIRONMENT)
+    sys.modules["__main__"] = types.ModuleType("__main__")  # multiprocessing looks there for a script to run
     try:
         yield
     finally:
+        sys.modules["__main__"] = main
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -183,23 +212,29 @@ def _environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def serve(pipe: Connection, part: Any) -> None:
+def serve(pipe: Connection, pickled: bytes) -> None:
     """Answer calls until the driver is gone. Errors leave with their first line only, without local variables."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C and ends this process
-    while True:
-        try:
-            call, arguments = pickle.loads(pipe.recv_bytes())  # noqa: S301 - from the process that started this one
-        except EOFError:
-            return
-        try:
-            answer = "result", getattr(part, call)(*arguments)
-        except Exception as error:  # noqa: BLE001 - the driver raises it
-            kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in KNOWN), "RuntimeError")
-            answer = kind, (str(error) or type(error).__name__).splitlines()[0]
-        try:
-            pipe.send(answer)
-        except (BrokenPipeError, EOFError):
-            return
+    part: Any = None
+    with contextlib.suppress(EOFError, OSError):  # the driver is gone
+        while True:
+            message = pipe.recv_bytes()
+            try:
+                part = pickle.loads(pickled) if part is None else part  # noqa: S301 - from the process that started this one
+                call, arguments = pickle.loads(message)  # noqa: S301 - the same
+            except Exception:  # noqa: BLE001 - an import may raise anything
+                pipe.send(("ValueError", NOT_IMPORTED))
+                continue
+            pipe.send_bytes(_answer(part, call, arguments))
+
+
+def _answer(part: Any, call: str, arguments: Sequence[Any]) -> bytes:
+    """What a method returns, or the class and first line of the error that it raises."""
+    try:
+        return pickle.dumps(("result", getattr(part, call)(*arguments)))
+    except Exception as error:  # noqa: BLE001 - the driver raises it
+        kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in KNOWN), "RuntimeError")
+        return pickle.dumps((kind, (str(error) or type(error).__name__).splitlines()[0]))
 
 
 __all__ = ["WorkerPool"]

@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from plugin_setting import PLAN, asked, by_plugin, setting
+from run_setting import PLAN, classifier, released, setting
 from scipy.stats import ks_2samp
 
-from justitia import MomentsPlan
 from justitia.datasets import make_synthetic
 from justitia.postprocessing.correction import levels_of, moved_probability
-from justitia.postprocessing.solver import ScoresEngine
 
 SCORES = replace(PLAN, at="scores", levels=5)
 
@@ -39,30 +37,33 @@ def test_score_without_multipliers_is_eta() -> None:
 @pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds"])
 def test_rates_at_every_level_are_within_the_tolerance_by_the_memberships(notion: str) -> None:
     some = setting(notion, plan=SCORES, n=900, tolerance=0.05)
-    engine = some.engine
-    assert isinstance(engine, ScoresEngine)
-    scores = engine.scores(asked(some))
-    plain = engine.gain
-    found, before = engine.distance(scores), engine.distance(plain)
-    assert found is not None
-    assert before is not None
+    run = some.run
+    released(some)
+
+    def distance(scores: np.ndarray) -> float:
+        rates = [run._constraint(t).rates(one) for t, one in enumerate(run._decisions(scores))]
+        return float(max(np.ptp(one, axis=0).max() for one in rates))
+
+    found, before = distance(run.scores()), distance(run.base_scores())
+    assert run.distance() == found  # nothing is deployed yet
     assert found < 0.05 + 0.04 < before  # sorting margins moves a few rows
-    engine.ask_after(scores, 1)
-    assert engine._surprises[0].shape == (len(engine.levels), 2, some.problem.events.shape[1])
+    run._check()
+    assert run._surprises[0].shape == (len(run._levels), 2, some.problem.events.shape[1])
+    assert some.purposes() == ["moments", "decisions"]
 
 
 def test_state_holds_the_multipliers_of_every_level() -> None:
     some, other = setting(plan=SCORES), setting(plan=SCORES)
-    lam = asked(some)
-    other.engine.restore(some.engine.state(), lost=0)
-    assert np.allclose(other.engine.solve(lam), some.engine.solve(lam))
+    lam = released(some)
+    other.run._restore(some.run._state(), lost=0)
+    assert np.allclose(other.run._solve(lam), some.run._solve(lam))
 
 
-def test_fit_holds_the_distributions_of_scores_alike_for_other_people() -> None:
+def test_distributions_of_scores_are_alike_for_other_rows() -> None:
     data, other = make_synthetic(3000, random_state=0), make_synthetic(4000, random_state=1)
     distances = {}
     for at in ("decision", "scores"):
-        model = by_plugin(groups=data.groups, at=at, tolerance=0.02, threshold=0.1).fit(
+        model = classifier(groups=data.groups, at=at, tolerance=0.02, threshold=0.1).fit(
             data.X, data.y, sensitive_features=data.sensitive
         )
         p = model.predict_proba(other.X)[:, 1]
@@ -75,8 +76,7 @@ def test_fit_holds_the_distributions_of_scores_alike_for_other_people() -> None:
 
 def test_scores_of_a_network_are_refused() -> None:
     data = make_synthetic(100, random_state=0)
-    for options in ({"engine": "moments"}, {"plan": MomentsPlan(), "engine": "moments"}):
-        with pytest.raises(ValueError, match="expected at='decision' with an engine that trains a network"):
-            by_plugin(at="scores", **options).fit(data.X, data.y, sensitive_features=data.sensitive)
+    with pytest.raises(ValueError, match="expected at='decision' with an engine that trains a network"):
+        classifier(at="scores", engine="moments").fit(data.X, data.y, sensitive_features=data.sensitive)
     with pytest.raises(ValueError, match="at"):
-        by_plugin(at="ranks").fit(data.X, data.y, sensitive_features=data.sensitive)
+        classifier(at="ranks").fit(data.X, data.y, sensitive_features=data.sensitive)

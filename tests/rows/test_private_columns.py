@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from people_files import GROUPS, files, model, people
+from file_tables import GROUPS, files, make_table, model
 from pyarrow import parquet
 
 from justitia import PrivacyLedger, measure
 from justitia.privacy.attribute import SensitiveColumns
-from justitia.privacy.joining import stream_of
+from justitia.privacy.joining import FileAttribute
 from justitia.privacy.vault import SensitiveVault
 from justitia.rows.parquet import RowFiles
 
@@ -32,7 +32,7 @@ COLUMNS: dict[str, Any] = {
     "times": pa.array([dt.datetime(2001, 1, 1)] * 3, pa.timestamp("ns", "UTC")),
     "lists": pa.array([["f"], ["m", None], None]),
     "records": pa.array([{"sex": "f"}, None, {"sex": None}]),
-    "category": pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["f", "m", "of nobody"])),
+    "category": pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["f", "m", "of no row"])),
     "decimals": pa.array([1, 2, 3]).cast(pa.decimal128(38, 2)),
 }
 LISTED: tuple[Any, ...] = (["f", "m"], [1, 2], [2**60 + 1, 2], [DAY, dt.date(2002, 1, 1)])
@@ -47,8 +47,8 @@ def codes(folder: Path, kinds: list[str], groups: Any, *, joined: bool = False) 
     rows = RowFiles.open(folder / "rows")
     rows.check(["x", "id"], ["sex"])
     where = SensitiveColumns("sex", file=folder / "rows", key="id") if joined else SensitiveColumns("sex")
-    stream = stream_of(where, rows, 0, len(rows), rows if joined else None)
-    vault = SensitiveVault(stream, groups=groups, ledger=PrivacyLedger(epsilon=math.inf, delta=1e-5))
+    attribute = FileAttribute(where, rows, rows if joined else None)
+    vault = SensitiveVault(attribute, groups=groups, ledger=PrivacyLedger(epsilon=math.inf, delta=1e-5))
     return vault.reveal(purpose="a test")
 
 
@@ -63,10 +63,10 @@ def test_type_of_one_file_changes_no_label_of_others(kind: str, joined: bool, tm
             assert np.array_equal(found, np.concatenate([usual, alone, usual]))
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
+@pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise
 @pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_fit_and_measurement_go_on_whatever_one_file_stores(engine: str, tmp_path: Path) -> None:
-    table = people(303).drop(columns="sex")
+    table = make_table(303).drop(columns="sex")
     (tmp_path / "rows").mkdir()
     texts = pa.array([GROUPS[i % 3] for i in range(300)])
     parquet.write_table(

@@ -4,36 +4,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from people_files import FEW, digest, files, model, people, write_parts
+from file_tables import FEW, digest, files, make_table, model, write_parts
 
 from dying import Killed
-from justitia.postprocessing.memberships import Everybody
-from justitia.preprocessing import public_sample
+from justitia.postprocessing.solver import PostProcessingRun
+from justitia.rows import files as rows_files
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
-TABLE = people(700)
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise
+TABLE = make_table(700)
 
 
-@pytest.mark.parametrize(("engine", "sample"), [("post-processing", FEW), ("post-processing", 1000), ("moments", FEW)])
+@pytest.mark.parametrize("sample", [FEW, 1000])
 def test_run_killed_while_memberships_are_fitted_ends_in_the_same_model_without_a_second_debit(
-    engine: str, sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(public_sample, "SAMPLE", sample)
+    monkeypatch.setattr(rows_files, "SAMPLE", sample)
     write_parts(TABLE, tmp_path / "rows", [300])
 
     def fit(place: Path | None, **changes: Any) -> Any:
         given: dict[str, Any] = {"sensitive_features": "sex", "checkpoint": place}
-        return model(engine=engine, **changes).fit(files(tmp_path / "rows"), "label", **given)
+        return model(**changes).fit(files(tmp_path / "rows"), "label", **given)
 
     def dies(*_: Any, **__: Any) -> None:
         raise Killed
 
-    fitted = Everybody.fit
-    monkeypatch.setattr(Everybody, "fit", dies)
+    original = PostProcessingRun._fit_memberships
+    monkeypatch.setattr(PostProcessingRun, "_fit_memberships", dies)
     for _ in range(2):
         with pytest.raises(Killed):
             fit(tmp_path / "run")
-    monkeypatch.setattr(Everybody, "fit", fitted)
+    monkeypatch.setattr(PostProcessingRun, "_fit_memberships", original)
     resumed, whole = fit(tmp_path / "run"), fit(None)
     assert [one.purpose for one in resumed.ledger_.releases] == ["moments", "decisions", "decisions"]
     assert digest(resumed, TABLE) == digest(whole, TABLE)

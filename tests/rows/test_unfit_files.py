@@ -1,4 +1,4 @@
-"""Files that do not fit together, keys that do not join, a full disk: one sentence, and nothing is spent."""
+"""Files that do not fit together, keys that do not join, a full disk: one sentence, and nothing is debited."""
 
 import json
 import shutil
@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from people_files import files, model, people, write
+from file_tables import files, make_table, model, write
 
 from justitia import SensitiveColumns
-from justitia.preprocessing import public_sample
+from justitia.rows import files as rows_files
 
 SCRIPT = Path(__file__).with_name("full_disk.py")
 
 
 def broken(folder: Path, kind: str) -> Any:
-    table = people(60)
+    table = make_table(60)
     write(table, folder / "a.parquet")
     match kind:
         case "empty folder":
@@ -54,7 +54,7 @@ def broken(folder: Path, kind: str) -> Any:
 def test_files_that_do_not_fit_together_are_refused_in_one_sentence(tmp_path: Path, kind: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence) as refused:
         model(noise_seed=None).fit(
-            broken(tmp_path / "people", kind), "label", sensitive_features="sex", checkpoint=tmp_path / "run"
+            broken(tmp_path / "rows", kind), "label", sensitive_features="sex", checkpoint=tmp_path / "run"
         )
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists()
@@ -71,7 +71,7 @@ def test_files_that_do_not_fit_together_are_refused_in_one_sentence(tmp_path: Pa
 def test_key_or_attribute_that_is_not_there_is_refused(
     tmp_path: Path, data: list[str], second: list[str], sentence: str
 ) -> None:
-    table = people(60)
+    table = make_table(60)
     stored = write(table.drop(columns=data), tmp_path / "public.parquet")
     other = write(table[["id", "sex"]].drop(columns=second), tmp_path / "second.parquet")
     where = SensitiveColumns("sex", file=other, key="id")
@@ -80,22 +80,22 @@ def test_key_or_attribute_that_is_not_there_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_keys_that_join_nobody_are_private_so_the_fit_goes_on_and_says_so_from_noised_answers(
+def test_keys_without_a_match_are_private_so_the_fit_goes_on_and_noised_sizes_show_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(public_sample, "SAMPLE", 300)
-    table = people()
+    monkeypatch.setattr(rows_files, "SAMPLE", 300)
+    table = make_table()
     stored = write(table.drop(columns="sex"), tmp_path / "public.parquet")
     other = write(table[["id", "sex"]].assign(id=table["id"] + 10**6), tmp_path / "second.parquet")
     where = SensitiveColumns("sex", file=other, key="id")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model().fit(files(stored), "label", sensitive_features=where)
-    assert any("the noised size of group" in str(one.message) for one in told)
+    assert any("the noised size of group" in str(one.message) for one in caught)
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="a small file system needs a mount namespace")
-def test_full_disk_is_noticed_before_anything_is_spent(tmp_path: Path) -> None:
+def test_full_disk_is_noticed_before_anything_is_debited(tmp_path: Path) -> None:
     place, folder = tmp_path / "place", tmp_path / "folder"
     for one in (place, folder):
         one.mkdir()
@@ -108,7 +108,8 @@ def test_full_disk_is_noticed_before_anything_is_spent(tmp_path: Path) -> None:
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("left") == ["filler"]
     assert {debits for _, debits in found.values()} == {0}
-    said = {name: sentence for name, (sentence, _) in found.items()}
-    assert said["scores"].startswith(f"ValueError: expected room for 8 bytes per row in {str(place)!r}, got none")
+    sentences = {name: sentence for name, (sentence, _) in found.items()}
+    assert sentences["rows"].startswith("ValueError: expected room for ")
+    assert f"MB in {str(place)!r}, got less" in sentences["rows"]
     for name, run in (("state", "run"), ("journal", "other")):
-        assert said[name].startswith(f"ValueError: expected room for 1 MB in {str(place / run)!r}, got less")
+        assert sentences[name].startswith(f"ValueError: expected room for 1 MB in {str(place / run)!r}, got less")

@@ -2,7 +2,10 @@
 
 import os
 import signal
+import sys
+import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,40 @@ class Part:
 
     def process(self) -> int:
         return os.getpid()
+
+    def give_back(self, value: Any) -> Any:
+        return value
+
+    def unsendable(self) -> Any:
+        return lambda: self.number
+
+    def main_module(self) -> bool:
+        return hasattr(sys.modules["__main__"], "__file__")  # of a script that multiprocessing has run again
+
+    def load_once(self, place: str) -> None:
+        """Works in the first worker alone."""
+        if Path(place).exists():
+            raise ValueError("expected room, got none.")
+        Path(place).touch()
+
+
+class OnlyHere:
+    """Something that a worker cannot import."""
+
+    __module__ = "a_module_of_the_driver"
+
+
+class Empty:
+    """A part without rows, which is as good as any other."""
+
+    calls = 0
+
+    def __len__(self) -> int:
+        return 0
+
+    def count(self) -> int:
+        self.calls += 1
+        return self.calls
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +158,68 @@ def test_what_cannot_be_sent_is_refused_in_one_sentence(pool: WorkerPool) -> Non
     with pytest.raises(ValueError, match="cannot be pickled") as caught:
         pool.each("total", lambda x: x)
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_worker_cannot_import_is_refused_in_one_sentence(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    module: Any = types.ModuleType(OnlyHere.__module__)
+    module.OnlyHere = OnlyHere
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with pytest.raises(ValueError, match="that worker processes can import") as caught:
+        pool.each("give_back", OnlyHere())
+    assert "\n" not in str(caught.value)
+    assert pool.each("total", 0) == [5, 5, 5]
+    assert capfd.readouterr().err == ""
+
+
+def test_result_that_cannot_be_sent_back_is_an_error_and_not_a_dead_worker(pool: WorkerPool) -> None:
+    with pytest.raises(RuntimeError, match="pickle"):
+        pool.one(2, "unsendable")
+    assert pool.one(2, "total", 1) == 7
+
+
+def test_worker_does_not_run_the_main_module_of_the_driver(pool: WorkerPool) -> None:
+    main = sys.modules["__main__"]
+    assert pool.each("main_module") == [False] * 3
+    assert sys.modules["__main__"] is main
+
+
+def test_call_that_is_interrupted_leaves_no_answer_for_the_next_one(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = WorkerPool._result, [0]
+
+    def interrupted(self: WorkerPool, k: int, message: bytes) -> Any:
+        calls[0] += 1
+        if calls[0] == 2:  # the first worker has answered, answers of the others are on their way
+            raise KeyboardInterrupt
+        return original(self, k, message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkerPool, "_result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.each("total", 100)
+    assert pool.each("total", 10) == [5, 15, 25]
+
+
+def test_replacement_that_cannot_repeat_what_changed_its_part_ends_the_call(tmp_path: Path) -> None:
+    pool = WorkerPool([Part(0)])
+    pool.each("load_once", str(tmp_path / "done"), keeps=True)
+    kill(pool, 0)
+    with pytest.raises(ValueError, match="expected room, got none"):
+        pool.each("process")
+    pool.close()
+
+
+def test_part_that_cannot_be_sent_is_refused_in_one_sentence() -> None:
+    pool = WorkerPool([lambda: 1])
+    with pytest.raises(ValueError, match="cannot be pickled") as caught:
+        pool.each("__call__")
+    assert "\n" not in str(caught.value)
+
+
+def test_part_without_rows_keeps_its_state() -> None:
+    pool = WorkerPool([Empty()])
+    assert [pool.one(0, "count") for _ in range(3)] == [1, 2, 3]
+    pool.close()

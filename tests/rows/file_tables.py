@@ -1,4 +1,4 @@
-"""People in Parquet files: a small table, ways to store it, and fits of it."""
+"""A small table with all kinds of columns, ways to store it as Parquet files, and fits of it."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ from justitia.privacy.vault import SensitiveVault
 from justitia.rows.parquet import RowFiles
 
 GROUPS = ("f", "m", "x")
-#: Rows of the public sample in tests, so that most people are not in it.
+#: Rows of the public sample in tests, so that most rows are not in it.
 FEW = 300
 
 
-def people(n: int = 1200) -> pd.DataFrame:
+def make_table(n: int = 1200) -> pd.DataFrame:
     """Numbers with gaps, text, labels, weights, persons, and an attribute that some did not give."""
     rng = np.random.default_rng(17)
     X = rng.normal(size=(n, 4)).round(3)
@@ -80,18 +80,18 @@ def digest(fitted: LagrangianDualClassifier, table: pd.DataFrame) -> str:
 
 
 @contextmanager
-def integers() -> Iterator[list[bytes]]:
-    """The exact sums of all releases, before their noise, as this process is given them."""
+def recorded_sums() -> Iterator[list[bytes]]:
+    """The exact sums of all releases, before their noise."""
     kept: list[bytes] = []
-    add_up = SensitiveVault._add_up
+    original = SensitiveVault._pass_steps
 
-    def kept_too(self: SensitiveVault, *question: Any) -> Any:
-        found = add_up(self, *question)
+    def recorded(self: SensitiveVault, *query: Any) -> Any:
+        found = original(self, *query)
         kept.append(found.tobytes())
         return found
 
-    SensitiveVault._add_up = kept_too  # type: ignore[method-assign]
+    SensitiveVault._pass_steps = recorded  # type: ignore[method-assign]
     try:
         yield kept
     finally:
-        SensitiveVault._add_up = add_up  # type: ignore[method-assign]
+        SensitiveVault._pass_steps = original  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""What a fit by the default engine keeps (neither attribute nor memberships), and how it goes on once interrupted."""
+"""What a fit keeps (neither attribute nor memberships), and how an interrupted one is resumed."""
 
 import gc
 import json
@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from plugin_setting import by_plugin
+from run_setting import classifier
 from sklearn.linear_model import LogisticRegression
 
 from dying import fit_and_die, fit_and_die_after_save
 from justitia import LagrangianDualClassifier, PostProcessingPlan, tradeoff
 from justitia.postprocessing.correction import Distillation
-from justitia.postprocessing.solver import PostProcessingEngine
+from justitia.postprocessing.solver import PostProcessingRun
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.state_file import from_bytes
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise
 every_epsilon = pytest.mark.parametrize("epsilon", [1.0, math.inf])
 N_PRIME = 137  # no other table of these tests has so many rows
 GROUPS = ("hidden one", "hidden two", "hidden three", "hidden four", "hidden five")
@@ -31,7 +31,7 @@ PLAN = PostProcessingPlan(checks=2)
 Array = NDArray[Any]
 
 
-def many_people() -> tuple[Any, Any, Any]:
+def many_rows() -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(N_PRIME, 3))
     return X, (X[:, 0] + 0.3 * rng.normal(size=N_PRIME) > 0).astype(int), rng.choice([*GROUPS, "?"], N_PRIME)
@@ -39,7 +39,7 @@ def many_people() -> tuple[Any, Any, Any]:
 
 def five_groups(**changes: Any) -> LagrangianDualClassifier:
     usual: dict[str, Any] = {"groups": GROUPS, "plan": PLAN, "missing_marker": "?", "tolerance": 0.0}
-    return by_plugin(**usual | changes)
+    return classifier(**usual | changes)
 
 
 def contents(thing: Any, seen: set[int] | None = None) -> Iterator[Any]:
@@ -61,7 +61,7 @@ def contents(thing: Any, seen: set[int] | None = None) -> Iterator[Any]:
 
 
 def by_row(thing: Any) -> list[Any]:
-    """What has as many rows as there are people."""
+    """What has as many entries as there are rows."""
     return [
         one
         for one in contents(thing)
@@ -72,8 +72,8 @@ def by_row(thing: Any) -> list[Any]:
 
 @every_epsilon
 @pytest.mark.parametrize("base", [None, LogisticRegression()], ids=["default", "logistic"])
-def test_fitted_estimator_holds_nothing_with_a_row_per_person(epsilon: float, base: Any) -> None:
-    X, y, a = many_people()
+def test_fitted_estimator_holds_nothing_with_a_entry_per_row(epsilon: float, base: Any) -> None:
+    X, y, a = many_rows()
     model = five_groups(epsilon=epsilon, base=base).fit(X, y, sensitive_features=a)
     assert not model.rule_.correction.is_zero
     assert by_row(vars(model)) == []
@@ -81,8 +81,8 @@ def test_fitted_estimator_holds_nothing_with_a_row_per_person(epsilon: float, ba
 
 
 @every_epsilon
-def test_models_of_a_curve_hold_nothing_with_a_row_per_person(epsilon: float) -> None:
-    X, y, a = many_people()
+def test_models_of_a_curve_hold_nothing_with_a_entry_per_row(epsilon: float) -> None:
+    X, y, a = many_rows()
     curve = tradeoff(five_groups(epsilon=epsilon), X, y, sensitive_features=a, tolerances=(0.0, 0.1, 0.3))
     assert by_row(curve) == []
     for one in curve.models:
@@ -93,17 +93,17 @@ def test_models_of_a_curve_hold_nothing_with_a_row_per_person(epsilon: float) ->
 def memberships_alive(monkeypatch: pytest.MonkeyPatch, fit: Any) -> int:
     """How many of the places that held memberships during a fit are there still."""
     noted: list[weakref.ref[Any]] = []
-    use, distil = PostProcessingEngine._use, Distillation.__init__
+    use, distil = PostProcessingRun._use, Distillation.__init__
 
-    def watched_use(engine: PostProcessingEngine, weights: Array) -> None:
-        use(engine, weights)
-        noted.extend(weakref.ref(one) for one in (engine, engine._used().c))
+    def watched_use(run: PostProcessingRun, weights: Array) -> None:
+        use(run, weights)
+        noted.extend(weakref.ref(one) for one in (run, run._estimated().c))
 
     def watched_distil(made: Distillation, *args: Any) -> None:
         distil(made, *args)
         noted.append(weakref.ref(made))
 
-    monkeypatch.setattr(PostProcessingEngine, "_use", watched_use)
+    monkeypatch.setattr(PostProcessingRun, "_use", watched_use)
     monkeypatch.setattr(Distillation, "__init__", watched_distil)
     model = fit()
     gc.collect()
@@ -114,42 +114,40 @@ def memberships_alive(monkeypatch: pytest.MonkeyPatch, fit: Any) -> int:
 
 @every_epsilon
 def test_memberships_are_gone_from_memory_after_fit(monkeypatch: pytest.MonkeyPatch, epsilon: float) -> None:
-    X, y, a = many_people()
+    X, y, a = many_rows()
     made = five_groups(epsilon=epsilon)
     assert memberships_alive(monkeypatch, lambda: made.fit(X, y, sensitive_features=a)) == 0
 
 
 def test_memberships_are_gone_from_memory_after_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y, a = many_people()
+    X, y, a = many_rows()
     made = five_groups()
     tolerances = (0.0, 0.1)
     found = memberships_alive(monkeypatch, lambda: tradeoff(made, X, y, sensitive_features=a, tolerances=tolerances))
     assert found == 0
 
 
-def test_look_at_memory_would_find_memberships_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_of_memory_would_find_memberships_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Any] = []
-    original = PostProcessingEngine.solve
-    monkeypatch.setattr(
-        PostProcessingEngine, "solve", lambda engine, lam: (kept.append(engine), original(engine, lam))[1]
-    )
-    X, y, a = many_people()
-    assert memberships_alive(monkeypatch, lambda: five_groups().fit(X, y, sensitive_features=a)) == 2
+    original = PostProcessingRun._solve
+    monkeypatch.setattr(PostProcessingRun, "_solve", lambda run, lam: (kept.append(run), original(run, lam))[1])
+    X, y, a = many_rows()
+    assert memberships_alive(monkeypatch, lambda: five_groups().fit(X, y, sensitive_features=a)) == 3
     kept.clear()
 
 
 def test_pickle_holds_no_weights_of_memberships() -> None:
     """They live in the checkpoint alone, where a run may go on from."""
-    X, y, a = many_people()
+    X, y, a = many_rows()
     seen: list[Array] = []
-    original = PostProcessingEngine._use
+    original = PostProcessingRun._use
 
-    def note(engine: PostProcessingEngine, weights: Array) -> None:
-        original(engine, weights)
+    def note(run: PostProcessingRun, weights: Array) -> None:
+        original(run, weights)
         seen.append(weights)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PostProcessingEngine, "_use", note)
+        patch.setattr(PostProcessingRun, "_use", note)
         model = five_groups().fit(X, y, sensitive_features=a)
     (weights,) = seen
     text = pickle.dumps(model)
@@ -158,8 +156,8 @@ def test_pickle_holds_no_weights_of_memberships() -> None:
     assert tuple(weights.shape) not in shapes
 
 
-def test_texts_of_a_fitted_model_name_no_persons_group() -> None:
-    X, y, a = many_people()
+def test_texts_of_a_fitted_model_name_no_rows_group() -> None:
+    X, y, a = many_rows()
     model = five_groups().fit(X, y, sensitive_features=a)
     for text in (repr(model), str(model.rule_), repr(model.plan_), repr(model.rule_.correction)):
         assert str(a.tolist()) not in text
@@ -169,7 +167,7 @@ def test_texts_of_a_fitted_model_name_no_persons_group() -> None:
 
 
 def test_decisions_do_not_take_the_attribute_and_depend_on_the_row_alone() -> None:
-    X, y, a = many_people()
+    X, y, a = many_rows()
     model = five_groups().fit(X, y, sensitive_features=a)
     alone = np.concatenate([model.decision_function(X[i : i + 1]) for i in range(20)])
     assert alone == pytest.approx(model.decision_function(X[:20]), abs=1e-9)
@@ -179,23 +177,25 @@ def test_decisions_do_not_take_the_attribute_and_depend_on_the_row_alone() -> No
 
 
 @every_epsilon
-def test_checkpoint_holds_what_the_base_says_and_no_memberships(tmp_path: Path, epsilon: float) -> None:
-    X, y, a = many_people()
+def test_checkpoint_holds_scores_of_the_base_and_no_memberships(tmp_path: Path, epsilon: float) -> None:
+    X, y, a = many_rows()
     names: set[str] = set()
     original = Checkpoint.save
 
-    def look(self: Checkpoint, *args: Any, **more: Any) -> None:
+    def inspected(self: Checkpoint, *args: Any, **more: Any) -> None:
         original(self, *args, **more)
         state = from_bytes((self.folder / "state.npz").read_bytes())
-        for name, value in state["engine"].items():
-            names.add(name.partition(".")[0])
-            assert N_PRIME not in value.shape or name == "eta"
-        assert by_row(state["run"]) == []
+        names.update(state["state"])
+        assert len(state["state"].pop("eta")) == N_PRIME
+        assert by_row(state) == []
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Checkpoint, "save", look)
+        patch.setattr(Checkpoint, "save", inspected)
         five_groups(epsilon=epsilon).fit(X, y, sensitive_features=a, checkpoint=tmp_path / "run")
-    assert names == {"eta", "answer", "weights", "counted", "silence", "surprise", "variance", "lam", "told"}
+    assert names == {
+        *("eta", "answer", "history", "weights", "counted", "silence"),
+        *("shift", "levels", "lams", "surprises", "variances", "checked"),
+    }
     for file in (tmp_path / "run").iterdir():
         assert all(name.encode() not in file.read_bytes() for name in GROUPS)
 
@@ -208,46 +208,46 @@ def same(one: LagrangianDualClassifier, other: LagrangianDualClassifier, X: Any)
 
 @pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])
 def test_run_resumed_after_every_save_equals_a_whole_one(people: Any, tmp_path: Path, notion: str) -> None:
-    whole = by_plugin(notion=notion, tolerance=0.02).fit(people.X, people.y, sensitive_features=people.a)
+    whole = classifier(notion=notion, tolerance=0.02).fit(people.X, people.y, sensitive_features=people.a)
     for saves in (1, 2, 3, 4, 5, 6):  # the first before anything was made of the answer
         folder = tmp_path / f"run {saves}"
-        fit_and_die_after_save(by_plugin(notion=notion, tolerance=0.02), people, folder, saves=saves)
-        resumed = by_plugin(notion=notion, tolerance=0.02)
+        fit_and_die_after_save(classifier(notion=notion, tolerance=0.02), people, folder, saves=saves)
+        resumed = classifier(notion=notion, tolerance=0.02)
         resumed.fit(people.X, people.y, sensitive_features=people.a, checkpoint=folder)
         assert same(resumed, whole, people.X)
 
 
-def test_lost_answer_is_not_asked_again_and_leaves_fewer_surprises(people: Any, tmp_path: Path) -> None:
-    fit_and_die(by_plugin(), people, tmp_path / "run", at=3, answered=True)  # the second check
-    engines: list[PostProcessingEngine] = []
-    original = PostProcessingEngine.restore
+def test_lost_answer_is_not_queried_again_and_leaves_fewer_surprises(people: Any, tmp_path: Path) -> None:
+    fit_and_die(classifier(), people, tmp_path / "run", at=3, answered=True)  # the second check
+    runs: list[PostProcessingRun] = []
+    original = PostProcessingRun._restore
 
-    def note(engine: PostProcessingEngine, *args: Any, **kwargs: Any) -> None:
-        engines.append(engine)
-        original(engine, *args, **kwargs)
+    def note(run: PostProcessingRun, *args: Any, **kwargs: Any) -> None:
+        runs.append(run)
+        original(run, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PostProcessingEngine, "restore", note)
-        resumed = by_plugin().fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
+        patch.setattr(PostProcessingRun, "_restore", note)
+        resumed = classifier().fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
     assert [one.purpose for one in resumed.ledger_.releases] == ["moments", *["decisions"] * 4]
-    assert len(engines[0]._surprises) == 3
+    assert len(runs[0]._surprises) == 3
     assert resumed.history_["round"].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_run_is_not_resumed_with_another_base(people: Any, tmp_path: Path) -> None:
     def made(C: float) -> LagrangianDualClassifier:
-        return by_plugin(base=LogisticRegression(C=C))
+        return classifier(base=LogisticRegression(C=C))
 
     fit_and_die_after_save(made(1.0), people, tmp_path / "run", saves=2)
     with pytest.raises(ValueError, match="expected the base that the checkpoint was begun with") as caught:
         made(1e-4).fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="belongs to a run with other data or settings"):
-        by_plugin().fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
+        classifier().fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
     made(1.0).fit(people.X, people.y, sensitive_features=people.a, checkpoint=tmp_path / "run")
 
 
-def test_certificate_as_data_holds_nothing_by_person() -> None:
-    X, y, a = many_people()
+def test_certificate_as_data_holds_nothing_by_row() -> None:
+    X, y, a = many_rows()
     facts = json.loads(five_groups().fit(X, y, sensitive_features=a).certificate_.to_json())
     assert by_row(facts) == []

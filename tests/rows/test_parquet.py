@@ -1,23 +1,22 @@
 """Parquet files, folders, patterns and datasets as rows in order."""
 
-import contextlib
+import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from people_files import people, write, write_parts
+from file_tables import make_table, write, write_parts
 from pyarrow import dataset, parquet
 
-from justitia.preprocessing import files, public_sample
+from justitia.rows import parquet as parquet_rows
 from justitia.rows.parquet import RowFiles, is_files
 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BLOCK", 256)
+    monkeypatch.setattr(parquet_rows, "BLOCK", 256)
 
 
 def read(where: Any, names: list[str], start: int = 0, stop: int | None = None) -> pd.DataFrame:
@@ -29,7 +28,7 @@ def read(where: Any, names: list[str], start: int = 0, stop: int | None = None) 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_rows_come_in_order_in_blocks_that_do_not_depend_on_how_they_are_stored(tmp_path: Path) -> None:
-    table, names = people(), ["town", "id"]
+    table, names = make_table(), ["town", "id"]
     write(table, tmp_path / "one.parquet")
     write_parts(table, tmp_path / "many", [7, 7, 900])
     for where in (tmp_path / "one.parquet", str(tmp_path / "many"), str(tmp_path / "many" / "*.parquet")):
@@ -44,7 +43,7 @@ def test_rows_come_in_order_in_blocks_that_do_not_depend_on_how_they_are_stored(
 
 @pytest.mark.usefixtures("small_blocks")
 def test_keys_of_hive_folders_are_columns(tmp_path: Path) -> None:
-    table = people().assign(year=lambda one: 2000 + one["id"] % 2)
+    table = make_table().assign(year=lambda one: 2000 + one["id"] % 2)
     parquet.write_to_dataset(
         pa.Table.from_pandas(table, preserve_index=False), tmp_path, partition_cols=["year", "town"]
     )
@@ -59,23 +58,21 @@ def test_keys_of_hive_folders_are_columns(tmp_path: Path) -> None:
         RowFiles.open(tmp_path).check(["id"], ["town"])
 
 
-@pytest.mark.usefixtures("small_blocks")
-def test_bar_of_a_pass_is_told_of_every_block_of_this_process(tmp_path: Path) -> None:
-    columns = public_sample.Columns(("a",))
-    rows = RowFiles.open(write(people(), tmp_path / "one.parquet"))
-    told: list[int] = []
-    bar = type("Bar", (contextlib.nullcontext,), {"update": lambda _, count: told.append(count)})
-    own = public_sample.OwnRows(rows, columns, 100, 700, 100, 1200, watch=lambda _: contextlib.nullcontext(bar()))
-    assert [len(block) for block in own.blocks()] == told == [156, 256, 188]
+def test_blocks_end_at_multiples_of_their_size_and_where_the_range_ends(tmp_path: Path) -> None:
+    rows = RowFiles.open(write(make_table(), tmp_path / "one.parquet"))
+    found = [(first, len(table)) for first, table in rows.blocks(["a"], 100, 700, 256)]
+    assert found == [(100, 156), (256, 256), (512, 188)]
 
 
-def test_sample_is_one_row_of_every_stretch_whatever_parts_it_is_drawn_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(public_sample, "SAMPLE", 100)
-    n = 1234
-    whole = public_sample.sampled(0, n, n)
-    assert len(whole) == -(-n // 13)
-    assert np.array_equal(whole // 13, np.arange(len(whole)))
-    assert len(set(whole % 13)) == 13
-    parts = [public_sample.sampled(start, min(start + 100, n), n) for start in range(0, n, 100)]
-    assert np.array_equal(np.concatenate(parts), whole)
-    assert np.array_equal(public_sample.sampled(0, 100, 100), np.arange(100))
+def test_files_and_datasets_can_be_sent_to_another_process_with_what_they_were_at_first(tmp_path: Path) -> None:
+    table = make_table()
+    stored = write(table, tmp_path / "rows" / "one.parquet")
+    for where in (stored, dataset.dataset(tmp_path / "rows")):
+        rows = RowFiles.open(where)
+        assert len(rows) == len(table)
+        copy = pickle.loads(pickle.dumps(rows))
+        assert len(copy) == len(table)
+        assert sum(len(one) for one in copy.tables(["a"])) == len(table)
+        write(table, stored)
+        with pytest.raises(ValueError, match="to stay as it was when it was first read"):
+            list(copy.tables(["a"]))

@@ -8,10 +8,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from people_files import FEW, files, model, people, write
+from file_tables import FEW, files, make_table, model, write
 
 from justitia import DurableLedger
-from justitia.preprocessing import public_sample
+from justitia.rows import files as rows_files
 
 
 def filled(place: Path, *, but: int) -> None:
@@ -22,9 +22,9 @@ def filled(place: Path, *, but: int) -> None:
 
 
 def main(place: Path, folder: Path) -> Any:
-    """What each fit said, and how many debits there are then."""
-    whole = files(write(people(), folder / "whole.parquet"))
-    ledger = DurableLedger(folder / "ledger.db", dataset="people", epsilon=20.0, delta=1e-5)
+    """The error of each fit, and how many debits there are then."""
+    whole = files(write(make_table(), folder / "whole.parquet"))
+    ledger = DurableLedger(folder / "ledger.db", dataset="rows", epsilon=20.0, delta=1e-5)
     found = {}
 
     def fit(**more: Any) -> str:
@@ -36,7 +36,7 @@ def main(place: Path, folder: Path) -> Any:
 
     filled(place, but=8192)
     usual, tempfile.tempdir = tempfile.gettempdir(), str(place)
-    found["scores"] = [fit(), len(ledger.releases)]
+    found["rows"] = [fit(), len(ledger.releases)]
     tempfile.tempdir = usual
     found["state"] = [fit(checkpoint=place / "run"), len(ledger.releases)]
     found["journal"] = [fit(ledger=None, checkpoint=place / "other"), len(ledger.releases)]
@@ -45,6 +45,6 @@ def main(place: Path, folder: Path) -> Any:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # few people, large noise
-    public_sample.SAMPLE = FEW
+    warnings.simplefilter("ignore")  # few rows, large noise
+    rows_files.SAMPLE = FEW
     print(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]))))
