@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from justitia.networks.learner import rehearse
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F

@@ -278,9 +278,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         notion, plan = check_parameters(self)
         attribute: Attribute | FileAttribute | HeldElsewhere
         if is_files(X):
-            table, problem, attribute, person = self._read_files(
-                FileData.from_names(X, y, sensitive_features, sample_weight, person), notion, plan
-            )
+            check_files_allowed(notion, plan)
+            data = FileData.from_names(X, y, sensitive_features, sample_weight, person)
+            table, problem, attribute, person = self._read_files(data, notion)
             rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
         else:
             attribute, table = Attribute.from_container(sensitive_features), X
@@ -306,10 +306,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         return Problem(features, target, weight, notion, self._threshold_for(target), source)
 
     def _read_files(
-        self, data: FileData, notion: FairnessNotion, plan: Plan
+        self, data: FileData, notion: FairnessNotion
     ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
         """The public sample of rows in files, where their attribute is, and which rows are one person's."""
-        check_files_allowed(notion, plan)
         source = FileRows(data.files, data.columns, lambda total, name: pass_bar(self.progress, total, name))
         try:
             scan = source.scan()

@@ -12,7 +12,7 @@ from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, Mo
 from justitia.cli import cli
 from justitia.custodian import Custodian
 from justitia.custodian.populations import ledger_file
-from justitia.postprocessing.memberships import Everybody
+from justitia.postprocessing import memberships
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ def test_fit_that_was_stopped_before_memberships_were_fitted_goes_on_from_its_an
 ) -> None:
     if stored and "at" in options:
         pytest.skip("scores are held alike in memory alone")
-    folder, fitted = make_folder(tmp_path / "holder"), Everybody.fit
+    folder, fitted = make_folder(tmp_path / "holder"), memberships.fit_memberships
     plan = MomentsPlan(warmup_steps=20, rounds=3, checks=1) if "engine" in options else PostProcessingPlan(checks=1)
     DATA.X.assign(y=DATA.y, id=IDS).to_parquet(tmp_path / "rows.parquet", index=False)
 
@@ -133,10 +133,10 @@ def test_fit_that_was_stopped_before_memberships_were_fitted_goes_on_from_its_an
         return model.fit(*rows, sensitive_features=holder, checkpoint=tmp_path / "run")
 
     with served(folder) as url:
-        monkeypatch.setattr(Everybody, "fit", dies)
+        monkeypatch.setattr(memberships, "fit_memberships", dies)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 fit(url)
             assert debits(folder) == 1
-        monkeypatch.setattr(Everybody, "fit", fitted)
+        monkeypatch.setattr(memberships, "fit_memberships", fitted)
         assert sum(fit(url).plan_.costs().values()) == debits(folder) == 2

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ from justitia import (
     private_search,
     tradeoff,
 )
-from justitia.custodian import Custodian, connection, remote_vault
+from justitia.custodian import Custodian, connection, remote
 from justitia.custodian.connection import Connection, read_key
 from justitia.exceptions import LedgerError
 from justitia.metrics.exact import rates_by_group
-from justitia.postprocessing.correction import RuleLearner
+from justitia.postprocessing.method import PostProcessing
+from justitia.privacy.interface import VaultRequest
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
+from justitia.privacy.vault import local_vault, open_vault
 
 MOMENTS = MomentsPlan(warmup_steps=5, rounds=2, public_steps=2, checks=1, batch_size=64)
 
@@ -206,7 +209,7 @@ def test_plan_that_the_custodian_cannot_afford_is_refused_before_any_query(tmp_p
 def test_what_the_custodian_refuses_is_not_debited_here(
     more: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RuleLearner, "prepare", lambda *_: pytest.fail("a base was trained first"))
+    monkeypatch.setattr(PostProcessing, "prepare", lambda *_: pytest.fail("a base was trained first"))
     own = DurableLedger(tmp_path / "own", dataset="mine", epsilon=9.0, delta=DELTA)
     with served(folder) as url:
         twice = Custodian(url, population="people", ids=[*IDS[:-1], IDS[0]])
@@ -302,20 +305,11 @@ def test_ids_of_any_kind_are_sent_as_they_are_compared() -> None:
 def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_vault, "PART", 8 * 3 * 64)
+    monkeypatch.setattr(remote, "PART", 8 * 3 * 64)
     monkeypatch.setattr(connection, "PAUSES", (0.0,) * 5)
     with served(folder) as url:
         holder = Custodian(url, population="people", ids=IDS)
-        vault = holder.open(
-            groups=None,
-            epsilon=1.0,
-            ledger=PrivacyLedger(epsilon=5.0, delta=DELTA),
-            n=N,
-            person=None,
-            features=(),
-            noise_seed=None,
-            missing_marker=None,
-        )
+        vault = holder.open(VaultRequest(None, 1.0, PrivacyLedger(epsilon=5.0, delta=DELTA), N))
         pool, sent = holder.connection._pool, []
 
         class Losing:
@@ -334,9 +328,60 @@ def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
     assert "key" not in repr(holder) + repr(holder.connection)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A row function, and a source of two blocks for it."""
+
+    width: int
+    widths: tuple[int, int] = (2, 2)
+    rows: tuple[int, int] = (100, N - 100)
+
+    def __call__(self, block: int) -> Any:
+        return np.ones((self.rows[block], self.widths[block]))
+
+    def map(self, function: Any) -> Any:
+        return map(function, (0, 1))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [Rows(2, (2, 3)), Rows(2, (2, 1)), Rows(2, rows=(100, N - 101)), Rows(2, rows=(100, 0))],
+    ids=["wider", "narrower", "shorter", "much shorter"],
+)
+def test_rows_of_a_wrong_shape_are_refused_and_cost_nothing_at_the_custodian(rows: Rows, folder: Path) -> None:
+    own = PrivacyLedger(epsilon=5.0, delta=DELTA)
+    with served(folder) as url:
+        holder = Custodian(url, population="people", ids=IDS)
+        vault = holder.open(VaultRequest(None, 1.0, own, N, source=rows))  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"Expected|expected"):
+            vault.group_sums(rows, bound=2.0, noise=Gaussian(5.0), purpose="test")
+        assert DurableLedger.open(folder / "populations" / "people.ledger").releases == ()
+        assert len(own.releases) == 1  # debited before rows were computed
+        whole = Rows(2)
+        answer = holder.open(VaultRequest(None, 1.0, own, N, source=whole)).group_sums(  # type: ignore[arg-type]
+            whole, bound=2.0, noise=Gaussian(5.0), purpose="test"
+        )
+        assert answer.shape == (2, 2)
+        alone = holder.open(VaultRequest(None, 1.0, own, N))
+        with pytest.raises(ValueError, match="expected a row source"):
+            alone.group_sums(whole, bound=2.0, noise=Gaussian(5.0), purpose="test")
+    assert len(own.releases) == 2
+
+
+def test_vault_of_a_custodian_is_not_taken_for_one_that_has_the_attribute(folder: Path) -> None:
+    with served(folder) as url:
+        holder = Custodian(url, population="people", ids=IDS)
+        vault = open_vault(holder, VaultRequest(None, 1.0, PrivacyLedger(epsilon=5.0, delta=DELTA), N))
+        assert (vault.groups, len(vault), vault.rows_per_person, vault.persons_digest) == (("a", "b"), N, 1, "")
+        assert not any(hasattr(vault, name) for name in ("reveal", "weighted_sum", "randomized_labels", "forget"))
+        with pytest.raises(ValueError, match="the attribute is with its holder"):
+            local_vault(vault)
+
+
 def test_methods_that_need_the_attribute_itself_are_refused_in_one_sentence(folder: Path) -> None:
     holder = Custodian("http://127.0.0.1:1", population="people", ids=IDS)  # nobody is asked
     with pytest.raises(TypeError, match="got a custodian, who gives noised answers only"):
         rates_by_group(DATA.y, DATA.y, sensitive_features=holder, groups=["a", "b"])
+    DATA.X.assign(y=DATA.y).to_parquet(folder / "rows.parquet")
     with pytest.raises(TypeError, match="name of a column where X is in files"):
         model().fit(folder / "rows.parquet", "y", sensitive_features=holder)

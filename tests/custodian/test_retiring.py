@@ -130,7 +130,7 @@ def test_service_overwrites_the_attribute_in_memory_before_the_next_query(tmp_pa
         people = service._populations._loaded["people"]
         (vault,) = people._vaults.values()
         keys, (labels,) = people._register._Register__keys, people._register._Register__columns  # type: ignore[attr-defined]
-        codes = vault._SensitiveVault__codes  # type: ignore[attr-defined]
+        codes = vault._SensitiveVault__codes._MemoryCodes__codes  # type: ignore[attr-defined]
         assert len(set(codes.tolist())) == 3
         retire(folder, Records(folder), "people")
         until(lambda: not service._populations._loaded)
