@@ -12,6 +12,7 @@ import pytest
 
 import justitia.privacy.vault as vault_module
 from justitia.networks.pf_ld.engine import PFLDEngine
+from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, SystemNoise
 from justitia.privacy.persons import Persons
 from justitia.privacy.vault import SensitiveVault
@@ -20,14 +21,14 @@ from justitia.training.method import Array
 Patch = pytest.MonkeyPatch
 
 
-def codes_of(engine: PFLDEngine) -> Array:
-    codes: Array = engine.vault._SensitiveVault__codes.take(0, len(engine.vault))  # type: ignore[attr-defined]
+def group_codes(vault: Vault) -> Array:
+    codes: Array = vault._SensitiveVault__codes.take(0, len(vault))  # type: ignore[attr-defined]
     return codes
 
 
 def exact_gap(engine: PFLDEngine, scores: Array) -> Array:
     """(G,) rate of positive decisions of each group less everybody's, without noise."""
-    chosen, codes = (scores > 0).astype(np.float64), codes_of(engine)
+    chosen, codes = (scores > 0).astype(np.float64), group_codes(engine.vault)
     rates = [chosen[codes == a].sum() / max(int((codes == a).sum()), 1) for a in range(engine.vault.n_groups)]
     gap: Array = np.stack(rates) - chosen.mean()
     return gap
@@ -59,18 +60,20 @@ def exact_sign(patch: Patch) -> None:
 def exact_sizes(patch: Patch) -> None:
     sound = PFLDEngine.query_before
 
-    def query_exactly(engine: PFLDEngine, *given: Any) -> None:
+    def ask_exactly(engine: PFLDEngine, *given: Any) -> None:
         sound(engine, *given)
-        engine._sizes = np.bincount(codes_of(engine), minlength=engine.vault.n_groups + 1)[:-1, None].astype(np.float64)
+        engine._sizes = np.bincount(group_codes(engine.vault), minlength=engine.vault.n_groups + 1)[:-1, None].astype(
+            np.float64
+        )
 
-    patch.setattr(PFLDEngine, "query_before", query_exactly)
+    patch.setattr(PFLDEngine, "query_before", ask_exactly)
 
 
 def skipped_batch(patch: Patch) -> None:
     sound = PFLDEngine.query_after
 
     def query_after(engine: PFLDEngine, module: Any, scores: Array, k: int) -> None:
-        batch = codes_of(engine)[:4]
+        batch = group_codes(engine.vault)[:4]
         if any(not bool((batch == a).any()) for a in range(engine.vault.n_groups)):
             engine._gap = None
             return
@@ -120,11 +123,6 @@ def around_the_vault(patch: Patch, change: Callable[[SensitiveVault, Callable[..
 
     for verb in ("group_sums", "weighted_sum"):
         patch.setattr(SensitiveVault, verb, changed(getattr(SensitiveVault, verb)))
-
-
-def group_codes(vault: SensitiveVault) -> Array:
-    codes: Array = vault._SensitiveVault__codes.take(0, len(vault))  # type: ignore[attr-defined]
-    return codes
 
 
 def exact_answers(patch: Patch) -> None:

@@ -34,6 +34,7 @@ from justitia.datasets import make_synthetic
 from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import Release
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
+from justitia.privacy.rows import DenseSource
 from justitia.privacy.vault import SensitiveVault
 from justitia.training.same_rows import FITS
 
@@ -89,6 +90,16 @@ class Player(Recorder):
         return self._answers[place] if fits else np.zeros_like(exact)
 
 
+def all_rows(vault: SensitiveVault, values: Any) -> Array:
+    """Public rows of a query, which may be an array, a source of dense rows or a function of blocks."""
+    if isinstance(values, np.ndarray):
+        return values
+    if isinstance(values, DenseSource):
+        return np.concatenate([rows for _, rows in values.dense()])
+    assert vault._rows is not None
+    return np.concatenate(list(vault._rows.map(values)))
+
+
 @contextlib.contextmanager
 def playing(answers: Sequence[Array] | None = None, *, queries: bool = False) -> Iterator[Recorder]:
     """Everything that is asked inside is recorded; with ``answers``, answered with them instead of noise.
@@ -111,8 +122,7 @@ def playing(answers: Sequence[Array] | None = None, *, queries: bool = False) ->
             if weights:
                 source.queries.append(weights[0])
             else:
-                rows = values if isinstance(values, np.ndarray) else np.concatenate(list(vault._rows.map(values)))
-                source.queries.append(rows.astype(np.float64))
+                source.queries.append(all_rows(vault, values).astype(np.float64))
             return sound(vault, values, *weights, **rest)
 
         return ask

@@ -316,16 +316,16 @@ def test_refused_budget_shows_no_label_in_the_variables_of_any_frame_of_the_comm
     words = [command, *words[1:], "--ledger", "people.ledger", "--ledger-name", "people", "--ledger-epsilon", "0.5"]
     seen: list[str] = []
 
-    def told(error: BaseException) -> tuple[int, str]:
+    def described(error: BaseException) -> tuple[int, str]:
         for frame, _ in traceback.walk_tb(error.__traceback__):
             assert frame.f_globals["__name__"] != "justitia.privacy.columns"
             if frame.f_globals["__name__"].startswith("justitia."):
                 seen.extend(shown(value) for value in frame.f_locals.values())
         return sound(error)
 
-    teaching = import_module("justitia.cli.command")
-    sound = teaching.told
-    monkeypatch.setattr(teaching, "told", told)
+    module = import_module("justitia.cli.command")
+    sound = module.describe_error
+    monkeypatch.setattr(module, "describe_error", described)
     assert run(tmp_path, words, files).public["exit code"] == 3
     assert any("sensitive attribute of" in one for one in seen)
     assert not [one for one in seen if label in one]

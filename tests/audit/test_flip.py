@@ -57,13 +57,15 @@ from justitia import (
 from justitia.metrics.scorer import private_scorer
 from justitia.networks.multilayer import default_widths
 from justitia.notions import NOTIONS
+from justitia.postprocessing import memberships
 from justitia.privacy.arrays import Array
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.persons import Persons
 from justitia.privacy.rows import ArrayRows
 from justitia.privacy.vault import SensitiveVault
 from justitia.report import build_report
-from justitia.rows import files as row_files
+from justitia.rows import files
+from justitia.rows.parquet import RowFiles
 
 
 def rival(kind: Any, plan: Any, people: People, **options: Any) -> Any:
@@ -91,6 +93,8 @@ PURPOSES = {
     "histogram": {"group sizes": 1, "histogram of decisions": 4, "group gradient": 4},
 }
 OURS = ("post-processing", "moments", "pf-ld")
+#: Rows that :func:`recording.make_people` makes.
+N = 240
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 our_engines = pytest.mark.parametrize("engine", OURS)
 
@@ -258,13 +262,10 @@ def test_fit_of_the_default_network_for_few_rows_hides_one_and_reaches_the_sensi
         assert distance >= 0.99 * release.sensitivity > 0
 
 
-FITTED_BY = {"post-processing": "postprocessing.solver", "moments": "networks.moments.engine"}
-
-
-@pytest.mark.parametrize("engine", FITTED_BY)
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
 def test_fit_of_memberships_on_a_public_sample_hides_one_row(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memberships are fitted on a sample where there are very many rows; the sums are over all of them still."""
-    monkeypatch.setattr(f"justitia.{FITTED_BY[engine]}.FIT_ROWS", 100)
+    monkeypatch.setattr(memberships, "FIT_ROWS", 100)
     assert_flips_are_hidden(make_people(2, missing=True), **ENGINES[engine])
 
 
@@ -431,43 +432,161 @@ def test_measure_of_scores_and_a_second_model_has_rows_no_longer_than_the_ledger
 # Rows in files
 
 
-def fit_on_files(folder: Path, model: Any, people: People, *, apart: bool) -> None:
+def fit_on_files(folder: Path, model: Any, people: People, *, apart: bool, workers: int = 1) -> None:
     """From a Parquet file with the attribute in it, or in a second one whose rows are in another order."""
-    rows = people.X.assign(label=people.y, id=[f"p{row}" for row in range(len(people.y))])
+    rows = people.X.assign(label=people.y, id=row_keys(people))
+    given: dict[str, Any] = {}
+    if people.ids is not None:
+        rows, given["person"] = rows.assign(who=people.ids), "who"
+    if people.weights is not None:
+        rows, given["sample_weight"] = rows.assign(weight=people.weights), "weight"
     private = pd.DataFrame({"group": as_objects(list(people.labels)), "id": rows["id"]})
     if apart:
-        rows.to_parquet(folder / "rows.parquet", index=False)
-        private[::-1].to_parquet(folder / "private.parquet", index=False)
+        private[::-1].to_parquet(folder / "private.parquet", index=False, row_group_size=100)
         where: Any = SensitiveColumns("group", file=folder / "private.parquet", key="id")
     else:
-        rows.drop(columns="id").assign(group=private["group"]).to_parquet(folder / "rows.parquet", index=False)
-        where = "group"
-    model.fit(folder / "rows.parquet", "label", sensitive_features=where)
+        rows, where = rows.drop(columns="id").assign(group=private["group"]), "group"
+    rows.to_parquet(folder / "rows.parquet", index=False, row_group_size=100)
+    model.fit(RowFiles.open(folder / "rows.parquet", workers=workers), "label", sensitive_features=where, **given)
 
 
-@pytest.mark.parametrize(
-    ("engine", "sample", "apart"),
-    [
-        ("post-processing", 100, False),
-        ("post-processing", 1000, False),
-        ("post-processing", 100, True),
-        ("moments", 100, False),
-        ("moments", 1000, True),
-    ],
-)
-def test_fit_on_files_hides_one_row(
-    engine: str, sample: int, apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of all rows, or of a public sample of them in memory."""
-    monkeypatch.setattr(row_files, "SAMPLE", sample)
-    people = make_people(2, missing=True)
-    options = ENGINES[engine] | {"notion": "equalized_odds"}
+def row_keys(people: People) -> list[str]:
+    return [f"p{row}" for row in range(len(people.y))]
+
+
+#: Of rows in files; one option more than the engine has in memory.
+FILE_FITS: dict[str, dict[str, Any]] = {
+    "decision": ENGINES["post-processing"] | {"notion": "equalized_odds"},
+    "scores": ENGINES["post-processing"] | {"at": "scores"},
+    "sizes first": ENGINES["post-processing"] | {"plan": replace(POST_PROCESSING, share_sizes=0.05)},
+    "moments": ENGINES["moments"] | {"notion": "equalized_odds"},
+}
+FILE_PURPOSES = ["moments", "decisions", "decisions"]
+beside_or_apart = pytest.mark.parametrize("apart", [False, True], ids=["beside the rows", "second file"])
+
+
+@pytest.fixture
+def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of three rows is in the sample, and passes read four blocks."""
+    monkeypatch.setattr(files, "SAMPLE", 80)
+    monkeypatch.setattr(files, "BLOCK", 64)
+    assert files.stride(N) == 3
+
+
+def other_labels(people: People) -> list[People]:
+    """Labels that have little to do with these, and that a file can hold."""
+    names = ("everyone missing", "one group", "one member")
+    odd = replace(people, labels=("no such group", "", None, "A") * (len(people.labels) // 4))
+    return [odd, *(wholly_other(people)[name] for name in names)]
+
+
+@beside_or_apart
+@pytest.mark.parametrize("engine", ["post-processing", "moments"])
+def test_fit_on_files_with_few_rows_hides_one_row(engine: str, apart: bool, tmp_path: Path) -> None:
+    """All of them are in the sample."""
+    people, options = make_people(2, missing=True), ENGINES[engine] | {"notion": "equalized_odds"}
 
     def call(people: People, answers: Sequence[Array] | None) -> Outcome:
         return run(people, answers=answers, fit=partial(fit_on_files, tmp_path, apart=apart), **options)
 
     first = assert_hidden(call, people, neighbours(people, Way(list, TEXTS)), 0.3)
-    assert first.public["purposes"] == ["moments", "decisions", "decisions"]
+    assert first.public["purposes"] == FILE_PURPOSES
+
+
+@beside_or_apart
+@pytest.mark.parametrize("name", FILE_FITS)
+@pytest.mark.usefixtures("small_sample")
+def test_fit_on_files_with_more_rows_than_the_sample_hides_one_row(name: str, apart: bool, tmp_path: Path) -> None:
+    people = make_people(2, missing=True)
+
+    def call(people: People, answers: Sequence[Array] | None) -> Outcome:
+        return run(people, answers=answers, fit=partial(fit_on_files, tmp_path, apart=apart), **FILE_FITS[name])
+
+    first = assert_hidden(call, people, neighbours(people, Way(list, TEXTS)), 0.3)
+    assert first.public["purposes"] == ["sizes"] * (name == "sizes first") + FILE_PURPOSES
+    assert Counter(first.model.ledger_.costs()) == first.model.plan_.costs()
+    for other in other_labels(people):
+        second = call(other, first.noisy)
+        assert problems(first, second, neighbours=False) == []
+        assert any(not np.array_equal(one, two) for one, two in zip(first.exact, second.exact, strict=True))
+
+
+@pytest.mark.parametrize("name", FILE_FITS)
+@pytest.mark.usefixtures("small_sample")
+def test_fit_on_files_reaches_the_sensitivity_and_does_not_exceed_it(name: str, tmp_path: Path) -> None:
+    """Rows outside the sample count as those in it do."""
+    people, fit = make_people(2, missing=True), partial(fit_on_files, tmp_path, apart=False)
+    first = run(people, queries=True, fit=fit, **FILE_FITS[name])
+    assert {len(query) for query in first.queries} == {N}
+    best: dict[str, float] = {}
+    for number, one in most_exposed(first, people):
+        second = run(people.with_label(one.person, one.there), answers=first.noisy, fit=fit, **FILE_FITS[name])
+        assert problems(first, second) == []
+        release, distance = distances(first, second)[number]
+        best[release.purpose] = max(best.get(release.purpose, 0.0), distance / release.sensitivity)
+    assert all(share > 0.99 for share in best.values()), best
+
+
+@beside_or_apart
+@pytest.mark.parametrize(
+    ("name", "weighted"), [("decision", True), ("decision", False), ("scores", False), ("moments", True)]
+)
+@pytest.mark.usefixtures("small_sample")
+def test_fit_on_files_hides_all_rows_of_one_person(name: str, weighted: bool, apart: bool, tmp_path: Path) -> None:
+    people = grouped(weighted=weighted)
+
+    def call(people: People, answers: Sequence[Array] | None) -> Outcome:
+        return run(people, answers=answers, fit=partial(fit_on_files, tmp_path, apart=apart), **FILE_FITS[name])
+
+    first = assert_hidden(call, people, other_persons(people), 0.1)
+    assert {release.unit for release in first.releases} == {"person"}
+    assert Counter(first.model.ledger_.costs()) == first.model.plan_.costs()
+
+
+@pytest.mark.parametrize("name", ["decision", "moments"])
+@pytest.mark.usefixtures("small_sample")
+def test_fit_on_files_by_two_processes_is_that_by_one_and_hides_one_row(name: str, tmp_path: Path) -> None:
+    """Workers return sums before noise; the same answers then make the same things public."""
+    people, options = make_people(2, missing=True), FILE_FITS[name]
+    first = run(people, fit=partial(fit_on_files, tmp_path, apart=True), **options)
+    fit = partial(fit_on_files, tmp_path, apart=True, workers=2)
+    other = people.with_label(4, {"a": "b", "b": "a"}[people.labels[4]])
+    same, second = (run(one, answers=first.noisy, fit=fit, **options) for one in (people, other))
+    assert problems(first, same) == problems(first, second) == []
+    assert set(largest_movements(first, same).values()) == {0.0}
+    assert max(largest_movements(first, second).values()) > 0.3
+
+
+@pytest.mark.usefixtures("small_sample")
+def test_fit_on_files_entries_of_the_second_file_that_are_absent_repeated_or_of_no_row_change_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = make_people(2, missing=True).with_label(5, None)
+    fit = partial(fit_on_files, tmp_path, apart=True)
+    first = run(people, fit=fit, **FILE_FITS["decision"])
+    sound = pd.DataFrame.to_parquet
+
+    def absent(table: pd.DataFrame) -> pd.DataFrame:
+        return table[table["id"] != "p5"]
+
+    def repeated(table: pd.DataFrame) -> pd.DataFrame:  # of several the first counts, and p5's has no entry
+        return pd.concat([table, table.assign(group="b")])
+
+    def of_no_row(table: pd.DataFrame) -> pd.DataFrame:
+        return pd.concat([pd.DataFrame({"group": ["a"] * 300, "id": [None, "q", "p"] * 100}), table])
+
+    for change in (absent, repeated, of_no_row):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                pd.DataFrame,
+                "to_parquet",
+                lambda table, path, change=change, **how: sound(
+                    change(table) if path.name == "private.parquet" else table, path, **how
+                ),
+            )
+            second = run(people, answers=first.noisy, fit=fit, **FILE_FITS["decision"])
+        assert problems(first, second) == []
+        assert set(largest_movements(first, second).values()) == {0.0}
 
 
 # Other calls that fit
@@ -627,7 +746,6 @@ def test_measure_hides_all_rows_of_one_person() -> None:
 # Commands
 
 
-N = 240
 IDS = [f"p{row}" for row in range(N)]
 PLAN = b"warmup_steps = 5\nrounds = 4\npublic_steps = 1\nchecks = 2\nbatch_size = 64\n"
 COMMON = ["--target", "y", "--groups", "a,b", "--seed", "3", "--plan", "plan.toml", "--hidden", "4"]
@@ -750,6 +868,23 @@ def test_comparison_finds_an_engine_that_is_broken(engine: str, defect: str, mon
     plant(monkeypatch)
     first = run(people, **options)
     found = problems(first, run(other, answers=first.noisy, **options))
+    assert all(any(one.startswith(problem) for one in found) for problem in expected), found
+
+
+@beside_or_apart
+@pytest.mark.parametrize("defect", planted.AT_THE_EDGE)
+@pytest.mark.usefixtures("small_sample")
+def test_comparison_finds_a_fit_on_files_that_is_broken(
+    defect: str, apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people, fit = make_people(2, missing=False), partial(fit_on_files, tmp_path, apart=apart)
+    other = people.with_label(planted.CHANGED, {"a": "b", "b": "a"}[people.labels[planted.CHANGED]])
+    if sum(label == "a" for label in people.labels) % 2:
+        people, other = other, people
+    plant, expected = planted.AT_THE_EDGE[defect]
+    plant(monkeypatch)
+    first = run(people, fit=fit, **FILE_FITS["decision"])
+    found = problems(first, run(other, answers=first.noisy, fit=fit, **FILE_FITS["decision"]))
     assert all(any(one.startswith(problem) for one in found) for problem in expected), found
 
 

@@ -18,7 +18,6 @@ from justitia.networks.run import NetworkRun
 from justitia.notions import DemographicParity
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.rows.source import Block
 from justitia.training.lagrangian import Problem
 from justitia.training.method import Array
 
@@ -71,15 +70,16 @@ def run_tiny(labels: Sequence[Any], seed: int, factor: float = 1.0) -> Tiny:
         module.weight.fill_(0.4)
         module.bias.fill_(-0.05)
     ledger = PrivacyLedger(epsilon=EPSILON, delta=DELTA)
-    noise = Tampered(seed, factor)
-    vault = SensitiveVault(labels, groups=("a", "b"), ledger=ledger, noise_source=noise, source=problem.source)
+    vault = SensitiveVault(
+        labels, groups=("a", "b"), ledger=ledger, noise_source=Tampered(seed, factor), source=problem.source
+    )
     engine = MomentsEngine(TINY, problem, vault, tolerance=0.0, seed=0)
-    trained = NetworkRun(module, TINY, engine).train(lambda *_: tqdm(disable=True))
+    trained = NetworkRun(module, TINY, engine).train(lambda total, name: tqdm(total=total, desc=name, disable=True))
     assert engine._rows is not None
     with torch.no_grad():
         scores = module(torch.from_numpy(X6)).squeeze(1).numpy()
-    block = Block(0, X6, Y6, problem.weight)
-    rows = (engine._rows(block).astype(np.float64), engine._checked[0].astype(np.float64))
+    (moments,) = problem.source.map(engine._rows)
+    rows = (moments.astype(np.float64), engine._checked[0].astype(np.float64))
     gap = trained.history[1]["noisy_gap"][0][0]
     return Tiny((engine._sums[0], engine._sums[1]), rows, gap, float(trained.lam[0, 0]), scores)
 
