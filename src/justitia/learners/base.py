@@ -121,8 +121,10 @@ class CrossFitted(Base):
     def seeded_clone(self, seed: int) -> Any:
         """Unfitted copy whose unset seeds are ``seed``, so that the same ``random_state`` gives the same answer."""
         model = clone(self.estimator)
-        seeds = {name: value for name, value in model.get_params().items() if name.split("__")[-1] == "random_state"}
-        return model.set_params(**{name: seed for name, value in seeds.items() if value is None})
+        for name, value in model.get_params().items():
+            if value is None and name.split("__")[-1] == "random_state":
+                model.set_params(**{name: seed})
+        return model
 
     def _read(self, inputs: Inputs) -> Any:
         return inputs.numbers if self.encoded else inputs.table

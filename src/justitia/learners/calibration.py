@@ -61,8 +61,10 @@ def calibrate(probability: Array, y: Array, weight: Array) -> Calibration:
 
     found = minimize(loss, (1.0, 1.0, 0.0), jac=True, method="L-BFGS-B", bounds=[(0, None), (0, None), (None, None)])
     fitted = Calibration(*map(float, found.x))
-    gain = weight * (_log_loss(p, y) - _log_loss(fitted(p), y))
-    return fitted if gain.mean() > STANDARD_ERRORS * gain.std() / np.sqrt(len(y)) else Calibration()
+    before, after = -np.log(np.where(y > 0.5, [p, fitted(p)], [1 - p, 1 - fitted(p)]))
+    improvement = weight * (before - after)
+    worth_it = improvement.mean() > STANDARD_ERRORS * improvement.std() / np.sqrt(len(y))
+    return fitted if worth_it else Calibration()
 
 
 def calibration_error(probability: Array, y: Array, weight: Array) -> float:
@@ -71,8 +73,3 @@ def calibration_error(probability: Array, y: Array, weight: Array) -> float:
     share = weight / weight.sum()
     parts = np.array_split(order, BINS)
     return float(sum(abs((share[part] * (y[part] - probability[part])).sum()) for part in parts))
-
-
-def _log_loss(p: Array, y: Array) -> Array:
-    loss: Array = -np.log(np.where(y > 0.5, p, 1 - p))
-    return loss

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,15 @@ class LightGBMBase(CrossFitted):
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
         """Out-of-fold probabilities, by the same number of trees in every fold."""
-        out_of_fold, models = [], []
+        out_of_fold, models, losses = [], [], np.zeros(MAX_TREES)
         for train, test in cross_fit_folds(y, seed):
             model, logits = self.learn_fold(inputs, y, weight, train, test, seed=seed)
+            loss = logits.losses(y[test], weight[test])
+            losses = losses[: len(loss)] + loss[: len(losses)]  # of as many trees as all folds have
             out_of_fold.append((test, logits))
             models.append(model)
             progress(1)
-        length = min(len(logits) for _, logits in out_of_fold)
-        best = int(np.argmin(sum(logits.losses(length, y[test], weight[test]) for test, logits in out_of_fold)))
+        best = int(np.argmin(losses))
         for model in models:
             model.booster_.best_iteration = best + 1  # LightGBM predicts with, and writes, this many trees
         self.models = tuple(models)
@@ -63,10 +64,10 @@ class LightGBMBase(CrossFitted):
         """Fit a clone on some rows; return it with its log-odds of the other rows after each number of trees."""
         import lightgbm  # noqa: PLC0415 - imported when needed, as everywhere
 
-        model, held_out = self.seeded_clone(seed), self._read(inputs.take(test))
+        model, held_out = self.seeded_clone(seed), inputs.numbers[test]
         with errors_of_base(model):
             model.fit(
-                self._read(inputs.take(train)),
+                inputs.numbers[train],
                 y[train].astype(int),
                 sample_weight=weight[train],
                 eval_X=held_out,
@@ -93,29 +94,26 @@ class _StagedLogits:
             some = rows[start : start + CHUNK]
             found = booster.predict(some, pred_leaf=True, num_iteration=-1)
             leaves[:, start : start + CHUNK] = np.asarray(found).reshape(len(some), -1).T
-        values = [
-            np.array([booster.get_leaf_output(j, leaf) for leaf in range(tree.max(initial=0) + 1)])
-            for j, tree in enumerate(leaves)
-        ]
+        values = []
+        for j, tree in enumerate(leaves):
+            outputs = map(booster.get_leaf_output, repeat(j), range(tree.max(initial=0) + 1))
+            values.append(np.fromiter(outputs, dtype=np.float64))
         return cls(leaves, tuple(values))
 
-    def __len__(self) -> int:
-        return len(self.leaves)
-
-    def _each(self) -> Iterator[Array]:
-        logits = np.zeros(self.leaves.shape[1])
-        for tree, values in zip(self.leaves, self.values, strict=True):
+    def losses(self, y: Array, weight: Array) -> Array:
+        """(number of trees,): weighted sums of the log loss after each number of trees."""
+        logits, losses = np.zeros(len(y)), np.zeros(len(self.leaves))
+        for j, (tree, values) in enumerate(zip(self.leaves, self.values, strict=True)):
             logits += values[tree]
-            yield logits
-
-    def losses(self, length: int, y: Array, weight: Array) -> Array:
-        """(length,): weighted sums of the log loss after each number of trees."""
-        each = ((np.logaddexp(0.0, logits) - y * logits) @ weight for logits in islice(self._each(), length))
-        return np.fromiter(each, dtype=np.float64, count=length)
+            losses[j] = (np.logaddexp(0.0, logits) - y * logits) @ weight
+        return losses
 
     def after(self, trees: int) -> Array:
         """(m,): log-odds after so many trees."""
-        return next(islice(self._each(), trees - 1, None))
+        logits = np.zeros(self.leaves.shape[1])
+        for tree, values in zip(self.leaves[:trees], self.values[:trees], strict=True):
+            logits += values[tree]
+        return logits
 
 
 def default_base(n: int) -> LightGBMBase:

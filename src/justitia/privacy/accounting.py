@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from scipy import special
 
@@ -116,9 +116,12 @@ COST_KINDS: dict[str, type[Cost]] = {
 }
 
 
+_KIND_NAMES = {kind: name for name, kind in COST_KINDS.items()}
+
+
 def kind_of(cost: Cost) -> str:
     """Name of the mechanism that has this cost."""
-    return next(name for name, kind in COST_KINDS.items() if isinstance(cost, kind))
+    return _KIND_NAMES[type(cost)]
 
 
 def cost_to_dict(cost: Cost) -> dict[str, Any]:
@@ -190,11 +193,6 @@ def check_target(epsilon: float, delta: float) -> None:
     """Refuse an (epsilon, delta) that no noise can be calibrated to."""
     if not 0.0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}.")
-    check_delta(delta)
-
-
-def check_delta(delta: float) -> None:
-    """Refuse a delta outside [0, 1)."""
     if not 0.0 <= delta < 1.0:
         raise ValueError(f"delta must lie in [0, 1), got {delta!r}.")
 
@@ -315,41 +313,46 @@ def _compose_on_grid(
         step /= 2
 
 
-def _added_up(costs: Mapping[Cost, int]) -> tuple[float, float]:
-    """(mu, epsilon): what the Gaussians cost together, and the sum of the responses."""
-    mus = (math.sqrt(n) / cost.noise_multiplier for cost, n in costs.items() if isinstance(cost, GaussianCost))
-    pure = sum(n * cost.epsilon for cost, n in costs.items() if isinstance(cost, RandomizedResponseCost))
-    return math.hypot(*mus), pure  # a square would underflow where the cost does not
+class _Total(NamedTuple):
+    """Costs of all releases, added up by how they compose."""
+
+    releases: int
+    unbounded: bool
+    mu: float  # of all Gaussian releases together
+    pure: float  # sum of the epsilons of randomized response
+    selection: SelectionCost | None
+    gridded: frozenset[tuple[Bounded, int]]  # what a grid has to compose; empty if the closed form is exact
 
 
-def _selection_in(costs: Mapping[Cost, int]) -> SelectionCost | None:
-    return next((cost for cost in costs if isinstance(cost, SelectionCost)), None)
-
-
-def _gridded(costs: Mapping[Cost, int]) -> frozenset[tuple[Bounded, int]]:
-    """Pick what a grid has to compose: all Gaussians become one; nothing if the closed form does."""
+def _add_up(costs: Mapping[Cost, int]) -> _Total:
+    """Sort the costs by kind; all Gaussian releases become one."""
+    releases, unbounded, selection = 0, False, None
+    mus: list[float] = []
+    pure: list[float] = []
     rest: dict[Bounded, int] = {}
-    gaussians: dict[Cost, int] = {}
-    if _selection_in(costs) and sum(costs.values()) == 1:
-        return frozenset()
-    for cost, count in costs.items():
-        if isinstance(cost, GaussianCost | UnboundedCost):
-            gaussians[cost] = count
-        else:
-            rest[cost] = count
-    mu, _ = _added_up(gaussians)
-    if rest and mu > 0.0:
-        rest[GaussianCost(1 / mu)] = 1
-    if any(getattr(cost, "noise_multiplier", math.inf) < _SMALLEST_GRIDDED for cost in rest):
-        return frozenset()
-    return frozenset(rest.items())
-
-
-def _positive_counts(costs: Mapping[Cost, int]) -> dict[Cost, int]:
     for cost, count in costs.items():
         if count < 0:
             raise ValueError(f"the count of {cost!r} must not be negative, got {count!r}.")
-    return {cost: count for cost, count in costs.items() if count > 0}
+        if count == 0:
+            continue
+        releases += count
+        if isinstance(cost, UnboundedCost):
+            unbounded = True
+        elif isinstance(cost, GaussianCost):
+            mus.append(math.sqrt(count) / cost.noise_multiplier)
+        else:
+            rest[cost] = count
+            if isinstance(cost, SelectionCost):
+                selection = selection or cost
+            else:
+                pure.append(count * cost.epsilon)
+    mu = math.hypot(*mus)  # a square would underflow where the cost does not
+    if rest and mu > 0.0:
+        rest[GaussianCost(1 / mu)] = 1
+    closed = selection is not None and releases == 1
+    for cost in rest:
+        closed = closed or getattr(cost, "noise_multiplier", math.inf) < _SMALLEST_GRIDDED
+    return _Total(releases, unbounded, mu, sum(pure), selection, frozenset() if closed else frozenset(rest.items()))
 
 
 def epsilon_spent(costs: Mapping[Cost, int], delta: float) -> float:
@@ -368,38 +371,35 @@ def epsilon_spent(costs: Mapping[Cost, int], delta: float) -> float:
     delta : float
         In [0, 1). At 0 (below 1e-300) only randomized response has a finite cost, the sum of its epsilons.
     """
-    check_delta(delta)
-    costs = _positive_counts(costs)
-    if any(isinstance(cost, UnboundedCost) for cost in costs):
+    if not 0.0 <= delta < 1.0:
+        raise ValueError(f"delta must lie in [0, 1), got {delta!r}.")
+    total = _add_up(costs)
+    if total.unbounded:
         return math.inf
     # The closed form is exact for Gaussians and for one selection, and too large or infinite for mixtures.
-    if selection := _selection_in(costs):
-        bound = selection_epsilon(selection, delta) if sum(costs.values()) == 1 else math.inf
+    if total.selection:
+        bound = selection_epsilon(total.selection, delta) if total.releases == 1 else math.inf
     else:
-        mu, pure = _added_up(costs)
-        bound = gaussian_epsilon(mu, delta) + pure
-    gridded = _gridded(costs)
-    if not gridded or delta < SMALLEST_DELTA:
+        bound = gaussian_epsilon(total.mu, delta) + total.pure
+    if not total.gridded or delta < SMALLEST_DELTA:
         return bound
-    return min(bound, _compose_on_grid(gridded, epsilon_on_grid, delta, 1e-6 * delta))
+    return min(bound, _compose_on_grid(total.gridded, epsilon_on_grid, delta, 1e-6 * delta))
 
 
 def delta_spent(costs: Mapping[Cost, int], epsilon: float) -> float:
     """Delta of all releases together at ``epsilon``: the counterpart of `epsilon_spent`, rounded up alike."""
     if not epsilon >= 0.0:
         raise ValueError(f"epsilon must not be negative, got {epsilon!r}.")
-    costs = _positive_counts(costs)
-    if any(isinstance(cost, UnboundedCost) for cost in costs):
+    total = _add_up(costs)
+    if total.unbounded:
         return 1.0
-    if selection := _selection_in(costs):
-        bound = selection_delta(selection, epsilon) if sum(costs.values()) == 1 else 1.0
+    if total.selection:
+        bound = selection_delta(total.selection, epsilon) if total.releases == 1 else 1.0
     else:
-        mu, pure = _added_up(costs)
-        bound = gaussian_delta(mu, epsilon - pure) if epsilon >= pure else 1.0
-    gridded = _gridded(costs)
-    if not gridded or bound == 0.0:
+        bound = gaussian_delta(total.mu, epsilon - total.pure) if epsilon >= total.pure else 1.0
+    if not total.gridded or bound == 0.0:
         return bound
-    return min(bound, max(SMALLEST_DELTA, _compose_on_grid(gridded, delta_on_grid, epsilon, 1e-30)))
+    return min(bound, max(SMALLEST_DELTA, _compose_on_grid(total.gridded, delta_on_grid, epsilon, 1e-30)))
 
 
 def epsilon_left(costs: Mapping[Cost, int], epsilon: float, delta: float) -> float:
@@ -413,10 +413,10 @@ def epsilon_left(costs: Mapping[Cost, int], epsilon: float, delta: float) -> flo
         return epsilon if epsilon == math.inf else 0.0
     if delta < SMALLEST_DELTA:
         return epsilon - spent
-    mu, _ = _added_up(costs)
+    total = _add_up(costs)
     top = gaussian_mu(epsilon, delta)
-    if not _gridded(costs) and not _selection_in(costs):
-        return gaussian_epsilon(math.sqrt(max(0.0, top**2 - mu**2)), delta)
+    if not total.gridded and not total.selection:
+        return gaussian_epsilon(math.sqrt(max(0.0, top**2 - total.mu**2)), delta)
 
     def fits(extra: float) -> bool:
         return epsilon_spent({**costs, GaussianCost(1 / extra): 1}, delta) <= epsilon
@@ -462,4 +462,4 @@ def calibrate(costs_at: Callable[[float], Mapping[Cost, int]], epsilon: float, d
         inside, outside = outside, outside / 2
         if outside < 2.0**-40:
             raise ValueError("costs_at must charge for its noise, but the releases are private at any noise scale.")
-    return private_end(is_private, outside, inside, 1e-4 if _gridded(costs_at(inside)) else 1e-10)
+    return private_end(is_private, outside, inside, 1e-4 if _add_up(costs_at(inside)).gridded else 1e-10)

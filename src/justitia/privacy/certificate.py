@@ -115,51 +115,56 @@ def _paragraph(name: str, text: str) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Promise:
-    """Facts behind the statement of a certificate."""
+def guarantee_statement(
+    epsilon: float,
+    delta: float,
+    spent: float,
+    *,
+    fixed: bool,
+    gaussian: bool,
+    unit: str,
+    subject: str,
+    claimed: bool,
+    reproduction: bool,
+    groups_given: bool,
+) -> str:
+    """First sentences of a certificate: the guarantee, and before it whatever limits it.
 
-    epsilon: float
-    delta: float
-    spent: float
-    fixed: bool
-    gaussian: bool
-    unit: str
-    subject: str
-
-    def statement(self, claim: Mapping[str, Any] | None, *, reproduction: bool, groups_given: bool) -> str:
-        """First sentences of a certificate: the guarantee, and before it whatever limits it."""
-        if math.isinf(self.epsilon):
-            return f"No privacy guarantee: {self._reason()}.{_PUBLISHED if claim else ''}"
-        shown = f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})-differentially private"
-        private = f"{shown} in the sensitive attribute of any one {self.unit}.{self._budget()}"
-        subject = self.subject if self.fixed else f"{self.subject}, with all else on its ledger,"
-        later = subject[:1].lower() + subject[1:]
-        if reproduction:
-            return f"{_SEEDED} With secret noise {later} would be {private}"
-        if not groups_given:
-            return f"{_LIST} Apart from that list, {later} is {private}"
-        return f"{subject} is {private}"
-
-    def _reason(self) -> str:
-        if math.isinf(self.spent):
-            return "epsilon is infinite"
-        if self.fixed:
-            return f"epsilon {self.spent:.4g} is more than noise as it is drawn can keep"
-        return "several runs share a ledger that has no finite budget"
-
-    def _budget(self) -> str:
-        if self.fixed:
-            return ""
-        budget = f" That is the ledger's budget, of which {rounded_up(self.spent)} is spent"
-        if not self.gaussian:  # docs/privacy.md, 2.6: adaptive plans are covered for Gaussian releases
-            return f"{budget}; not all releases are Gaussian, so it holds if every run was fixed before the first."
-        return f"{budget}: where runs follow one another, only the budget is promised."
-
-
-_PUBLISHED = " The published analysis does not establish a guarantee."
-_SEEDED = "For reproduction only: the noise was seeded, so nothing is promised."
-_LIST = "Not protected: the list of groups, which was read off the data."
+    Parameters
+    ----------
+    fixed : bool
+        Whether all releases were fixed in advance; otherwise only the budget of the ledger is guaranteed.
+    gaussian : bool
+        Whether all releases are Gaussian.
+    claimed : bool
+        Whether a published analysis claims a guarantee that it does not establish.
+    """
+    if math.isinf(epsilon):
+        if math.isinf(spent):
+            reason = "epsilon is infinite"
+        elif fixed:
+            reason = f"epsilon {spent:.4g} is more than noise as it is drawn can keep"
+        else:
+            reason = "several runs share a ledger that has no finite budget"
+        published = " The published analysis does not establish a guarantee." if claimed else ""
+        return f"No privacy guarantee: {reason}.{published}"
+    shown = f"({rounded_up(epsilon)}, {rounded_up(delta)})-differentially private"
+    private = f"{shown} in the sensitive attribute of any one {unit}."
+    if not fixed:
+        subject = f"{subject}, with all else on its ledger,"
+        private += f" That is the ledger's budget, of which {rounded_up(spent)} is spent"
+        if gaussian:
+            private += ": where runs follow one another, only the budget is promised."
+        else:  # docs/privacy.md, 2.6: adaptive plans are covered for Gaussian releases
+            private += "; not all releases are Gaussian, so it holds if every run was fixed before the first."
+    later = subject[:1].lower() + subject[1:]
+    if reproduction:
+        seeded = "For reproduction only: the noise was seeded, so nothing is promised."
+        return f"{seeded} With secret noise {later} would be {private}"
+    if not groups_given:
+        inferred = "Not protected: the list of groups, which was read off the data."
+        return f"{inferred} Apart from that list, {later} is {private}"
+    return f"{subject} is {private}"
 
 
 def rounded_up(number: float) -> str:

@@ -298,6 +298,7 @@ class DurableLedger(PrivacyLedger):
         writable: bool = True,
     ) -> None:
         super().__init__(epsilon=epsilon, delta=delta)
+        self._in_memory = False
         if not isinstance(dataset, str) or not dataset:
             raise ValueError(
                 f"expected dataset to be a name, got {dataset!r}; pass a public one such as 'people-2026'."
@@ -360,10 +361,6 @@ class DurableLedger(PrivacyLedger):
         )
 
     # -- the interface of PrivacyLedger
-
-    @property
-    def _in_memory(self) -> bool:
-        return False
 
     def debit(self, release: Release) -> int:
         """Record ``release`` on the disk and return its number, or raise and record nothing.

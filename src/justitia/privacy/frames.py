@@ -10,7 +10,7 @@ import difflib
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 import pandas as pd
@@ -125,21 +125,21 @@ def _refusal(name: str, parameters: Mapping[str, inspect.Parameter], given: int,
 
 
 @forgets_locals
-def has_index_of(attribute: object, others: Iterable[object]) -> bool:
+def has_index_of(attribute: object, others: Sequence[object]) -> bool:
     """Whether pandas objects of equal lengths have one index; otherwise rows by position are not what was meant.
 
     An index is public. The caller raises, because its frame has dropped the attribute.
     """
-    columns = list(attribute.values()) if isinstance(attribute, Mapping) else [attribute]
-    own = [one.index for one in columns if isinstance(one, pd.Series | pd.DataFrame)]
-    theirs = [one.index for one in others if isinstance(one, pd.Series | pd.DataFrame)]
-    return not any(len(one) == len(index) and not one.equals(index) for index in theirs for one in own)
+    for column in attribute.values() if isinstance(attribute, Mapping) else [attribute]:
+        for other in others:
+            pandas = isinstance(column, pd.Series | pd.DataFrame) and isinstance(other, pd.Series | pd.DataFrame)
+            if pandas and len(column) == len(other) and not column.index.equals(other.index):
+                return False
+    return True
 
 
-@forgets_locals
-def _wrapped(container: object) -> Attribute:
-    """:meth:`Attribute.from_container`, whose errors are about the container and have none of its entries."""
-    return Attribute.from_container(container)
+#: Its errors are about the container and have none of its entries.
+_wrapped = forgets_locals(Attribute.from_container)
 
 
 __all__ = ["features_only", "forget_locals", "forgets_locals", "has_index_of", "protects_attribute"]

@@ -36,7 +36,7 @@ from justitia.privacy.certificate import (
     ROUND_OFF,
     SEVERAL_ROWS,
     Certificate,
-    Promise,
+    guarantee_statement,
     json_ready,
     rounded_up,
 )
@@ -191,6 +191,8 @@ class PrivacyLedger:
         self._journal = None if journal is None else Path(journal).absolute()
         self._offset = 0  # how much of the journal is counted
         self._owner: int | None = os.getpid()  # the process in which it may debit, where it is in memory only
+        #: Whether other processes do not see the debits of this ledger.
+        self._in_memory = journal is None
         self._renew_lock()
         if self._journal is not None:
             with self._reading():
@@ -201,11 +203,6 @@ class PrivacyLedger:
         self._check_owner()
         with self._reading():
             self._check(costs, purpose)
-
-    @property
-    def _in_memory(self) -> bool:
-        """Whether other processes do not see the debits of this ledger."""
-        return self._journal is None
 
     def _check_owner(self) -> None:
         """Raise in a copy, whose debits the original would not count."""
@@ -344,22 +341,32 @@ class PrivacyLedger:
             Subject of the statement.
         """
         releases = self.releases
-        counts = Counter(release.cost for release in releases)
+        counts: Counter[Cost] = Counter()
+        unit = "person" if releases else "row"
+        for release in releases:
+            counts[release.cost] += 1
+            unit = "row" if release.unit == "row" else unit
         spent = epsilon_spent(counts, self.delta)
         fixed = len(releases) <= planned
         epsilon = spent if fixed else max(spent, self.budget_epsilon)
         epsilon = epsilon if epsilon <= largest_epsilon(self.delta) * (1 + ROUND_OFF) else math.inf
-        unit = "row" if any(release.unit == "row" for release in releases) else "person"
-        unit = unit if releases else "row"
-        promise = Promise(
-            epsilon, self.delta, spent, fixed=fixed, gaussian=_all_gaussian(counts), unit=unit, subject=subject
-        )
         return Certificate(
             epsilon=epsilon,
             delta=self.delta,
             budget_epsilon=self.budget_epsilon,
             spent_epsilon=spent,
-            statement=promise.statement(claim, reproduction=reproduction, groups_given=groups_source != INFERRED),
+            statement=guarantee_statement(
+                epsilon,
+                self.delta,
+                spent,
+                fixed=fixed,
+                gaussian=_all_gaussian(counts),
+                unit=unit,
+                subject=subject,
+                claimed=bool(claim),
+                reproduction=reproduction,
+                groups_given=groups_source != INFERRED,
+            ),
             accountant=accountant(counts),
             releases=summary(releases),
             noise=noise,
@@ -415,14 +422,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def _all_gaussian(counts: Mapping[Cost, int]) -> bool:
-    return all(isinstance(cost, GaussianCost) for cost in counts)
+    return set(map(type, counts)) <= {GaussianCost}
 
 
 def accountant(counts: Mapping[Cost, int]) -> str:
     """How the total of these costs is computed, as the certificate shows it."""
     if not counts:
         return "none needed: nothing was asked"
-    if any(isinstance(cost, UnboundedCost) for cost in counts):
+    if UnboundedCost() in counts:
         return "none: an answer was given without noise"
     if _all_gaussian(counts):
         return "exact composition of Gaussian releases over all rows (mu-GDP)"
@@ -431,14 +438,15 @@ def accountant(counts: Mapping[Cost, int]) -> str:
 
 def summary(releases: Sequence[Release]) -> tuple[dict[str, Any], ...]:
     """One entry per purpose and cost, in order of first appearance."""
-    counts = Counter((release.purpose, release.mechanism, release.cost) for release in releases)
-    return tuple(
-        {
+    entries: dict[tuple[str, Cost], dict[str, Any]] = {}
+    for release in releases:
+        purpose, cost = release.purpose, release.cost
+        new = {
             "purpose": purpose,
-            "mechanism": mechanism,
-            "count": count,
+            "mechanism": kind_of(cost),
+            "count": 0,
             "noise_multiplier": getattr(cost, "noise_multiplier", None),
             "epsilon": getattr(cost, "epsilon", None),
         }
-        for (purpose, mechanism, cost), count in counts.items()
-    )
+        entries.setdefault((purpose, cost), new)["count"] += 1
+    return tuple(entries.values())
