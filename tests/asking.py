@@ -1,4 +1,4 @@
-"""One question of an engine and its answer, as the loop asks it."""
+"""One query of an engine of Algorithm 1 and its answer, as the loop makes it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from justitia.training.engine import ALL_ROWS, Array, Engine, Rows
+from justitia.networks.engine import PrimalDualEngine
+from justitia.training.method import ALL_ROWS, Array, Rows
 
 
 def opened(engine: Any) -> Any:
-    """The engine, after what it asks once."""
-    engine.ask_before(nn.Identity(), np.zeros(0), 0)
+    """The engine, after what it queries once."""
+    engine.query_before(nn.Identity(), np.zeros(0), 0)
     return engine
 
 
-def asked(engine: Engine, scores: Array, k: int = 0, seen: Rows = ALL_ROWS) -> Any:
-    """The gap after what the engine asks after round k."""
-    engine.ask_after(scores, k)
-    return engine.gap(scores, seen)
+def asked(engine: PrimalDualEngine, scores: Array, k: int = 0, rows: Rows = ALL_ROWS) -> Any:
+    """The gap after what the engine queries after round k."""
+    engine.query_after(nn.Identity(), scores, k)
+    return engine.gap(scores, rows)
 
 
 def with_plan(kind: Any, plan: Any, **settings: Any) -> Any:

@@ -28,7 +28,7 @@ def quiet(model: LagrangianDualClassifier, people: Any, **changes: Any) -> list[
     return [str(one.message) for one in caught]
 
 
-def parts_of(thing: Any, seen: set[int]) -> list[Any]:
+def cross_fit_folds(thing: Any, seen: set[int]) -> list[Any]:
     """Everything reachable from an object, itself included."""
     if id(thing) in seen:
         return []
@@ -36,13 +36,13 @@ def parts_of(thing: Any, seen: set[int]) -> list[Any]:
     inner: list[Any] = list(vars(thing).values()) if hasattr(thing, "__dict__") and not inspect.isclass(thing) else []
     inner += [*thing.keys(), *thing.values()] if isinstance(thing, dict) else []
     inner += list(thing) if isinstance(thing, list | tuple | set | frozenset) else []
-    return [thing, *(part for one in inner for part in parts_of(one, seen))]
+    return [thing, *(part for one in inner for part in cross_fit_folds(one, seen))]
 
 
 def test_fitted_object_holds_nothing_with_one_entry_per_person(people: Any, make: Any) -> None:
     kept = slice(0, 113)  # a prime, so that no other size is mistaken for the number of people
     model = make().fit(people.X[kept], people.y[kept], sensitive_features=people.a[kept])
-    for part in parts_of(model, set()):
+    for part in cross_fit_folds(model, set()):
         shape = getattr(part, "shape", None)
         size = shape[0] if isinstance(shape, tuple) and shape else len(part) if isinstance(part, list) else 0
         assert size != 113, type(part)

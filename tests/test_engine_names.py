@@ -13,7 +13,7 @@ from justitia import DeprecatedNameWarning, JustitiaWarning, LagrangianDualClass
 from justitia.cli.options import ENGINE
 from justitia.datasets import make_synthetic
 from justitia.engines import OLD_NAMES, PLANS, default_plan, engine_of, name_of
-from justitia.parameters import check_parameters
+from justitia.estimator import check_parameters
 
 ENGINES = ["post-processing", "moments", "pf-ld", "pf-ld-as-published"]
 OLD_PLANS = {"PluginPlan": "PostProcessingPlan", "GradientsPlan": "PFLDPlan", "PrintedPlan": "PFLDAsPublishedPlan"}

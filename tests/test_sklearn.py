@@ -53,7 +53,9 @@ def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     }
 
 
-@pytest.mark.filterwarnings("ignore:the noise.* (of group|groups):UserWarning", "ignore:with this budget:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore::justitia.exceptions.NoisyEstimateWarning", "ignore::justitia.exceptions.UnknownGroupWarning"
+)
 @parametrize_with_checks(
     [WITHOUT_NOISE, WITH_NOISE, DEFAULT, DEFAULT_WITHOUT_NOISE], expected_failed_checks=expected_failures
 )

@@ -157,7 +157,7 @@ def _normal_runs(cell: Cell) -> Draw:
 def _replayed_runs(cell: Cell, groups: int) -> Draw:
     data, model = subject(cell, groups)
     recording = record(model, data.X, data.y, data.sensitive, seed=cell.noise_seed)
-    canary = worst_canary(recording.questions, groups)
+    canary = worst_canary(recording.queries, groups)
 
     def draw(runs: int, time: int) -> Any:
         random = Randomness(None, cell.noise_seed + 1 + time)

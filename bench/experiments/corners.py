@@ -28,9 +28,8 @@ from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.measure import CONFIDENCE, SIMULATED
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
+from justitia.metrics.bounds import NoisyRates, Repeats
 from justitia.metrics.impact import FOUR_FIFTHS, smallest_ratio_bounds
-from justitia.metrics.intervals import NoisyRates
-from justitia.metrics.repeats import Repeats
 
 Array = NDArray[np.float64]
 
@@ -172,7 +171,7 @@ def of_auc(case: Ranked, epsilon: float, times: int, seed: int) -> dict[str, flo
     parts = []
     for _, scores, _ in coverage.answers(population, epsilon, times, generator):
         value, lower, upper = scores.binned_auc(CONFIDENCE)
-        least, most = scores.auc_between(CONFIDENCE)
+        least, most = scores.auc_bounds(CONFIDENCE)
         parts.append(
             {
                 "answered": ~np.isnan(value).any(axis=-1),
@@ -204,9 +203,9 @@ def _held(noisy: NoisyRates, population: measure.Population) -> dict[str, NDArra
         of_known = np.where(enough, rates, np.nan)
         violation = np.nanmax(of_known, axis=1) - np.nanmin(of_known, axis=1)
         gap = np.nanmax(np.abs(of_known - population.overall), axis=1)
-        _, lower, upper = noisy.largest("between_groups", CONFIDENCE)
-        _, gap_lower, gap_upper = noisy.largest("to_overall", CONFIDENCE)
-        at_most = noisy.largest_at_most(CONFIDENCE)
+        _, lower, upper = noisy.largest_difference("between_groups", CONFIDENCE)
+        _, gap_lower, gap_upper = noisy.largest_difference("to_overall", CONFIDENCE)
+        at_most = noisy.largest_difference_at_most(CONFIDENCE)
         found = {
             "answered": known,
             "coverage": _inside(lower, violation, upper) | ~known,

@@ -22,12 +22,11 @@ from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.measure import CONFIDENCE, EPSILONS, SIMULATED, SIZES, noise_scale
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
-from justitia.metrics.cells import Cells
-from justitia.metrics.impact import FOUR_FIFTHS, Compared, ImpactRatios, careful, smallest_ratio_bounds
-from justitia.metrics.intervals import NoisyRates, several_quantile
-from justitia.metrics.rates import METRICS, Rows, make_rows
-from justitia.metrics.score_bins import ScoreBins, ScoreFacts
-from justitia.metrics.scores import NoisyScores
+from justitia.metrics.bounds import NoisyRates
+from justitia.metrics.impact import FOUR_FIFTHS, Comparison, impact_ratios, smallest_ratio_bounds
+from justitia.metrics.quantiles import conservative, sidak_quantile
+from justitia.metrics.rates import METRICS, Cells, QueryRows, make_rows
+from justitia.metrics.scores import NoisyScores, ScoreBins, ScoreFacts
 
 Array = NDArray[np.float64]
 
@@ -94,16 +93,16 @@ class Population:
         return np.asarray(ranked / positive.sum(axis=1) / negative.sum(axis=1))
 
 
-def question(population: Population) -> tuple[Rows, ScoreFacts]:
-    """Rows for the expected numbers of people, and public facts about the bins."""
+def question(population: Population) -> tuple[QueryRows, ScoreFacts]:
+    """QueryRows for the expected numbers of people, and public facts about the bins."""
     bins, label = np.tile(np.arange(BINS), 2), np.repeat([0, 1], BINS)
     kind = 2 * label + (bins >= BINS - SELECTED)
     totals = population.sizes @ population.cells
     cells = Cells(np.arange(2 * BINS), kind, kind, bins, totals)
     cuts = np.arange(BINS - 1) + 0.5
     made = ScoreBins(bins.astype(float), cuts, bins)
-    rows = make_rows([cells.rate(METRICS["selection_rate"]), *made.rates(cells)], totals)
-    label, bins = rows.of_columns(label), rows.of_columns(bins)
+    rows = make_rows([METRICS["selection_rate"].over(cells.kind), *made.rates(cells)], totals)
+    label, bins = rows.by_column(label), rows.by_column(bins)
     nothing = np.zeros(2 * BINS)
     facts = ScoreFacts(
         *(cuts, BINS // 2 - 1, label, bins, bins.astype(float), nothing),
@@ -128,7 +127,7 @@ def answers(
         blocks = np.concatenate([exact, np.zeros_like(exact[:, :1])], axis=1) @ rows.vectors  # nobody is "not given"
         noisy = blocks + scale * generator.standard_normal(blocks.shape)
         noisy += (blocks.sum(axis=1, keepdims=True) - noisy.sum(axis=1, keepdims=True)) / blocks.shape[1]
-        read = Rows(rows.cell, rows.member, rows.value, exact.sum(axis=1), rows.vectors)
+        read = QueryRows(rows.cell, rows.member, rows.value, exact.sum(axis=1), rows.vectors)
         cells = read.cells(noisy[:, :-1], scale**2)
         rest = np.zeros((many, len(shares)))
         scores = NoisyScores(cells, facts, rest, 0.0)
@@ -154,19 +153,19 @@ def coverage(population: Population, epsilon: float, times: int, seed: int) -> d
 def _held(noisy: NoisyRates, scores: NoisyScores, size: Array, population: Population) -> dict[str, Any]:
     rates, groups = population.selected, len(population.sizes)
     others = np.arange(groups) > 0
-    together = several_quantile(CONFIDENCE, groups - 1)
-    compared = Compared.of(noisy, 0)
-    named, best = (ImpactRatios.of(noisy, reference, CONFIDENCE) for reference in (0, None))
+    together = sidak_quantile(CONFIDENCE, groups - 1)
+    compared = Comparison.with_reference(noisy, 0)
+    named, best = (impact_ratios(noisy, reference, CONFIDENCE) for reference in (0, None))
     highest = np.where(noisy.enough[..., 0], rates, -1).max(axis=-1, keepdims=True)
     z = np.abs(compared.z()[..., 0])
-    sure = careful(CONFIDENCE)
-    lacking = [one[..., 0] for one in compared.shortfall(several_quantile(sure, groups - 1))]
+    sure = conservative(CONFIDENCE)
+    lacking = [one[..., 0] for one in compared.shortfall(sidak_quantile(sure, groups - 1))]
     found = {
-        **_holds("ratio", (named.value, named.lower, named.upper), rates / rates[0], others),
-        **_holds("ratio_to_best", (best.value, best.lower, best.upper), rates / highest, others | ~others, least=2),
+        **_holds("ratio", named, rates / rates[0], others),
+        **_holds("ratio_to_best", best, rates / highest, others | ~others, least=2),
         **_holds("shortfall", lacking, size * (rates[0] - rates), others),
         **_holds("z", (z, z * 0, np.where(z > together, -1.0, 1.0)), 0 * rates, others),
-        **_holds("ks_distance", scores.distance(0, CONFIDENCE), population.distances, others),
+        **_holds("ks_distance", scores.ks_distance(0, CONFIDENCE), population.distances, others),
         **_holds("auc", scores.binned_auc(CONFIDENCE), population.aucs, others | ~others),
     }
     if not np.array_equal(rates, np.full(groups, rates[0])):

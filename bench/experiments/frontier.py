@@ -37,7 +37,7 @@ from bench.experiments.summaries import lookup
 from bench.rivals import FairGBMClassifier
 from bench.rivals.posteriors import PosteriorClassifier
 from justitia import LagrangianDualClassifier, tradeoff
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 from justitia.metrics.exact import violation
 from justitia.postprocessing.dual import clip_to_decision_side
 

@@ -24,7 +24,7 @@ from bench.experiments.stress_cases import WIDE, Case
 from bench.experiments.stress_data import TEST_ROWS
 from bench.experiments.summaries import setting
 from justitia.metrics.exact import violation
-from justitia.postprocessing.solver import gap_stddev
+from justitia.postprocessing.solver import all_releases_stddev
 
 METHOD = "PF-LD plug-in"
 TOLERANCES = (0.02, 0.05, 0.1)
@@ -125,7 +125,8 @@ def _at_tolerance(
     """What a rule at its tolerance shows on test people by sampling (both sets) and known noise: mean and spread."""
     tolerance, names = float(cell.settings["tolerance"]), sorted(groups[0].dropna().unique())
     shift = np.linspace(-tolerance / 2, tolerance / 2, len(names))
-    noise, generator = gap_stddev(model.plan_, 1.0, len(names)), np.random.default_rng(0)
+    plan, generator = model.plan_, np.random.default_rng(0)
+    noise = all_releases_stddev(plan.noise_moments, plan.noise_checks, plan.checks, (1.0, 1.0), len(names))
     shown = np.zeros(SIMULATIONS)
     for label in (None,) if cell.notion == NOTIONS[0] else (0, 1):
         test, train = (np.ones(len(y), dtype=bool) if label is None else y == label for y in labels)

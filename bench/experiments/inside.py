@@ -53,12 +53,13 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
     functions: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        session = model._open(data.X.iloc[train], data.y.iloc[train], Attribute.of(groups))
-        engine, problem = session.engine, session.problem
-        ask = engine.ask_after
+        session = model._open(data.X.iloc[train], data.y.iloc[train], Attribute.from_container(groups))
+        run: Any = session.run
+        engine, problem = run.engine, session.method.problem
+        query = engine.query_after
 
-        def watch(scores: Array, k: int) -> None:
-            ask(scores, k)
+        def watch(module: Any, scores: Array, k: int) -> None:
+            query(module, scores, k)
             believed = engine.gap(scores)
             if believed is not None and k > 0:
                 rows = centred_rows(problem.notion.h_exact(scores, problem.y), problem.events)
@@ -67,7 +68,7 @@ def measure_inside(cell: Cell) -> dict[str, Any]:
                 if len(rounds) == 1:
                     functions.extend(_functions(problem.X, scores, engine._q.numpy(), exact))
 
-        with patch.object(engine, "ask_after", watch):
+        with patch.object(engine, "query_after", watch):
             trained = session.train()
         model._keep(session, trained)
     predicted, truth = model.predict(data.X.iloc[test]), data.y.iloc[test].to_numpy()

@@ -26,8 +26,9 @@ from bench.experiments.folds import FOLDS, dataset, paper_features
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
 from bench.rivals import PlainClassifier
-from justitia.metrics.intervals import NoisyRates, several_quantile
+from justitia.metrics.bounds import NoisyRates
 from justitia.metrics.measure import measure
+from justitia.metrics.quantiles import sidak_quantile
 from justitia.metrics.rates import METRICS, make_rows
 from justitia.privacy.accounting import gaussian_mu
 
@@ -124,12 +125,12 @@ def _held(noisy: NoisyRates, population: Population) -> dict[str, NDArray[Any]]:
     enough, truth = noisy.enough[..., 0], population.rates
     of_known = np.where(enough, truth, np.nan)
     violation = np.nanmax(of_known, axis=1) - np.nanmin(of_known, axis=1)
-    estimate, lower, upper = noisy.largest("between_groups", CONFIDENCE)
+    estimate, lower, upper = noisy.largest_difference("between_groups", CONFIDENCE)
     gap = np.nanmax(np.abs(of_known - population.overall), axis=1)
-    _, gap_lower, gap_upper = noisy.largest("to_overall", CONFIDENCE)
-    low, high = (bound[..., 0] for bound in noisy.interval(several_quantile(CONFIDENCE, len(truth))))
+    _, gap_lower, gap_upper = noisy.largest_difference("to_overall", CONFIDENCE)
+    low, high = (bound[..., 0] for bound in noisy.interval(sidak_quantile(CONFIDENCE, len(truth))))
     first, second = np.triu_indices(len(truth), 1)
-    _, pair_low, pair_high = noisy.differences(noisy.quantiles("between_groups", CONFIDENCE)[1])
+    _, pair_low, pair_high = noisy.differences(noisy.simultaneous_quantile("between_groups", CONFIDENCE))
     true_pair = (truth[first] - truth[second])[:, None]
     slack = 1e-12  # equal rates differ by 0, and bounds of 0 are rounded
     return {

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.learners.base import Base
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Base, Inputs
+from justitia.learners.lightgbm_base import default_base
 
 _known: dict[Hashable, Any] = {}
 

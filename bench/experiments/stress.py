@@ -26,7 +26,7 @@ from bench.experiments.stress_cases import CASES, Case
 from bench.experiments.stress_data import TEST_ROWS, Healthy, People
 from bench.experiments.summaries import setting
 from justitia import LagrangianDualClassifier
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
 from justitia.metrics.exact import violation
 
 #: How often each case is drawn, and how many healthy fits are watched for false alarms.

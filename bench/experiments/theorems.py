@@ -77,7 +77,7 @@ class Setting:
         ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
         vault = SensitiveVault(self.sensitive, groups=self.groups, ledger=ledger, noise_source=SeededNoise(seed))
         made = PFLDAsPublishedEngine(plan, self.problem, vault, tolerance=0.0)
-        made.ask_before(self.module, np.zeros(0), 0)
+        made.query_before(self.module, np.zeros(0), 0)
         return made
 
     def members(self, rows: Tensor) -> list[Tensor]:
@@ -177,7 +177,7 @@ def _below(errors: Tensor, bound: float) -> bool:
 
 def _asked(engine: PFLDAsPublishedEngine, scores: Tensor) -> Tensor:
     """One noised violation."""
-    engine.ask_after(scores.numpy(), 0)
+    engine.query_after(nn.Identity(), scores.numpy(), 0)
     gap = engine.gap(scores.numpy())
     return _answer(None if gap is None else torch.from_numpy(gap))
 

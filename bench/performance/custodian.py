@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from justitia.custodian.connection import Connection
-from justitia.custodian.people import ledger_file, register
+from justitia.custodian.populations import ledger_file, register
 from justitia.custodian.records import Client, Records
 from justitia.custodian.settings import CONFIG, private_folder
 from justitia.custodian.wire import ARROW, to_stream
@@ -43,7 +43,7 @@ def make(folder: Path, port: int, clients: int) -> list[str]:
     (folder / CONFIG).write_text("\n".join(lines), encoding="utf-8")
     records = Records(folder)
     labels = np.array(["a" if k % 3 else "b" for k in range(PEOPLE)], dtype=object)
-    people = Register.of([str(k) for k in range(PEOPLE)], Attribute(("group",), [labels]))
+    people = Register.from_rows([str(k) for k in range(PEOPLE)], Attribute(("group",), [labels]))
     register(folder, records, "people", people, groups=["a", "b"], epsilon=5.0, delta=1e-6)
     keys = [new_key() for _ in range(clients)]
     for k, key in enumerate(keys):

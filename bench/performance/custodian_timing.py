@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from justitia.custodian.people import digests, register, register_file
-from justitia.custodian.questions import Sums
+from justitia.custodian.populations import attribute_file, cohort_digests, register
 from justitia.custodian.records import Client, Records
+from justitia.custodian.schemas import SumsRequest
 from justitia.custodian.service import Service
-from justitia.custodian.settings import Settings, private_folder
+from justitia.custodian.settings import ServiceSettings, private_folder
 from justitia.custodian.wire import to_stream
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.keys import key_hash
@@ -48,9 +48,9 @@ def made(folder: Path, people: int) -> Service:
     column = np.array([label for label in labels.values() for _ in range(people)], dtype=object)
     column[:people:2] = "b"
     records = Records(folder)
-    taken = Register.of(ids, Attribute(("group",), [column]))
+    taken = Register.from_rows(ids, Attribute(("group",), [column]))
     register(folder, records, "people", taken, groups=["a", "b"], epsilon=50.0, delta=1e-9)
-    return Service(folder, Settings(page_port=0, largest_spool=1 << 40))
+    return Service(folder, ServiceSettings(page_port=0, largest_spool=1 << 40))
 
 
 def times(service: Service, stored: Register, ids: list[str], body: bytes, request: str) -> list[float]:
@@ -58,14 +58,14 @@ def times(service: Service, stored: Register, ids: list[str], body: bytes, reque
     clock = [time.perf_counter()]
     cohort = service.make_cohort(CLIENT, "people", ids).cohort
     clock.append(time.perf_counter())
-    service.sums(CLIENT, cohort, Sums(request, "timing", 1.0, 1e6), body)
+    service.sums(CLIENT, cohort, SumsRequest(request, "timing", 1.0, 1e6), body)
     clock.append(time.perf_counter())
-    people = service._populations.people("people", CLIENT.populations)
-    found = service.records.cohort(cohort, CLIENT.name, whole=True)
+    people = service._populations.get("people", CLIENT.populations)
+    found = service.records.cohort(cohort, CLIENT.name, with_digests=True)
     assert found is not None
     given: dict[str, Any] = {"groups": people.facts.groups, "ledger": people.ledger}
     steps = list(np.diff(clock))
-    look_up = (lambda: people.attribute(found), lambda: stored.cohort(digests(found)))
+    look_up = (lambda: people._register.cohort(cohort_digests(found)), lambda: stored.cohort(cohort_digests(found)))
     SensitiveVault(look_up[0](), **given)  # once before, so that none of the two finds everything cold
     for look in look_up:
         begun = time.thread_time()
@@ -77,7 +77,7 @@ def times(service: Service, stored: Register, ids: list[str], body: bytes, reque
 def measured(folder: Path, *, repeats: int, ids: int, people: int) -> dict[str, Any]:
     """Times of all kinds, in turns."""
     service, rng = made(folder, people), np.random.default_rng(0)
-    stored = Register.read(register_file(folder, "people"))
+    stored = Register.read(attribute_file(folder, "people"))
     body = to_stream(np.ones((ids, 1)))
     found: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
     gc.disable()

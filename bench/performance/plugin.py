@@ -13,13 +13,12 @@ from bench.experiments.curves import advantage
 from bench.performance.ratios import Ratio, compare
 from bench.rivals.posteriors import joint, linear_weights
 from justitia import LagrangianDualClassifier, datasets, tradeoff
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Inputs
+from justitia.learners.lightgbm_base import default_base
 from justitia.metrics.exact import violation
-from justitia.postprocessing.memberships import memberships
-from justitia.postprocessing.solver import represented
 from justitia.preprocessing.encoding import TabularEncoder
 from justitia.privacy.attribute import Attribute
+from justitia.rows.source import Block
 
 NAMES = {"income": "Income", "bank": "Bank"}
 NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity")
@@ -98,29 +97,18 @@ def both_rules(
     model: LagrangianDualClassifier, X: Any, y: Any, sensitive_features: Any, new: Any
 ) -> tuple[list[Array], list[Array]]:
     """Scores of new rows along a curve, by rules that use memberships, which no model keeps, and by deployed ones."""
-    session = model._open(X, y, Attribute.of(sensitive_features))
+    session = model._open(X, y, Attribute.from_container(sensitive_features))
     trained = session.train()
-    inputs = Inputs(new, model._features(new, reset=False))
-    rule, engine = session.learner.rule(session.problem), session.engine
-    eta = rule.calibration(rule.base.probability(inputs))
-    own, likely = _memberships(engine, engine._rows), joint(eta, _memberships(engine, _rows_of(engine, inputs, eta)))
+    run, inputs = session.run, Inputs(new, model._features(new, reset=False))
+    base, calibration, _ = run.model
+    eta = calibration(base.probability(inputs))
+    rows = Block(0, inputs.numbers, np.zeros(len(eta), np.float32), np.ones(len(eta), np.float32), eta)
+    own, likely = (np.stack(run._memberships.both_labels(block)) for block in (run._sample, rows))
     exact, deployed = [], []
     for tolerance in TOLERANCES:
         here = session.follow(session, tolerance)
         lam = here.train(start=trained.lam).lam
-        weights = linear_weights(session.problem.notion, lam, engine._eta, own)
-        exact.append(2 * eta - 1 - np.einsum("ya,yna->n", weights, likely))
-        deployed.append(2 * eta - 1 - here.learner.rule(here.problem).correction(inputs.numbers, eta))
+        weights = linear_weights(run.problem.notion, lam, run.eta, own)
+        exact.append(2 * eta - 1 - np.einsum("ya,yna->n", weights, joint(eta, likely)))
+        deployed.append(2 * eta - 1 - here.run.fitted().correction(inputs.numbers, eta))
     return exact, deployed
-
-
-def _rows_of(engine: Any, inputs: Inputs, eta: Array) -> Any:
-    """Public rows of other people, scaled like those of the training rows."""
-    return engine._rows.of(represented(eta), inputs.numbers, np.zeros(len(eta), dtype=np.float32))
-
-
-def _memberships(engine: Any, rows: Any) -> Array:
-    """(2, n, G): p(a | x, y) for both labels."""
-    everybody = np.arange(len(rows))
-    found = [memberships(engine._weights, rows.take(everybody, label))[:, :-1] for label in (0.0, 1.0)]
-    return np.stack(found).astype(np.float64)

@@ -1,8 +1,8 @@
 """A fit on Parquet files, by number of rows and of processes: ``python -m bench.performance.scale [--rows 1 4 16]``.
 
-Made-up people with 50 features and three groups, in files of a million rows. Each fit runs in a process of its own
-(or in several, connected by pipes); peak memory is that of the largest process. A busy machine makes everything
-slower, least the seconds of processors, so its load is kept beside the numbers. Sizes that are not asked for keep the
+Made-up rows with 50 features and three groups, in files of a million rows. Each fit runs in a process of its own, which
+starts the workers; peak memory is that of the largest process, processor seconds are those of all. A busy machine makes
+everything slower, processor seconds least, so its load is kept beside the numbers. Sizes that are not asked for keep the
 numbers that the file of results has.
 """
 
@@ -16,8 +16,7 @@ import resource
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from pyarrow import parquet
 from bench.performance.people import made_up
 from bench.performance.ratios import Ratio, report, table
 from justitia import LagrangianDualClassifier, PostProcessingPlan
-from justitia.training.ranks import ManyRanks, Ranks, working_as
 
 MILLION = 1_000_000
 #: Millions of rows, and up to how many of them two processes are tried.
@@ -50,85 +48,64 @@ def write(folder: Path, rows: int) -> None:
 
 def one_forecast(folder: Path) -> dict[str, float]:
     """Seconds of a processor that a fit will take, and that saying so takes."""
-    from justitia.preprocessing.files import RowFiles  # noqa: PLC0415 - the command itself starts quickly
-    from justitia.scale.forecast import forecast  # noqa: PLC0415
+    from justitia.postprocessing.forecast import forecast  # noqa: PLC0415
+    from justitia.rows.parquet import RowFiles  # noqa: PLC0415 - the command itself starts quickly
 
     begun = time.process_time()
-    files = RowFiles.of(folder)
+    files = RowFiles.open(folder)
     features = tuple(name for name in files.names if name.startswith("x"))
     found = forecast(files, "y", features, PostProcessingPlan())
     return {"forecast": found.seconds, "forecast_takes": time.process_time() - begun}
 
 
-def one_fit(folder: Path, rank: int, size: int, pipes: Sequence[Connection]) -> dict[str, float]:
-    """Seconds, processor seconds, peak memory, and bytes sent by one of so many processes."""
+def one_fit(folder: Path, workers: int) -> dict[str, float]:
+    """Seconds, seconds in passes, processor seconds and peak memory of a fit with so many workers."""
+    from justitia.rows.files import FileRows  # noqa: PLC0415
+    from justitia.rows.parquet import RowFiles  # noqa: PLC0415
+
     warnings.simplefilter("ignore")
-    ranks = ManyRanks(rank, size, pipes) if size > 1 else Ranks()
-    passes = _Passes(ranks)
+    in_passes, each = 0.0, FileRows._each
+
+    def timed(self: FileRows, *arguments: Any, **options: Any) -> list[Any]:
+        nonlocal in_passes
+        start = time.perf_counter()
+        found = each(self, *arguments, **options)
+        in_passes += time.perf_counter() - start
+        return found
+
+    FileRows._each = timed  # type: ignore[method-assign]
     model = LagrangianDualClassifier("equalized_odds", groups=(0, 1, 2), random_state=0, progress=False)
     begun = time.perf_counter()
-    with working_as(ranks):
-        model.fit(str(folder), "y", sensitive_features="group")
-    used = resource.getrusage(resource.RUSAGE_SELF)
+    model.fit(RowFiles.open(folder, workers=workers), "y", sensitive_features="group")
+    seconds = time.perf_counter() - begun
+    # A fit ends its workers and waits for them, so they are among the children that are counted.
+    driver, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return {
-        "seconds": time.perf_counter() - begun,
-        "pass_seconds": passes.seconds,
-        "processor_seconds": used.ru_utime + used.ru_stime,
-        "peak_bytes": used.ru_maxrss * 1024,
-        "wire_bytes": getattr(ranks, "bytes_sent", 0),
+        "seconds": seconds,
+        "pass_seconds": in_passes,
+        "processor_seconds": sum(one.ru_utime + one.ru_stime for one in (driver, children)),
+        "peak_bytes": max(driver.ru_maxrss, children.ru_maxrss) * 1024,
     }
-
-
-class _Passes:
-    """Seconds from what is told before a pass to the sum that ends it."""
-
-    def __init__(self, ranks: Any) -> None:
-        self.seconds, self._begun = 0.0, 0.0
-        tell, add = ranks.tell, ranks.add
-
-        def told(message: Any) -> Any:
-            heard = tell(message)  # ranks wait here while the first one learns
-            self._begun = time.perf_counter()
-            return heard
-
-        def added(numbers: Any) -> Any:
-            found = add(numbers)
-            self.seconds += time.perf_counter() - self._begun
-            return found
-
-        ranks.tell, ranks.add = told, added
 
 
 def fit(folder: Path, workers: int) -> dict[str, Any]:
-    """One fit in so many processes."""
+    """One fit with so many workers, in a process of its own."""
     load = os.getloadavg()[0]
-    pairs = [multiprocessing.Pipe() for _ in range(1, workers)]
-    ends = [[near for near, _ in pairs], *([far] for _, far in pairs)]
-    found = _apart(one_fit, *((folder, rank, workers, pipes) for rank, pipes in enumerate(ends)))
-    return {
-        "workers": workers,
-        "seconds": max(one["seconds"] for one in found),
-        "pass_seconds": max(one["pass_seconds"] for one in found),
-        "processor_seconds": sum(one["processor_seconds"] for one in found),
-        "peak_bytes": max(one["peak_bytes"] for one in found),
-        "wire_bytes": max(one["wire_bytes"] for one in found),
-        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
-    }
+    found = _apart(one_fit, folder, workers)
+    return {"workers": workers} | found | {"load": [round(load, 1), round(os.getloadavg()[0], 1)]}
 
 
-def _apart(work: Callable[..., dict[str, float]], *each: tuple[Any, ...]) -> list[dict[str, float]]:
-    """What processes of their own find, one for each of these arguments."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # they read it when they start
+def _apart(work: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+    """What a process of its own finds."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # read when it starts
     context = multiprocessing.get_context("spawn")
     found = context.SimpleQueue()
-    processes = [context.Process(target=_put, args=(found, work, one)) for one in each]
-    for one in processes:
-        one.start()
-    for one in processes:
-        one.join()
-    if any(one.exitcode for one in processes):
-        raise RuntimeError("expected every process to finish, got one that failed; it has said why.")
-    return [found.get() for _ in processes]
+    process = context.Process(target=_put, args=(found, work, arguments))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise RuntimeError("expected the process to finish, got one that failed; it has said why.")
+    return found.get()  # type: ignore[no-any-return]
 
 
 def _put(found: Any, work: Callable[..., dict[str, float]], arguments: tuple[Any, ...]) -> None:
@@ -139,7 +116,7 @@ def measured(rows: int, workers: tuple[int, ...]) -> list[dict[str, Any]]:
     """Fits of so many rows, in one process and in several."""
     with tempfile.TemporaryDirectory() as place:
         write(Path(place), rows)
-        [forecast] = _apart(one_forecast, (Path(place),))
+        forecast = _apart(one_forecast, Path(place))
         found = [{"rows": rows} | fit(Path(place), number) | forecast for number in workers]
     for one in found:
         print(
@@ -171,9 +148,6 @@ def ratios_of(found: list[dict[str, Any]]) -> list[Ratio]:
         used, faster = one["processor_seconds"] / same["processor_seconds"], same["pass_seconds"] / one["pass_seconds"]
         ratios.append(Ratio(f"processor time, {label}", used, "<=", 1.15, 1))
         ratios.append(Ratio(f"speed of passes, {label}", faster, ">=", 1.6, 1))
-    if len(shared) > 1:
-        sent = shared[-1]["wire_bytes"] / shared[0]["wire_bytes"]
-        ratios.append(Ratio(f"bytes sent, {shared[-1]['rows']:,} rows / {shared[0]['rows']:,}", sent, "<=", 1.05, 1))
     return ratios
 
 

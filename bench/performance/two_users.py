@@ -121,9 +121,9 @@ def command(*words: str) -> None:
 def hold(holder: str, repeats: str) -> None:
     """The custodian's user: fit in memory, register, serve; the attribute is in a file of its own."""
     from justitia import DurableLedger  # noqa: PLC0415
-    from justitia.custodian.people import ledger_file  # noqa: PLC0415
+    from justitia.custodian.populations import ledger_file  # noqa: PLC0415
     from justitia.custodian.server import serve  # noqa: PLC0415
-    from justitia.custodian.settings import Settings  # noqa: PLC0415
+    from justitia.custodian.settings import ServiceSettings  # noqa: PLC0415
     from justitia.privacy.mechanisms import SeededNoise  # noqa: PLC0415
 
     folder, settings = Path(holder), Path("custodian.toml").read_text(encoding="utf-8")
@@ -136,7 +136,7 @@ def hold(holder: str, repeats: str) -> None:
     ledger = DurableLedger(Path(copied), dataset="people", epsilon=EPSILON, delta=1e-5)
     given = {"sensitive_features": told[[SENSITIVE]], "ledger": ledger, "noise_seed": SEED}
     print(json.dumps(fitted(table.drop(columns=["id", "y"]), table["y"], int(repeats), **given)), flush=True)
-    serve(folder, Settings.read(folder), SeededNoise(SEED))
+    serve(folder, ServiceSettings.read(folder), SeededNoise(SEED))
 
 
 def train(url: str, holder: str, repeats: str) -> None:

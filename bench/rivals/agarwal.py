@@ -29,9 +29,9 @@ from justitia.notions import (
     get_notion,
 )
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.door import ledger_or_new, open_vault
-from justitia.privacy.interface import Vault
+from justitia.privacy.interface import Vault, VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new, local_vault, open_vault
 
 #: fairlearn's moment for each of our notions. All bound |rate of a group - rate of the population|.
 MOMENTS: dict[type[FairnessNotion], str] = {
@@ -207,12 +207,14 @@ class MixtureClassifier(RivalClassifier):
     ) -> Vault:
         return open_vault(
             sensitive_features,
-            groups=self.groups,
-            epsilon=epsilon,
-            ledger=ledger,
-            n=n,
-            features=getattr(self, "feature_names_in_", ()),
-            noise_seed=noise_seed,
+            VaultRequest(
+                groups=self.groups,
+                epsilon=epsilon,
+                ledger=ledger,
+                n=n,
+                features=getattr(self, "feature_names_in_", ()),
+                noise_seed=noise_seed,
+            ),
         )
 
     def _keep(self, mixture: Mixture, seed: int, vault: Vault, ledger: PrivacyLedger) -> Self:
@@ -305,5 +307,5 @@ class AgarwalClassifier(MixtureClassifier):
         rows, target = self._arrays(X, y)
         ledger = ledger_or_new(ledger, epsilon=math.inf, delta=0.0)
         vault = self._vault(sensitive_features, epsilon=math.inf, ledger=ledger, n=len(rows))
-        codes = vault.reveal(purpose="exact attribute for the reduction")
+        codes = local_vault(vault).reveal(purpose="exact attribute for the reduction")
         return self._keep(reduction.run(rows, target, codes, n_groups=vault.n_groups), seed, vault, ledger)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from justitia._validate import check_choice, check_same_length
-from justitia.deciding import unchanged_on_error
 from justitia.networks.classifier import NetworkClassifier
 from justitia.preprocessing.tables import read_target
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
+from justitia.tabular import unchanged_on_error
 
 Model = TypeVar("Model")
 
@@ -35,7 +35,7 @@ class RivalClassifier(NetworkClassifier):
 def all_or_nothing(fit: Callable[..., Model]) -> Callable[..., Model]:
     """Make a ``fit`` that fails leave its estimator as it was, and hand it the attribute closed."""
 
-    @sealing
+    @protects_attribute
     @functools.wraps(fit)
     def guarded(self: BaseEstimator, *args: Any, **kwargs: Any) -> Model:
         with unchanged_on_error(self):

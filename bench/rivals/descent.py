@@ -23,17 +23,17 @@ from torch import Tensor
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_positive
 from justitia.networks.default import make_module
-from justitia.networks.learner import NetworkLearner
+from justitia.networks.method import NetworkMethod
 from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.notions import NOTIONS, AccuracyParity, FairnessNotion, get_notion
 from justitia.preprocessing.tables import public_seed, read_weight
-from justitia.privacy.door import check_budget, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.noise_seed import HiddenNoiseSeed
-from justitia.training.engine import Array, calibrated
+from justitia.privacy.mechanisms import HiddenNoiseSeed
+from justitia.privacy.vault import check_budget, named_groups, noise_from
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
+from justitia.training.method import Array, calibrated
 from justitia.training.plan import PlannedRelease
 from justitia.training.session import Settings, open_session
 
@@ -172,7 +172,7 @@ class DescentEngine(PFLDEngine):
 
 
 class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
-    """Base of the two methods: everything but the plan, which knows its engine.
+    """Base of the two methods: everything but the plan and its engine.
 
     Parameters
     ----------
@@ -203,6 +203,8 @@ class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
 
     #: The method's own kind of plan; one with its defaults is used if none is given.
     plan_kind: ClassVar[type[DescentPlan]]
+    #: The engine that carries it out.
+    engine_kind: ClassVar[type[DescentEngine]]
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
 
@@ -255,12 +257,13 @@ class DescentClassifier(HiddenNoiseSeed, RivalClassifier):
             features=getattr(self, "feature_names_in_", ()),
         )
         module = make_module(self.module, torch.from_numpy(features), notion, seed=settings.seed)
-        session = open_session(settings, problem, NetworkLearner(module), sensitive_features, ledger=ledger)
+        method = NetworkMethod(module, problem, plan, self.engine_kind, settings.seed)
+        session = open_session(settings, method, sensitive_features, ledger=ledger)
         session.warn(stacklevel=3)
         trained = session.train()
         session.check_spent()
         groups, events = list(session.vault.group_names), list(notion.event_names)
-        self.module_, self.plan_, self.ledger_ = module, session.plan, session.ledger
+        self.module_, self.plan_, self.ledger_ = session.run.fitted(), session.plan, session.ledger
         self.certificate_ = session.certificate()
         self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=events)
         private = math.isfinite(self.certificate_.epsilon)

@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_nonnegative
-from justitia.learners.default import SIZES, boosted_trees
+from justitia.learners.lightgbm_base import LEAVES_BY_ROWS, lightgbm_model
 from justitia.notions import EqualizedOdds, EqualOpportunity, FairnessNotion, PredictiveEquality, get_notion
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.door import ledger_or_new, open_vault
+from justitia.privacy.interface import VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new, local_vault, open_vault
 
 Array = NDArray[np.float64]
 #: Notions that compare false positive rates, false negative rates or both.
@@ -165,13 +166,15 @@ class FairGBMClassifier(RivalClassifier):
         ledger = ledger_or_new(ledger, epsilon=math.inf, delta=0.0)
         vault = open_vault(
             sensitive_features,
-            groups=self.groups,
-            epsilon=math.inf,
-            ledger=ledger,
-            n=len(target),
-            features=getattr(self, "feature_names_in_", ()),
+            VaultRequest(
+                groups=self.groups,
+                epsilon=math.inf,
+                ledger=ledger,
+                n=len(target),
+                features=getattr(self, "feature_names_in_", ()),
+            ),
         )
-        codes = vault.reveal(purpose="exact attribute for the proxy Lagrangian")
+        codes = local_vault(vault).reveal(purpose="exact attribute for the proxy Lagrangian")
         label = target.astype(np.float64)
         belongs = (codes[:, None] == np.arange(vault.n_groups)).astype(float)
         cells = np.einsum("nk,na->nka", notion.events(label), belongs)
@@ -198,8 +201,8 @@ class FairGBMClassifier(RivalClassifier):
     def _boost(self, numbers: Array, label: Array, game: ProxyLagrangian, *, seed: int) -> None:
         import lightgbm  # noqa: PLC0415
 
-        leaves = next(leaves for most, leaves in SIZES if len(label) <= most)
-        trees = boosted_trees("LGBMRegressor", n_estimators=self.n_estimators, num_leaves=leaves)
+        leaves = next(leaves for most, leaves in LEAVES_BY_ROWS if len(label) <= most)
+        trees = lightgbm_model("LGBMRegressor", n_estimators=self.n_estimators, num_leaves=leaves)
         # a function, because LightGBM plays with a copy of anything else
         trees.set_params(objective=lambda _, scores: game.next_tree(scores), random_state=seed)
         trees.fit(numbers, label, init_score=np.full(len(label), self.start_))

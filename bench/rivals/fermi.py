@@ -22,8 +22,8 @@ from torch.func import grad
 from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_nonnegative
 from justitia.privacy.interface import Vault
-from justitia.training.engine import Array
 from justitia.training.lagrangian import Problem, population_weights
+from justitia.training.method import Array
 
 
 def psi(W: Tensor, rates: Tensor, population: Tensor, shares: Tensor) -> Tensor:
@@ -84,10 +84,6 @@ class FermiPlan(DescentPlan):
         super().__post_init__()
         check_nonnegative("strength", self.strength)
 
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> FermiEngine:
-        """The engine that carries this plan out."""
-        return FermiEngine(self, problem, vault, **public)
-
 
 class FermiEngine(DescentEngine):
     """Ascends on W with the noised cross term; the slopes of Psi are the weights of the groups' means."""
@@ -99,9 +95,8 @@ class FermiEngine(DescentEngine):
         self._W: Tensor | None = None
         self._by_population: Array = np.zeros(len(problem.event_sizes))
 
-    def ascend(self, lam: Array, gap: Array, k: int) -> Array:
+    def ascend(self, _lam: Array, gap: Array, k: int) -> Array:
         """One step on W; then strength times the slope of Psi by each group's mean."""
-        del lam
         rates = torch.from_numpy(np.clip(self.population + gap, 0.0, 1.0))
         shares = torch.from_numpy(self.sizes / self.problem.event_sizes)
         point = (rates, torch.from_numpy(self.population), shares)
@@ -144,3 +139,4 @@ class FermiClassifier(DescentClassifier):
     """
 
     plan_kind = FermiPlan
+    engine_kind = FermiEngine

@@ -17,8 +17,8 @@ import numpy as np
 from bench.rivals.descent import DescentClassifier, DescentEngine, DescentPlan
 from justitia._validate import check_choice, check_nonnegative
 from justitia.privacy.interface import Vault
-from justitia.training.engine import Array
 from justitia.training.lagrangian import Problem
+from justitia.training.method import Array
 
 DECISIONS = ("soft", "hard")
 
@@ -78,10 +78,6 @@ class HistogramPlan(DescentPlan):
         check_nonnegative("slack", self.slack)
         check_choice("decisions", self.decisions, DECISIONS)
 
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> HistogramEngine:
-        """The engine that carries this plan out."""
-        return HistogramEngine(self, problem, vault, **public)
-
 
 class HistogramEngine(DescentEngine):
     """Multipliers ascend on rates of the noised histogram; the weights of the groups' means follow from both."""
@@ -93,9 +89,8 @@ class HistogramEngine(DescentEngine):
         self.hard = plan.decisions == "hard"
         self._multipliers = np.zeros((2, vault.n_groups, len(problem.event_sizes)))
 
-    def ascend(self, lam: Array, gap: Array, k: int) -> Array:
+    def ascend(self, _lam: Array, gap: Array, k: int) -> Array:
         """One dual step; then the derivative of the Lagrangian by each group's mean."""
-        del lam
         compare = contrasts(self.sizes)
         gamma = np.einsum("kab,bk->ak", compare, gap)
         self._multipliers = ascend_multipliers(
@@ -130,3 +125,4 @@ class HistogramClassifier(DescentClassifier):
     """
 
     plan_kind = HistogramPlan
+    engine_kind = HistogramEngine

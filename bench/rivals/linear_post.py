@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bench.rivals.posteriors import GroupModel, Learned, PosteriorClassifier
-from justitia.learners.default import boosted_trees
+from justitia.learners.lightgbm_base import lightgbm_model
 from justitia.notions import FairnessNotion
-from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new, local_vault
 
 #: Trees and leaves of the model of the groups, for at most so many rows.
 SIZES = ((2_000, 60, 7), (20_000, 150, 15), (10**12, 200, 31))
@@ -81,8 +81,8 @@ class LinearPostClassifier(PosteriorClassifier):
         ledger = ledger_or_new(ledger, epsilon=math.inf, delta=0.0)
         features, target = self._read(X, y)
         vault = self._vault(sensitive_features, ledger, n=len(target))
-        codes = vault.reveal(purpose="exact attribute for a model of the groups")
+        codes = local_vault(vault).reveal(purpose="exact attribute for a model of the groups")
         size, leaves = next((trees, leaves) for most, trees, leaves in SIZES if len(target) <= most)
-        trees = boosted_trees("LGBMClassifier", n_estimators=size, num_leaves=leaves)
+        trees = lightgbm_model("LGBMClassifier", n_estimators=size, num_leaves=leaves)
         found = self._posteriors(X, features, target, codes, GroupModel(trees, np.eye(vault.n_groups)), seed=seed)
         return Learned(**found, vault=vault, ledger=ledger)

@@ -16,11 +16,10 @@ from bench.rivals.debiasing import inverse_response_matrix, minority_response_ma
 from bench.rivals.posteriors import Codes, GroupModel, Learned, PosteriorClassifier
 from justitia._validate import check_positive
 from justitia.notions import FairnessNotion
-from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.interface import Vault
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import MinorityResponse, RandomizedResponse, Response
-from justitia.privacy.noise_seed import HiddenNoiseSeed
+from justitia.privacy.mechanisms import HiddenNoiseSeed, MinorityResponse, RandomizedResponse, Response
+from justitia.privacy.vault import ledger_or_new, local_vault, named_groups, noise_from
 
 
 def slopes_for_each_label(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -124,7 +123,7 @@ class LocalClassifier(HiddenNoiseSeed, PosteriorClassifier):
             minority = self._code_of_minority(vault)
             response = MinorityResponse(epsilon, minority)
             unmix = np.asarray(np.linalg.inv(minority_response_matrix(epsilon, minority)), dtype=np.float64)
-        answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given)
+        answers = local_vault(vault).randomized_labels(response, purpose="randomised groups", not_given=not_given)
         return answers, unmix
 
     def _code_of_minority(self, vault: Vault) -> int:

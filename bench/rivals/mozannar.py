@@ -19,10 +19,9 @@ from bench.rivals.debiasing import DebiasedGaps, debiased_gaps, visible_share
 from justitia._validate import check_nonnegative, check_positive
 from justitia.notions import FairnessNotion
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.door import ledger_or_new, named_groups, noise_from
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import RandomizedResponse
-from justitia.privacy.noise_seed import HiddenNoiseSeed
+from justitia.privacy.mechanisms import HiddenNoiseSeed, RandomizedResponse
+from justitia.privacy.vault import ledger_or_new, local_vault, named_groups, noise_from
 
 #: Weights below this are the solver's round-off.
 ROUND_OFF = 1e-9
@@ -277,7 +276,7 @@ class MozannarClassifier(HiddenNoiseSeed, MixtureClassifier):
         ledger = ledger_or_new(ledger, epsilon=epsilon, delta=0.0)
         vault = self._vault(sensitive_features, epsilon=epsilon, ledger=ledger, n=len(rows), noise_seed=self.noise_seed)
         response = RandomizedResponse(epsilon)
-        answers = vault.randomized_labels(response, purpose="randomised groups", not_given=not_given)
+        answers = local_vault(vault).randomized_labels(response, purpose="randomised groups", not_given=not_given)
         if self.correct:
             bound = reduction.difference_bound * visible_share(epsilon, vault.n_groups + not_given)
             reduction = replace(reduction, difference_bound=bound)

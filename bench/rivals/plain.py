@@ -15,15 +15,15 @@ from torch.nn import functional as F
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_positive
 from justitia.networks.default import make_module
-from justitia.networks.learner import rehearse
+from justitia.networks.method import rehearse
 from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.networks.plan import Round
+from justitia.networks.primal import PrimalSteps
 from justitia.networks.requirements import as_scores
-from justitia.networks.run import Run
 from justitia.notions import DemographicParity
 from justitia.preprocessing.tables import public_seed, read_weight
-from justitia.privacy.door import ledger_or_new
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new
 from justitia.training.lagrangian import Problem
 
 #: Share of rows that tell when to stop, steps between two looks at them (a quarter of a pass if that is longer), and
@@ -112,9 +112,9 @@ class PlainClassifier(RivalClassifier):
             torch.manual_seed(seed)
             steps = learned_after(copy.deepcopy(module), problem, plan, seed) if steps is None else steps
             torch.manual_seed(seed)
-            run = Run(module, problem, plan, torch.Generator().manual_seed(seed))
-            for batch in run.batches(Round(0, steps, dual=False)):
-                run.primal_step(batch)
+            primal = PrimalSteps(module, problem, plan, torch.Generator().manual_seed(seed))
+            for batch in primal.batches(Round(0, steps, dual=False)):
+                primal.step(batch)
         self.module_, self.steps_ = module.eval(), steps
         self.ledger_ = ledger
         self.certificate_ = ledger.certificate(groups_source="not asked")
@@ -133,22 +133,22 @@ def learned_after(module: nn.Module, problem: Problem, plan: PFLDPlan, seed: int
     held = max(1, round(HELD_OUT * len(order)))
     out, kept = order[:held], order[held:]
     rest = Problem(problem.X[kept], problem.y[kept], problem.weight[kept], problem.notion)
-    run = Run(module, rest, plan, torch.Generator().manual_seed(seed))
+    primal = PrimalSteps(module, rest, plan, torch.Generator().manual_seed(seed))
     look = max(LOOK, math.ceil(len(kept) / plan.batch_size / 4))
     least, best, looks = math.inf, 1, 0
     while looks * look < MOST_STEPS and looks - best < PATIENCE:
-        for batch in run.batches(Round(0, look, dual=False)):
-            run.primal_step(batch)
+        for batch in primal.batches(Round(0, look, dual=False)):
+            primal.step(batch)
         looks += 1
-        loss = _loss(run, problem, out)
+        loss = _loss(module, problem, out)
         if loss < least:
             least, best = loss, looks
     return math.ceil(best * look * len(order) / len(kept))
 
 
-def _loss(run: Run, problem: Problem, rows: NDArray[np.int64]) -> float:
-    run.module.eval()
+def _loss(module: nn.Module, problem: Problem, rows: NDArray[np.int64]) -> float:
+    module.eval()
     X, y, weight = (torch.from_numpy(one[rows]) for one in (problem.X, problem.y, problem.weight))
     with torch.no_grad():
-        scores = as_scores(run.module(X), len(rows))
+        scores = as_scores(module(X), len(rows))
     return float(F.binary_cross_entropy_with_logits(scores, y, weight=weight))

@@ -17,16 +17,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_nonnegative
-from justitia.learners.base import PARTS, CrossFitted
+from justitia.learners.base import FOLDS, CrossFitted, Inputs
 from justitia.learners.calibration import Calibration, calibrate
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.lightgbm_base import default_base
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.dual import constraints_of, label_table, solve
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.door import open_vault
-from justitia.privacy.interface import Vault
+from justitia.privacy.interface import Vault, VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import open_vault
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -51,10 +50,10 @@ class GroupModel:
     def learn(self, numbers: Array, y: Array, codes: Codes, *, seed: int) -> tuple[Array, Array]:
         """Two (n, G): p(a | x, 0) and p(a | x, 1). Rows with a code beyond the categories are not learned from."""
         known = codes < self._unmix.shape[1]
-        if known.sum() < PARTS:
-            raise ValueError(f"expected at least {PARTS} rows whose attribute is given, got fewer; pass more rows.")
+        if known.sum() < FOLDS:
+            raise ValueError(f"expected at least {FOLDS} rows whose attribute is given, got fewer; pass more rows.")
         found = np.zeros((2, len(y), len(self._unmix)))
-        for seen, unseen in KFold(PARTS, shuffle=True, random_state=seed).split(numbers):
+        for seen, unseen in KFold(FOLDS, shuffle=True, random_state=seed).split(numbers):
             learned = seen[known[seen]]
             several = len(np.unique(codes[learned])) > 1
             model = clone(self._estimator) if several else DummyClassifier(strategy="prior")
@@ -173,11 +172,13 @@ class PosteriorClassifier(RivalClassifier):
         """A ends here."""
         return open_vault(
             sensitive_features,
-            groups=self.groups,
-            ledger=ledger,
-            n=n,
-            features=getattr(self, "feature_names_in_", ()),
-            **({"epsilon": math.inf} | private),
+            VaultRequest(
+                groups=self.groups,
+                ledger=ledger,
+                n=n,
+                features=getattr(self, "feature_names_in_", ()),
+                **({"epsilon": math.inf} | private),
+            ),
         )
 
     def _checked(self) -> tuple[FairnessNotion, int]:

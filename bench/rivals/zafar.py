@@ -17,9 +17,9 @@ from bench.rivals.covariance import Solution, error_constraint, linear_constrain
 from justitia._validate import check_int, check_nonnegative, check_positive
 from justitia.networks.multilayer import multilayer
 from justitia.notions import NOTIONS, DemographicParity, FairnessNotion, get_notion
-from justitia.privacy.door import ledger_or_new, open_vault
-from justitia.privacy.interface import Vault
+from justitia.privacy.interface import Vault, VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new, local_vault, open_vault
 
 
 class ZafarClassifier(RivalClassifier):
@@ -112,7 +112,7 @@ class ZafarClassifier(RivalClassifier):
         features, target = self._read(X, y)
         rows = as_matrix(features)
         vault = self._vault(sensitive_features, ledger, n=len(target))
-        z = vault.reveal(purpose="exact attribute for the covariance constraint")
+        z = local_vault(vault).reveal(purpose="exact attribute for the covariance constraint")
         solution = self._solve(rows, target, z, notion)
         self.module_ = _linear(solution.theta)
         self.ledger_ = ledger
@@ -142,11 +142,13 @@ class ZafarClassifier(RivalClassifier):
         """A ends here."""
         vault = open_vault(
             sensitive_features,
-            groups=self.groups,
-            epsilon=math.inf,
-            ledger=ledger,
-            n=n,
-            features=getattr(self, "feature_names_in_", ()),
+            VaultRequest(
+                groups=self.groups,
+                epsilon=math.inf,
+                ledger=ledger,
+                n=n,
+                features=getattr(self, "feature_names_in_", ()),
+            ),
         )
         if vault.n_groups != 2:
             raise ValueError(

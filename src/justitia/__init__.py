@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from justitia.networks.pf_ld.plan import PFLDPlan as PFLDPlan
     from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan as PFLDAsPublishedPlan
     from justitia.postprocessing.plan import PostProcessingPlan as PostProcessingPlan
-    from justitia.preprocessing.files import RowFiles
     from justitia.privacy.attribute import SensitiveColumns
     from justitia.privacy.certificate import Certificate
     from justitia.privacy.durable_ledger import DurableLedger
     from justitia.privacy.ledger import PrivacyLedger
+    from justitia.rows.parquet import RowFiles
     from justitia.search import SearchResult, private_search
 
 
@@ -63,7 +63,7 @@ _HOMES = {
     "LedgerError": "justitia.exceptions",
     "Measurement": "justitia.metrics.measurement",
     "PrivacyLedger": "justitia.privacy.ledger",
-    "RowFiles": "justitia.preprocessing.files",
+    "RowFiles": "justitia.rows.parquet",
     "SearchResult": "justitia.search",
     "SensitiveColumns": "justitia.privacy.attribute",
     "Tradeoff": "justitia.curve",

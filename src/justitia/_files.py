@@ -1,7 +1,8 @@
-"""Files and folders that appear complete or not at all, and are never open to more people than they should be.
+"""Atomic writes of files and folders with the right permissions, and reads of bounded size.
 
-What is written is staged beside its place, in a folder that nobody else can open, and moved there in one step. What is
-read from a folder that anybody may have made is a regular file of a bounded size.
+A file or folder is written in a stage beside its place, which only this user can open, and moved there in one step, so
+that it appears complete or not at all. Files of a folder that another user may have made are read only if they are
+regular files of a bounded size.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ Foreign = Callable[[Path], Path | None]
 _ALL = 0o666
 _GROUP = 0o060
 _OWNER = 0o600
-#: Bytes of a JSON file at most, and how deep lists and objects in it may be nested: ours have fewer than ten levels.
+#: Largest size of a JSON file in bytes, and of the nesting of its lists and objects; ours have fewer than ten levels.
 MOST_JSON, DEEPEST = 2**26, 32
 
 
 @contextmanager
 def stage_beside(target: Path) -> Iterator[Path]:
-    """A new folder of an unpredictable name on the target's disk, closed to others; removed with what is left in it."""
+    """A new folder with a random name on the target's disk that only this user can open; it is removed at the end."""
     try:
         stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        error.filename = os.fspath(target)  # the name that people know
+        error.filename = os.fspath(target)  # the name that the user knows
         raise
     try:
         yield stage
@@ -44,15 +45,15 @@ def stage_beside(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def staged_file(target: Path, *, like: Iterable[Path] = (), mode: int = _ALL) -> Iterator[Path]:
-    """An empty file to write to, moved to ``target`` when all is written.
+    """An empty file to write to, moved to ``target`` when it is complete.
 
     Parameters
     ----------
     like : iterable of paths
-        Files whose content is copied: whoever may not read one of them may not read the new file. So it is with a
-        file that is replaced.
+        Files whose content is copied: users who may not read one of them may not read the new file. The same holds for
+        a file that is replaced.
     mode : int
-        Permissions at most; the umask takes away what it takes away from every new file.
+        Upper limit of the permissions; the umask applies as to every new file.
     """
     with stage_beside(target) as stage:
         file = stage / target.name
@@ -62,7 +63,7 @@ def staged_file(target: Path, *, like: Iterable[Path] = (), mode: int = _ALL) ->
 
 
 def make_file(path: Path, *, like: Iterable[Path] = (), mode: int = _ALL) -> None:
-    """Make a file that was not there, with its permissions from the first byte on."""
+    """Make a new file, which must not exist, with its permissions from the first byte on."""
     models = [one.stat() for one in like]
     for one in models:
         mode &= stat.S_IMODE(one.st_mode)
@@ -75,7 +76,7 @@ def make_file(path: Path, *, like: Iterable[Path] = (), mode: int = _ALL) -> Non
 
 
 def _keep_group(handle: int, groups: set[int]) -> None:
-    """Permissions of a group are for that group alone: for another one they are taken away."""
+    """Give the file the group of its models; if that fails, its group gets no permissions."""
     if len(groups) == 1:
         with contextlib.suppress(OSError):
             os.fchown(handle, -1, next(iter(groups)))
@@ -87,12 +88,12 @@ def _keep_group(handle: int, groups: set[int]) -> None:
 def read_bounded(path: Path, most: int) -> bytes:
     """Content of a regular file of at most ``most`` bytes.
 
-    A folder that somebody else made may hold a link to a device that never ends, or a pipe that nobody writes to.
+    A folder of another user may contain a link to an endless device, or a pipe without a writer.
 
     Raises
     ------
     ValueError
-        If it is a link, no regular file, or larger.
+        If it is a link, not a regular file, or larger.
     OSError
         If it cannot be read.
     """
@@ -112,12 +113,12 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file that may have been written by anybody.
+    """The object in a JSON file that another user may have written.
 
     Raises
     ------
     ValueError
-        If it is no regular file, too large, no JSON object, or nested deeper than anything of ours.
+        If it is not a regular file, too large, not a JSON object, or nested too deeply.
     OSError
         If it cannot be read.
     """
@@ -167,7 +168,7 @@ def replace_folder(fresh: Path, target: Path, stage: Path, foreign: Foreign) -> 
     Returns
     -------
     path or None
-        Where the earlier folder is kept, since somebody put a file of their own into it in the meantime.
+        Where the earlier folder is kept, if another user has put a file into it in the meantime.
     """
     if not target.exists():
         fresh.replace(target)

@@ -1,7 +1,6 @@
-"""One voice for error messages: what was expected, what came, what to do, in one sentence.
+"""Checks of arguments, with errors in one sentence: what was expected, what was passed, what to do.
 
-The functions take public arguments only. They print the value that came, so nothing computed from the
-sensitive attribute may be passed to them.
+Errors quote the value that was passed, so nothing that is computed from the sensitive attribute may be checked here.
 """
 
 import difflib
@@ -22,7 +21,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
         If `value` is not one of `choices`.
     """
     names = tuple(choices)
-    listed = ", ".join(repr(choice) for choice in names)
+    listed = ", ".join(map(repr, names))
     if not isinstance(value, str):
         raise TypeError(f"expected {name} to be one of {listed}; got {_described(value)}.")
     if value in names:
@@ -87,20 +86,21 @@ def check_same_length(**named: Any) -> int:
     ValueError
         If the numbers of rows differ.
     """
-    lengths = {name: _rows(name, value) for name, value in named.items()}
+    lengths: dict[str, int] = {}
+    for name, value in named.items():
+        shape = getattr(value, "shape", None)
+        if isinstance(shape, tuple) and shape:
+            lengths[name] = int(shape[0])
+            continue
+        if isinstance(value, str | bytes) or not hasattr(value, "__len__") or shape == ():
+            raise TypeError(
+                f"expected {name} to hold one entry per row, got {_described(value)}; pass a list or array."
+            )
+        lengths[name] = len(value)
     if len(set(lengths.values())) == 1:
         return next(iter(lengths.values()))
     came = ", ".join(f"{name} has {rows}" for name, rows in lengths.items())
     raise ValueError(f"expected the same number of rows everywhere, but {came}; pass one entry per row.")
-
-
-def _rows(name: str, value: Any) -> int:
-    shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple) and shape:
-        return int(shape[0])
-    if isinstance(value, str | bytes) or not hasattr(value, "__len__") or shape == ():
-        raise TypeError(f"expected {name} to hold one entry per row, got {_described(value)}; pass a list or array.")
-    return len(value)
 
 
 def _number(name: str, value: object) -> float:
@@ -113,7 +113,7 @@ def _number(name: str, value: object) -> float:
 
 
 def _described(value: object) -> str:
-    """Print short things as they are and everything else by its type only."""
+    """Short values as they are, all others by their type only."""
     if value is None or isinstance(value, bool | int | float | complex):
         return repr(value)
     if isinstance(value, str):

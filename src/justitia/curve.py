@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,15 +13,11 @@ import pandas as pd
 
 from justitia._validate import check_nonnegative
 from justitia.engines import name_of
-from justitia.estimator import LagrangianDualClassifier
-from justitia.parameters import plan_of, unfitted
-from justitia.preprocessing.files import is_files
-from justitia.privacy.attribute import Attribute
-from justitia.privacy.frames import sealing
+from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
-from justitia.scale.fit import open_from_files
 from justitia.training.lagrangian import largest_gap
-from justitia.training.learner import Trained
+from justitia.training.method import Trained
 from justitia.training.plan import STRICT_BELOW
 from justitia.training.public_scores import public_scores
 from justitia.training.same_rows import FITS
@@ -70,7 +67,7 @@ class Tradeoff:
         return self.models[int(accuracy.to_numpy().argmax())]
 
 
-@sealing
+@protects_attribute
 def tradeoff(
     model: LagrangianDualClassifier,
     X: Any,
@@ -113,28 +110,25 @@ def tradeoff(
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: LagrangianDualClassifier = unfitted(model).set_params(tolerance=grid[0])
-    public = {"sample_weight": sample_weight, "person": person, "ledger": ledger}
-    if is_files(X):
-        session = open_from_files(first, {"X": X, "y": y, "sensitive_features": sensitive_features} | public)
-    else:
-        session = first._open(X, y, Attribute.of(sensitive_features), **public)
-    session.warn(stacklevel=3)
-    trained = session.train()
-    session.check_spent()
-    first._keep(session, trained)
-    points = {grid[0]: (first, accuracy_and_violation(first, session))}
-    for branch in _branches(grid):
-        here, lam = session, trained.lam
-        for tolerance in branch:
-            here = session.follow(here, tolerance)
-            found = here.train(start=lam)
-            sibling, lam = _sibling(first, here, found, tolerance), found.lam
-            points[tolerance] = (sibling, accuracy_and_violation(sibling, here))
+    data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    with closing(first._open(**data, person=person, ledger=ledger)) as session:
+        session.warn(stacklevel=3)
+        trained = session.train()
+        session.check_spent()
+        first._keep(session, trained)
+        points = {grid[0]: (first, accuracy_and_violation(first, session))}
+        for branch in _branches(grid):
+            here, lam = session, trained.lam
+            for tolerance in branch:
+                here = session.follow(here, tolerance)
+                found = here.train(start=lam)
+                sibling, lam = _sibling(first, here, found, tolerance), found.lam
+                points[tolerance] = (sibling, accuracy_and_violation(sibling, here))
     models, rows = zip(*(points[tolerance] for tolerance in grid), strict=True)
     if ledger is None:
         FITS.note(session.settings.rows, first.certificate_, stacklevel=3)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
-    return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.engine.violation_stddev())
+    return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.run.violation_stddev())
 
 
 def check_shares_answers(model: LagrangianDualClassifier) -> None:
@@ -167,11 +161,11 @@ def _sibling(
 
 def accuracy_and_violation(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
     """Public accuracy where it was not learned, and noised violation of all training rows."""
-    problem = session.problem
-    scores, seen = session.learner.scores(problem), session.learner.unseen(problem, session.plan)
-    gap = session.engine.gap(scores)
+    problem, run = session.method.problem, session.run
+    scores, held = run.scores(), run.held_out()
+    gap = run.gap(scores)
     return {
         "tolerance": math.nan if model.tolerance is None else float(model.tolerance),
-        **public_scores(scores[seen], problem.y[seen], problem.weight[seen]),
+        **public_scores(scores[held], problem.y[held], problem.weight[held]),
         "noisy_violation": math.nan if gap is None else largest_gap(gap),
     }

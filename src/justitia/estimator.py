@@ -2,45 +2,61 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import numbers
 from collections.abc import Hashable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from justitia._validate import check_same_length
-from justitia.deciding import DecidingClassifier, unchanged_on_error
+from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
+from justitia.engines import default_plan, engine_of, name_of, warn_of_old_name
 from justitia.exceptions import warn_of
-from justitia.learners.base import base_of
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
-from justitia.notions import FairnessNotion
-from justitia.parameters import check_parameters
+from justitia.learners.base import Inputs, base_of
+from justitia.learners.lightgbm_base import default_base
+from justitia.notions import FairnessNotion, get_notion
 from justitia.persistence import folder as saved_folder
-from justitia.postprocessing.crowd import CrowdLearner
-from justitia.postprocessing.learner import RuleLearner
-from justitia.preprocessing.files import is_files
-from justitia.preprocessing.ranges import input_remarks
-from justitia.preprocessing.tables import read_costs, read_target, read_weight
-from justitia.privacy.attribute import Attribute
-from justitia.privacy.door import open_vault
-from justitia.privacy.frames import sealing
+from justitia.postprocessing.correction import Rule
+from justitia.postprocessing.dual import label_table
+from justitia.postprocessing.method import PostProcessing
+from justitia.postprocessing.plan import AT, PostProcessingPlan
+from justitia.preprocessing.outliers import clip_weights, input_diagnostics
+from justitia.preprocessing.tables import PlainNumbers, read_costs, read_target, read_weight
+from justitia.privacy.attribute import Attribute, HeldElsewhere
+from justitia.privacy.frames import features_only, protects_attribute
+from justitia.privacy.joining import FileAttribute
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.noise_seed import HiddenNoiseSeed
-from justitia.scale.fit import fit_from_files
+from justitia.privacy.mechanisms import HiddenNoiseSeed
+from justitia.privacy.persons import Persons
+from justitia.privacy.vault import check_budget, named_groups, open_vault
+from justitia.rows.file_data import FileData
+from justitia.rows.files import FileRows, frames, stride
+from justitia.rows.parquet import is_files
+from justitia.rows.source import MemoryRows
+from justitia.tabular import TabularClassifier, unchanged_on_error
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner, Trained
+from justitia.training.method import Method, Trained
 from justitia.training.plan import Plan
+from justitia.training.progress import pass_bar
 from justitia.training.same_rows import FITS, rows_digest
 from justitia.training.session import Session, Settings, open_session
 
+Model = TypeVar("Model", bound=BaseEstimator)
 
-class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
+
+class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
     r"""Classifier trained to treat groups alike, private in the sensitive attribute.
 
     Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_{G'})| \le tolerance` for every two groups by a Lagrangian
@@ -55,8 +71,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     epsilon, delta : float
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
     tolerance : float, optional
-        Largest difference between two groups' rates that is allowed. None allows what cannot be told from chance: see
-        the plan's ``dead_zone``; ``tolerance_`` is what it came to.
+        Largest difference between two groups' rates that is allowed. None: one standard error (sampling and noise) of
+        the difference between the two smallest groups, times the plan's ``dead_zone``; ``tolerance_`` is the number.
     groups : sequence, mapping or "infer"
         The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
@@ -138,6 +154,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     (2000,)
     """
 
+    rule_: Rule
+    feature_names_in_: NDArray[Any]
+
     # sensitive_features is routed to fit by default; scikit-learn's other methods never see it.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True, "person": True}
 
@@ -180,7 +199,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         self.noise_seed = noise_seed
         self.progress = progress
 
-    @sealing
+    @protects_attribute
     def fit(
         self,
         X: Any,
@@ -227,38 +246,28 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         LedgerError
             If the file of a durable ledger cannot be used, or another run works in ``checkpoint``.
         """
-        public = {"sample_weight": sample_weight, "person": person, "ledger": ledger}
-        if is_files(X):
-            given = {"X": X, "y": y, "sensitive_features": sensitive_features} | public
-            with unchanged_on_error(self):
-                remarks = fit_from_files(self, given, checkpoint)
-            rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
-        else:
-            remarks, rows = self._fit(X, y, Attribute.of(sensitive_features), checkpoint, **public)
-        # Last, so that a warning turned into an error does not throw away a model that was paid for.
-        for sentence in remarks:
-            warn_of(sentence, stacklevel=3)
-        if ledger is None and checkpoint is None:
-            FITS.note(rows, self.certificate_, stacklevel=3)
-        return self
-
-    def _fit(
-        self, X: Any, y: Any, sensitive_features: Attribute, checkpoint: Path | str | None, **public: Any
-    ) -> tuple[tuple[str, ...], str]:
-        """Train on rows in memory; what is to be said about the result, and a hash of the public rows."""
-        with unchanged_on_error(self), open_folder(checkpoint) as folder:
-            session = self._open(X, y, sensitive_features, folder=folder, **public)
+        data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        with (
+            unchanged_on_error(self),
+            open_folder(checkpoint) as folder,
+            closing(self._open(**data, person=person, ledger=ledger, folder=folder)) as session,
+        ):
             session.warn(stacklevel=4)
             trained = session.train()
             session.check_spent()
             self._keep(session, trained)
-        return self.certificate_.remarks, session.settings.rows
+        # Last, so that a warning turned into an error does not throw away a model that was paid for.
+        for sentence in self.certificate_.remarks:
+            warn_of(sentence, stacklevel=3)
+        if ledger is None and checkpoint is None:
+            FITS.note(session.settings.rows, self.certificate_, stacklevel=3)
+        return self
 
     def _open(
         self,
         X: Any,
         y: Any,
-        sensitive_features: Attribute,
+        sensitive_features: Any,
         *,
         sample_weight: Any = None,
         person: Any = None,
@@ -267,44 +276,90 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
         notion, plan = check_parameters(self)
+        attribute: Attribute | FileAttribute | HeldElsewhere
+        if is_files(X):
+            check_files_allowed(notion, plan)
+            data = FileData.from_names(X, y, sensitive_features, sample_weight, person)
+            table, problem, attribute, person = self._read_files(data, notion)
+            rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
+        else:
+            attribute, table = Attribute.from_container(sensitive_features), X
+            problem = self._read_table(X, y, sample_weight, notion, plan)
+            rows = rows_digest([problem.X, problem.y])
+        try:
+            weight = None if is_files(X) else sample_weight
+            remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
+            settings = Settings.from_model(self, plan, remarks=remarks, rows=rows)
+            method = self._method(table, problem, plan, settings.seed)
+            return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)
+        except BaseException:
+            problem.source.close()
+            raise
+
+    def _read_table(self, X: Any, y: Any, sample_weight: Any, notion: FairnessNotion, plan: Plan) -> Problem:
+        """The public part of rows in memory."""
         features = self._features(X, reset=True)
         self.classes_, target = read_target(y)
         check_same_length(X=features, y=target)
         weight = read_weight(sample_weight, target)
+        source = MemoryRows(features, target, weight, plan.micro_batch)
+        return Problem(features, target, weight, notion, self._threshold_for(target), source)
+
+    def _read_files(
+        self, data: FileData, notion: FairnessNotion
+    ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
+        """The public sample of rows in files, where their attribute is, and which rows are one person's."""
+        source = FileRows(data.files, data.columns, lambda total, name: pass_bar(self.progress, total, name))
+        try:
+            scan = source.scan()
+            table = scan.sample()
+            frame = table[list(data.columns.features)]
+            features = self._features(frame, reset=True)
+            self.classes_ = classes_of(scan.labels, data.files.positive)
+            target = (table[data.columns.target].to_numpy() == self.classes_[1]).astype(np.float32)
+            given = None if data.columns.weight is None else np.asarray(table[data.columns.weight], dtype=np.float64)
+            threshold = self._threshold_for(target)
+            if stride(source.n) == 1:  # the sample has all rows
+                source.close()
+                problem = Problem(features, target, read_weight(given, target), notion, threshold)
+                return frame, problem, data.attribute(), data.persons()
+            weight = np.ones(len(target), dtype=np.float32)
+            if given is not None:
+                cap = float(clip_weights(given / scan.largest_weight).max()) if given.any() else 1.0
+                weight = source.scale_weights(scan.largest_weight, cap).scaled(given)
+            encode = PlainNumbers(features.shape[1]) if self.preprocess is None else self.encoder_.transform
+            source.encode_with(encode, self.classes_[1])
+            problem = Problem(features, target, weight, notion, threshold, source)
+            return frame, problem, data.attribute(source.ranges), data.persons()
+        except BaseException:
+            source.close()
+            raise
+
+    def _threshold_for(self, target: NDArray[np.float32]) -> float:
+        """The threshold, or the one that costs of errors set."""
         costs = read_costs(self.class_weight, self.classes_, target)
-        threshold = float(self.threshold if costs is None else costs[0] / costs.sum())
-        problem = Problem(features, target, weight, notion, threshold=threshold)
-        remarks = tuple(input_remarks(getattr(self, "encoder_", None), sample_weight, features.shape))
-        rows = rows_digest([features, target])
-        settings = Settings.of(self, plan, self._open_vault, remarks, rows)
-        learner = self._learner(X, problem, plan, settings.seed)
-        return open_session(settings, problem, learner, sensitive_features, person=person, ledger=ledger, folder=folder)
+        return float(self.threshold if costs is None else costs[0] / costs.sum())
 
-    def _learner(self, X: Any, problem: Problem, plan: Plan, seed: int) -> Learner[Any]:
-        """What is trained: a network, or a base with a correction."""
+    def _method(self, table: Any, problem: Problem, plan: Plan, seed: int) -> Method:
+        """What is trained: a base model with a correction, or a network."""
         if plan.trains_network:
-            from justitia.networks.learner import network_learner  # noqa: PLC0415 - needs torch, as this plan does
-            from justitia.networks.plan import TrainingPlan  # noqa: PLC0415
+            from justitia.networks.method import network_method  # noqa: PLC0415 - needs torch, as this plan does
 
-            assert isinstance(plan, TrainingPlan)  # noqa: S101 - which is what trains_network says
-            return network_learner(self.module, problem, plan, seed)
+            return network_method(self.module, problem, plan, seed)
         base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
-        kind = RuleLearner if problem.crowd is None else CrowdLearner
-        return kind(base, Inputs(X, problem.X.reshape(len(problem), -1)), seed)
+        return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed)
 
-    #: Where the attribute goes; audits put a vault there that keeps what is asked.
+    #: Opens the vault; audits put a function there that records queries.
     _open_vault = staticmethod(open_vault)
 
     def _keep(self, session: Session, trained: Trained) -> None:
-        groups, events = list(session.vault.group_names), list(session.problem.notion.event_names)
+        """Keep what a session has released, and nothing else."""
+        groups, events = list(session.vault.group_names), list(session.method.problem.notion.event_names)
         for name in ("module_", "rule_"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        if isinstance(session.learner, RuleLearner):
-            self.rule_ = session.learner.rule(session.problem)
-        else:
-            self.module_ = session.learner.fitted()
-        self.tolerance_ = session.engine.allowed()
-        self.distance_ = session.distance()
+        setattr(self, "module_" if session.plan.trains_network else "rule_", session.run.fitted())
+        self.tolerance_ = session.run.tolerance
+        self.distance_ = session.run.distance()
         self.groups_ = session.vault.groups
         self.plan_ = session.plan
         self.ledger_ = session.ledger
@@ -312,6 +367,40 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=events)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
+
+    @features_only
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Score of the second class; positive means that ``predict`` says the second class."""
+        check_is_fitted(self, "plan_")
+        if is_files(X):
+            return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
+        if hasattr(self, "module_"):
+            from justitia.networks.classifier import logits  # noqa: PLC0415 - needs torch, which a network has
+
+            return logits(self.module_, self._features(X, reset=False))
+        return self.rule_.margin(self._inputs(X))
+
+    @features_only
+    def base_proba(self, X: Any) -> NDArray[np.float64] | None:
+        """(n,): the base's probability of the second class, before the correction; None of a network, without one."""
+        check_is_fitted(self, "plan_")
+        return self.rule_.base_probability(self._inputs(X)) if hasattr(self, "rule_") else None
+
+    def _inputs(self, X: Any) -> Inputs:
+        features = self._features(X, reset=False)
+        return Inputs(X, features.reshape(len(features), -1))
+
+    @features_only
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """(n, 2): what decisions are made from, in the order of ``classes_``.
+
+        Of engine "post-processing" the second column is the base's calibrated probability where the correction leaves
+        the decision as it was; where it changes the decision, a number next to ``threshold`` on the decision's side. Of
+        a network it is the score through a sigmoid: a probability of the label as far as the loss made it one.
+        """
+        margin = self.decision_function(X)
+        second = expit(margin) if hasattr(self, "module_") else self.rule_.probability(margin)
+        return np.column_stack([1 - second, second])
 
     def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
         """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
@@ -342,3 +431,98 @@ class LagrangianDualClassifier(HiddenNoiseSeed, DecidingClassifier):
         # random_state does not seed the noise, so two fits with the same random_state may differ
         tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
         return tags
+
+
+def check_files_allowed(notion: FairnessNotion, plan: Plan) -> None:
+    """Refuse engines and notions that do not work on rows in files."""
+    if not plan.shares_answers:
+        raise ValueError(
+            f"expected engine 'post-processing' or 'moments' where X is in files, got {name_of(plan)!r}; leave "
+            "engine out, or read the rows into memory."
+        )
+    try:
+        label_table(notion)
+    except ValueError:
+        raise ValueError(
+            "expected a notion whose h_exact depends on a score through its sign where X is in files, got "
+            f"{type(notion).__name__}; read the rows into memory."
+        ) from None
+
+
+def classes_of(labels: set[Any], positive: str | None) -> NDArray[Any]:
+    """The two class labels, the one that counts as positive last."""
+    try:
+        classes, _ = read_target(np.array(sorted(labels)))
+    except TypeError:
+        raise TypeError("expected class labels of one type in y, got several; pass all text or all numbers.") from None
+    if positive is None:
+        return classes
+    texts = [str(one).strip() for one in classes.tolist()]
+    if positive.strip() not in texts:
+        raise ValueError(f"expected one of the class labels {texts} as the positive one, got {positive!r}.")
+    return classes if texts[1] == positive.strip() else classes[::-1].copy()
+
+
+def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
+    """Everything about the constructor's arguments that can be wrong without looking at data."""
+    notion, plan = get_notion(model.notion), plan_of(model)
+    check_budget(model.epsilon, model.delta)
+    named_groups(model.groups, float(model.epsilon))
+    if model.tolerance is not None:
+        check_nonnegative("tolerance", model.tolerance)
+    if model.preprocess is not None:
+        check_choice("preprocess", model.preprocess, ("auto",))
+    if model.noise_seed is not None:
+        check_int("noise_seed", model.noise_seed, at_least=0)
+    if not (model.progress is None or isinstance(model.progress, bool)):
+        raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
+    _check_decisions(model, plan)
+    if isinstance(plan, PostProcessingPlan):
+        plan = replace(plan, at=check_choice("at", model.at, AT))
+    return notion, plan
+
+
+def plan_of(model: BaseEstimator) -> Plan:
+    """The plan that was passed, or the default one of the engine."""
+    engine = engine_of(model.engine, model.module)
+    warn_of_old_name(model.engine)
+    default = default_plan(engine)
+    plan = default if model.plan is None else model.plan
+    if not isinstance(plan, type(default)):
+        raise TypeError(
+            f"expected a {type(default).__name__} for engine {engine!r}, got {type(plan).__name__}; "
+            "pass a plan of that kind, or none."
+        )
+    return plan
+
+
+def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
+    """What only one kind of engine understands."""
+    network = plan.trains_network
+    if network and (model.base is not None or model.threshold != 0.5 or model.class_weight is not None):
+        raise ValueError(
+            "expected engine 'post-processing' where base, threshold or class_weight is given, got one that trains a "
+            "network; leave engine and module out."
+        )
+    if network and model.at != "decision":
+        raise ValueError(
+            f"expected at='decision' with an engine that trains a network, got {model.at!r}; leave engine and module "
+            "out."
+        )
+    if not network and model.module is not None:
+        raise ValueError(
+            "expected no module with engine 'post-processing', got one; pass it as base, or use engine 'moments'."
+        )
+    threshold = model.threshold
+    if not (isinstance(threshold, numbers.Real) and 0 < float(threshold) < 1):
+        raise ValueError(f"expected threshold to be a number between 0 and 1, got {threshold!r}.")
+    if threshold != 0.5 and model.class_weight is not None:
+        raise ValueError("expected threshold or class_weight, got both; costs of errors set the threshold.")
+
+
+def unfitted(model: Model) -> Model:
+    """A model with the same parameters; unlike scikit-learn's clone it leaves a fitted base fitted."""
+    parameters = model.get_params(deep=False)
+    parameters["random_state"] = copy.deepcopy(parameters["random_state"])
+    fresh: Model = type(model)(**parameters)
+    return fresh

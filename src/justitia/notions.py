@@ -68,7 +68,7 @@ class FairnessNotion(ABC):
             1.0 where the row belongs to the event, 0.0 elsewhere.
         """
 
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002 - no gradient by default
         """Return the differentiable h, for the primal step of a network; row i may depend on row i only.
 
         Parameters
@@ -82,7 +82,6 @@ class FairnessNotion(ABC):
         -------
         Tensor of shape (n,)
         """
-        del scores, y
         raise TypeError(
             f"the notion {type(self).__name__} has no differentiable h, which training a network needs; define h, or "
             "use the default engine."
@@ -113,10 +112,6 @@ def decision(scores: Array) -> Array:
     return (scores > 0).astype(scores.dtype)
 
 
-def _everyone(y: Array) -> Array:
-    return np.ones_like(y)[:, None]
-
-
 def _labelled(y: Array, *labels: int) -> Array:
     return np.stack([(y == label).astype(y.dtype) for label in labels], axis=1)
 
@@ -124,20 +119,17 @@ def _labelled(y: Array, *labels: int) -> Array:
 class PositiveDecisions(FairnessNotion):
     """Notions whose h is the decision: they differ in the rows that are compared."""
 
-    def h(self, scores: Tensor, y: Tensor) -> Tensor:
+    def h(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002 - errors need it
         """Probability of a positive decision."""
-        del y
         return scores.sigmoid()
 
-    def h_score(self, scores: Tensor, y: Tensor) -> Tensor:
+    def h_score(self, scores: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
         """The score itself."""
-        del y
         return scores
 
-    def h_exact(self, scores: Array, y: Array) -> Array:
+    def h_exact(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
         """Positive decision."""
-        del y
-        return decision(scores)
+        return (scores > 0).astype(scores.dtype)
 
 
 @dataclass(frozen=True)
@@ -155,7 +147,7 @@ class DemographicParity(PositiveDecisions):
 
     def events(self, y: Array) -> Array:
         """Every row."""
-        return _everyone(y)
+        return np.ones_like(y)[:, None]
 
 
 @dataclass(frozen=True)
@@ -224,7 +216,7 @@ class AccuracyParity(FairnessNotion):
 
     def events(self, y: Array) -> Array:
         """Every row."""
-        return _everyone(y)
+        return np.ones_like(y)[:, None]
 
     def h(self, scores: Tensor, y: Tensor) -> Tensor:
         """Binary cross-entropy, or the probability of an error."""
@@ -278,7 +270,8 @@ def get_notion(notion: str | FairnessNotion) -> FairnessNotion:
     """
     if not isinstance(notion, FairnessNotion):
         # Fairlearn's names are choices too, so that a slip in one of them is not answered with another rate.
-        return NOTIONS[notion_name(check_choice("notion", notion, (*NOTIONS, *FAIRLEARN_NAMES)))]()
+        name = check_choice("notion", notion, (*NOTIONS, *FAIRLEARN_NAMES))
+        return NOTIONS[FAIRLEARN_NAMES.get(name, name)]()
     if type(notion) not in NOTIONS.values():
         notion = _with_arrays(notion)
         check_notion(notion)

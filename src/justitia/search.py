@@ -14,17 +14,16 @@ import pandas as pd
 from justitia._validate import check_nonnegative, check_positive
 from justitia.curve import accuracy_and_violation, tradeoff
 from justitia.engines import AS_PUBLISHED, engine_of
-from justitia.estimator import LagrangianDualClassifier
-from justitia.parameters import check_parameters, plan_of, unfitted
+from justitia.estimator import LagrangianDualClassifier, check_parameters, plan_of, unfitted
 from justitia.preprocessing.tables import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute, HeldElsewhere
-from justitia.privacy.door import ledger_or_new, noise_from
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.persons import Persons
 from justitia.privacy.selection import calibrate_selection, draw_trials
+from justitia.privacy.vault import ledger_or_new, noise_from
 from justitia.training.history import names_of
 from justitia.training.same_rows import FITS
 from justitia.training.session import Session
@@ -63,7 +62,7 @@ class SearchResult:
     table: pd.DataFrame | None = None
 
 
-@sealing
+@protects_attribute
 def private_search(
     model: LagrangianDualClassifier,
     candidates: Sequence[Mapping[str, Any]],
@@ -123,7 +122,7 @@ def private_search(
     of a class of your own (its ``__eq__`` and ``__hash__``). Nor is the running time: whoever can watch it learns about
     the number of trials.
     """
-    attribute = Attribute.of(sensitive_features)
+    attribute = Attribute.from_container(sensitive_features)
     del sensitive_features
     if not isinstance(model, LagrangianDualClassifier):
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
@@ -203,7 +202,7 @@ def _repeated(
     """Debit the price of the best of K, draw K, and show the best alone."""
     check_parameters(model)
     if data["person"] is not None:
-        data = data | {"person": Persons.of(data["person"])}  # ids are read once, not in every trial
+        data = data | {"person": Persons.from_ids(data["person"])}  # ids are read once, not in every trial
     plan = calibrate_selection(float(model.epsilon), float(model.delta), trials=trials, shape=shape)
     # One seed of public randomness for all trials: given it, they are independent draws of one mechanism.
     base = unfitted(model).set_params(

@@ -9,9 +9,9 @@ from justitia import LagrangianDualClassifier, MomentsPlan
 
 # Sixty people are few: every fit says so.
 QUIET = [
-    pytest.mark.filterwarnings("ignore:with this budget and groups of about"),
-    pytest.mark.filterwarnings("ignore:the noise"),
-    pytest.mark.filterwarnings("ignore:delta="),
+    pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning"),
+    pytest.mark.filterwarnings("ignore::justitia.exceptions.UnknownGroupWarning"),
+    pytest.mark.filterwarnings("ignore::justitia.exceptions.LargeDeltaWarning"),
 ]
 
 N = 60

@@ -104,7 +104,7 @@ def test_fuzz_finds_a_reader_that_converts_a_column_as_a_whole(
 def labels_and_public(file: Path) -> tuple[list[Any], Any]:
     people = read_rows(file, Where(sensitive=["a"]), target="y")
     assert isinstance(people.sensitive, Attribute)
-    return people.sensitive.unsealed()[1][0].tolist(), (people.X.to_csv(), people.y.tolist())
+    return people.sensitive.reveal_entries()[1][0].tolist(), (people.X.to_csv(), people.y.tolist())
 
 
 def written_csv(file: Path, values: list[bytes]) -> Path:

@@ -15,8 +15,8 @@ from scipy import stats
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan
 from justitia.audit import AuditResult, audit
+from justitia.audit.as_published import CERTAIN, log_ratio, record_steps
 from justitia.audit.attacks import Randomness, mechanism_statistics, released_numbers
-from justitia.audit.printed import CERTAIN, log_ratio, printed_replay
 from justitia.audit.replay import Canary, make_replay, noise_scale, record, worst_canary
 from justitia.audit.statistics import evidence
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -53,11 +53,9 @@ def squared_shifts(questions: Any, towards: Any) -> list[float]:
 def test_worst_canary_of_a_recorded_run_nearly_attains_what_the_ledger_charged(engine: str, n_groups: int) -> None:
     people = PEOPLE[n_groups]
     recording = record(model_of(n_groups, engine), people.X, people.y, list(people.labels), seed=1)
-    canary = worst_canary(recording.questions, n_groups)
+    canary = worst_canary(recording.queries, n_groups)
     towards = make_replay(recording, canary).towards
-    moved = sum(
-        float(np.linalg.norm(t) * noise_scale(q)) ** 2 for q, t in zip(recording.questions, towards, strict=True)
-    )
+    moved = sum(float(np.linalg.norm(t) * noise_scale(q)) ** 2 for q, t in zip(recording.queries, towards, strict=True))
     charged = sum(cost.noise_multiplier**-2 * count for cost, count in recording.model.ledger_.costs().items())
     assert 0.5 * charged <= moved <= charged * (1 + 1e-6)
 
@@ -74,11 +72,11 @@ def test_audit_of_the_mechanism_comes_within_a_factor_of_the_certificate(engine:
 def test_audit_of_healthy_releases_accuses_nobody_in_ten_seeds(engine: str) -> None:
     people = PEOPLE[2]
     recording = record(model_of(2, engine), people.X, people.y, list(people.labels), seed=1)
-    canary = worst_canary(recording.questions, 2)
+    canary = worst_canary(recording.queries, 2)
     for seed in range(10):
         runs = mechanism_statistics(recording, canary, 80, Randomness(None, seed), jobs=1, progress=False, copies=8)
         # Ten audits together: alone, one of a person who attains the sensitivity may fail in 5 of 100.
-        found = evidence(*runs, alpha=0.05 / 10, delta=1e-5, known=np.ones(len(recording.questions)))
+        found = evidence(*runs, alpha=0.05 / 10, delta=1e-5, known=np.ones(len(recording.queries)))
         assert max(found.binomial(1e-5), found.gaussian(1e-5)) <= 4.0, seed
 
 
@@ -86,10 +84,10 @@ def test_audit_of_healthy_releases_accuses_nobody_in_ten_seeds(engine: str) -> N
 def test_log_ratios_of_replays_are_normal_with_the_shift_that_the_neighbours_have(engine: str) -> None:
     people = PEOPLE[2]
     recording = record(model_of(2, engine, epsilon=1.0), people.X, people.y, list(people.labels), seed=1)
-    canary = worst_canary(recording.questions, 2)
+    canary = worst_canary(recording.queries, 2)
     towards = make_replay(recording, canary).towards
     square = sum(
-        float(np.linalg.norm(t) * noise_scale(q)) ** 2 for q, t in zip(recording.questions, towards, strict=True)
+        float(np.linalg.norm(t) * noise_scale(q)) ** 2 for q, t in zip(recording.queries, towards, strict=True)
     )
     runs = mechanism_statistics(recording, canary, 320, Randomness(None, 1), jobs=1, progress=False, copies=8)
     for sign, one in zip((-1, 1), runs, strict=True):
@@ -197,7 +195,7 @@ def test_audit_with_two_processes_is_the_same_as_with_one_and_shows_its_progress
 def test_replays_in_two_processes_share_no_noise() -> None:
     people = PEOPLE[2]
     recording = record(model_of(2, "moments"), people.X, people.y, list(people.labels), seed=1)
-    canary = worst_canary(recording.questions, 2)
+    canary = worst_canary(recording.queries, 2)
     both = mechanism_statistics(recording, canary, 200, Randomness(None, None), jobs=2, progress=False)
     answers = np.concatenate(both)
     assert len(np.unique(answers[:, 0])) == len(answers)
@@ -250,7 +248,7 @@ def test_printed_replay_of_a_larger_group_knows_both_scales_of_the_noise() -> No
     model = model_of(2, "pf-ld-as-published", plan=plan, epsilon=1.0)
     recording = record(model, people.X, people.y, labels, seed=1)
     canary = Canary(0, 0, 1)  # the first neighbour has four people in "b", the second five
-    replay = printed_replay(recording, canary, people.X, people.y, Randomness(None, 1), seed=1)
+    replay = record_steps(recording, canary, people.X, people.y, Randomness(None, 1), seed=1)
     first, second = ([step for step in one if step is not None] for one in replay.known)
     assert len(first) == len(second) == 2  # all multipliers are 0 in the first epoch
     assert [a[1] / b[1] for a, b in zip(first, second, strict=True)] == pytest.approx([4 / 3] * 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from pyarrow import parquet
-from recording import Player, Recorder
+from recording import Outcome, command, problems
 
-from justitia.cli import cli
 from justitia.cli.files.attribute import Where
 from justitia.cli.files.rows import read_rows
 from justitia.datasets import make_synthetic
 from justitia.privacy.arrays import Array
-from justitia.training.same_rows import FITS
 
 N = 40
 PLAN = b"warmup_steps = 3\nrounds = 2\npublic_steps = 1\nchecks = 1\nbatch_size = 64\n"
@@ -31,48 +27,17 @@ DATA = make_synthetic(N, n_features=2, random_state=1)
 TARGET = DATA.y.tolist()
 PUBLIC = {"x0": DATA.X["x0"].tolist(), "x1": DATA.X["x1"].tolist(), "y": TARGET}
 KEYS = list(range(1, N + 1))
-TIME = "2026-01-01T00:00:00+00:00"
 
 Files = Mapping[str, bytes]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """All that one command made public, and the answers under and over its noise."""
-
-    public: tuple[Any, ...]
-    exact: tuple[Array, ...]
-    noisy: tuple[Array, ...]
-
-
 def run(folder: Path, words: Sequence[str], files: Files, answers: Sequence[Array] | None = None) -> Outcome:
-    """One command beside these files; with ``answers`` it receives those instead of noised answers of its own."""
-    for name, content in {"plan.toml": PLAN, **files}.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(content)
-    before = {one for one in folder.rglob("*") if one.is_file()}
-    source = Recorder() if answers is None else Player(answers)
-    FITS.forget()  # no run is warned of an earlier one
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("justitia.cli.files.metadata.now", lambda: TIME)
-        patch.setattr("justitia.privacy.door.SystemNoise", lambda: source)
-        result = CliRunner().invoke(cli, list(words), terminal_width=80)
-    made = sorted({one for one in folder.rglob("*") if one.is_file()} - before)
-    written = {one.relative_to(folder).as_posix(): one.read_bytes() for one in made}
-    for one in made:
-        one.unlink()
-    for one in sorted({one.parent for one in made} - {folder}):
-        if not any(one.iterdir()):
-            one.rmdir()
-    shapes = [tuple(answer.shape) for answer in source.exact]
-    public = (result.exit_code, result.stdout, result.stderr, written, shapes)
-    return Outcome(public, tuple(source.exact), tuple(source.noisy))
+    return command(folder, words, {"plan.toml": PLAN, **files}, answers)
 
 
 def keep(folder: Path, made: Outcome) -> None:
     """Write the files of a command again."""
-    for name, content in made.public[3].items():
+    for name, content in made.public["files"].items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
 
@@ -102,10 +67,10 @@ def parquet_of(columns: Mapping[str, Any]) -> bytes:
 def assert_alike(folder: Path, words: Sequence[str], files: Sequence[Files]) -> None:
     """The first of ``files`` is recorded; with all others everything public is the same."""
     first = run(folder, words, files[0])
-    assert first.public[0] in {0, 4}, first.public[2]
+    assert first.public["exit code"] in {0, 4}, first.public["stderr"]
     for other in files[1:]:
         second = run(folder, words, other, first.noisy)
-        assert second.public == first.public
+        assert problems(first, second, neighbours=False) == []
 
 
 def labels_of(folder: Path, files: Files, **where: Any) -> list[Any]:
@@ -113,7 +78,7 @@ def labels_of(folder: Path, files: Files, **where: Any) -> list[Any]:
         (folder / name).write_bytes(content)
     place = {name: folder / value if name == "sensitive_file" else value for name, value in where.items()}
     people = read_rows(folder / next(iter(files)), Where(**place), target="y")
-    found: list[Any] = people.sensitive.unsealed()[1][0].tolist()
+    found: list[Any] = people.sensitive.reveal_entries()[1][0].tolist()
     return found
 
 
@@ -227,7 +192,7 @@ def test_split_of_odd_entries_says_the_same_and_writes_the_same_public_columns(t
     for entry in [sound[5], *odd]:
         column = build(with_entry(sound, 5, entry))
         made = run(tmp_path, ["split", "data.parquet"], {"data.parquet": parquet_of(PUBLIC | {"sex": column})})
-        code, stdout, stderr, written, _ = made.public
+        code, stdout, stderr, written = (made.public[name] for name in ("exit code", "stdout", "stderr", "files"))
         assert code == 0, stderr
         tables = {name: parquet.read_table(io.BytesIO(content)) for name, content in written.items()}
         found.append((stdout, stderr, {name: table.drop_columns("sex") for name, table in tables.items()}))
@@ -351,17 +316,17 @@ def test_refused_budget_shows_no_label_in_the_variables_of_any_frame_of_the_comm
     words = [command, *words[1:], "--ledger", "people.ledger", "--ledger-name", "people", "--ledger-epsilon", "0.5"]
     seen: list[str] = []
 
-    def told(error: BaseException) -> tuple[int, str]:
+    def described(error: BaseException) -> tuple[int, str]:
         for frame, _ in traceback.walk_tb(error.__traceback__):
             assert frame.f_globals["__name__"] != "justitia.privacy.columns"
             if frame.f_globals["__name__"].startswith("justitia."):
                 seen.extend(shown(value) for value in frame.f_locals.values())
         return sound(error)
 
-    teaching = import_module("justitia.cli.command")
-    sound = teaching.told
-    monkeypatch.setattr(teaching, "told", told)
-    assert run(tmp_path, words, files).public[0] == 3
+    module = import_module("justitia.cli.command")
+    sound = module.describe_error
+    monkeypatch.setattr(module, "describe_error", described)
+    assert run(tmp_path, words, files).public["exit code"] == 3
     assert any("sensitive attribute of" in one for one in seen)
     assert not [one for one in seen if label in one]
 

@@ -10,7 +10,7 @@ import pytest
 from edge_cases import GROUPS, QUIET, SECRET, N, X, Y, classifier
 
 from justitia import measure, private_search, tradeoff
-from justitia.audit.replay import Silent
+from justitia.audit.replay import NoNoise
 from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, RandomizedResponse
@@ -46,7 +46,7 @@ def test_curves_searches_and_measurements_with_ids_promise_to_persons() -> None:
 
 def test_randomized_labels_of_people_with_several_rows_are_refused_before_anything_is_debited() -> None:
     ledger = PrivacyLedger(epsilon=4.0, delta=1e-3)
-    vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, people=Persons.of(PERSON))
+    vault = SensitiveVault(SECRET, groups=GROUPS, ledger=ledger, people=Persons.from_ids(PERSON))
     with pytest.raises(ValueError, match="randomise one answer per person"):
         vault.randomized_labels(RandomizedResponse(1.0), purpose="labels")
     assert ledger.releases == ()
@@ -68,7 +68,7 @@ def test_answers_about_persons_move_by_at_most_the_recorded_sensitivity_and_reac
     rows = np.array([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3)
     weights = np.array([[1.0, -1.0, 0.0]] * 6)
     longest = 0.0
-    people = Persons.of(ids)
+    people = Persons.from_ids(ids)
     assert people.rows_each == 3
     for labels in itertools.product("ab-", repeat=3):
         exact = []
@@ -87,7 +87,7 @@ def test_answers_about_persons_move_by_at_most_the_recorded_sensitivity_and_reac
 
 def exact_answer(vault: SensitiveVault, question: str, rows: Array, weights: Array) -> Array:
     """What is under the noise."""
-    vault._source = Silent()  # type: ignore[misc]
+    vault._source = NoNoise()  # type: ignore[misc]
     noise = Gaussian(1.0)
     if question == "weighted_sum":
         return vault.weighted_sum(rows, weights, bound=1.0, noise=noise, purpose="test")
@@ -102,7 +102,7 @@ def full_sums(vault: SensitiveVault, rows: Array, noise: Gaussian) -> Array:
 
 def test_rows_beyond_a_persons_share_are_not_asked_about() -> None:
     ids = ["busy"] * 50 + [f"p{i}" for i in range(50)]
-    people = Persons.of(ids)
+    people = Persons.from_ids(ids)
     assert (people.rows_each, people.number) == (1, 51)
     assert np.flatnonzero(people.counted)[1:].tolist() == list(range(50, 100))
     assert people.counted[:50].sum() == 1
@@ -118,9 +118,9 @@ def test_share_of_rows_follows_from_everybodys_numbers_of_rows(sizes: list[int],
 
 @pytest.mark.parametrize("other", ["1", " 1 ", "1.0", 1.0, True, Decimal(1), np.float32(1.0)])
 def test_id_that_was_read_as_another_type_is_the_same_person(other: Any) -> None:
-    people = Persons.of([1, other, "another", 1, "one more", other])
+    people = Persons.from_ids([1, other, "another", 1, "one more", other])
     assert people.number == 3
-    assert Persons.of(["1.5", 1, "x1", "01", -1, "-1"]).number == 5
+    assert Persons.from_ids(["1.5", 1, "x1", "01", -1, "-1"]).number == 5
 
 
 def test_noise_for_persons_is_as_many_times_larger_as_rows_of_one_are_asked_about() -> None:

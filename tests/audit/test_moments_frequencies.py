@@ -10,15 +10,16 @@ import pytest
 import torch
 from scipy.stats import beta
 from torch import nn
+from tqdm.auto import tqdm
 
 from justitia import MomentsPlan, PrivacyLedger
-from justitia.networks.algorithm import train
 from justitia.networks.moments.engine import MomentsEngine
+from justitia.networks.run import NetworkRun
 from justitia.notions import DemographicParity
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import Array
 from justitia.training.lagrangian import Problem
+from justitia.training.method import Array
 
 EPSILON, DELTA = 1.0, 0.02
 RUNS = 160
@@ -69,14 +70,16 @@ def run_tiny(labels: Sequence[Any], seed: int, factor: float = 1.0) -> Tiny:
         module.weight.fill_(0.4)
         module.bias.fill_(-0.05)
     ledger = PrivacyLedger(epsilon=EPSILON, delta=DELTA)
-    vault = SensitiveVault(labels, groups=("a", "b"), ledger=ledger, noise_source=Tampered(seed, factor))
-    engine = TINY.engine(problem, vault, tolerance=0.0, seed=0)
-    assert isinstance(engine, MomentsEngine)
-    trained = train(module, problem, TINY, engine)
+    vault = SensitiveVault(
+        labels, groups=("a", "b"), ledger=ledger, noise_source=Tampered(seed, factor), source=problem.source
+    )
+    engine = MomentsEngine(TINY, problem, vault, tolerance=0.0, seed=0)
+    trained = NetworkRun(module, TINY, engine).train(lambda total, name: tqdm(total=total, desc=name, disable=True))
     assert engine._rows is not None
     with torch.no_grad():
         scores = module(torch.from_numpy(X6)).squeeze(1).numpy()
-    rows = (engine._rows.take(np.arange(6)).astype(np.float64), engine._decisions[0].astype(np.float64))
+    (moments,) = problem.source.map(engine._rows)
+    rows = (moments.astype(np.float64), engine._checked[0].astype(np.float64))
     gap = trained.history[1]["noisy_gap"][0][0]
     return Tiny((engine._sums[0], engine._sums[1]), rows, gap, float(trained.lam[0, 0]), scores)
 

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from asking import asked, opened
-from justitia.networks.algorithm import train
 from justitia.networks.pf_ld.clipping import dual_error_bound, primal_error_bound
 from justitia.networks.pf_ld_as_published.accountant import (
     ORDERS,
@@ -22,13 +22,14 @@ from justitia.networks.pf_ld_as_published.accountant import (
 )
 from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
 from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
+from justitia.networks.run import NetworkRun
 from justitia.notions import DemographicParity, FairnessNotion
 from justitia.privacy.accounting import GaussianCost, epsilon_spent, gaussian_delta, gaussian_mu
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import Array
 from justitia.training.lagrangian import Problem
+from justitia.training.method import Array
 
 Floats = NDArray[np.float64]
 
@@ -249,7 +250,9 @@ def test_amplification_batch_of_the_printed_step_can_be_read_off_the_weights(see
         DemographicParity(),
         seed,
     )
-    train(model, engine.problem, plan, engine, start=np.ones((2, 1)))
+    NetworkRun(model, plan, engine).train(
+        lambda total, name: tqdm(total=total, desc=name, disable=True), start=np.ones((2, 1))
+    )
     step = (model.seen[1] - model.seen[0]).abs()
     batch = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:8]
     assert float(step.min()) > 0.0  # noise on every weight

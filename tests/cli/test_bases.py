@@ -1,4 +1,4 @@
-"""Engine plugin from the command line: what it corrects, where it decides, and what is said of it."""
+"""Engine post-processing on the command line: base models, thresholds and what is printed about them."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 from running import Run, assert_refused, read
 
 from justitia import LagrangianDualClassifier, PostProcessingPlan
-from justitia.cli.bases import BASES
-from justitia.metrics.preview import Counts, expected_tolerance
+from justitia.cli.options import BASES
+from justitia.metrics.planning import PublicCounts, expected_tolerance
 from justitia.notions import get_notion
 
 TRAIN = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0")
@@ -42,7 +42,7 @@ def test_base_by_name_is_trained_kept_and_predicts_from_its_folder(run: Run, her
     words = ("--base", name, "--tolerance", "1", "--out", "m", "--json")  # so that noise decides nothing
     result = run("train", "income.csv", *TRAIN, *words)
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["base"].endswith("mean of 5 fits that leave out a part of the rows each")
+    assert json.loads(result.stdout)["base"].endswith("average of 5 cross-fitted models")
     found = run("predict", "m", "new.csv", "--json")
     assert found.exit_code == 0, found.output
     decided = [one["decision"] for one in json.loads(found.stdout)["decisions"]]
@@ -87,7 +87,7 @@ def test_column_of_scores_is_needed_to_predict_and_to_evaluate(run: Run, here: P
         (("--threshold", "1.5"), "expected threshold to be a number between 0 and 1, got 1.5"),
     ],
 )
-def test_base_that_cannot_be_used_is_told_in_a_sentence_before_anything_is_spent(
+def test_base_that_cannot_be_used_gives_one_sentence_before_anything_is_spent(
     run: Run, here: Path, scored: pd.DataFrame, words: tuple[str, ...], part: str
 ) -> None:
     ledger = (here / "people.ledger").read_bytes()
@@ -107,28 +107,28 @@ def test_threshold_moves_decisions_and_is_said(run: Run) -> None:
     assert shares[0] > shares[1] + 0.1
 
 
-def test_tolerance_in_force_is_told_unless_only_exact_sizes_would_tell(run: Run, here: Path) -> None:
+def test_tolerance_in_force_is_printed_unless_it_needs_exact_sizes(run: Run, here: Path) -> None:
     private = run("train", "income.csv", *TRAIN, "--out", "m")
     in_force = read(here / "m" / "training.json")["tolerance"]
     assert in_force > 0.01
-    assert f"tolerance: {in_force:.3g}, as none was given" in " ".join(private.stdout.split())
+    assert f"tolerance: {in_force:.3g} (default)" in " ".join(private.stdout.split())
     exact = run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "exact")
-    assert "tolerance: what chance allows" in " ".join(exact.stdout.split())
+    assert "tolerance: one standard error" in " ".join(exact.stdout.split())
     assert read(here / "exact" / "training.json")["tolerance"] is None
 
 
 def test_tolerance_that_a_plan_expects_is_the_one_of_training_with_equal_groups(run: Run) -> None:
     words = ("income.csv", "--target", "income", "--groups", "Female,Male")
     expected = json.loads(run("plan", *words, "--json").stdout)["expected_tolerance"]
-    told = json.loads(run("train", *words, "--sensitive", "sex", "--seed", "0", "--out", "m", "--json").stdout)
-    assert told["tolerance"] == pytest.approx(expected, rel=0.25)
+    facts = json.loads(run("train", *words, "--sensitive", "sex", "--seed", "0", "--out", "m", "--json").stdout)
+    assert facts["tolerance"] == pytest.approx(expected, rel=0.25)
     assert json.loads(run("plan", *words, "--tolerance", "0.1", "--json").stdout)["expected_tolerance"] is None
     assert "0.1 between two groups" in run("plan", *words, "--tolerance", "0.1").stdout
 
 
 def test_expected_tolerance_without_noise_is_the_standard_error_of_a_difference() -> None:
     plan = PostProcessingPlan(least=0.0).calibrate(float("inf"), 1e-5, n=1000)
-    counts = Counts(rows=1000, positives=500, groups=2)
+    counts = PublicCounts(rows=1000, positives=500, groups=2)
     parity = expected_tolerance(counts, plan, get_notion("demographic_parity"))
     assert parity == pytest.approx(np.sqrt(2 * 0.5 * 0.5 / 500))  # half of the decisions are positive
     odds = expected_tolerance(counts, plan, get_notion("equalized_odds"))

@@ -44,7 +44,10 @@ def test_four_commands_of_the_readme_lead_from_a_csv_to_a_report(
     monkeypatch.chdir(tmp_path)
     words = commands(README)
     assert len(words) == 4
-    run_all([["datasets", "write", "income", "--out", "income.csv"], *words])
+    run_all([["datasets", "write", "income", "--out", "income.csv"]])
+    file = Path("income.csv")
+    file.write_text("".join(file.read_text(encoding="utf-8").splitlines(keepends=True)[:8001]), encoding="utf-8")
+    run_all(words)
     page = Path("report.html").read_text(encoding="utf-8")
     assert "Female" in page
     assert "not measured" not in page

@@ -10,8 +10,7 @@ from running import ROWS, Run, assert_refused, read
 from texts import TRAIN, assert_narrow, parsed
 
 from justitia import DurableLedger, LagrangianDualClassifier, PrivacyLedger
-from justitia.cli.commands.compare import part_of
-from justitia.cli.methods import UncorrectedModel
+from justitia.cli.commands.compare import UncorrectedModel, part_of
 from justitia.datasets import make_synthetic
 from justitia.privacy.accounting import GaussianCost, gaussian_mu
 from justitia.privacy.ledger import Release
@@ -41,7 +40,7 @@ def test_tradeoff_writes_a_curve_a_model_per_point_and_marks_the_chosen(run: Run
 def test_tradeoff_without_a_point_within_the_violation_says_so(run: Run, here: Path) -> None:
     result = run("tradeoff", "income.csv", *TRAIN, "--tolerances", "0.5,0.9", "--choose", "0", "--out", "c")
     assert result.exit_code == 0
-    assert "no point has a noised violation of at most 0; the strictest one is marked." in " ".join(
+    assert "no point has a noisy violation of at most 0; the strictest one is marked." in " ".join(
         result.stderr.split()
     )
     assert read(here / "c" / "tradeoff.json")["chosen"] == 0
@@ -75,7 +74,7 @@ def test_compare_trains_methods_and_says_what_they_cost(run: Run) -> None:
     result = run(*words, "--seed", "0")
     assert result.exit_code == 0, result.output
     assert_narrow(result.stdout)
-    assert "All that methods learned of the people of --train is (1, 1e-05)" in " ".join(result.stdout.split())
+    assert "Everything that methods learned from --train is (1, 1e-05)" in " ".join(result.stdout.split())
     found = parsed(run(*words, "--json"))["models"]
     assert [one["model"] for one in found] == ["model", "(uncorrected)", "(moments)"]
     assert [round(one["epsilon"], 3) for one in found] == [1.0, 0.0, 1.0]
@@ -116,15 +115,15 @@ def test_parts_of_a_budget_compose_to_it(parts: int) -> None:
 
 
 PLANNED = """\
-Plan: nothing was read but public numbers, nothing was spent.
+Plan from public numbers; no budget was spent.
   rows       36,000 in 2 groups; 9,000 have the positive answer
-  asked for  demographic_parity, engine post-processing
+  training   demographic_parity, engine post-processing
   tolerance  about 0.01 between two groups, if they are of equal sizes
   budget     epsilon 1 at delta 1e-05, all of it:
-  what is asked  times  noise  epsilon alone
-  sizes              1  16.68          0.195
-  moments            1  5.413          0.665
-  decisions          4  10.83          0.665
+  release    times  noise  epsilon alone
+  sizes          1  16.68          0.195
+  moments        1  5.413          0.665
+  decisions      4  10.83          0.665
 
 How precise, by the number of rows in a group:
     rows  noise of its rate  measured violation of 0
@@ -153,8 +152,8 @@ def test_plan_of_a_file_counts_its_target_and_says_what_training_would_warn_of(r
     assert found["epsilon"] == pytest.approx(0.1, rel=1e-3)
     (sentence,) = found["outlook"]
     words += ("--sensitive", "sex", "--small-groups", "--out", "m")
-    told = parsed(run("train", *words, "--epsilon", "0.1", "--json"))["warnings"]
-    assert sentence.split("the noise in")[0] == told[0].split("the noise in")[0]
+    printed = parsed(run("train", *words, "--epsilon", "0.1", "--json"))["warnings"]
+    assert sentence.split("the noise in")[0] == printed[0].split("the noise in")[0]
 
 
 def test_plan_of_the_other_engines_lists_what_they_ask(run: Run) -> None:
@@ -208,11 +207,11 @@ Ledger of 'clinic' in FILE
 def test_purposes_that_others_wrote_move_no_cursor_and_make_no_line_of_their_own(run: Run, here: Path) -> None:
     ledger = DurableLedger(here / "c.ledger", dataset="clinic", epsilon=2.0, delta=1e-5)
     ledger.debit(Release("a\x1b[2J\x9b\u202e\n     99  none", GaussianCost(50.0), 1.0))
-    told = run("budget", "show", "c.ledger").stdout
-    assert r"a\u001b[2J\u009b\u202e\n     99" in told
+    printed = run("budget", "show", "c.ledger").stdout
+    assert r"a\u001b[2J\u009b\u202e\n     99" in printed
     as_json = run("budget", "show", "c.ledger", "--json").stdout
     assert parsed(run("budget", "show", "c.ledger", "--json"))["entries"][0]["purpose"].startswith("a\x1b[2J\x9b")
-    assert all(one == "\n" or one.isprintable() for one in told + as_json)
+    assert all(one == "\n" or one.isprintable() for one in printed + as_json)
 
 
 def test_budget_is_made_shown_and_exported(run: Run, here: Path) -> None:
@@ -237,7 +236,7 @@ def test_budget_verifies_the_receipts_of_a_model_and_of_an_export(run: Run, here
     assert run("train", "income.csv", *TRAIN, *words, "--out", "m").exit_code == 0
     assert run("budget", "export", "c.ledger", "--out", "c.json").exit_code == 0
     result = run("budget", "verify", "c.ledger", "--model", "m")
-    assert result.stdout == "c.ledger holds the 4 debits of the receipt, and 0 since.\n"
+    assert result.stdout == "c.ledger contains the 4 debits of the receipt, and 0 since.\n"
     assert parsed(run("budget", "verify", "c.ledger", "--receipt", "c.json", "--json"))["debits"] == 4
     (here / "c.ledger").write_bytes(made)
     for source in (("--model", "m"), ("--receipt", "c.json")):
@@ -293,7 +292,7 @@ def test_report_of_any_point_of_a_curve_shows_the_curve(run: Run) -> None:
         assert "no point of a curve" not in Path(f"{place}.html").read_text(encoding="utf-8")
 
 
-def test_report_with_what_people_state_is_not_written_over_another_file(run: Run, here: Path) -> None:
+def test_report_with_stated_fields_is_not_written_over_another_file(run: Run, here: Path) -> None:
     (here / "about.toml").write_text('owner = "Ann"\nversion = "1"\n', encoding="utf-8")
     words = (
         "report",
@@ -322,10 +321,10 @@ def test_report_with_what_people_state_is_not_written_over_another_file(run: Run
     assert_refused(run(*words, "--overwrite"), 2, "did you mean 'owner'")
 
 
-def test_second_look_at_the_same_people_is_on_the_page(run: Run) -> None:
+def test_second_measurement_of_the_same_rows_is_on_the_page(run: Run) -> None:
     for _ in range(2):
         assert run("evaluate", "model", "test.csv").exit_code == 0
     assert run("report", "model", "-o", "r.html").exit_code == 0
     facts = read(Path("r.json"))
     assert [one["name"] for one in facts["looks"]] == ["training", "1", "2"]
-    assert any("Warning: look 2 was at people who were" in one for one in facts["looks_say"])
+    assert any("Warning: measurement 2 includes, or may include, people of" in one for one in facts["looks_say"])

@@ -22,7 +22,7 @@ def masked(text: str) -> str:
 
 EVALUATED = """
 Measured: N rows of test.csv, N groups; accuracy N.
-Counts and rates are noised; bounds hold noise and sampling, at N.
+Counts and rates are noisy; bounds cover noise and sampling error, at N confidence.
 
 selection_rate (population N)
 group rows rate, bounds gap to population, bounds
@@ -33,7 +33,7 @@ violation, demographic_parity: N [N, N]
 demographic_parity: below N at N confidence; the one-sided upper bound is N.
 smallest impact ratio of selection_rate: not enough evidence at N confidence
 to call it below or above N; it is between N and N, each bound for itself.
-rows without a group: about N, give or take N
+rows without a group: about N +- N
 decisions before, demographic_parity: N [N, N]
 
 This measurement is (N, N)-differentially private in the sensitive

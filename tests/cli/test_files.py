@@ -11,7 +11,7 @@ import pytest
 from running import Run, assert_refused, income, read
 
 from justitia import DurableLedger, LagrangianDualClassifier
-from justitia.cli.files.looks import measurement_files
+from justitia.cli.files.measurement_log import measurement_files
 
 TRAIN = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0")
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -137,7 +137,7 @@ def test_folder_that_was_closed_to_others_stays_closed_when_it_is_replaced(run: 
 def test_split_keeps_the_permissions_of_the_source_from_the_first_byte(
     run: Run, here: Path, mode: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from justitia.cli.files.copying import Rows
+    from justitia.cli.commands.split import RawRows
 
     frame = pd.read_csv("income.csv")
     if name.endswith("parquet"):
@@ -147,13 +147,13 @@ def test_split_keeps_the_permissions_of_the_source_from_the_first_byte(
     Path(name).chmod(mode)
     mode = (mode & ~current_umask()) | 0o600
     seen: list[int] = []
-    sound = Rows.write
+    sound = RawRows.write
 
-    def watched(self: Rows, chosen: Any, file: Path) -> None:
+    def watched(self: RawRows, chosen: Any, file: Path) -> None:
         seen.extend([mode_of(file), mode_of(file.parent)])
         sound(self, chosen, file)
 
-    monkeypatch.setattr(Rows, "write", watched)
+    monkeypatch.setattr(RawRows, "write", watched)
     assert run("split", name).exit_code == 0
     assert seen == [mode, 0o700] * 2
     made = [one for one in here.iterdir() if "-train" in one.name or "-test" in one.name]
@@ -163,7 +163,7 @@ def test_split_keeps_the_permissions_of_the_source_from_the_first_byte(
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
-def test_split_over_existing_files_is_refused_without_being_told_to(run: Run, here: Path, part: str) -> None:
+def test_split_over_existing_files_is_refused_without_overwrite(run: Run, here: Path, part: str) -> None:
     Path(f"income-{part}.csv").write_text("mine")
     left_alone(run, here, ("split", "income.csv"), f"'income-{part}.csv' exists; pass --overwrite to replace it")
     assert run("split", "income.csv", "--overwrite").exit_code == 0
@@ -199,9 +199,9 @@ def test_dataset_over_existing_files_or_itself_is_refused(run: Run, here: Path) 
 def test_predict_never_replaces_what_it_reads_and_asks_before_it_replaces_anything(run: Run, here: Path) -> None:
     Path("linked.csv").symlink_to("income.csv")
     words = ("predict", "model", "new.csv", "--out")
-    left_alone(run, here, (*words, "new.csv", "--overwrite"), "'new.csv' is read by this command")
-    left_alone(run, here, (*words, "model/../new.csv", "--overwrite"), "is read by this command")
-    left_alone(run, here, (*words, "model/model.json", "--overwrite"), "is read by this command")
+    left_alone(run, here, (*words, "new.csv", "--overwrite"), "'new.csv' is an input of this command")
+    left_alone(run, here, (*words, "model/../new.csv", "--overwrite"), "is an input of this command")
+    left_alone(run, here, (*words, "model/model.json", "--overwrite"), "is an input of this command")
     left_alone(run, here, (*words, "linked.csv", "--overwrite"), "'linked.csv' is not an ordinary file")
     left_alone(run, here, (*words, "income.csv"), "'income.csv' exists; pass --overwrite")
     assert run(*words, "d.csv").exit_code == 0
@@ -224,8 +224,8 @@ def test_closed_file_that_is_replaced_stays_closed(run: Run) -> None:
 
 def test_evaluate_out_never_replaces_what_is_read_and_asks_before_it_replaces_anything(run: Run, here: Path) -> None:
     words = ("evaluate", "model", "test.csv", "--ledger", "people.ledger", "--out")
-    left_alone(run, here, (*words, "test.csv", "--overwrite"), "'test.csv' is read by this command")
-    left_alone(run, here, (*words, "people.ledger", "--overwrite"), "'people.ledger' is read by this command")
+    left_alone(run, here, (*words, "test.csv", "--overwrite"), "'test.csv' is an input of this command")
+    left_alone(run, here, (*words, "people.ledger", "--overwrite"), "'people.ledger' is an input of this command")
     left_alone(run, here, (*words, "income.csv"), "'income.csv' exists; pass --overwrite")
     left_alone(run, here, (*words, "model/m.json"), "the model's folder keeps every measurement by itself")
     assert run(*words, "m.json").exit_code == 0
@@ -244,7 +244,7 @@ def test_report_replaces_its_own_pages_and_no_others(run: Run, here: Path) -> No
     left_alone(run, here, ("report", "model", "--out", "new.md"), "expected a folder or a name that ends in .html")
 
 
-# --- every look at people is kept, and adds up
+# --- every measurement is kept, and costs add up
 
 
 def remarks(folder: Path) -> list[str]:
@@ -256,32 +256,30 @@ def test_evaluate_on_the_training_rows_warns_and_adds_all_costs(run: Run, here: 
     assert all("rows that the model was trained on" in text_of(one) for one in results)
     assert [one.name for one in measurement_files(here / "model")] == [f"measurement-00{n}.json" for n in (1, 2, 3)]
     first, second, third = remarks(here / "model")
-    # mu of (1, 1e-5) is 0.2681; k looks have sqrt(k) times that.
+    # mu of (1, 1e-5) is 0.2681; k measurements have sqrt(k) times that.
     assert first.startswith("Together with the other certificate, costs added")
     assert "(1.466, 1e-05)-differentially" in first
     assert "(1.835, 1e-05)-differentially" in second
     assert third.startswith("Together with the 3 other certificates, costs of all of them added")
     assert "(2.155, 1e-05)-differentially" in third
-    assert third.endswith("provided that these looks and their prices were fixed before the first.")
+    assert third.endswith("provided that these releases and their costs were fixed before the first.")
 
 
-def test_evaluate_twice_on_other_people_adds_the_two_looks_alone(run: Run, here: Path) -> None:
+def test_evaluate_twice_on_other_rows_adds_the_two_measurements_alone(run: Run, here: Path) -> None:
     first = run("evaluate", "model", "test.csv")
     assert "warning" not in first.stderr
-    assert "people of 'test.csv' were, or may have been, measured before" in text_of(
-        run("evaluate", "model", "test.csv")
-    )
+    assert "rows of 'test.csv' were, or may have been, measured before" in text_of(run("evaluate", "model", "test.csv"))
     assert remarks(here / "model")[0].endswith("one row in each, provided that nobody is in both.")
     assert "(1, 1e-05)" in remarks(here / "model")[0]
     assert "costs of 1 of them added" in remarks(here / "model")[1]
     assert "(1.466, 1e-05)" in remarks(here / "model")[1]
     income(300, 7).to_csv("third.csv", index=False)
     assert run("evaluate", "model", "third.csv").exit_code == 0
-    assert "(1.466, 1e-05)" in remarks(here / "model")[2]  # of those who were looked at twice
+    assert "(1.466, 1e-05)" in remarks(here / "model")[2]  # of those who were measured twice
 
 
 def test_compare_on_the_training_rows_says_whose_bounds_do_not_hold(run: Run) -> None:
-    sentence = "rows of {data!r} are rows that {model!r} was trained on: the bounds speak of new people"
+    sentence = "rows of {data!r} are rows that {model!r} was trained on; the bounds are for rows that were not"
     both = ("model", "curve/tolerance-0")
     mixed = run("compare", *both, "--data", "income.csv")
     assert all(sentence.format(data="income.csv", model=one) in text_of(mixed) for one in both)
@@ -306,7 +304,7 @@ def test_compare_is_kept_in_every_model_with_the_price_of_the_whole_table(run: R
         assert sum(one["count"] for one in kept["certificate"]["releases"]) == 2
         assert list(kept["violations"]) == ["demographic_parity"]
     assert any(one.startswith("model: Together with the other certificate") for one in found["statements"])
-    # The next look at the same people adds it: mu of (1, 1e-5) is 0.2681, and two have sqrt(2) times that.
+    # The next measurement of the same rows adds it: mu of (1, 1e-5) is 0.2681, and two have sqrt(2) times that.
     again = run("evaluate", "model", "test.csv")
     assert "measured before (measurement 1 of the model)" in text_of(again)
     assert "(1.466, 1e-05)" in remarks(here / "model")[1]
@@ -355,7 +353,7 @@ def test_part_of_the_training_rows_in_another_order_and_format_is_noticed(run: R
 def test_model_without_facts_adds_the_costs_since_nobody_knows_who_was_trained_on(run: Run, here: Path) -> None:
     (here / "model" / "training.json").unlink()
     result = run("evaluate", "model", "test.csv", "--target", "income", "--sensitive", "sex")
-    assert "whether people of 'test.csv' were trained on cannot be told" in text_of(result)
+    assert "does not show whether rows of 'test.csv' were used for training" in text_of(result)
     assert "(1.466, 1e-05)" in remarks(here / "model")[0]
 
 
@@ -380,7 +378,7 @@ def test_report_shows_the_newest_measurement_and_their_number(run: Run, here: Pa
     for page in ("r.html", "r.md"):
         text = Path(page).read_text(encoding="utf-8")
         assert "This is the newest of 2 measurements of this model." in text
-        assert "400 rows of evaluation people" in text
+        assert "400 rows of evaluation data" in text
         assert "public_rows" not in text
 
 

@@ -49,7 +49,7 @@ def out_of(words: list[str], option: str = "--out") -> Path | None:
 
 
 def cleared(place: Path | None) -> None:
-    """Nothing is overwritten without being told to."""
+    """Nothing is overwritten without --overwrite."""
     if place is not None and place.is_dir():
         shutil.rmtree(place)
     elif place is not None:

@@ -17,7 +17,7 @@ from justitia.cli import cli, command
 from justitia.cli.command import STOPPED
 
 #: So many rounds that nobody waits for the last one.
-LONG = "warmup_steps = 10\nrounds = 1000000\npublic_steps = 1\nchecks = 1\nbatch_size = 64\n"
+LONG = "warmup_steps = 10\nrounds = 50000\npublic_steps = 1\nchecks = 1\nbatch_size = 64\n"
 
 
 def start(words: list[str]) -> "subprocess.Popen[str]":
@@ -41,7 +41,18 @@ def _hears_interrupts() -> None:
 def test_interrupted_training_leaves_its_debits_and_no_half_written_model(here: Path, sent: signal.Signals) -> None:
     (here / "long.toml").write_text(LONG)
     words = ["train", "income.csv", "--target", "income", "--sensitive", "sex", "--groups", "Female,Male"]
-    words += ["--engine", "moments", "--plan", "long.toml", "--ledger", "people.ledger", "--out", "late"]
+    words += [
+        "--engine",
+        "moments",
+        "--hidden",
+        "4",
+        "--plan",
+        "long.toml",
+        "--ledger",
+        "people.ledger",
+        "--out",
+        "late",
+    ]
     before = {one.name for one in here.iterdir()}
     process = start(words)
     try:

@@ -215,7 +215,7 @@ def test_numbers_of_a_program_are_not_taken_for_thousands(run: Run, here: Path, 
     assert "thousands" not in run("plan", "data.csv", *WORDS[:6]).stderr
 
 
-def test_plan_without_the_name_of_the_sensitive_column_looks_at_no_column(run: Run, here: Path) -> None:
+def test_plan_without_the_name_of_the_sensitive_column_reads_no_column(run: Run, here: Path) -> None:
     american(here)
     shown = run("plan", "data.csv", "--target", "y", "--groups", "f,m", "--json")
     assert json.loads(shown.stdout)["columns"] == []
@@ -234,7 +234,7 @@ def test_identifiers_are_in_no_file_of_a_model_even_if_they_are_named(
     assert not named or {"name": "customerId", "kind": "category"}.items() <= kept[1].items()
 
 
-def test_column_that_holds_something_else_than_in_training_is_told(run: Run, here: Path) -> None:
+def test_column_that_has_other_values_than_in_training_is_refused(run: Run, here: Path) -> None:
     swiss(here)
     assert run("train", "data.csv", *WORDS, "--thousands", "'", "--out", "m").exit_code == 0
     people(20).assign(amount="much").to_csv(here / "other.csv", index=False)
@@ -271,7 +271,7 @@ def test_column_named_after_the_attribute_is_no_feature_unless_it_is_named(run: 
     table["sex-age"] = [f"{sex} {20 + row % 3}" for row, sex in enumerate(table["sex"])]
     table.to_csv(here / "data.csv", index=False)
     table.to_parquet(here / "data.parquet")
-    sentence = "column 'sex-age' is named after the sensitive column 'sex' and may tell it, so it is not used; pass"
+    sentence = "column 'sex-age' is named after the sensitive column 'sex' and may reveal it, so it is not used; pass"
     planned = run("plan", "data.csv", *WORDS[:6], "--json")
     assert [(one["name"], one["kind"]) for one in json.loads(planned.stdout)["columns"]] == [
         ("amount", "number"),

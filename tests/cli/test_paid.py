@@ -13,7 +13,7 @@ from running import Run, assert_refused, income, read
 
 from justitia import DurableLedger, LagrangianDualClassifier
 from justitia.cli import training
-from justitia.cli.output import unhurried
+from justitia.cli.output import ignore_interrupts
 from justitia.postprocessing.solver import PostProcessingEngine
 
 TRAIN = (
@@ -81,9 +81,11 @@ def test_model_that_its_disk_has_no_room_for_is_kept_elsewhere(
         return real(model, folder)
 
     monkeypatch.setattr(LagrangianDualClassifier, "save", save)
-    told = assert_refused(run(*words, *TRAIN, "--out", "m"), 2, "no space left on device; what was trained is paid for")
+    message = assert_refused(
+        run(*words, *TRAIN, "--out", "m"), 2, "no space left on device; the trained model is paid for"
+    )
     (kept,) = elsewhere.iterdir()
-    assert str(kept / "m") in told
+    assert str(kept / "m") in message
     model = kept / "m" if words[0] == "train" else kept / "m" / "tolerance-0.1"
     assert LagrangianDualClassifier.load(model).certificate_.epsilon <= 1
     assert not (here / "m").exists()
@@ -108,14 +110,14 @@ def test_signal_while_a_paid_model_is_saved_does_not_stop_it(
 
 def test_handlers_are_as_they_were_after_what_may_not_be_stopped() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with unhurried():
+    with ignore_interrupts():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of this kind are POSIX's")
 @pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_all_files_of_a_model_are_open_to_the_same_people(run: Run, here: Path, mask: int) -> None:
+def test_all_files_of_a_model_are_open_to_the_same_users(run: Run, here: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
         assert run("train", *TRAIN, "--out", "m").exit_code == 0

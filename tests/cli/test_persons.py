@@ -45,8 +45,8 @@ def test_train_without_groups_at_a_finite_epsilon_is_refused_and_writes_nothing(
 def test_train_with_groups_inferred_by_name_says_first_what_is_not_protected(several: dict[str, Path]) -> None:
     done = trained(several, "people", "--sensitive", "group", "--groups", "infer", "--json")
     assert done.exit_code == OK
-    told = json.loads(done.stdout)
-    assert told["certificate"]["statement"].startswith("Not protected: the list of groups")
+    facts = json.loads(done.stdout)
+    assert facts["certificate"]["statement"].startswith("Not protected: the list of groups")
     assert json.loads((several["out"] / "training.json").read_text())["groups"] == ["group=a,b"]
     assert json.loads((several["out"] / "model.json").read_text())["parameters"]["groups"] == "infer"
 
@@ -54,9 +54,9 @@ def test_train_with_groups_inferred_by_name_says_first_what_is_not_protected(sev
 def test_train_with_persons_promises_to_persons_and_leaves_ids_out_of_the_features(several: dict[str, Path]) -> None:
     done = trained(several, "people", "--sensitive", "group", "--groups", "a,b", "--person", "id", "--json")
     assert done.exit_code == OK, done.stderr
-    told = json.loads(done.stdout)
-    assert told["certificate"]["unit"] == "person"
-    assert (told["columns"], told["person"]) == (2, "id")
+    facts = json.loads(done.stdout)
+    assert facts["certificate"]["unit"] == "person"
+    assert (facts["columns"], facts["person"]) == (2, "id")
     measured = invoke("evaluate", str(several["out"]), str(several["people"]), "--delta", "0.001", "--json")
     assert measured.exit_code == OK, measured.stderr
     assert json.loads(measured.stdout)["certificate"]["unit"] == "person"

@@ -1,25 +1,26 @@
-"""Public rows of two files: the same people are told from coincidence, and what cannot be told is unknown."""
+"""Hashes of public rows: the same individuals are noticed, coincidences are not, and what is unclear is unknown."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from justitia.cli.files import public_rows as rows
-from justitia.cli.files.public_rows import PublicRows, Sketch, _canonical, united
+from justitia.cli.files.measurement_log import connected_parts
+from justitia.cli.files.public_rows import RowHashes, Sketch, _canonical
 
 
-def hashed(values: object) -> PublicRows:
-    return PublicRows(("x", "y"), np.asarray(values, dtype=np.uint64))
+def hashed(values: object) -> RowHashes:
+    return RowHashes(("x", "y"), np.asarray(values, dtype=np.uint64))
 
 
-def drawn(number: int, *, kinds: int, seed: int) -> PublicRows:
+def drawn(number: int, *, kinds: int, seed: int) -> RowHashes:
     """Rows that are equal by coincidence: so many kinds, spread over all hashes."""
     chosen = np.random.default_rng(seed).integers(0, kinds, number).astype(np.uint64)
     return hashed(chosen * np.uint64(0x9E3779B97F4A7C15))
 
 
 @pytest.mark.parametrize(("kinds", "kept"), [(10_000, 4096), (100_000, 4096), (100_000, 64), (10**15, 64)])
-def test_other_people_with_equal_rows_by_coincidence_are_apart(
+def test_other_individuals_with_equal_rows_by_coincidence_are_apart(
     kinds: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "KEPT", kept)
@@ -29,7 +30,7 @@ def test_other_people_with_equal_rows_by_coincidence_are_apart(
 
 
 @pytest.mark.parametrize(("kinds", "kept"), [(10_000, 4096), (100_000, 4096), (100_000, 64), (10**15, 64)])
-def test_same_people_are_noticed_among_others(kinds: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_individuals_are_noticed_among_others(kinds: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "KEPT", kept)
     for seed in range(20):
         trained, other = drawn(4000, kinds=kinds, seed=seed), drawn(700, kinds=kinds, seed=100 + seed)
@@ -56,7 +57,7 @@ def test_one_row_of_the_training_among_different_ones_is_noticed() -> None:
 
 def test_other_columns_or_no_sketch_tell_nothing() -> None:
     trained = hashed(range(100))
-    assert PublicRows(("z", "y"), trained.hashes).overlap(trained.sketch) == "unknown"
+    assert RowHashes(("z", "y"), trained.hashes).overlap(trained.sketch) == "unknown"
     assert trained.overlap(None) == "unknown"
 
 
@@ -73,9 +74,10 @@ def test_value_has_the_same_bytes_however_it_was_read() -> None:
     assert _canonical(np.nan) == _canonical("nan") == b""
     assert _canonical(-0.0) == _canonical(0)
     assert _canonical("a") != _canonical("b")
-    typed, text = pd.Series([1.5, None, 2]), pd.Series(["1.5", None, "2"], dtype=object)
-    assert rows._column(typed).tolist() == rows._column(text).tolist()
+    typed, text = pd.DataFrame({"x": [1.5, None, 2]}), pd.DataFrame({"x": ["1.5", None, "2"]}, dtype=object)
+    y = np.array([0, 1, 1])
+    assert rows.row_hashes(typed, y, (0, 1)).tolist() == rows.row_hashes(text, y, ("0", "1")).tolist()
 
 
-def test_united_lots_are_joined_through_others() -> None:
-    assert sorted(map(sorted, united([(0, 1), (3, 1)], 5))) == [[0, 1, 3], [2], [4]]
+def test_parts_are_connected_through_others() -> None:
+    assert sorted(map(sorted, connected_parts([(0, 1), (3, 1)], 5))) == [[0, 1, 3], [2], [4]]

@@ -32,7 +32,7 @@ def people(here: Path) -> pd.DataFrame:
     return table
 
 
-def told(run: Run, *words: Any) -> dict[str, Any]:
+def facts_of(run: Run, *words: Any) -> dict[str, Any]:
     done = run(*words)
     assert done.exit_code in {0, 4}, done.output
     found: dict[str, Any] = json.loads(done.stdout)
@@ -43,36 +43,36 @@ def told(run: Run, *words: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("more", [(), ("--scores",), ("--below", "0.5", "--positive", "<=50K")])
 def test_evaluate_says_the_same_of_a_folder_and_of_one_file(run: Run, here: Path, more: tuple[str, ...]) -> None:
     kept = here / "model" / "measurement-001.json"
-    from_one = told(run, "evaluate", "model", "one.parquet", *EXACT, *more)
+    from_one = facts_of(run, "evaluate", "model", "one.parquet", *EXACT, *more)
     sketch = json.loads(kept.read_text())["public_rows"]
     kept.unlink()
-    assert told(run, "evaluate", "model", "many", *EXACT, *more) == from_one
+    assert facts_of(run, "evaluate", "model", "many", *EXACT, *more) == from_one
     assert json.loads(kept.read_text())["public_rows"] == sketch
     kept.unlink()
-    assert told(run, "evaluate", "model", "one.parquet", "--stream", *EXACT, *more) == from_one
+    assert facts_of(run, "evaluate", "model", "one.parquet", "--stream", *EXACT, *more) == from_one
 
 
 @pytest.mark.usefixtures("people")
 def test_compare_says_the_same_of_a_folder_and_of_one_file(run: Run, here: Path) -> None:
     words = ("compare", "model", "curve/tolerance-0", "--method", "uncorrected", "--train", "income.csv")
     words += ("--seed", 1, *EXACT)
-    from_many = told(run, *words, "--data", "many")
+    from_many = facts_of(run, *words, "--data", "many")
     for kept in here.glob("**/measurement-*.json"):
         kept.unlink()
-    assert told(run, *words, "--data", "one.parquet") == from_many
+    assert facts_of(run, *words, "--data", "one.parquet") == from_many
 
 
 @pytest.mark.usefixtures("people")
 def test_measure_says_the_same_of_a_folder_and_of_one_file(run: Run) -> None:
     words = ("--decision", "hired", "--positive-decision", "True", "--target", "income", "--score", "hours")
     words += ("--sensitive", "sex", "--groups", "Female,Male", *EXACT)
-    assert told(run, "measure", "many", *words) == told(run, "measure", "one.parquet", *words)
+    assert facts_of(run, "measure", "many", *words) == facts_of(run, "measure", "one.parquet", *words)
 
 
-def test_people_of_the_training_are_noticed_in_a_folder(run: Run, here: Path) -> None:
+def test_training_rows_are_noticed_in_a_folder(run: Run, here: Path) -> None:
     (here / "again").mkdir()
     pd.read_csv(here / "income.csv").to_parquet(here / "again" / "0.parquet", index=False)
-    found = told(run, "evaluate", "model", "again", *EXACT)
+    found = facts_of(run, "evaluate", "model", "again", *EXACT)
     assert any("rows that the model was trained on" in one for one in found["warnings"])
 
 
@@ -100,7 +100,7 @@ def test_odd_entry_of_one_person_changes_nothing_public(run: Run, here: Path, pe
     stored = stored.set_column(stored.schema.get_field_index("sex"), "sex", pa.array(texts, pa.binary()))
     (here / "odd").mkdir()
     parquet.write_table(stored, here / "odd" / "0.parquet")
-    plain, odd = (told(run, "evaluate", "model", data, "--epsilon", "1", "--json") for data in ("many", "odd"))
+    plain, odd = (facts_of(run, "evaluate", "model", data, "--epsilon", "1", "--json") for data in ("many", "odd"))
     for name in ("people", "accuracy", "public"):
         assert odd[name] == plain[name]
     assert odd.keys() == plain.keys()

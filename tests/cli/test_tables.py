@@ -10,11 +10,19 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pyarrow_parquet
 
+from justitia.cli.commands.split import RawRows
 from justitia.cli.errors import Refusal
-from justitia.cli.files.attribute import Where, find_attribute, groups_text, person_keys, read_attribute, read_groups
-from justitia.cli.files.bins import Bins, read_bins
-from justitia.cli.files.columns import Columns
-from justitia.cli.files.copying import Rows
+from justitia.cli.files.attribute import (
+    Bins,
+    Where,
+    find_attribute,
+    groups_text,
+    person_keys,
+    read_attribute,
+    read_bins,
+    read_groups,
+)
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import open_table
 from justitia.cli.files.rows import read_rows, read_target
 from justitia.privacy.attribute import Attribute
@@ -27,7 +35,7 @@ def table(folder: Path, text: str, name: str = "data.csv", **options: Any) -> An
 
 def entries(attribute: Attribute, column: int = 0) -> list[Any]:
     """What the closed holder keeps to itself."""
-    found: list[Any] = attribute.unsealed()[1][column].tolist()
+    found: list[Any] = attribute.reveal_entries()[1][column].tolist()
     return found
 
 
@@ -142,7 +150,7 @@ def test_one_odd_value_changes_one_label_and_nothing_else(tmp_path: Path, odd: s
 
 def test_features_are_neither_target_nor_attribute_nor_key(tmp_path: Path) -> None:
     table(tmp_path, "id,x,z,y,sex\n1,1,2,no,f\n2,2,3,yes,m\n")
-    people = read_rows(tmp_path / "data.csv", Where(sensitive=["sex"]), target="y", columns=Columns(drop=["id"]))
+    people = read_rows(tmp_path / "data.csv", Where(sensitive=["sex"]), target="y", columns=FeatureColumns(drop=["id"]))
     assert list(people.X) == ["x", "z"]
     table(tmp_path, "id,sex\n1,f\n2,m\n", "secret.csv")
     table(tmp_path, "id,x,z,y\n1,1,2,no\n2,2,3,yes\n")
@@ -150,7 +158,7 @@ def test_features_are_neither_target_nor_attribute_nor_key(tmp_path: Path) -> No
         tmp_path / "data.csv",
         Where(sensitive_file=tmp_path / "secret.csv", key="id"),
         target="y",
-        columns=Columns(features=["z"]),
+        columns=FeatureColumns(features=["z"]),
     )
     assert list(joined.X) == ["z"]
     assert joined.sensitive.names == ("sex",)
@@ -229,7 +237,7 @@ def test_parquet_attribute_without_pyarrow_is_refused_whatever_it_holds(
             with pytest.raises(Refusal, match=r"reading the attribute in '.*' needs pyarrow; run pip install pyarrow"):
                 data.private(["sex"])
             with pytest.raises(Refusal, match=r"copying rows of '.*' needs pyarrow; run pip install pyarrow"):
-                Rows.of(data)
+                RawRows.read(data)
 
 
 def bytes_table(folder: Path, content: bytes, name: str = "a.csv", **options: Any) -> Any:
@@ -286,33 +294,33 @@ def test_csv_that_is_packed_is_read_alike(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("encoding", "content"), [("utf-8", b"a,sex\n1,\xff\xc3f\n"), ("cp1252", b"a,sex\n1,\x81f\n")])
 def test_csv_copied_rows_keep_the_bytes_that_are_no_text(tmp_path: Path, encoding: str, content: bytes) -> None:
-    rows = Rows.of(bytes_table(tmp_path, content, encoding=encoding))
+    rows = RawRows.read(bytes_table(tmp_path, content, encoding=encoding))
     rows.write([0], tmp_path / "b.csv")
     assert (tmp_path / "b.csv").read_bytes() == content
 
 
 def test_parquet_copied_rows_keep_the_bytes_that_are_no_text(tmp_path: Path) -> None:
     data = parquet_table(tmp_path, sex=pa.array([b"f", b"\xff", b"m"]).view(pa.string()))
-    Rows.of(data).write([1, 2], tmp_path / "b.parquet")
+    RawRows.read(data).write([1, 2], tmp_path / "b.parquet")
     assert open_table(tmp_path / "b.parquet").private(["sex"]) == {"sex": [None, "m"]}
 
 
 def test_csv_copied_rows_of_a_packed_file_are_packed(tmp_path: Path) -> None:
-    rows = Rows.of(bytes_table(tmp_path, gzip.compress(b"a,sex\n1,f\n2,m\n"), "a.csv.gz"))
+    rows = RawRows.read(bytes_table(tmp_path, gzip.compress(b"a,sex\n1,f\n2,m\n"), "a.csv.gz"))
     rows.write([1], tmp_path / "stage")
     assert gzip.decompress((tmp_path / "stage").read_bytes()) == b"a,sex\n2,m\n"
 
 
 def test_csv_copied_rows_can_be_read_whatever_line_ends_their_fields_have(tmp_path: Path) -> None:
     content = b'a,sex\n1,"f\rm"\n2,"f\nm"\n3,"f\r\nm"\n4,\x00\n5,"""f"", m"\n'
-    Rows.of(bytes_table(tmp_path, content)).write(range(5), tmp_path / "b.csv")
+    RawRows.read(bytes_table(tmp_path, content)).write(range(5), tmp_path / "b.csv")
     assert (tmp_path / "b.csv").read_bytes() == content
 
 
 # --- the second file
 
 
-def test_second_file_of_which_no_key_is_found_makes_everybody_not_given(tmp_path: Path) -> None:
+def test_second_file_of_which_no_key_is_found_makes_all_rows_not_given(tmp_path: Path) -> None:
     assert attribute_of(tmp_path, "id,sex\nq1,m\nq2,f\n") == [None, None, None]
     assert attribute_of(tmp_path, "id,sex\n") == [None, None, None]
     assert attribute_of(tmp_path, "id,sex\n,m\n") == [None, None, None]

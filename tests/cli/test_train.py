@@ -12,7 +12,7 @@ from running import ROWS, Run, income, read
 from texts import TRAIN, assert_narrow, parsed, squeezed
 
 from justitia import LagrangianDualClassifier
-from justitia.cli.output import doing
+from justitia.cli.output import show_progress
 
 SECRET = ("--target", "income", "--sensitive-file", "secret.csv", "--key", "id")
 
@@ -27,18 +27,17 @@ def test_train_prints_what_was_learned_and_what_it_cost(run: Run) -> None:
     facts = read(Path("m/training.json"))
     table, _, made = squeezed(result.stdout).partition("\n\n")
     assert table.splitlines()[-1] == "work category 2 levels: state, private"
-    assert made.splitlines()[:8] == [
+    assert made.splitlines()[:7] == [
         "Trained: m",
         "data 400 rows, 4 features of income.csv",
         "target income; '>50K' is the positive answer",
         "groups Female, Male (given)",
-        "base LGBMClassifier, mean of 5 fits that leave out a part of the rows",
-        "each",
+        "base LGBMClassifier, average of 5 cross-fitted models",
         "notion demographic_parity; tolerance: 0.05",
-        f"accuracy {facts['training_accuracy']:.3f} on the training rows, AUC {facts['training_auc']:.3f}",
+        f"accuracy {facts['training_accuracy']:.3f} on training data, AUC {facts['training_auc']:.3f}",
     ]
     assert "(50, 1e-05)-differentially private" in " ".join(result.stdout.split())
-    assert result.stdout.endswith("Next: justitia evaluate m OTHER-PEOPLE.csv\n")
+    assert result.stdout.endswith("Next: justitia evaluate m TEST.csv\n")
 
 
 def test_train_writes_a_model_that_python_loads_and_facts(run: Run, here: Path) -> None:
@@ -84,7 +83,7 @@ def test_list_of_groups_read_off_the_data_is_said_not_to_be_protected(run: Run) 
     assert run("evaluate", "m", "test.csv").exit_code == 0  # the names are in the facts
 
 
-def test_warnings_of_the_library_are_told_once_on_the_standard_error(run: Run) -> None:
+def test_warnings_of_the_library_are_printed_once_on_the_standard_error(run: Run) -> None:
     result = run("train", "income.csv", *TRAIN, "--epsilon", "0.01", "--small-groups", "--out", "m", "--json")
     sentences = parsed(result)["warnings"]
     assert any("and no smaller violation can be held" in one for one in sentences)
@@ -95,7 +94,7 @@ def test_warnings_of_the_library_are_told_once_on_the_standard_error(run: Run) -
 def test_train_without_privacy_says_so_and_tells_no_exact_violation(run: Run, here: Path) -> None:
     result = run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "m")
     assert "No privacy guarantee: epsilon is infinite." in result.stdout
-    assert "noised answers" not in result.stdout
+    assert "noisy estimate" not in result.stdout
     assert json.loads((here / "m" / "training.json").read_text())["noisy_violation"] is None
     assert (
         parsed(run("train", "income.csv", *TRAIN, "--epsilon", "inf", "--out", "n", "--json"))["certificate"]["epsilon"]
@@ -108,7 +107,7 @@ def test_second_file_joined_by_its_key_trains_the_model_that_one_file_does(
 ) -> None:
     from justitia.privacy.mechanisms import SeededNoise
 
-    monkeypatch.setattr("justitia.privacy.door.SystemNoise", lambda: SeededNoise(0))
+    monkeypatch.setattr("justitia.privacy.vault.SystemNoise", lambda: SeededNoise(0))
     pd.read_csv("secret.csv").drop(columns="age").to_csv("secret.csv", index=False)
     words = ("--groups", "Female,Male", "--seed", "0")
     assert run("train", "features.csv", *SECRET, *words, "--out", "two").exit_code == 0
@@ -158,7 +157,7 @@ def test_predict_writes_a_decision_for_every_row_without_the_attribute(run: Run,
     assert [line.split(",")[1] for line in lines[1:]] == found["decision"].tolist()
 
 
-def test_terminal_is_told_what_is_done_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_in_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -166,7 +165,7 @@ def test_terminal_is_told_what_is_done_and_others_are_not(monkeypatch: pytest.Mo
     terminal, file = Terminal(), io.StringIO()
     for place in (terminal, file):
         monkeypatch.setattr(sys, "stderr", place)
-        doing("reading people.csv")
-        doing("")
+        show_progress("reading people.csv")
+        show_progress("")
     assert terminal.getvalue() == "\r\x1b[Kreading people.csv ...\r\x1b[K"
     assert file.getvalue() == ""

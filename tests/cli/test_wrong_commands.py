@@ -76,10 +76,10 @@ def test_folder_of_parquet_files_may_hold_the_attribute_of_rows_in_a_csv(run: Ru
 def test_measurement_without_noise_says_that_it_is_exact(run: Run) -> None:
     measured = run("evaluate", "model", "test.csv", "--epsilon", "inf")
     assert measured.exit_code == 0
-    assert "Counts and rates are EXACT, not private; bounds hold sampling, at 0.95." in measured.stdout
+    assert "Counts and rates are EXACT, not private; bounds cover sampling error, at 0.95" in measured.stdout
 
 
-def test_custodian_without_a_key_is_told_of_the_option(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custodian_without_a_key_names_the_option(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("JUSTITIA_CUSTODIAN_KEY", "JUSTITIA_CUSTODIAN_KEY_FILE"):
         monkeypatch.delenv(name, raising=False)
     held = ("--custodian", "https://localhost:1", "--population", "people", "--key", "id", "--checkpoint", "half")

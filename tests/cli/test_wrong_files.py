@@ -70,7 +70,7 @@ def test_separator_tab_has_three_names(run: Run, separator: str) -> None:
     ],
     ids=lambda value: " ".join(value)[:50] if isinstance(value, tuple) else "",
 )
-def test_wrong_words_of_train_are_told_in_a_sentence(
+def test_wrong_words_of_train_give_one_sentence(
     run: Run, here: Path, words: tuple[str, ...], parts: tuple[str, ...]
 ) -> None:
     frame = pd.read_csv("income.csv")
@@ -98,7 +98,7 @@ def test_wrong_words_of_train_are_told_in_a_sentence(
         ("one.csv", b"income,sex,hours\nyes,f,1\nyes,m,2\n", "expected two values in the column 'income', got 1 (yes)"),
     ],
 )
-def test_file_that_cannot_be_used_is_told_in_a_sentence(
+def test_file_that_cannot_be_used_gives_one_sentence(
     run: Run, here: Path, name: str, content: bytes | None, part: str
 ) -> None:
     if content is not None:
@@ -106,7 +106,7 @@ def test_file_that_cannot_be_used_is_told_in_a_sentence(
     refused(run, here, ("train", name, *TRAIN, "--out", "m"), part)
 
 
-def test_file_that_may_not_be_read_is_told_in_a_sentence(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_may_not_be_read_gives_one_sentence(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(path: Any, *_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -114,7 +114,7 @@ def test_file_that_may_not_be_read_is_told_in_a_sentence(run: Run, here: Path, m
     refused(run, here, ("train", "income.csv", *TRAIN, "--out", "m"), "cannot use 'income.csv': permission denied")
 
 
-def test_folder_in_the_place_of_a_file_is_told_in_a_sentence(run: Run, here: Path) -> None:
+def test_folder_in_the_place_of_a_file_gives_one_sentence(run: Run, here: Path) -> None:
     Path("folder").mkdir()
     refused(run, here, ("train", "folder", *TRAIN, "--out", "m"), "expected Parquet files in 'folder', got none")
     refused(run, here, ("split", "folder", "--test", "0.5"), "cannot use 'folder': is a directory")
@@ -131,7 +131,7 @@ def test_folder_in_the_place_of_a_file_is_told_in_a_sentence(run: Run, here: Pat
     ],
     ids=["no key", "in both"],
 )
-def test_secret_file_that_does_not_fit_is_told_in_a_sentence(
+def test_secret_file_that_does_not_fit_gives_one_sentence(
     run: Run, here: Path, change: Any, parts: tuple[str, ...]
 ) -> None:
     change(pd.read_csv("secret.csv").drop(columns="age")).to_csv("secret.csv", index=False)
@@ -146,13 +146,13 @@ def test_secret_file_that_does_not_fit_is_told_in_a_sentence(
     ],
     ids=["repeated", "missing"],
 )
-def test_data_with_wrong_keys_is_told_with_public_numbers(run: Run, here: Path, change: Any, part: str) -> None:
+def test_data_with_wrong_keys_is_refused_with_public_numbers(run: Run, here: Path, change: Any, part: str) -> None:
     pd.read_csv("secret.csv").drop(columns="age").to_csv("secret.csv", index=False)
     change(pd.read_csv("features.csv")).to_csv("features.csv", index=False)
     refused(run, here, ("train", "features.csv", *SECRET, "--out", "m"), part)
 
 
-def test_people_without_a_row_in_the_secret_file_are_not_given_and_not_counted_aloud(run: Run, here: Path) -> None:
+def test_individuals_without_a_row_in_the_secret_file_are_not_given_and_not_counted_aloud(run: Run, here: Path) -> None:
     pd.read_csv("secret.csv").drop(columns="age")[:150].to_csv("secret.csv", index=False)
     result = run("train", "features.csv", *SECRET, "--small-groups", "--out", "m")  # whatever the noise
     assert result.exit_code == 0
@@ -162,7 +162,7 @@ def test_people_without_a_row_in_the_secret_file_are_not_given_and_not_counted_a
 # --- models and folders
 
 
-def test_model_of_a_newer_version_is_told_in_a_sentence(run: Run, here: Path) -> None:
+def test_model_of_a_newer_version_gives_one_sentence(run: Run, here: Path) -> None:
     facts = read(here / "model" / "model.json")
     (here / "model" / "model.json").write_text(json.dumps(facts | {"format": 99}))
     for words in (("predict", "model", "new.csv"), ("evaluate", "model", "test.csv"), ("report", "model")):
@@ -171,11 +171,11 @@ def test_model_of_a_newer_version_is_told_in_a_sentence(run: Run, here: Path) ->
 
 
 @pytest.mark.parametrize("words", [("predict", "mode", "new.csv"), ("evaluate", "mode", "test.csv")])
-def test_model_folder_that_is_not_there_is_told_in_a_sentence(run: Run, here: Path, words: tuple[str, ...]) -> None:
+def test_model_folder_that_is_not_there_gives_one_sentence(run: Run, here: Path, words: tuple[str, ...]) -> None:
     refused(run, here, words, "there is no model folder 'mode'")
 
 
-def test_model_folder_that_is_none_or_damaged_is_told_in_a_sentence(run: Run, here: Path) -> None:
+def test_model_folder_that_is_none_or_damaged_gives_one_sentence(run: Run, here: Path) -> None:
     Path("empty").mkdir()
     refused(run, here, ("predict", "empty", "new.csv"), "'empty' is not a saved model: it has no model.json.")
     assert run("train", "income.csv", *TRAIN, "--hidden", "4", "--out", "network").exit_code == 0
@@ -210,18 +210,18 @@ def test_json_of_a_model_folder_that_is_nested_deeply_is_refused(run: Run, here:
     refused(run, here, verify, "'deep.json' to be nested at most 32 levels deep, got more")
 
 
-def test_predict_without_a_column_of_the_training_is_told_with_the_nearest(run: Run, here: Path) -> None:
+def test_predict_without_a_column_of_the_training_suggests_the_nearest(run: Run, here: Path) -> None:
     pd.read_csv("new.csv").rename(columns={"hours": "hour"}).to_csv("new.csv", index=False)
     refused(run, here, ("predict", "model", "new.csv"), "no column 'hours' in 'new.csv'; did you mean 'hour'?")
 
 
-def test_evaluate_with_another_target_value_is_told_in_a_sentence(run: Run, here: Path) -> None:
+def test_evaluate_with_another_target_value_gives_one_sentence(run: Run, here: Path) -> None:
     frame = pd.read_csv("test.csv")
     frame.assign(income=frame["income"].str.replace("K", "k")).to_csv("test.csv", index=False)
     refused(run, here, ("evaluate", "model", "test.csv"), "no class '<=50k' in the model, but in the target 'income'")
 
 
-def test_out_that_exists_is_not_replaced_without_being_told_to(run: Run, here: Path) -> None:
+def test_out_that_exists_is_not_replaced_without_overwrite(run: Run, here: Path) -> None:
     words = ("train", "income.csv", *TRAIN, "--out")
     refused(run, here, (*words, "model"), "'model' exists, and privacy was paid for it; pass --overwrite")
     refused(run, here, (*words, "curve"), "'curve' exists and was not made by this command")
@@ -311,7 +311,7 @@ def test_ledger_that_is_not_there_needs_a_name_and_a_budget(run: Run, here: Path
         ("checks: 3\n", "'wrong.toml' is not TOML"),
     ],
 )
-def test_plan_that_is_wrong_is_told_in_a_sentence(run: Run, here: Path, text: str, part: str) -> None:
+def test_plan_that_is_wrong_gives_one_sentence(run: Run, here: Path, text: str, part: str) -> None:
     Path("wrong.toml").write_text(text)
     refused(run, here, ("train", "income.csv", *TRAIN, "--out", "m", "--plan", "wrong.toml"), part)
 
@@ -340,7 +340,7 @@ def test_plan_that_is_wrong_is_told_in_a_sentence(run: Run, here: Path, text: st
         (("completion", "bsh"), "no shell 'bsh'; did you mean 'bash'?"),
     ],
 )
-def test_wrong_words_of_other_commands_are_told_in_a_sentence(
+def test_wrong_words_of_other_commands_give_one_sentence(
     run: Run, here: Path, words: tuple[str, ...], part: str
 ) -> None:
     refused(run, here, words, part)

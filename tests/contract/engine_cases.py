@@ -17,23 +17,23 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan, PostProcessingPlan
-from justitia.learners.default import default_base
-from justitia.learners.inputs import Inputs
-from justitia.networks.learner import NetworkLearner
+from justitia.learners.base import Inputs
+from justitia.learners.lightgbm_base import default_base
+from justitia.networks.method import ENGINES as PRIMAL_DUAL_ENGINES
+from justitia.networks.method import NetworkMethod
 from justitia.networks.multilayer import multilayer
 from justitia.networks.plan import TrainingPlan
 from justitia.notions import FairnessNotion, get_notion
-from justitia.postprocessing.learner import RuleLearner
+from justitia.postprocessing.method import PostProcessing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
-from justitia.training.engine import Engine
 from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner, Trained
+from justitia.training.method import Method, Run, Trained
 from justitia.training.plan import Plan
 
-#: What the loop calls of an engine; only these may ask the vault, and which of them do is part of an engine's case.
-CALLED = ("ask_before", "ask_after", "row_weights", "constraint", "watched", "gap", "ascend", "compares", "excess")
+#: What the loop of Algorithm 1 calls of an engine; which of these query the vault is part of an engine's case.
+LOOP = ("query_before", "query_after", "row_weights", "constraint", "dual_rows", "gap", "ascend", "compares", "excess")
 SHORT: dict[str, Any] = {"warmup_steps": 6, "batch_size": 32, "warmup_learning_rate": 0.02, "learning_rate": 0.01}
 
 
@@ -47,14 +47,14 @@ class Case:
         As ``LagrangianDualClassifier(engine=...)`` has it.
     plan : Plan
         A few rounds; in ``exact`` nothing but Algorithm 1 is left, on all rows (engines that train a network).
-    asks : dict
-        Purpose of each question, and the call of the loop that asks it.
+    queries : dict
+        Purpose of each query, and the call that makes it.
     reveals : bool
         Whether it computes with the attribute itself, so that no finite epsilon vouches for it.
     noise : callable
         Multipliers of a calibrated plan's noise.
     violation, term : callable
-        Of the non-private algorithm: what the dual step sees, from soft and hard differences mu(D_G) - mu(D_P); and
+        Of the non-private algorithm: what the dual step uses, from soft and hard differences mu(D_G) - mu(D_P); and
         what a multiplier is multiplied with in the Lagrangian.
     lowest : float
         Multipliers lie between this times lambda_max and lambda_max.
@@ -65,7 +65,7 @@ class Case:
     name: str
     plan: Plan
     exact: TrainingPlan | None
-    asks: dict[str, str]
+    queries: dict[str, str]
     noise: Callable[[Any], list[float]]
     reveals: bool = False
     violation: Callable[[Tensor, Tensor], Tensor] = lambda soft, hard: hard
@@ -101,21 +101,21 @@ ENGINES = {
             "post-processing",
             PostProcessingPlan(checks=3),
             None,
-            {"moments": "ask_before", "decisions": "ask_after"},
+            {"moments": "train", "decisions": "train"},
             _multipliers("noise_moments", "noise_checks"),
         ),
         Case(
             "moments",
             MomentsPlan(**SHORT, rounds=6, public_steps=2, checks=2, candidates=2, averaging=0.5),
             MomentsPlan(**FULL, rounds=5, public_steps=2, checks=0, candidates=0, penalty=0.0, damping=0.0),
-            {"moments": "ask_before", "decisions": "ask_after"},
+            {"moments": "query_before", "decisions": "query_after"},
             _multipliers("noise_moments", "noise_checks"),
         ),
         Case(
             "pf-ld",
             PFLDPlan(**SHORT, private_steps=3, public_steps=2, averaging=0.5),
             PFLDPlan(**FULL, private_steps=5, public_steps=1, memory=0.0),
-            {"group sizes": "ask_before", "group gradient": "ask_before", "violation": "ask_after"},
+            {"group sizes": "query_before", "group gradient": "query_before", "violation": "query_after"},
             _multipliers("noise_sizes", "noise_violations", "noise_gradients"),
             first_dual=0,
         ),
@@ -123,7 +123,7 @@ ENGINES = {
             "pf-ld-as-published",
             PFLDAsPublishedPlan(**SHORT, warmup_epochs=0, epochs=3),
             PFLDAsPublishedPlan(**FULL, warmup_epochs=0, epochs=5, loss_dual_step=FULL["dual_step"]),
-            {"exact attribute, read by the printed method": "ask_before"},
+            {"exact attribute, read by the printed method": "query_before"},
             lambda plan: [plan.sigma_p, plan.sigma_d],
             reveals=True,
             violation=lambda soft, hard: soft.abs(),
@@ -148,16 +148,16 @@ network_engines = _those(lambda case: isinstance(case.plan, TrainingPlan))
 
 @dataclass(frozen=True)
 class People:
-    """A few people with three features, of whom some did not give their group."""
+    """A few rows with three features; some have no group."""
 
     X: NDArray[np.float64]
     y: NDArray[np.int64]
     a: list[str | None]
     groups: tuple[str, ...] = ("f", "m", "x")
 
-    def flipped(self, person: int, label: str | None) -> People:
-        """The neighbour in which one person's label is another."""
-        return replace(self, a=[*self.a[:person], label, *self.a[person + 1 :]])
+    def flipped(self, row: int, label: str | None) -> People:
+        """The neighbour in which the label of one row is another."""
+        return replace(self, a=[*self.a[:row], label, *self.a[row + 1 :]])
 
 
 def people(n: int = 90) -> People:
@@ -187,23 +187,46 @@ def fit(made: LagrangianDualClassifier, these: People, **options: Any) -> Lagran
 
 @dataclass(frozen=True)
 class Opened:
-    """An engine that has asked nothing yet, with all that the loop needs."""
+    """A run that has queried nothing yet."""
 
-    learner: Learner[Any]
-    problem: Problem
+    method: Method
     plan: Plan
     ledger: PrivacyLedger
-    engine: Engine
+    run: Run
+
+    @property
+    def problem(self) -> Problem:
+        """As the method has prepared it."""
+        return self.method.problem
 
     def train(self) -> Trained:
         """What a session does."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return self.learner.train(self.problem, self.plan, self.engine, hidden_bar)
+        return self.run.train(hidden_bar)
 
-    def scores(self) -> NDArray[Any]:
-        """Of the training rows."""
-        return self.learner.scores(self.problem)
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint saves of the answers."""
+        run: Any = self.run
+        found: dict[str, Any] = run.engine.state() if hasattr(run, "engine") else run._state()
+        return found
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Inverse of :meth:`state`, with no answer lost."""
+        run: Any = self.run
+        if hasattr(run, "engine"):
+            run.engine.restore(state, 0)
+        else:
+            run._restore(state, 0)
+
+
+def same_tree(one: Any, other: Any) -> bool:
+    """Whether two trees of plain values and arrays are the same to the last bit."""
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same_tree(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(same_tree(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    return bool(one == other)
 
 
 def hidden_bar(total: int, name: str) -> Any:
@@ -221,21 +244,29 @@ def opened(
     module: nn.Module | None = None,
 ) -> Opened:
     calibrated = (case.plan if plan is None else plan).calibrate(epsilon, 1e-5, n=len(these.y))
-    X, y = these.X.astype(np.float32), these.y.astype(np.float32)
-    problem = Problem(X, y, np.ones_like(y), get_notion(notion))
-    learner = learner_of(calibrated, X, module)
-    problem = learner.prepare(problem, calibrated, hidden_bar)
+    method = method_of(calibrated, problem_of(these, notion), module)
+    method.prepare(hidden_bar)
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
-    chosen = SeededNoise(0) if source is None else source
-    vault = SensitiveVault(these.a, groups=these.groups, ledger=ledger, noise_source=chosen)
-    engine = calibrated.engine(problem, vault, tolerance=0.0, seed=1)
-    return Opened(learner, problem, calibrated, ledger, engine)
+    return Opened(
+        method, calibrated, ledger, method.run(calibrated, vault_of(these, method, ledger, source), tolerance=0.0)
+    )
 
 
-def learner_of(plan: Plan, X: NDArray[Any], module: nn.Module | None = None) -> Learner[Any]:
+def vault_of(these: People, method: Method, ledger: PrivacyLedger, noise: NoiseSource | None = None) -> SensitiveVault:
+    chosen, rows = SeededNoise(0) if noise is None else noise, method.problem.source
+    return SensitiveVault(these.a, groups=these.groups, ledger=ledger, noise_source=chosen, source=rows)
+
+
+def problem_of(these: People, notion: str | FairnessNotion = "demographic_parity") -> Problem:
+    X, y = these.X.astype(np.float32), these.y.astype(np.float32)
+    return Problem(X, y, np.ones_like(y), get_notion(notion))
+
+
+def method_of(plan: Plan, problem: Problem, module: nn.Module | None = None) -> Method:
     if isinstance(plan, TrainingPlan):
-        return NetworkLearner(network() if module is None else module)
-    return RuleLearner(default_base(len(X)), Inputs(X, X), seed=0)
+        engine = PRIMAL_DUAL_ENGINES[type(plan)]
+        return NetworkMethod(network() if module is None else module, problem, plan, engine, seed=1)
+    return PostProcessing(default_base(len(problem)), Inputs(problem.X, problem.X), problem, 0)
 
 
 def network() -> nn.Module:
@@ -246,7 +277,7 @@ def network() -> nn.Module:
 
 @contextmanager
 def calls_watched(some: Opened) -> Any:
-    """(call, round, purpose) of every question, by the call of the loop in which the vault was asked."""
+    """(call, round, purpose) of every query, by the call of the run or of its engine that makes it."""
     found: list[tuple[str, int, str]] = []
     active, debit = ["elsewhere"], some.ledger.debit
     now = [0]
@@ -255,11 +286,11 @@ def calls_watched(some: Opened) -> Any:
         found.append((active[-1], now[0], release.purpose))
         return debit(release)
 
-    def wrapped(name: str) -> Callable[..., Any]:
-        original = getattr(some.engine, name)
+    def wrapped(owner: Any, name: str) -> Callable[..., Any]:
+        original = getattr(owner, name)
 
         def call(*args: Any, **rest: Any) -> Any:
-            if name == "ask_before":
+            if name == "query_before":
                 now[0] = args[2]
             active.append(name)
             try:
@@ -269,10 +300,10 @@ def calls_watched(some: Opened) -> Any:
 
         return call
 
+    engine = getattr(some.run, "engine", None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(some.ledger, "debit", noted)
-        for name in CALLED:
-            if not hasattr(some.engine, name):
-                continue
-            patch.setattr(some.engine, name, wrapped(name))
+        patch.setattr(some.run, "train", wrapped(some.run, "train"))
+        for name in () if engine is None else LOOP:
+            patch.setattr(engine, name, wrapped(engine, name))
         yield found

@@ -1,4 +1,4 @@
-"""The contract of every base of engine plugin: probabilities of rows it has not learned from, and of new rows."""
+"""The contract of every base of the default engine: probabilities of rows it has not learned from, and of new rows."""
 
 import copy
 import pickle
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from new_base import FrequencyTable
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from justitia.learners.base import Base, Column, CrossFitted, Fitted, parts_of
-from justitia.learners.default import TREES, BoostedBase, default_base
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import Base, CrossFitted, Fitted, Inputs, ScoreColumn, cross_fit_folds
+from justitia.learners.lightgbm_base import MAX_TREES, LightGBMBase, default_base
 
 Array = NDArray[np.float64]
 
@@ -52,7 +52,8 @@ BASES: dict[str, Callable[[], Base]] = {
     "default": lambda: default_base(200),
     "fitted": fitted,
     "function": lambda: Fitted(logistic, 1),
-    "column": lambda: Column("score"),
+    "column": lambda: ScoreColumn("score"),
+    "a user's": FrequencyTable,
 }
 every_base = pytest.mark.parametrize("make", BASES.values(), ids=BASES)
 
@@ -181,13 +182,13 @@ def test_default_base_grows_with_the_number_of_rows_and_is_the_same_everywhere()
 
 def test_default_base_has_as_many_trees_as_the_rows_that_each_clone_has_not_seen_ask_for() -> None:
     some, noise = rows(), np.random.default_rng(0).permutation(rows().y)
-    told, untold = BoostedBase(len(some.y)), BoostedBase(len(some.y))
+    told, untold = LightGBMBase(len(some.y)), LightGBMBase(len(some.y))
     found = learned(told, some)
     untold.learn(some.inputs, noise, np.ones(len(noise)), seed=0, progress=lambda _: None)
     chosen = [{model.booster_.best_iteration for model in base.models} for base in (told, untold)]
     assert [len(one) for one in chosen] == [1, 1]  # one number for all clones
-    assert chosen[1].pop() < chosen[0].pop() <= TREES
-    parts = list(parts_of(some.y, 0))
+    assert chosen[1].pop() < chosen[0].pop() <= MAX_TREES
+    parts = list(cross_fit_folds(some.y, 0))
     for model, (_, unseen) in zip(told.models, parts, strict=True):
         again = model.predict_proba(some.inputs.take(unseen).numbers)[:, 1]
         assert again == pytest.approx(found[unseen], abs=1e-12)

@@ -20,8 +20,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from justitia.privacy.accounting import delta_spent, epsilon_left, epsilon_spent
-from justitia.privacy.costs import (
+from justitia.privacy.accounting import (
     COST_KINDS,
     Cost,
     GaussianCost,
@@ -30,6 +29,9 @@ from justitia.privacy.costs import (
     UnboundedCost,
     cost_from_dict,
     cost_to_dict,
+    delta_spent,
+    epsilon_left,
+    epsilon_spent,
     kind_of,
 )
 from justitia.privacy.ledger import PrivacyLedger, Release

@@ -1,4 +1,4 @@
-"""The contract of every engine: what it asks, what that costs, what it keeps, and what it is without privacy."""
+"""The contract of every engine: its queries, what they cost, what it keeps, and what leaves it."""
 
 import copy
 import math
@@ -26,6 +26,7 @@ from engine_cases import (
     people,
     private_engines,
     revealing_engines,
+    same_tree,
 )
 from torch import Tensor, nn
 
@@ -33,7 +34,7 @@ from audit import recording
 from dying import fit_and_die, fit_and_die_after_save
 from justitia import LagrangianDualClassifier, PrivacyLedger
 from justitia.engines import PLANS
-from justitia.networks.learner import rehearse
+from justitia.networks.method import rehearse
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.ledger import BudgetExceeded, Release
 from justitia.privacy.mechanisms import SeededNoise
@@ -51,7 +52,7 @@ def test_contract_cases_hold_every_engine() -> None:
     assert list(ENGINES) == list(PLANS)
 
 
-# What it asks
+# Its queries
 
 
 @every_engine
@@ -66,57 +67,55 @@ def test_contract_ledger_holds_what_the_plan_announced(case: Case, notion: str, 
 
 
 @every_engine
-def test_contract_nothing_is_asked_before_the_loop_nor_by_sentences_and_state(case: Case) -> None:
+def test_contract_nothing_but_training_queries_the_vault(case: Case) -> None:
     some = opened(case, people())
-    some.engine.outlook()
-    some.engine.state()
+    some.run.preflight()
+    some.state()
     assert some.ledger.releases == ()
     some.train()
-    spent = some.ledger.releases
-    some.engine.remarks()
-    some.engine.state()
+    spent, run = some.ledger.releases, some.run
+    run.gap(run.scores())
+    run.fitted()
+    run.deployed_scores()
+    run.gap_noise()
+    run.violation_stddev()
+    run.distance()
+    run.diagnostics()
+    assert run.tolerance >= 0.0
+    some.state()
     assert some.ledger.releases == spent
 
 
 @every_engine
-def test_contract_engine_that_has_asked_nothing_has_no_remarks(case: Case) -> None:
-    assert opened(case, people()).engine.remarks() == []
-
-
-@every_engine
-def test_contract_gap_that_is_looked_at_again_costs_nothing(case: Case) -> None:
-    some = opened(case, people())
-    some.train()
-    spent = some.ledger.releases
-    some.engine.gap(some.scores())
-    assert some.ledger.releases == spent
+def test_contract_run_that_has_queried_nothing_has_no_diagnostics(case: Case) -> None:
+    assert opened(case, people()).run.diagnostics() == []
 
 
 @every_engine
 @every_notion
-def test_contract_questions_are_asked_where_the_engine_says(case: Case, notion: str) -> None:
+def test_contract_queries_are_made_where_the_engine_says(case: Case, notion: str) -> None:
     some = opened(case, people(), notion=notion)
-    with calls_watched(some) as asked:
+    with calls_watched(some) as queries:
         some.train()
-    assert {purpose: call for call, _, purpose in asked} == case.asks
-    assert Counter(purpose for _, _, purpose in asked) == {one.purpose: one.count for one in some.plan.releases()}
+    assert {purpose: call for call, _, purpose in queries} == case.queries
+    assert Counter(purpose for _, _, purpose in queries) == {one.purpose: one.count for one in some.plan.releases()}
 
 
 @every_engine
-def test_contract_when_it_asks_depends_neither_on_answers_nor_on_the_attribute(case: Case) -> None:
+def test_contract_when_it_queries_depends_neither_on_answers_nor_on_the_attribute(case: Case) -> None:
     these = people()
     others = [these, replace(these, a=[None] * 90), replace(these, a=["f"] * 90), these.flipped(3, "x")]
     schedules = []
     for number, one in enumerate(others):
         some = opened(case, one, source=SeededNoise(number))
-        with calls_watched(some) as asked:
+        with calls_watched(some) as queries:
             some.train()
-        schedules.append(asked)
+        schedules.append(queries)
     assert schedules == [schedules[0]] * 4
 
 
 @every_engine
-def test_contract_budget_that_does_not_suffice_is_told_before_anything_is_asked(case: Case) -> None:
+def test_contract_budget_that_does_not_suffice_is_refused_before_the_first_query(case: Case) -> None:
     ledger = PrivacyLedger(epsilon=8.0, delta=1e-5)
     ledger.debit(Release("something else", GaussianCost(2.0), 1.0))
     made = model(case)
@@ -185,26 +184,22 @@ def test_contract_answer_that_was_paid_for_and_lost_is_not_paid_for_again(case: 
 
 
 @every_engine
-def test_contract_state_comes_back_from_a_file_and_holds_arrays_only(case: Case) -> None:
+def test_contract_state_comes_back_from_a_file(case: Case) -> None:
     some = opened(case, people())
     some.train()
-    state = some.engine.state()
-    again = from_bytes(to_bytes(state))
-    assert list(again) == list(state)
-    assert all(isinstance(state[name], np.ndarray | np.generic) for name in state)
-    assert all(np.array_equal(again[name], state[name]) for name in state)
+    state = some.state()
+    assert state
+    assert same_tree(from_bytes(to_bytes(state)), state)
 
 
 @every_engine
-def test_contract_state_that_was_restored_is_the_state_and_asks_nothing(case: Case) -> None:
+def test_contract_state_that_was_restored_is_the_state_and_queries_nothing(case: Case) -> None:
     some, twin = opened(case, people()), opened(case, people())
     some.train()
-    state = some.engine.state()
-    twin.engine.restore(copy.deepcopy(state), lost=0)
+    state = some.state()
+    twin.restore(copy.deepcopy(state))
     assert twin.ledger.releases == ()
-    restored = twin.engine.state()
-    assert list(restored) == list(state)
-    assert all(np.array_equal(restored[name], state[name]) for name in state)
+    assert same_tree(twin.state(), state)
 
 
 @private_engines
@@ -214,24 +209,23 @@ def test_contract_state_is_the_same_for_a_neighbour_with_the_same_answers(case: 
     for these in (people(), people().flipped(3, "x"), replace(people(), a=[None] * 90)):
         some = opened(case, these, source=source)
         some.train()
-        states.append(some.engine.state())
+        states.append(some.state())
         source = recording.Player(source.noisy)
-    assert all(list(one) == list(states[0]) for one in states)
-    assert all(np.array_equal(one[name], states[0][name]) for one in states for name in one)
+    assert all(same_tree(one, states[0]) for one in states)
 
 
 # What leaves it
 
 
 @private_engines
-@every_notion
+@pytest.mark.parametrize("notion", ["demographic_parity", "accuracy_parity"])  # all of them in tests/audit/test_flip.py
 def test_contract_neighbours_with_the_same_answers_make_the_same_things_public(case: Case, notion: str) -> None:
     these = recording.make_people(3, missing=True, n=120)
     options: dict[str, Any] = {"engine": case.name, "plan": case.plan, "notion": notion}
     first = recording.run(these, **options)
     moved = 0.0
-    for person, label in ((3, "c"), (11, None), (7, "a")):
-        second = recording.run(these.with_label(person, label), answers=first.noisy, **options)
+    for row, label in ((3, "c"), (11, None), (7, "a")):
+        second = recording.run(these.with_label(row, label), answers=first.noisy, **options)
         assert recording.problems(first, second) == []
         moved = max(moved, *recording.largest_movements(first, second).values())
     assert moved > 0.1
@@ -247,17 +241,17 @@ def test_contract_engine_that_reveals_promises_nothing(case: Case) -> None:
 
 @private_engines
 def test_contract_sentences_are_made_of_public_and_noised_numbers(case: Case) -> None:
-    """A group that nobody is in is questioned, with the same words for neighbours with the same answers."""
+    """A group without rows is questioned, with the same words for neighbours with the same answers."""
     these = recording.make_people(2, missing=True, n=120)
     these = replace(these, groups=("a", "b", "nobody"))
     options: dict[str, Any] = {"engine": case.name, "plan": case.plan, "epsilon": 40.0, "tolerance": 0.0}
     first = recording.run(these, **options)
-    told = first.public["warnings"]
-    assert any("'nobody'" in sentence for sentence in told)
-    assert all(not re.search(r"\n", sentence) for sentence in told)
+    warned = first.public["warnings"]
+    assert any("'nobody'" in sentence for sentence in warned)
+    assert all(not re.search(r"\n", sentence) for sentence in warned)
     for label in ("b", "nobody", None):
         second = recording.run(these.with_label(3, label), answers=first.noisy, **options)
-        assert second.public["warnings"] == told
+        assert second.public["warnings"] == warned
         assert second.model.certificate_.remarks == first.model.certificate_.remarks
 
 

@@ -89,7 +89,7 @@ def test_contract_without_noise_and_clipping_it_is_the_algorithm_that_is_not_pri
     module, lam = by_hand(case, some, these, lambda_max=case.exact.lambda_max)
     assert float(lam.abs().max()) > 0.1
     np.testing.assert_allclose(trained.lam, lam.numpy(), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(some.scores(), scores_of(module, some.problem.X), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(some.run.scores(), scores_of(module, some.problem.X), rtol=1e-3, atol=1e-3)
 
 
 @network_engines
@@ -100,4 +100,4 @@ def test_contract_without_multipliers_it_is_plain_training(case: Case, epsilon: 
     trained = some.train()
     module, _ = by_hand(case, some, these, lambda_max=0.0)
     assert not trained.lam.any()
-    np.testing.assert_allclose(some.scores(), scores_of(module, some.problem.X), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(some.run.scores(), scores_of(module, some.problem.X), rtol=1e-3, atol=1e-3)

@@ -17,8 +17,15 @@ import pytest
 from numpy.typing import NDArray
 
 from justitia import BudgetExceeded, Certificate, DurableLedger, PrivacyLedger
-from justitia.privacy.accounting import Cost, delta_spent, epsilon_spent
-from justitia.privacy.costs import GaussianCost, RandomizedResponseCost, SelectionCost, UnboundedCost
+from justitia.privacy.accounting import (
+    Cost,
+    GaussianCost,
+    RandomizedResponseCost,
+    SelectionCost,
+    UnboundedCost,
+    delta_spent,
+    epsilon_spent,
+)
 from justitia.privacy.ledger import Release
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 from justitia.privacy.vault import SensitiveVault

@@ -1,10 +1,11 @@
-"""The contract of every notion: ours, and one that a user might write."""
+"""The contract of every notion: ours, and two that a user might write."""
 
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from new_notion import BenefitParity
 from torch import Tensor
 
 from justitia.notions import (
@@ -39,7 +40,7 @@ class FalseNegativeParity(FairnessNotion):
         return np.asarray(1 - decision(scores))
 
 
-ALL = [*(cls() for cls in NOTIONS.values()), AccuracyParity("error"), FalseNegativeParity()]
+ALL = [*(cls() for cls in NOTIONS.values()), AccuracyParity("error"), FalseNegativeParity(), BenefitParity()]
 every_notion = pytest.mark.parametrize("notion", ALL, ids=lambda notion: type(notion).__name__)
 
 
@@ -80,8 +81,11 @@ def test_contract_h_exact_depends_on_the_decision_only(notion: FairnessNotion) -
 
 
 @every_notion
-def test_contract_h_exact_is_zero_or_one(notion: FairnessNotion) -> None:
-    assert set(notion.h_exact(SCORES, Y).tolist()) <= {0.0, 1.0}
+def test_contract_h_exact_is_between_zero_and_one_and_of_ours_one_of_them(notion: FairnessNotion) -> None:
+    found = notion.h_exact(SCORES, Y)
+    assert ((found >= 0) & (found <= 1)).all()
+    if notion.name in NOTIONS:
+        assert set(found.tolist()) <= {0.0, 1.0}
 
 
 @every_notion

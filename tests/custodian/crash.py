@@ -1,6 +1,6 @@
 """Kill a custodian while it answers, and look at what is left: ``python crash.py FOLDER KILLS``.
 
-A child answers one request after the other and writes down what it told, to the disk, after it was told. It is killed
+A child answers one request after the other and logs each answer to the disk after it was returned. It is killed
 at random moments; the next one sends the last request again, as a client whose connection was lost, and goes on.
 """
 
@@ -15,22 +15,22 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from holding import IDS, KEYS, N, make_folder
+from service_fixtures import IDS, KEYS, N, make_folder
 
 from justitia import DurableLedger
-from justitia.custodian.people import ledger_file
-from justitia.custodian.questions import Sums
+from justitia.custodian.errors import RequestError
+from justitia.custodian.populations import ledger_file
 from justitia.custodian.records import Records
-from justitia.custodian.refusals import Refused
+from justitia.custodian.schemas import SumsRequest
 from justitia.custodian.service import Answer, Service
-from justitia.custodian.settings import Settings
+from justitia.custodian.settings import ServiceSettings
 from justitia.custodian.wire import to_stream
 
 BODY = to_stream(np.ones((N, 2)))
 
 
 def work(folder: Path, log: Path) -> None:
-    service = Service(folder, Settings(page_port=0))
+    service = Service(folder, ServiceSettings(page_port=0))
     client = service.client(KEYS["trainer"])
     assert client is not None
     cohort = service.make_cohort(client, "people", IDS).cohort
@@ -39,10 +39,10 @@ def work(folder: Path, log: Path) -> None:
     with log.open("a", encoding="utf-8") as file:
         while True:
             try:
-                told = service.sums(client, cohort, Sums(f"r{number}", "crash", 1.0, 200.0), BODY)
-                assert isinstance(told, Answer)
-                line = f"{number} {hashlib.sha256(told.body).hexdigest()}"
-            except Refused as refusal:
+                answer = service.sums(client, cohort, SumsRequest(f"r{number}", "crash", 1.0, 200.0), BODY)
+                assert isinstance(answer, Answer)
+                line = f"{number} {hashlib.sha256(answer.body).hexdigest()}"
+            except RequestError as refusal:
                 line = f"{number} refused-{refusal.kind}"
             file.write(line + "\n")
             file.flush()
@@ -50,7 +50,7 @@ def work(folder: Path, log: Path) -> None:
             number += 1
 
 
-def _told(log: Path) -> bool:
+def _has_answers(log: Path) -> bool:
     return log.exists() and log.stat().st_size > 0
 
 
@@ -65,26 +65,26 @@ def torture(folder: Path, kills: int) -> dict[str, int]:
             finally:
                 os._exit(1)
         time.sleep(chance.uniform(0.02, 0.15))
-        for _ in range(600 if kill == kills - 1 else 0):  # on a busy machine no child may have told anything so far
-            time.sleep(0 if _told(log) else 0.1)
+        for _ in range(600 if kill == kills - 1 else 0):  # on a busy machine no child may have answered anything so far
+            time.sleep(0 if _has_answers(log) else 0.1)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     lines = [line.split() for line in log.read_text().splitlines() if len(line.split()) == 2]
-    told: dict[str, set[str]] = {}
+    outcomes: dict[str, set[str]] = {}
     for number, what in lines:
-        told.setdefault(number, set()).add(what)
+        outcomes.setdefault(number, set()).add(what)
     ledger = DurableLedger.open(ledger_file(folder / "holder", "people"))
     runs = Counter(run for run, _ in ledger.releases_by_run())
     receipts = Records(folder / "holder").receipts("people")
     for receipt, _ in receipts:
         ledger.verify(receipt["ledger"])
-    answers = {number: what for number, what in told.items() if not any(one.startswith("refused") for one in what)}
-    kinds = {one for what in told.values() for one in what if one.startswith("refused")}
+    answers = {number: what for number, what in outcomes.items() if not any(one.startswith("refused") for one in what)}
+    kinds = {one for what in outcomes.values() for one in what if one.startswith("refused")}
     return {
         "answers": len(answers),
         "refused_otherwise": len(kinds - {"refused-lost"}),
-        "lost": sum("refused-lost" in what for what in told.values()),
-        "told_twice_with_other_noise": sum(len(what) > 1 for what in answers.values()),
+        "lost": sum("refused-lost" in what for what in outcomes.values()),
+        "answered_twice_with_other_noise": sum(len(what) > 1 for what in answers.values()),
         "answers_without_a_debit": sum(f"trainer/r{number}" not in runs for number in answers),
         "debits_under_one_name": max(runs.values()),
         "debits_without_answer_or_receipt": len(ledger.releases) - len(receipts),

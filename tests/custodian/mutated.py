@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 import pyarrow as pa
-from holding import IDS, KEYS, make_folder, serving
+from service_fixtures import IDS, KEYS, make_folder, serving
 
 from justitia.custodian.wire import to_stream
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from holding import DELTA, opened
+from service_fixtures import DELTA, opened
 
 from justitia import DurableLedger
-from justitia.custodian import people, records
-from justitia.custodian.people import ledger_file, register, register_file
+from justitia.custodian import populations, records
+from justitia.custodian.populations import attribute_file, ledger_file, register
 from justitia.custodian.records import Records
 from justitia.custodian.settings import private_folder
 from justitia.privacy.attribute import Attribute
@@ -30,7 +30,7 @@ SIZES = {1: 3000, 2: 2000}
 def register_some(folder: Path, name: str, kind: int) -> None:
     """So many people that writing them takes a while; their number and budget say which call they are of."""
     labels = np.array([*(("a", MARK) * (SIZES[kind] // 2)), None], dtype=object)[:-1]
-    taken = Register.of([f"{kind}-{k}" for k in range(SIZES[kind])], Attribute(("sex",), [labels]))
+    taken = Register.from_rows([f"{kind}-{k}" for k in range(SIZES[kind])], Attribute(("sex",), [labels]))
     register(folder, Records(folder), name, taken, groups=["a", "b"], epsilon=float(kind), delta=DELTA)
 
 
@@ -68,7 +68,7 @@ def raced(folder: Path, names: tuple[str, str]) -> dict[str, Any]:
     codes = sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
     held = []
     for one in Records(folder).populations():
-        kept = len(Register.read(register_file(folder, one.name)))
+        kept = len(Register.read(attribute_file(folder, one.name)))
         budget = DurableLedger.open(ledger_file(folder, one.name)).budget_epsilon
         held.append([one.name, SIZES[int(one.epsilon)] == one.people == kept, budget == one.epsilon])
     return {"codes": codes, "held": held, "files": sorted(p.name for p in (folder / "populations").iterdir())}
@@ -97,8 +97,8 @@ STEPS: dict[str, Callable[[], None]] = {
     "before the claim": lambda: before(records.Records, "claim"),
     "after the claim": lambda: after(records.Records, "claim"),
     "after the attribute was written": lambda: after(Register, "write"),
-    "after the attribute has its name": lambda: before(people, "DurableLedger"),
-    "after the ledger was made": lambda: after(people, "DurableLedger"),
+    "after the attribute has its name": lambda: before(populations, "DurableLedger"),
+    "after the ledger was made": lambda: after(populations, "DurableLedger"),
     "before the population exists": lambda: before(records.Records, "put_population"),
     "after the population exists": lambda: after(records.Records, "put_population"),
 }
@@ -125,7 +125,7 @@ def killed(folder: Path, step: str, cure: str) -> dict[str, Any]:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     left, known = marked(folder), [one.name for one in Records(folder).populations()]
     if cure == "retire":
-        people.retire(folder, Records(folder), "people")
+        populations.retire(folder, Records(folder), "people")
     elif cure == "service":
         with opened(folder):
             pass

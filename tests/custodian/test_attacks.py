@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from holding import DELTA, LABELS, Caller, Exact, N, make_folder, opened
+from service_fixtures import DELTA, LABELS, Caller, Exact, N, make_folder, opened
 
 from justitia.audit.statistics import Evidence, evidence, one_run_epsilon
-from justitia.custodian.measurements import read_measurement
-from justitia.custodian.wire import from_stream
+from justitia.custodian.wire import from_stream, measurement_from_json
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise
 
@@ -46,7 +45,7 @@ def rates(ask: Caller, cohort: str, request: str, decided: list[int]) -> np.ndar
     asked = {"request": request, "y_true": Y, "y_pred": decided, "notions": ["demographic_parity"]}
     asked |= {"epsilon": EPSILON, "delta": DELTA}
     reply = ask("POST", f"/v1/cohorts/{cohort}/measure", json.dumps(asked).encode())
-    return np.asarray(read_measurement(reply.body).by_group.iloc[:, 0])
+    return np.asarray(measurement_from_json(reply.body).by_group.iloc[:, 0])
 
 
 def two_queries(ask: Caller, cohort: str, request: str) -> np.ndarray[Any, Any]:
@@ -60,7 +59,7 @@ def targeted_row(ask: Caller, cohort: str, request: str) -> np.ndarray[Any, Any]
     """A row as long as is allowed for one person, and nothing for the others."""
     rows = np.zeros((N, 1))
     rows[TARGET] = 1.0
-    return from_stream(ask.sums(cohort, rows, request=request, noise_multiplier=NOISE).body, widest=1)[:, 0]
+    return from_stream(ask.sums(cohort, rows, request=request, noise_multiplier=NOISE).body, max_width=1)[:, 0]
 
 
 def outcomes(folder: Path, label: str, attack: Attack, seed: int | None) -> np.ndarray[Any, Any]:
@@ -107,14 +106,14 @@ def guessed(folder: Path, noise: NoiseSource, coins: np.ndarray[Any, Any], guess
     """
     with opened(make_folder(folder, ["ab"[coin] for coin in coins]), noise) as service:
         ask = Caller(service)
-        told = from_stream(ask.sums(ask.cohort(), np.eye(N), noise_multiplier=NOISE).body, widest=N)
+        told = from_stream(ask.sums(ask.cohort(), np.eye(N), noise_multiplier=NOISE).body, max_width=N)
         epsilon = ask("GET", "/v1/populations/people/certificate").facts["spent_epsilon"]
     score = told[1] - told[0]
     surest = np.argsort(-np.abs(score))[:guesses]
     return int(((score[surest] > 0) == coins[surest]).sum()), float(epsilon)
 
 
-def test_rows_chosen_to_single_people_out_tell_everybody_exactly_and_hardly_anybody_with_noise(place: Path) -> None:
+def test_rows_that_single_individuals_out_reveal_all_groups_exactly_and_few_with_noise(place: Path) -> None:
     coins = np.random.default_rng(0).integers(0, 2, N)
     right, epsilon = guessed(place / "exact", Exact(), coins, N)
     assert right == N

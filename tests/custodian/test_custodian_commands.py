@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from holding import DATA, DELTA, IDS, KEYS, make_folder, served
+from service_fixtures import DATA, DELTA, IDS, KEYS, make_folder, served
 
 from justitia import BudgetExceeded, DurableLedger, LagrangianDualClassifier, MomentsPlan, PostProcessingPlan
 from justitia.cli import cli
 from justitia.custodian import Custodian
-from justitia.custodian.people import ledger_file
-from justitia.postprocessing.memberships import Everybody
+from justitia.custodian.populations import ledger_file
+from justitia.postprocessing import memberships
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def debits(folder: Path) -> int:
     return len(DurableLedger.open(ledger_file(folder, "people")).releases)
 
 
-def test_curve_its_evaluation_and_a_measurement_ask_the_custodian(tmp_path: Path) -> None:
+def test_curve_its_evaluation_and_a_measurement_query_the_custodian(tmp_path: Path) -> None:
     folder, rows, curve = make_folder(tmp_path / "holder", epsilon=9.0), tmp_path / "rows.csv", tmp_path / "curve"
     decided = (DATA.X["x0"] > 0).astype(int)
     DATA.X.assign(y=DATA.y, id=IDS, decided=decided, points=DATA.X["x1"]).to_csv(rows, index=False)
@@ -73,8 +73,7 @@ def test_rows_that_are_read_a_few_at_a_time_are_measured_by_the_custodian(tmp_pa
             assert more is None or debits(folder) == before + more
 
 
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
-@pytest.mark.filterwarnings("ignore:even groups")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 @pytest.mark.parametrize("killed_at", [1, 2])
 def test_fit_that_was_stopped_after_an_answer_goes_on_without_a_second_debit(
     killed_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -118,7 +117,7 @@ def test_fit_that_was_stopped_before_memberships_were_fitted_goes_on_from_its_an
 ) -> None:
     if stored and "at" in options:
         pytest.skip("scores are held alike in memory alone")
-    folder, fitted = make_folder(tmp_path / "holder"), Everybody.fit
+    folder, fitted = make_folder(tmp_path / "holder"), memberships.fit_memberships
     plan = MomentsPlan(warmup_steps=20, rounds=3, checks=1) if "engine" in options else PostProcessingPlan(checks=1)
     DATA.X.assign(y=DATA.y, id=IDS).to_parquet(tmp_path / "rows.parquet", index=False)
 
@@ -134,10 +133,10 @@ def test_fit_that_was_stopped_before_memberships_were_fitted_goes_on_from_its_an
         return model.fit(*rows, sensitive_features=holder, checkpoint=tmp_path / "run")
 
     with served(folder) as url:
-        monkeypatch.setattr(Everybody, "fit", dies)
+        monkeypatch.setattr(memberships, "fit_memberships", dies)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 fit(url)
             assert debits(folder) == 1
-        monkeypatch.setattr(Everybody, "fit", fitted)
+        monkeypatch.setattr(memberships, "fit_memberships", fitted)
         assert sum(fit(url).plan_.costs().values()) == debits(folder) == 2

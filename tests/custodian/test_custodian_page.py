@@ -1,4 +1,4 @@
-"""The page of the custodian's own people: read only, no script, nothing from elsewhere, and it opens in a browser."""
+"""The status page: read only, no script, nothing from elsewhere, and it opens in a browser."""
 
 import base64
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from holding import IDS, KEYS, Caller, make_folder, opened
+from service_fixtures import IDS, KEYS, Caller, make_folder, opened
 
 from justitia.custodian.page import page_app, page_text
 from justitia.custodian.records import Client
@@ -69,7 +69,7 @@ def test_page_needs_a_key_that_may_read_and_a_name_of_this_machine(tmp_path: Pat
         assert {host: ask("GET", "/", client="reader", headers={"host": host}).status for host in hosts} == hosts
 
 
-def test_page_of_a_custodian_without_people_says_so(tmp_path: Path) -> None:
+def test_page_of_a_custodian_without_populations_says_so(tmp_path: Path) -> None:
     with opened(tmp_path) as service:
         assert "No population is registered yet" in page_text(service, READER)
 

@@ -17,12 +17,12 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
-from holding import DATA, IDS, KEYS, make_folder, served
+from service_fixtures import DATA, IDS, KEYS, make_folder, served
 
 from bench.performance.two_users import HOLDER, as_user
 from justitia import DurableLedger, measure
 from justitia.custodian import Custodian
-from justitia.custodian.people import ledger_file
+from justitia.custodian.populations import ledger_file
 from justitia.custodian.wire import ARROW, to_stream
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from holding import IDS, Caller, N, Reply, make_folder, opened
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 from jsonschema import Draft202012Validator
+from service_fixtures import IDS, Caller, N, Reply, make_folder, opened
 
-from justitia.custodian.description import OPERATIONS, description
+from justitia.custodian.schemas import OPERATIONS, openapi
 from justitia.custodian.wire import to_stream
 
-FUZZ = int(os.environ.get("JUSTITIA_FUZZ", "600"))
-FOUND = description("0")
+FUZZ = int(os.environ.get("JUSTITIA_FUZZ", "300"))
+FOUND = openapi("0")
 SCHEMAS = FOUND["components"]["schemas"]
 GOOD = to_stream(np.ones((N, 2)))
 TEXT = st.text(max_size=20)
@@ -98,7 +98,8 @@ def requests(draw: Any) -> tuple[Any, str, dict[str, str], bytes]:
     query = draw(fields(schemas, {parameter["name"] for parameter in asked if parameter["required"]}, likely))
     body = b""
     if "application/json" in described.get("requestBody", {}).get("content", {}):
-        schema = SCHEMAS[one.body.__name__]
+        reference = described["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        schema = SCHEMAS[reference.rpartition("/")[2]]
         sent = draw(fields(schema["properties"], schema.get("required", ()), likely))
         body = json.dumps(sent, default=str).encode()
     elif one.body is not None:
@@ -140,7 +141,7 @@ def conforms(reply: Reply, described: dict[str, Any]) -> None:
     method=st.sampled_from(["", "", "", "", "GET", "POST", "PUT", "HEAD"]),
     client=st.sampled_from(["trainer", "trainer", "trainer", "trainer", "reader", "nobody"]),
 )
-def test_any_request_is_answered_or_refused_as_the_description_says(
+def test_any_request_is_answered_or_refused_as_openapi_says(
     ask: tuple[Caller, str], asked: tuple[Any, str, dict[str, str], bytes], method: str, client: str
 ) -> None:
     one, name, query, body = asked

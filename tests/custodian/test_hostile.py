@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from holding import DATA, IDS, KEYS, LABELS, Caller, N, make_folder, opened, served
+from service_fixtures import DATA, IDS, KEYS, LABELS, Caller, N, make_folder, opened, served
 
 from justitia import DurableLedger, LagrangianDualClassifier, MomentsPlan
 from justitia.custodian import Custodian
-from justitia.custodian.people import ledger_file, register, register_file, retire
+from justitia.custodian.populations import attribute_file, ledger_file, register, retire
 from justitia.custodian.records import Client, Records
 from justitia.custodian.service import Service
 from justitia.custodian.wire import from_stream
@@ -82,7 +82,7 @@ def test_bound_of_nothing_is_what_decisions_that_are_all_alike_have(folder: Path
         ask = Caller(service)
         for number, bound in enumerate((0, "-0.0", "1e-400")):
             found = ask.sums(ask.cohort(), ROWS, bound=bound, request=f"r{number}")
-            assert (from_stream(found.body, widest=9) == 0).all()
+            assert (from_stream(found.body, max_width=9) == 0).all()
     assert len(entries(folder)) == 3
 
 
@@ -122,7 +122,7 @@ def test_measurement_refused_late_leaves_id_and_both_budgets_as_they_were(change
     assert len(entries(folder)) == 1
 
 
-def test_answer_whose_line_cannot_be_written_to_the_log_is_told_once_it_can(
+def test_answer_whose_line_cannot_be_written_to_the_log_is_returned_once_it_can(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(folder) as service:
@@ -165,8 +165,7 @@ def test_plan_with_equal_noise_in_two_places_adds_up(folder: Path) -> None:
     assert fits[0] == fits[1] == fits[2] // 4 > 0
 
 
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
-@pytest.mark.filterwarnings("ignore:even groups")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 def test_plan_that_a_client_announces_costs_what_the_ledger_holds_afterwards(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +179,7 @@ def test_plan_that_a_client_announces_costs_what_the_ledger_holds_afterwards(
     assert announced == [Counter(release.cost for _, release in entries(folder))]
 
 
-def test_budget_that_fits_so_often_is_asked_so_often_and_not_once_more(tmp_path: Path) -> None:
+def test_plan_that_fits_n_times_is_answered_n_times_and_not_once_more(tmp_path: Path) -> None:
     for place, options in (("population", {"epsilon": 0.5}), ("client", {"own": 0.5})):
         folder = make_folder(tmp_path / place, **options)  # type: ignore[arg-type]
         with opened(folder) as service:
@@ -223,7 +222,7 @@ def test_same_request_at_once_is_debited_once(folder: Path) -> None:
 
 
 def test_request_id_of_one_population_is_not_anothers(folder: Path) -> None:
-    people = Register.of(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
+    people = Register.from_rows(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
     records = Records(folder)
     register(folder, records, "others", people, groups=["a", "b"], epsilon=1.0, delta=1e-6)
     with opened(folder) as service:
@@ -241,7 +240,7 @@ def retired(service: Service) -> None:
     retire(service.folder, Records(service.folder), "people")
 
 
-def test_people_retired_between_questions_are_unknown_and_leave_the_memory(folder: Path) -> None:
+def test_population_retired_between_queries_is_unknown_and_leaves_the_memory(folder: Path) -> None:
     with opened(folder) as service:
         ask = Caller(service)
         cohort = ask.cohort()
@@ -249,7 +248,7 @@ def test_people_retired_between_questions_are_unknown_and_leave_the_memory(folde
         assert ask.sums(cohort, ROWS[:9], request="half", parts=2).status == 200
         retired(service)
         assert ask("GET", "/v1/populations/nobody").status == 404  # any question
-        assert service._populations._open == {}
+        assert service._populations._loaded == {}
         assert [ask.sums(cohort, ROWS).status, ask("GET", "/v1/populations/people").status] == [404, 404]
         assert service.records.cohort(cohort, "trainer") is None
     with opened(folder):
@@ -257,18 +256,18 @@ def test_people_retired_between_questions_are_unknown_and_leave_the_memory(folde
     assert len(entries(folder)) == 1
 
 
-def test_people_retired_during_a_question_leave_debit_and_receipt_and_no_answer(
+def test_population_retired_during_a_query_leaves_debit_and_receipt_and_no_answer(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(folder) as service:
         ask = Caller(service)
-        cohort, keep = ask.cohort(), Records.keep_answer
+        cohort, keep = ask.cohort(), Records.put_answer
 
         def late(records: Records, *given: Any) -> str:
             retired(service)
             return keep(records, *given)
 
-        monkeypatch.setattr(Records, "keep_answer", late)
+        monkeypatch.setattr(Records, "put_answer", late)
         assert ask.sums(cohort, ROWS).status == 200
         assert ask.sums(cohort, ROWS).status == 404
         assert service.records.request("trainer", "r1")[2] is None  # type: ignore[index]
@@ -321,16 +320,16 @@ def test_many_small_parts_and_many_cohorts_are_refused_before_the_disk_is_full(f
 
 @pytest.mark.parametrize("epsilon", [np.inf, np.nan, 0.0, -1.0])
 def test_budget_that_is_no_budget_is_refused_at_registration(epsilon: float, folder: Path) -> None:
-    people = Register.of(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
+    people = Register.from_rows(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
     with pytest.raises(ValueError, match="epsilon"):
         register(folder, Records(folder), "others", people, groups=["a", "b"], epsilon=epsilon, delta=1e-6)
-    assert not register_file(folder, "others").exists()
+    assert not attribute_file(folder, "others").exists()
 
 
 def test_unknown_unlisted_and_silent_people_reach_the_vault_as_one_object() -> None:
     labels = np.array(["a", "b", None, "no such group", 7, float("nan"), None], dtype=object)[:-1]
-    people = Register.of(list("123456"), Attribute(("sex",), [labels])).listed(("a", "b"))
-    _, (found,) = people.cohort(digests_of(["1", "2", "3", "4", "5", "6", "somebody else"])).unsealed()
+    people = Register.from_rows(list("123456"), Attribute(("sex",), [labels])).listed(("a", "b"))
+    _, (found,) = people.cohort(digests_of(["1", "2", "3", "4", "5", "6", "somebody else"])).reveal_entries()
     assert list(found[:2]) == ["a", "b"]
     assert len({id(one) for one in found[2:]}) == 1
     assert {type(one) for one in found} == {str}

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from holding import DATA, DELTA, IDS, KEYS, LABELS, Caller, make_folder, opened, served
+from service_fixtures import DATA, DELTA, IDS, KEYS, LABELS, Caller, make_folder, opened, served
 
 from justitia import LagrangianDualClassifier
 from justitia.cli import cli
 from justitia.custodian import Custodian
-from justitia.custodian.people import register
+from justitia.custodian.populations import register
 from justitia.custodian.records import SCHEMA, Client, Records
-from justitia.custodian.settings import Settings, settings_text
+from justitia.custodian.settings import ServiceSettings, settings_text
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.keys import key_hash
 from justitia.privacy.register import Register, digests_of
@@ -25,7 +25,7 @@ ROWS = np.ones((len(IDS), 2))
 
 
 def add_others(folder: Path) -> None:
-    people = Register.of(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
+    people = Register.from_rows(IDS, Attribute(("sex",), [np.array([*LABELS, None], dtype=object)[:-1]]))
     register(folder, Records(folder), "others", people, groups=["a", "b"], epsilon=1.0, delta=DELTA)
 
 
@@ -68,7 +68,7 @@ def test_population_that_a_key_is_not_for_looks_like_one_that_does_not_exist(tmp
         joined = json.dumps({"cohorts": [cohort]}).encode()
         assert ask("POST", "/v1/populations/people/cohorts", joined).status == 404
         assert ask("GET", "/v1/populations/people").status == 200
-        assert list(service._populations._open) == ["others", "people"]
+        assert list(service._populations._loaded) == ["others", "people"]
 
 
 def test_client_without_a_list_may_use_no_population(tmp_path: Path) -> None:
@@ -101,23 +101,23 @@ def test_commands_give_a_key_its_populations_keep_them_and_add_to_them(tmp_path:
     assert run(*more).exit_code == 0
     assert held() == ("staff", "guests")
     assert Records(folder).clients()[0].hash == second.hash
-    assert "only the list of populations grows" in said(run(*more, "--roles", "read"))
+    assert "only the list of populations can grow" in said(run(*more, "--roles", "read"))
     assert "who has no key yet" in said(run("custodian", "register", folder, "--client", "x", "--population", "staff"))
     assert run("custodian", "register", folder, *new_key(), "--population", "guests").exit_code == 0
     assert held() == ("guests",)  # named ones replace the list
     assert "client trainer: train, measure; populations: guests" in run("custodian", "audit", folder).output
 
 
-def test_registration_says_which_clients_may_ask_about_the_people(tmp_path: Path) -> None:
+def test_registration_reports_which_clients_may_query_the_population(tmp_path: Path) -> None:
     folder, file = tmp_path / "holder", tmp_path / "attribute.csv"
     file.write_text("id,sex\n1,a\n2,b\n")
     people = ("--id", "id", "--sensitive", "sex", "--groups", "a,b", "--epsilon", 1)
     key = ("--client", "trainer", "--key-file", tmp_path / "key", "--population", "staff")
     assert run("custodian", "init", folder, *key).exit_code == 0
-    told = run("custodian", "register", folder, file, *people, "--population", "staff", "--json")
-    assert json.loads(told.stdout)["clients"] == ["trainer"]
+    result = run("custodian", "register", folder, file, *people, "--population", "staff", "--json")
+    assert json.loads(result.stdout)["clients"] == ["trainer"]
     nobody = run("custodian", "register", folder, file, *people, "--population", "guests")
-    assert "none may ask about these people yet" in " ".join(nobody.output.split())
+    assert "none may query this population yet" in " ".join(nobody.output.split())
     two = run("custodian", "register", folder, file, *people, "--population", "x", "--population", "y")
     assert "expected one --population beside FILE" in said(two)
     assert [one.name for one in Records(folder).populations()] == ["guests", "staff"]
@@ -144,13 +144,13 @@ def test_records_of_an_earlier_version_are_brought_to_this_one(first: bool, tmp_
     folder = make_folder(tmp_path / "holder")
     with opened(folder) as service:
         ask = Caller(service)
-        told = ask.sums(ask.cohort(), ROWS)
+        answer = ask.sums(ask.cohort(), ROWS)
     earlier(folder, first=first)
     with opened(folder) as service:
         assert [one.populations for one in service.records.clients()] == [("people",)] * len(KEYS)
         ask = Caller(service)
         again = ask.sums(ask.cohort(), ROWS)
-        assert (again.status, again.body) == (200, told.body)  # answers are still there
+        assert (again.status, again.body) == (200, answer.body)  # answers are still there
         add_others(folder)
         assert ask("GET", "/v1/populations/others").status == 404  # keys are for those who were registered
     with closing(sqlite3.connect(folder / "custodian.sqlite")) as connection:
@@ -204,7 +204,7 @@ def test_name_of_a_custodian_is_read_as_it_was_given(name: str, tmp_path: Path) 
     folder = tmp_path / "holder"
     made = run("custodian", "init", folder, "--name", name)
     assert made.exit_code == 0, made.output
-    assert Settings.read(folder).name == name
+    assert ServiceSettings.read(folder).name == name
     assert run("custodian", "serve", folder, "--check").exit_code == 0
 
 
@@ -217,7 +217,7 @@ def test_name_with_control_characters_is_refused_before_anything_is_made(name: s
     assert not (tmp_path / "holder").exists()
     (tmp_path / "custodian.toml").write_text(f"name = {json.dumps(name)}", encoding="utf-8")
     with pytest.raises(ValueError, match="expected"):
-        Settings.read(tmp_path)
+        ServiceSettings.read(tmp_path)
 
 
 def test_certificate_speaks_of_what_was_answered_and_quotes_the_client(tmp_path: Path) -> None:
@@ -228,10 +228,10 @@ def test_certificate_speaks_of_what_was_answered_and_quotes_the_client(tmp_path:
             ("This model, checked by the custodian,", "'This model, checked by the custodian,'"),
             ("a 'fair' model", "\"a 'fair' model\""),
         ):
-            told = ask("GET", "/v1/populations/people/certificate", subject=subject, planned=7).facts["statement"]
-            assert told.startswith("Everything that was answered about 'people' is (")
-            assert told.endswith(f"and what was made of them: {quoted}.")
-            assert "states that 7 answers were planned before the first" in told
+            statement = ask("GET", "/v1/populations/people/certificate", subject=subject, planned=7).facts["statement"]
+            assert statement.startswith("Everything that was answered about 'people' is (")
+            assert statement.endswith(f"and what was made of them: {quoted}.")
+            assert "states that 7 answers were planned before the first" in statement
         assert ask("GET", "/v1/populations/people/certificate", subject="x\x1b[2J\u202e").status == 422
 
 
@@ -241,13 +241,13 @@ def test_certificate_of_a_fit_says_who_states_what(tmp_path: Path, monkeypatch: 
     with served(make_folder(tmp_path / "holder")) as url:
         holder = Custodian(url, population="people", ids=IDS)
         model = LagrangianDualClassifier(epsilon=2.0, delta=DELTA, groups=["a", "b"], random_state=0)
-        told = model.fit(DATA.X, DATA.y, sensitive_features=holder).certificate_.statement
-    assert told.startswith("Everything that was answered about 'people'")
-    assert told.endswith("and what was made of them: 'Every output of training'.")
+        statement = model.fit(DATA.X, DATA.y, sensitive_features=holder).certificate_.statement
+    assert statement.startswith("Everything that was answered about 'people'")
+    assert statement.endswith("and what was made of them: 'Every output of training'.")
 
 
-def test_facts_do_not_tell_how_many_are_registered(tmp_path: Path) -> None:
+def test_facts_do_not_reveal_how_many_are_registered(tmp_path: Path) -> None:
     with opened(make_folder(tmp_path / "holder", LABELS[:123], ids=IDS[:123])) as service:
-        told = Caller(service)("GET", "/v1/populations/people").facts
-    assert "people" not in told
-    assert 123 not in told.values()
+        facts = Caller(service)("GET", "/v1/populations/people").facts
+    assert "people" not in facts
+    assert 123 not in facts.values()

@@ -19,16 +19,16 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from holding import IDS, KEYS, Caller, N, make_folder, opened, served, serving
+from service_fixtures import IDS, KEYS, Caller, N, make_folder, opened, served, serving
 
-from justitia.custodian import app, limits, listener
+from justitia.custodian import app, limits
 from justitia.custodian.connection import Connection
-from justitia.custodian.limits import Answers, json_memory
+from justitia.custodian.errors import RequestError
+from justitia.custodian.limits import AnswerQueue, json_memory
 from justitia.custodian.records import Records
-from justitia.custodian.refusals import Refused
-from justitia.custodian.self_signed import self_signed
 from justitia.custodian.service import Service
-from justitia.metrics.question import Question
+from justitia.custodian.settings import self_signed
+from justitia.metrics.measure import MeasurementQuery
 
 Y = [0, 1] * (N // 2)
 ROWS = np.ones((N, 2))
@@ -133,8 +133,8 @@ def test_client_is_answered_within_five_seconds_beside_600_connections_that_send
 def test_connection_that_does_not_go_on_is_closed_whatever_trickles_in(
     sent: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "HEADER_SECONDS", 0.5)
-    monkeypatch.setattr(listener, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(limits, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(limits, "IDLE_SECONDS", 0.5)
     with served(folder) as url, connected(url) as one:
         one.sendall(sent)
         one.settimeout(0.1)
@@ -255,15 +255,15 @@ def test_bodies_beyond_the_memory_of_a_client_are_refused_and_others_are_answere
 
 
 def test_all_clients_together_have_a_limit_and_a_request_that_never_fits_is_too_large() -> None:
-    memory = limits.Memory(each=100, most=150)
-    with memory.of("a") as one, memory.of("b") as two:
+    memory = limits.MemoryLimiter(per_client=100, total=150)
+    with memory.reservation("a") as one, memory.reservation("b") as two:
         one.take(100)
         two.take(50)
-        for held, more, code in ((one, 1, 413), (two, 1, 503), (two, 51, 413), (memory.of("a"), 1, 429)):
-            with pytest.raises(Refused) as refused:
+        for held, more, code in ((one, 1, 413), (two, 1, 503), (two, 51, 413), (memory.reservation("a"), 1, 429)):
+            with pytest.raises(RequestError) as refused:
                 held.take(more)
             assert refused.value.status == code
-    with memory.of("c") as three:
+    with memory.reservation("c") as three:
         three.take(100)
 
 
@@ -277,9 +277,9 @@ def test_all_clients_together_have_a_limit_and_a_request_that_never_fits_is_too_
     ],
 )
 def test_memory_of_json_is_bounded_from_its_characters(body: str, texts: bool, held: int) -> None:
-    assert json_memory(body.encode(), texts=texts, most=60) >= held
-    with pytest.raises(Refused) as refused:
-        json_memory(body.encode(), texts=texts, most=40)
+    assert json_memory(body.encode(), texts=texts, max_entries=60) >= held
+    with pytest.raises(RequestError) as refused:
+        json_memory(body.encode(), texts=texts, max_entries=40)
     assert refused.value.status == 413
 
 
@@ -289,7 +289,7 @@ def test_lists_that_are_too_long_are_refused_before_they_are_decoded(
     with opened(folder, largest_cohort=1000) as service:
         ask = Caller(service)
         cohort = ask.cohort()
-        monkeypatch.setattr("justitia.custodian.questions.read_json", lambda *_: pytest.fail("it was decoded"))
+        monkeypatch.setattr("justitia.custodian.schemas.read_json", lambda *_: pytest.fail("it was decoded"))
         many = json.dumps({"ids": ["a"] * 1200}).encode()
         assert ask("POST", "/v1/populations/people/cohorts", many).status == 413
         many = json.dumps({"scores": [0] * 4200}).encode()
@@ -302,9 +302,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     cohort = Records.cohort
 
-    def counted(self: Records, name: str, client: str | None = None, *, whole: bool = False) -> Any:
-        found.extend([name] * whole)
-        return cohort(self, name, client, whole=whole)
+    def counted(self: Records, name: str, client: str | None = None, *, with_digests: bool = False) -> Any:
+        found.extend([name] * with_digests)
+        return cohort(self, name, client, with_digests=with_digests)
 
     monkeypatch.setattr(Records, "cohort", counted)
     return found
@@ -372,17 +372,17 @@ def in_thread(job: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     return thread, found
 
 
-def test_measurement_is_prepared_while_others_ask_about_the_same_people(
+def test_measurement_is_prepared_while_others_query_the_same_population(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, values = threading.Event(), threading.Event(), Question.values
+    begun, go_on, values = threading.Event(), threading.Event(), MeasurementQuery.values
 
-    def slow(question: Question) -> Any:
+    def slow(question: MeasurementQuery) -> Any:
         begun.set()
         assert go_on.wait(20)
         return values(question)
 
-    monkeypatch.setattr(Question, "values", slow)
+    monkeypatch.setattr(MeasurementQuery, "values", slow)
     body = json.dumps({"request": "m", "y_true": Y, "y_pred": Y, "epsilon": 0.1}).encode()
     with opened(folder) as service:
         ask = Caller(service)
@@ -398,10 +398,10 @@ def test_measurement_is_prepared_while_others_ask_about_the_same_people(
         assert len(service.records.receipts("people")) == 2
 
 
-def test_measurement_that_cannot_be_paid_is_refused_before_it_is_prepared(
+def test_measurement_beyond_the_budget_is_refused_before_it_is_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Question, "values", lambda _: pytest.fail("it was prepared"))
+    monkeypatch.setattr(MeasurementQuery, "values", lambda _: pytest.fail("it was prepared"))
     with opened(make_folder(tmp_path / "holder", epsilon=0.1)) as service:
         ask = Caller(service)
         body = json.dumps({"request": "m", "y_true": Y, "y_pred": Y, "epsilon": 0.5}).encode()
@@ -437,10 +437,10 @@ def test_client_with_many_slow_requests_waits_for_itself_and_others_are_answered
     assert all(b"retry-after: 2" in reply for reply in replies if status(reply) == 429)
 
 
-def test_answers_of_one_client_come_one_after_the_other_and_errors_reach_who_asked() -> None:
+def test_answers_of_one_client_come_one_after_the_other_and_errors_reach_the_caller() -> None:
     import asyncio
 
-    answers, running, most = Answers(3), [0], []
+    answers, running, most = AnswerQueue(3), [0], []
 
     def job() -> int:
         running[0] += 1
@@ -450,14 +450,14 @@ def test_answers_of_one_client_come_one_after_the_other_and_errors_reach_who_ask
         return 1
 
     async def ask() -> list[Any]:
-        jobs = [answers.get("a", job) for _ in range(4)]
-        return await asyncio.gather(*jobs, answers.get("b", lambda: 1 / 0), return_exceptions=True)
+        jobs = [answers.run("a", job) for _ in range(4)]
+        return await asyncio.gather(*jobs, answers.run("b", lambda: 1 / 0), return_exceptions=True)
 
     found = asyncio.run(ask())
     assert found[:3] == [1, 1, 1]
-    assert [type(one) for one in found[3:]] == [Refused, ZeroDivisionError]
+    assert [type(one) for one in found[3:]] == [RequestError, ZeroDivisionError]
     assert max(most) == 1
-    assert asyncio.run(answers.get("a", lambda: 5)) == 5
+    assert asyncio.run(answers.run("a", lambda: 5)) == 5
 
 
 # -- the audit log
@@ -486,7 +486,7 @@ def test_wrong_keys_beyond_their_rate_are_counted_and_leave_no_line(folder: Path
 
 
 def test_tls_handshake_that_is_not_finished_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(limits, "HEADER_SECONDS", 0.5)
     pem, private = self_signed("127.0.0.1")
     (tmp_path / "server.pem").write_bytes(pem)
     (tmp_path / "server.key").write_bytes(private)

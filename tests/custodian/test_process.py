@@ -18,14 +18,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from holding import DATA, IDS, KEYS, LABELS, Caller, make_folder, opened, served
+from service_fixtures import DATA, IDS, KEYS, LABELS, Caller, make_folder, opened, served
 
 from justitia import DurableLedger, measure
 from justitia.cli import cli
-from justitia.cli.custodian_options import CustodianOptions
+from justitia.cli.files.attribute import CustodianOptions
 from justitia.custodian import Custodian, connection
 from justitia.custodian.records import Records
-from justitia.custodian.self_signed import self_signed
+from justitia.custodian.settings import self_signed
 
 KILLS = int(os.environ.get("JUSTITIA_KILLS", "8"))
 
@@ -82,11 +82,11 @@ def test_four_commands_of_the_page_lead_from_two_files_to_a_model_over_tls(
     command(*register)
     with process(Path(serve[2])):
         reachable(port)
-        told = command(*(word.replace("8787", str(port)) for word in train))
-    assert "differentially private" in told
+        output = command(*(word.replace("8787", str(port)) for word in train))
+    assert "differentially private" in output
     held = json.loads(Path("model/model.json").read_text())
     assert f"custodian at https://127.0.0.1:{port}" in json.dumps(held)
-    assert "asked by trainer" in command("custodian", "audit", "holder")
+    assert "clients: trainer" in command("custodian", "audit", "holder")
     kept = b"".join(path.read_bytes() for path in Path("model").rglob("*") if path.is_file())
     assert Path("trainer.key").read_bytes().strip() not in kept
     command("custodian", "retire", "holder", "--population", "people")
@@ -129,7 +129,7 @@ def test_custodian_killed_at_any_moment_answers_no_debit_twice_and_nothing_witho
         run = subprocess.run([sys.executable, script, folder, str(KILLS)], capture_output=True, text=True, check=True)
     found = json.loads(run.stdout)
     assert found["answers"] > 0
-    for name in ("told_twice_with_other_noise", "answers_without_a_debit", "refused_otherwise"):
+    for name in ("answered_twice_with_other_noise", "answers_without_a_debit", "refused_otherwise"):
         assert found[name] == 0, found
     assert found["debits_under_one_name"] == 1
     assert found["debits_without_answer_or_receipt"] <= KILLS
@@ -157,7 +157,7 @@ def test_debit_without_an_answer_is_never_answered(tmp_path: Path, monkeypatch: 
         ask = Caller(service)
         cohort = ask.cohort()
         with monkeypatch.context() as patch:
-            patch.setattr(Records, "keep_answer", dies)
+            patch.setattr(Records, "put_answer", dies)
             with pytest.raises(KeyboardInterrupt):
                 ask.sums(cohort, rows)
     with opened(folder) as service:

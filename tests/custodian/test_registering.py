@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from holding import DELTA, IDS, LABELS, Caller, make_folder, opened
+from service_fixtures import DELTA, IDS, LABELS, Caller, make_folder, opened
 
 from justitia import DurableLedger
 from justitia.cli import cli
-from justitia.custodian.people import ledger_file, register, register_file, retire, strays
+from justitia.custodian.populations import attribute_file, ledger_file, register, retire, unfinished
 from justitia.custodian.records import Records
 from justitia.custodian.settings import private_file
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.attribute import Attribute
+from justitia.privacy.ledger import Release
 from justitia.privacy.register import Register
-from justitia.privacy.release import Release
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 RUNS = int(os.environ.get("JUSTITIA_KILLS", "8"))
@@ -41,7 +41,7 @@ def outcome(what: str, runs: int) -> Any:
 
 
 def people(ids: Any = IDS, labels: Any = LABELS) -> Register:
-    return Register.of(ids, Attribute(("sex",), [np.array([*labels, None], dtype=object)[:-1]]))
+    return Register.from_rows(ids, Attribute(("sex",), [np.array([*labels, None], dtype=object)[:-1]]))
 
 
 def put(folder: Path, name: str = "people", **given: Any) -> None:
@@ -50,7 +50,7 @@ def put(folder: Path, name: str = "people", **given: Any) -> None:
 
 
 @forks
-def test_two_processes_that_register_at_once_never_mix_their_people() -> None:
+def test_two_processes_that_register_at_once_never_mix_their_rows() -> None:
     found = outcome("race", RUNS)
     for one in found["same"]:  # one is refused, the other has its own people, number and budget
         assert one["codes"] == [0, 1], one
@@ -94,7 +94,7 @@ def test_threads_that_register_one_name_at_once_leave_one_population(tmp_path: P
     assert held is not None
     assert len(said) == 7
     assert all("'others' is registered, or was" in one for one in said)
-    assert held.people == held.epsilon == len(Register.read(register_file(folder, "others")))
+    assert held.people == held.epsilon == len(Register.read(attribute_file(folder, "others")))
     assert DurableLedger.open(ledger_file(folder, "others")).budget_epsilon == held.epsilon
 
 
@@ -125,16 +125,16 @@ def test_registration_that_fails_leaves_nothing_and_the_name_free(
 def test_files_of_an_unknown_population_are_not_overwritten_but_named_and_deleted(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "holder")
     (folder / "custodian.toml").touch()
-    private_file(register_file(folder, "others")).write_bytes(b"left by an earlier version")
+    private_file(attribute_file(folder, "others")).write_bytes(b"left by an earlier version")
     with pytest.raises(ValueError, match="files of a population 'others' that the records do not know"):
         put(folder, "others")
-    assert strays(folder, Records(folder)) == ["others"]
+    assert unfinished(folder, Records(folder)) == ["others"]
     with opened(folder):
-        assert register_file(folder, "others").exists()  # records may have been restored from an old copy
+        assert attribute_file(folder, "others").exists()  # records may have been restored from an old copy
     assert "others: files of a registration" in CliRunner().invoke(cli, ["custodian", "audit", str(folder)]).output
     gone = CliRunner().invoke(cli, ["custodian", "retire", str(folder), "--population", "others"])
     assert gone.exit_code == 0, gone.output
-    assert not register_file(folder, "others").exists()
+    assert not attribute_file(folder, "others").exists()
     again = CliRunner().invoke(cli, ["custodian", "retire", str(folder), "--population", "others"])
     assert again.exit_code == 2
     assert "there is no population 'others'" in again.output

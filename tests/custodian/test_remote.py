@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from holding import DATA, DELTA, IDS, KEYS, LABELS, N, copied_ledger, frame, make_folder, served
+from service_fixtures import DATA, DELTA, IDS, KEYS, LABELS, N, copied_ledger, frame, make_folder, served
 
 from justitia import (
     BudgetExceeded,
@@ -23,12 +24,14 @@ from justitia import (
     private_search,
     tradeoff,
 )
-from justitia.custodian import Custodian, connection, remote_vault
+from justitia.custodian import Custodian, connection, remote
 from justitia.custodian.connection import Connection, read_key
 from justitia.exceptions import LedgerError
 from justitia.metrics.exact import rates_by_group
-from justitia.postprocessing.learner import RuleLearner
+from justitia.postprocessing.method import PostProcessing
+from justitia.privacy.interface import VaultRequest
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
+from justitia.privacy.vault import local_vault, open_vault
 
 MOMENTS = MomentsPlan(warmup_steps=5, rounds=2, public_steps=2, checks=1, batch_size=64)
 
@@ -68,8 +71,7 @@ def promised(fitted: LagrangianDualClassifier) -> str:
 
 
 @pytest.mark.parametrize("options", [{}, {"module": (4,), "plan": MOMENTS}], ids=["post-processing", "moments"])
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
-@pytest.mark.filterwarnings("ignore:even groups")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
     options: dict[str, Any], folder: Path, tmp_path: Path
 ) -> None:
@@ -88,13 +90,12 @@ def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
     assert "custodian" in str(there.certificate_)
 
 
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
-@pytest.mark.filterwarnings("ignore:even groups")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 def test_rows_of_one_person_are_protected_together_as_in_memory(tmp_path: Path) -> None:
     who = [f"q{row // 2 if row < 250 else row}" for row in range(N)]
-    told = dict(zip(reversed(who), reversed(LABELS), strict=True))
-    folder = make_folder(tmp_path / "holder", list(told.values()), ids=list(told))
-    ledger, labels = local_ledger(folder, tmp_path), frame([told[one] for one in who])
+    labels_by_id = dict(zip(reversed(who), reversed(LABELS), strict=True))
+    folder = make_folder(tmp_path / "holder", list(labels_by_id.values()), ids=list(labels_by_id))
+    ledger, labels = local_ledger(folder, tmp_path), frame([labels_by_id[one] for one in who])
     asked: dict[str, Any] = {"threshold": 0.3, "delta": DELTA, "person": who}
     decided = (DATA.X["x0"] > 0).astype(int)
     here = model(noise_seed=7).fit(DATA.X, DATA.y, sensitive_features=labels, person=who, ledger=ledger)
@@ -104,16 +105,16 @@ def test_rows_of_one_person_are_protected_together_as_in_memory(tmp_path: Path) 
         with pytest.raises(ValueError, match="expected every id once, got one twice"):
             model().fit(DATA.X, DATA.y, sensitive_features=holder)
         there = model().fit(DATA.X, DATA.y, sensitive_features=holder, person=who)
-        told_there = measure(DATA.y, decided, sensitive_features=holder, **asked)
+        there_again = measure(DATA.y, decided, sensitive_features=holder, **asked)
     np.testing.assert_array_equal(there.decision_function(DATA.X), here.decision_function(DATA.X))
     assert promised(here) in there.certificate_.statement
     assert there.certificate_.unit == "person"
     assert there.certificate_.adjacency == here.certificate_.adjacency
-    assert told_there.table.equals(seen.table)
+    assert there_again.table.equals(seen.table)
     assert [one.sensitivity for one in there.ledger_.releases] == [one.sensitivity for one in ledger.releases[:-1]]
 
 
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 def test_curve_and_search_on_tolerances_share_what_was_paid_at_the_custodian(folder: Path) -> None:
     with served(folder) as url:
         holder = Custodian(url, population="people", ids=IDS)
@@ -160,9 +161,9 @@ def test_key_that_may_measure_and_not_train_measures_everything_as_in_memory(fol
         there = measure(DATA.y, decided, sensitive_features=holder, **asked)
         with pytest.raises(PermissionError, match="role 'train'"):
             model(epsilon=1.0).fit(DATA.X, DATA.y, sensitive_features=holder)
-    told, known = there.to_dict(), here.to_dict()
+    remote, known = there.to_dict(), here.to_dict()
     assert {"scores", "before"} & set(known)
-    assert told | {"certificate": 0} == known | {"certificate": 0}
+    assert remote | {"certificate": 0} == known | {"certificate": 0}
 
 
 def test_file_that_holds_no_key_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_what_a_custodian_does_not_give_is_refused_in_one_sentence_and_costs_not
     assert DurableLedger.open(folder / "populations" / "people.ledger").releases == ()
 
 
-def test_plan_that_the_custodian_cannot_pay_for_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+def test_plan_that_the_custodian_cannot_afford_is_refused_before_any_query(tmp_path: Path) -> None:
     for place, options in (("poor", {"epsilon": 1.0}), ("own", {"own": 1.0})):
         folder = make_folder(tmp_path / place, **options)  # type: ignore[arg-type]
         with served(folder) as url, pytest.raises(BudgetExceeded, match="does not allow this plan"):
@@ -208,7 +209,7 @@ def test_plan_that_the_custodian_cannot_pay_for_is_refused_before_anything_is_as
 def test_what_the_custodian_refuses_is_not_debited_here(
     more: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RuleLearner, "prepare", lambda *_: pytest.fail("a base was trained first"))
+    monkeypatch.setattr(PostProcessing, "prepare", lambda *_: pytest.fail("a base was trained first"))
     own = DurableLedger(tmp_path / "own", dataset="mine", epsilon=9.0, delta=DELTA)
     with served(folder) as url:
         twice = Custodian(url, population="people", ids=[*IDS[:-1], IDS[0]])
@@ -264,23 +265,23 @@ def test_answers_that_come_in_another_order_than_their_receipts_are_no_ledger_pu
     folder: Path, tmp_path: Path
 ) -> None:
     """Two threads may share one client; a service that counts from an earlier state is noticed all the same."""
-    told: list[Any] = []
+    responses: list[Any] = []
     old = tmp_path / "old"
     with served(folder) as url:
         holder = Custodian(url, population="people", ids=IDS)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(holder, "received", lambda answer, headers: told.append((answer, headers)))
+            patch.setattr(holder, "received", lambda answer, headers: responses.append((answer, headers)))
             patch.setattr(holder, "signed", lambda certificate, _: certificate)
             for number in range(3):
                 measure(DATA.y, DATA.y, sensitive_features=holder, epsilon=0.5, delta=DELTA)
                 if number == 1:
                     shutil.copytree(folder, old)
-        for answer, headers in (told[2], told[0], told[2]):
+        for answer, headers in (responses[2], responses[0], responses[2]):
             holder.received(answer, headers)
     with served(old) as url:
         holder.connection = Connection(url, read_key(None))
         with pytest.raises(LedgerError, match="does not hold receipt 2, which it gave"):
-            holder.received(*told[1])
+            holder.received(*responses[1])
 
 
 def test_file_that_holds_no_receipts_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -304,20 +305,11 @@ def test_ids_of_any_kind_are_sent_as_they_are_compared() -> None:
 def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_vault, "PART", 8 * 3 * 64)
+    monkeypatch.setattr(remote, "PART", 8 * 3 * 64)
     monkeypatch.setattr(connection, "PAUSES", (0.0,) * 5)
     with served(folder) as url:
         holder = Custodian(url, population="people", ids=IDS)
-        vault = holder.open(
-            groups=None,
-            epsilon=1.0,
-            ledger=PrivacyLedger(epsilon=5.0, delta=DELTA),
-            n=N,
-            person=None,
-            features=(),
-            noise_seed=None,
-            missing_marker=None,
-        )
+        vault = holder.open(VaultRequest(None, 1.0, PrivacyLedger(epsilon=5.0, delta=DELTA), N))
         pool, sent = holder.connection._pool, []
 
         class Losing:
@@ -336,9 +328,60 @@ def test_rows_in_several_parts_with_a_lost_answer_are_debited_once(
     assert "key" not in repr(holder) + repr(holder.connection)
 
 
-def test_who_needs_the_attribute_itself_is_told_so_in_one_sentence(folder: Path) -> None:
+@dataclass(frozen=True)
+class Rows:
+    """A row function, and a source of two blocks for it."""
+
+    width: int
+    widths: tuple[int, int] = (2, 2)
+    rows: tuple[int, int] = (100, N - 100)
+
+    def __call__(self, block: int) -> Any:
+        return np.ones((self.rows[block], self.widths[block]))
+
+    def map(self, function: Any) -> Any:
+        return map(function, (0, 1))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [Rows(2, (2, 3)), Rows(2, (2, 1)), Rows(2, rows=(100, N - 101)), Rows(2, rows=(100, 0))],
+    ids=["wider", "narrower", "shorter", "much shorter"],
+)
+def test_rows_of_a_wrong_shape_are_refused_and_cost_nothing_at_the_custodian(rows: Rows, folder: Path) -> None:
+    own = PrivacyLedger(epsilon=5.0, delta=DELTA)
+    with served(folder) as url:
+        holder = Custodian(url, population="people", ids=IDS)
+        vault = holder.open(VaultRequest(None, 1.0, own, N, source=rows))  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"Expected|expected"):
+            vault.group_sums(rows, bound=2.0, noise=Gaussian(5.0), purpose="test")
+        assert DurableLedger.open(folder / "populations" / "people.ledger").releases == ()
+        assert len(own.releases) == 1  # debited before rows were computed
+        whole = Rows(2)
+        answer = holder.open(VaultRequest(None, 1.0, own, N, source=whole)).group_sums(  # type: ignore[arg-type]
+            whole, bound=2.0, noise=Gaussian(5.0), purpose="test"
+        )
+        assert answer.shape == (2, 2)
+        alone = holder.open(VaultRequest(None, 1.0, own, N))
+        with pytest.raises(ValueError, match="expected a row source"):
+            alone.group_sums(whole, bound=2.0, noise=Gaussian(5.0), purpose="test")
+    assert len(own.releases) == 2
+
+
+def test_vault_of_a_custodian_is_not_taken_for_one_that_has_the_attribute(folder: Path) -> None:
+    with served(folder) as url:
+        holder = Custodian(url, population="people", ids=IDS)
+        vault = open_vault(holder, VaultRequest(None, 1.0, PrivacyLedger(epsilon=5.0, delta=DELTA), N))
+        assert (vault.groups, len(vault), vault.rows_per_person, vault.persons_digest) == (("a", "b"), N, 1, "")
+        assert not any(hasattr(vault, name) for name in ("reveal", "weighted_sum", "randomized_labels", "forget"))
+        with pytest.raises(ValueError, match="the attribute is with its holder"):
+            local_vault(vault)
+
+
+def test_methods_that_need_the_attribute_itself_are_refused_in_one_sentence(folder: Path) -> None:
     holder = Custodian("http://127.0.0.1:1", population="people", ids=IDS)  # nobody is asked
     with pytest.raises(TypeError, match="got a custodian, who gives noised answers only"):
         rates_by_group(DATA.y, DATA.y, sensitive_features=holder, groups=["a", "b"])
+    DATA.X.assign(y=DATA.y).to_parquet(folder / "rows.parquet")
     with pytest.raises(TypeError, match="name of a column where X is in files"):
         model().fit(folder / "rows.parquet", "y", sensitive_features=holder)

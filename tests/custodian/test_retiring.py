@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from holding import IDS, KEYS, LABELS, Caller, make_folder, opened
+from service_fixtures import IDS, KEYS, LABELS, Caller, make_folder, opened
 
 from justitia import DurableLedger
 from justitia.cli import cli
-from justitia.custodian.people import ledger_file, register_file, retire, spooled
-from justitia.custodian.records import Cohort, Population, Records
+from justitia.custodian.populations import attribute_file, ledger_file, request_spool, retire
+from justitia.custodian.records import CohortRecord, Population, Records
 from justitia.custodian.remote import Custodian
 from justitia.custodian.settings import private_folder, settings_text
 from justitia.privacy.register import digests_of
@@ -60,9 +60,9 @@ def asked_much(ask: Caller) -> bytes:
     cohorts += [ask.cohort(IDS[k : k + 2]) for k in range(60)]
     assert len(set(cohorts)) == len(cohorts)
     whole = ask.cohort()
-    told = ask.sums(whole, ROWS)
-    assert (told.status, ask.sums(whole, ROWS[:9], request="half", parts=2).status) == (200, 200)
-    return told.body
+    answer = ask.sums(whole, ROWS)
+    assert (answer.status, ask.sums(whole, ROWS[:9], request="half", parts=2).status) == (200, 200)
+    return answer.body
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -122,18 +122,18 @@ def reached(client: Custodian) -> bool:
         return False
 
 
-def test_service_overwrites_the_attribute_in_memory_before_anybody_asks(tmp_path: Path) -> None:
+def test_service_overwrites_the_attribute_in_memory_before_the_next_query(tmp_path: Path) -> None:
     folder = marked_folder(tmp_path / "holder")
     with opened(folder) as service:
         ask = Caller(service)
         assert ask.sums(ask.cohort(), ROWS).status == 200
-        people = service._populations._open["people"]
+        people = service._populations._loaded["people"]
         (vault,) = people._vaults.values()
         keys, (labels,) = people._register._Register__keys, people._register._Register__columns  # type: ignore[attr-defined]
-        codes = vault._SensitiveVault__codes  # type: ignore[attr-defined]
+        codes = vault._SensitiveVault__codes._MemoryCodes__codes  # type: ignore[attr-defined]
         assert len(set(codes.tolist())) == 3
         retire(folder, Records(folder), "people")
-        until(lambda: not service._populations._open)
+        until(lambda: not service._populations._loaded)
         until(lambda: not people._vaults)
         assert len(set(codes.tolist())) == 1
         assert set(keys.tolist()) == {b""}
@@ -141,21 +141,21 @@ def test_service_overwrites_the_attribute_in_memory_before_anybody_asks(tmp_path
         assert len(people._register) == 0
 
 
-def test_question_that_waited_while_people_were_retired_is_refused_without_a_debit(
+def test_query_that_waited_while_its_population_was_retired_is_refused_without_a_debit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = marked_folder(tmp_path / "holder")
     with opened(folder) as service:
         ask = Caller(service)
         cohort = ask.cohort()
-        people = service._populations.people("people", ("people",))
-        monkeypatch.setattr(service._populations, "people", lambda *_: people)  # found before they were retired
+        people = service._populations.get("people", ("people",))
+        monkeypatch.setattr(service._populations, "get", lambda *_: people)  # found before they were retired
         people.forget()
         assert ask.sums(cohort, ROWS).status == 404
     assert not DurableLedger.open(ledger_file(folder, "people")).releases
 
 
-def test_part_that_comes_while_people_are_retired_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_that_arrives_during_retirement_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, kept = marked_folder(tmp_path / "holder"), Records.put_part
 
     def late(records: Records, *given: Any) -> Any:
@@ -174,7 +174,7 @@ def test_retire_that_was_killed_is_finished_by_the_next_one_or_by_the_service(tm
     for cure in ("retire", "service"):
         folder = marked_folder(tmp_path / cure)
         Records(folder).retire("people")  # and killed before the attribute was deleted
-        assert register_file(folder, "people").exists()
+        assert attribute_file(folder, "people").exists()
         if cure == "retire":
             command("custodian", "retire", folder, "--population", "people")
         else:
@@ -190,7 +190,7 @@ def test_rows_of_an_answered_request_are_deleted_when_the_service_starts(tmp_pat
         cohort = ask.cohort()
         assert ask.sums(cohort, ROWS).status == 200
         assert ask.sums(cohort, ROWS[:9], request="half", parts=2).status == 200
-    left, waits = spooled(folder, "trainer", "r1"), spooled(folder, "trainer", "half")
+    left, waits = request_spool(folder, "trainer", "r1"), request_spool(folder, "trainer", "half")
     left.mkdir()  # killed after the answer was kept, before its rows were deleted
     (left / "0").write_bytes(b"rows")
     with opened(folder):
@@ -198,7 +198,7 @@ def test_rows_of_an_answered_request_are_deleted_when_the_service_starts(tmp_pat
         assert waits.exists()
 
 
-def test_records_that_others_read_all_the_time_are_said_to_hold_what_was_deleted(
+def test_retire_reports_that_records_in_use_may_hold_deleted_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = marked_folder(tmp_path / "holder")
@@ -221,13 +221,13 @@ def test_deleted_rows_are_nowhere_in_the_file_however_they_were_moved_between_pa
     for seed in (0, 4):  # with secure_delete alone, some are left
         folder, chance = private_folder(tmp_path / str(seed)), random.Random(seed)
         records, secrets = Records(folder), set()
-        records.hold()
+        records.keep_open()
         for name in ("people", "others"):
             records.put_population(Population(name, ("sex",), ("a", "b"), 1.0, 1e-5, 3, "2026-01-01T00:00:00+00:00"))
         for number in range(120):
             name, rows = chance.choice(("people", "others")), chance.choice((1, 1, 2, 2, 5, 9, 20, 60, 150))
             held = chance.randbytes(16 * rows)
-            records.put_cohort(Cohort(f"{number}-{held[:8].hex()}", name, rows, held), "trainer")
+            records.put_cohort(CohortRecord(f"{number}-{held[:8].hex()}", name, rows, held), "trainer")
             secrets |= {held[at : at + 8] for at in range(8, len(held), 16)} if name == "people" else set()
         retire(folder, records, "people")
         records.close()

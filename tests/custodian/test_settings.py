@@ -1,19 +1,19 @@
-"""Settings of a custodian, what is open to everybody, and what is left of a request that was never finished."""
+"""Settings of a custodian, public routes, and spooled parts of a request that was never finished."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from holding import IDS, Caller, make_folder, opened
+from service_fixtures import IDS, Caller, make_folder, opened
 
 from justitia.custodian import records
 from justitia.custodian.connection import Connection, read_key
-from justitia.custodian.settings import CONFIG, Settings, settings_text
+from justitia.custodian.settings import CONFIG, ServiceSettings, settings_text
 
 
 def test_settings_that_init_writes_are_the_defaults(tmp_path: Path) -> None:
     (tmp_path / CONFIG).write_text(settings_text("custodian", tls=False))
-    assert Settings.read(tmp_path) == Settings()
+    assert ServiceSettings.read(tmp_path) == ServiceSettings()
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_settings_that_init_writes_are_the_defaults(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_used_are_refused_in_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / CONFIG).write_text(text)
     with pytest.raises(ValueError, match=sentence):
-        Settings.read(tmp_path)
+        ServiceSettings.read(tmp_path)
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "http://example.org", "https://", "https://user:word@example.org"])

@@ -1,4 +1,4 @@
-"""The attribute in a database: read only, each entry by itself, and nothing of the connection is told."""
+"""The attribute in a database: read only, each entry by itself, and no error shows the connection."""
 
 import os
 import tempfile
@@ -74,7 +74,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
     return Source(request.param, place)
 
 
-def told(result: Result) -> str:
+def output(result: Result) -> str:
     """What is printed, without the name of the folder."""
     return "\n".join(line for line in result.output.splitlines() if "holder" not in line)
 
@@ -99,7 +99,7 @@ def test_entry_of_one_person_changes_nobody_elses_and_not_what_is_said(
     assert (here.exit_code, source.groups(list("12345"))) == (0, [0, 1, 0, 1, 0])
     source.table("id TEXT, sex TEXT", PEOPLE.replace("('3', 'a')", f"('3', {entry})"))
     there = source.register(tmp_path)
-    assert (there.exit_code, told(there)) == (here.exit_code, told(here))
+    assert (there.exit_code, output(there)) == (here.exit_code, output(here))
     assert source.groups(list("12345")) == [0, 1, 2, 1, 0]
 
 
@@ -167,8 +167,8 @@ def test_attribute_of_any_type_is_what_the_database_writes(
         source.table(f"id TEXT, sex {kind}", f"('1', {one}), ('2', {other}), ('3', {third})")
         found = source.register(tmp_path, options=options)
         assert found.exit_code == 0
-        assert told(found) == (first or told(found))
-        first = told(found)
+        assert output(found) == (first or output(found))
+        first = output(found)
         assert source.groups(list("123"), tuple(known[1].split(","))) == (expected if names else [2, 2, 2])
 
 
@@ -243,7 +243,7 @@ def test_texts_that_are_too_long_to_be_sent_are_none(server: str, tmp_path: Path
     long = "repeat('x', 1000001)"
     source.run(f"UPDATE staff SET sex = {long} WHERE id = '3'", f"INSERT INTO staff VALUES ({long}, 'a')")
     there = source.register(tmp_path)
-    assert (there.exit_code, told(there)) == (0, told(here))
+    assert (there.exit_code, output(there)) == (0, output(here))
     assert source.groups(list("12345")) == [0, 1, 2, 1, 0]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from holding import IDS, KEYS, LABELS, Caller, N, make_folder, opened
+from service_fixtures import IDS, KEYS, LABELS, Caller, N, make_folder, opened
 
 from justitia import DurableLedger
-from justitia.custodian.limits import Rate
+from justitia.custodian.limits import RateLimiter
 from justitia.custodian.records import Client, Records
 from justitia.custodian.wire import from_stream, to_stream
 from justitia.privacy.keys import key_hash, new_key
@@ -57,7 +57,7 @@ def test_overlapping_cohorts_and_several_clients_spend_one_budget(tmp_path: Path
             ids = IDS[k : k + 50]
             reply = ask.sums(ask.cohort(ids), ROWS[: len(ids)], request=f"r{k}", noise_multiplier=8.0)
             statuses.append(reply.status)
-        spent = service._populations.people("people", ("people",)).ledger.epsilon()
+        spent = service._populations.get("people", ("people",)).ledger.epsilon()
         reply = ask.sums(ask.cohort(IDS[:9]), ROWS[:9], request="last", noise_multiplier=8.0)
     assert statuses.count(200) == releases(folder) > 0
     assert reply.status == 402
@@ -82,7 +82,7 @@ def test_unknown_unlisted_and_missing_people_look_alike(tmp_path: Path) -> None:
         ("unlisted", ["no such group", *LABELS[1:]], IDS),
         ("silent", [None, *LABELS[1:]], IDS),
         ("unknown", LABELS, ["somebody else", *IDS[1:]]),
-        ("fewer", LABELS[1:], IDS[1:]),  # how many are registered is not told either
+        ("fewer", LABELS[1:], IDS[1:]),  # the number of registered people is not shown either
     ):
         with opened(make_folder(tmp_path / place, labels, ids=ids)) as service:
             ask = Caller(service)
@@ -148,7 +148,7 @@ def test_rows_that_are_not_finite_count_as_zero(folder: Path) -> None:
     with opened(folder) as service:
         ask = Caller(service)
         reply = ask.sums(ask.cohort(), odd, noise_multiplier=2.0)
-    assert np.isfinite(from_stream(reply.body, widest=2)).all()
+    assert np.isfinite(from_stream(reply.body, max_width=2)).all()
 
 
 def test_compressed_large_endless_and_slow_bodies_are_refused(folder: Path) -> None:
@@ -196,7 +196,7 @@ def test_files_of_a_custodian_are_closed_to_others(folder: Path) -> None:
 
 def test_requests_beyond_the_rate_wait_for_time_to_pass() -> None:
     seconds = [0.0]
-    rate = Rate(2, clock=lambda: seconds[0])
+    rate = RateLimiter(2, clock=lambda: seconds[0])
     assert [rate.allows("a"), rate.allows("a"), rate.allows("a"), rate.allows("b")] == [True, True, False, True]
     seconds[0] = 30.0
     assert [rate.allows("a"), rate.allows("a")] == [True, False]
@@ -210,20 +210,22 @@ def test_two_services_do_not_work_in_one_folder(folder: Path) -> None:
 def test_receipts_follow_one_another_and_name_what_the_ledger_holds(folder: Path) -> None:
     with opened(folder) as service:
         ask = Caller(service)
-        told = [json.loads(ask.sums(ask.cohort(), ROWS, request=f"r{k}").headers["justitia-receipt"]) for k in range(3)]
+        receipts = [
+            json.loads(ask.sums(ask.cohort(), ROWS, request=f"r{k}").headers["justitia-receipt"]) for k in range(3)
+        ]
         chain = service.records.receipts("people")
         kept = ask("GET", "/v1/populations/people/ledger", client="reader").facts
-    assert [one["number"] for one in told] == [0, 1, 2]
-    assert [one["previous"] for one in told] == ["", told[0]["link"], told[1]["link"]]
-    assert [link for _, link in chain] == [one["link"] for one in told]
+    assert [one["number"] for one in receipts] == [0, 1, 2]
+    assert [one["previous"] for one in receipts] == ["", receipts[0]["link"], receipts[1]["link"]]
+    assert [link for _, link in chain] == [one["link"] for one in receipts]
     assert [entry["run"] for entry in kept["entries"]] == ["trainer/r0", "trainer/r1", "trainer/r2"]
-    assert kept["receipts"][-1]["link"] == told[-1]["link"]
+    assert kept["receipts"][-1]["link"] == receipts[-1]["link"]
 
 
 @pytest.mark.parametrize(
     ("error", "status"), [(OSError("a secret path"), 503), (RuntimeError("somebody is in b"), 500)]
 )
-def test_errors_that_nobody_expected_tell_nothing(
+def test_unexpected_errors_reveal_nothing(
     error: Exception, status: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any, **__: Any) -> Any:
@@ -232,7 +234,7 @@ def test_errors_that_nobody_expected_tell_nothing(
     with opened(folder) as service:
         ask = Caller(service)
         cohort = ask.cohort()
-        monkeypatch.setattr("justitia.custodian.people.SensitiveVault.group_sums", fails)
+        monkeypatch.setattr("justitia.custodian.populations.SensitiveVault.group_sums", fails)
         reply = ask.sums(cohort, ROWS)
         log = json.dumps(service.log.last())
     assert reply.status == status

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from holding import DATA, DELTA, IDS, KEYS, LABELS, make_folder, served
+from service_fixtures import DATA, DELTA, IDS, KEYS, LABELS, make_folder, served
 
 from bench.performance.two_users import found_in, patterns, trial
 from justitia import LagrangianDualClassifier, PostProcessingPlan
@@ -64,8 +64,7 @@ def recorded(url: str, heard: list[bytes]) -> Iterator[str]:
         heard[:] = kept
 
 
-@pytest.mark.filterwarnings("ignore:the noise in the rates")
-@pytest.mark.filterwarnings("ignore:even groups")
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")
 def test_bytes_on_the_wire_hold_no_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUSTITIA_CUSTODIAN_KEY", KEYS["trainer"])
     heard: list[bytes] = []

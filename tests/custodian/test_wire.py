@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from mutated import messages, mutated, seeds, stream
 
-from justitia.custodian.refusals import Refused
+from justitia.custodian.errors import RequestError
 from justitia.custodian.wire import from_stream, to_stream
 
 ROWS = np.random.default_rng(0).normal(size=(30, 3))
@@ -22,7 +22,7 @@ LISTS = pa.FixedSizeListArray.from_arrays(pa.array(ROWS.reshape(-1)), 3)
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS[:0], ROWS[:1], np.array([[np.nan, -np.inf, -0.0]])])
 def test_rows_that_were_written_are_read_to_the_last_bit(rows: Any) -> None:
-    assert from_stream(to_stream(rows), widest=3).tobytes() == rows.tobytes()
+    assert from_stream(to_stream(rows), max_width=3).tobytes() == rows.tobytes()
 
 
 def test_rows_of_other_writers_are_read_as_pyarrow_reads_them() -> None:
@@ -33,8 +33,8 @@ def test_rows_of_other_writers_are_read_as_pyarrow_reads_them() -> None:
             writer.write_batch(pa.record_batch([LISTS.slice(first, rows)], schema=kind))
     body = bytes(sink.getvalue())
     read = pa.ipc.open_stream(body).read_all().column(0).combine_chunks().flatten().to_numpy().reshape(-1, 3)
-    assert (from_stream(body, widest=3) == read).all()
-    assert (from_stream(bytearray(body[:-8]), widest=3) == ROWS).all()  # a stream may end without its mark
+    assert (from_stream(body, max_width=3) == read).all()
+    assert (from_stream(bytearray(body[:-8]), max_width=3) == ROWS).all()  # a stream may end without its mark
 
 
 def test_first_message_that_is_no_schema_is_refused_and_does_not_end_the_process() -> None:
@@ -56,9 +56,10 @@ def test_first_message_that_is_no_schema_is_refused_and_does_not_end_the_process
         schema + batch + schema + end,
     ]
     script = (
-        "import sys\nfrom justitia.custodian.wire import from_stream\nfrom justitia.custodian.refusals import Refused\n"
-        "for line in sys.stdin:\n    try:\n        from_stream(bytes.fromhex(line), widest=9)\n"
-        "    except Refused as refused:\n        print(refused.status)\n"
+        "import sys\nfrom justitia.custodian.errors import RequestError\n"
+        "from justitia.custodian.wire import from_stream\n"
+        "for line in sys.stdin:\n    try:\n        from_stream(bytes.fromhex(line), max_width=9)\n"
+        "    except RequestError as refused:\n        print(refused.status)\n"
     )
     text = "\n".join(body.hex() for body in bodies)
     run = subprocess.run([sys.executable, "-c", script], input=text, capture_output=True, text=True, check=True)
@@ -79,8 +80,8 @@ def test_lengths_beyond_the_body_are_refused_before_anything_is_allocated(new: i
     assert len(changed) >= 4  # rows, lists, numbers, bytes
     before = memory()
     for one in changed:
-        with pytest.raises(Refused) as refused:
-            from_stream(one, widest=9)
+        with pytest.raises(RequestError) as refused:
+            from_stream(one, max_width=9)
         assert refused.value.status == 422
     assert memory() - before < 100
 
@@ -92,18 +93,18 @@ def memory() -> float:
 
 
 def test_bodies_with_more_batches_or_bytes_than_rows_need_are_refused() -> None:
-    with pytest.raises(Refused) as refused:
-        from_stream(stream(LISTS.slice(0, 0), batches=2000), widest=3)
+    with pytest.raises(RequestError) as refused:
+        from_stream(stream(LISTS.slice(0, 0), batches=2000), max_width=3)
     assert refused.value.status == 413
-    with pytest.raises(Refused):
-        from_stream(to_stream(ROWS) + b"more", widest=3)
+    with pytest.raises(RequestError):
+        from_stream(to_stream(ROWS) + b"more", max_width=3)
 
 
 def test_mutated_bodies_are_rows_or_are_refused() -> None:
     chance, found, read = random.Random(1), seeds(), []
     for _ in range(3000):
         body = mutated(chance, found)
-        with suppress(Refused):
-            read.append((from_stream(body, widest=4096).nbytes, len(body)))
+        with suppress(RequestError):
+            read.append((from_stream(body, max_width=4096).nbytes, len(body)))
     assert len(read) > 100
     assert all(held <= came for held, came in read)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from justitia.datasets import ChecksumMismatch, Dataset, DatasetUnavailable, fetch, load, rebuild, sources
+from justitia.datasets import ChecksumMismatch, Dataset, DatasetUnavailable, fetch, load, sources
 from justitia.datasets.census import CODES, GROUPS, NUMBERS, parse_census
 from justitia.datasets.sources import Member, Route, Source, SourceArchive
 from justitia.preprocessing.encoding import TabularEncoder
@@ -28,7 +28,7 @@ CHILD = (
     "?, ?, ?, Not in universe under 1 year old, ?, 0, Both parents present, Vietnam, Vietnam, Vietnam, "
     "Native- Born in the United States, 0, Not in universe, 0, 0, 95, - 50000.\n"
 )
-KEPT = rebuild.join_census(CLERK.encode(), CHILD.encode())
+KEPT = sources.join_census(CLERK.encode(), CHILD.encode())
 
 RAW = b"1, 2\n"
 
@@ -40,7 +40,7 @@ def data() -> Dataset:
 
 class TestTable:
     def test_join_census_puts_the_parts_under_each_other_without_blanks_at_commas(self):
-        assert rebuild.join_census(b"1, U S , a b\n", b"2, c, d\n") == b"1,U S,a b\n2,c,d\n"
+        assert sources.join_census(b"1, U S , a b\n", b"2, c, d\n") == b"1,U S,a b\n2,c,d\n"
 
     @pytest.mark.parametrize(
         ("name", "attribute", "expected"),
@@ -124,7 +124,7 @@ def zipped(name: str, content: bytes) -> bytes:
 def from_package(archive: bytes) -> Source:
     route = Route(
         (Member("pkg-1.0/raw.csv", sha(RAW)),),
-        rebuild.unchanged,
+        sources.unchanged,
         package="pkg==1.0",
         archive=SourceArchive("pkg-1.0.tar.gz", sha(archive)),
     )
@@ -190,7 +190,7 @@ class TestArchives:
         assert not cache.exists()
 
     def test_fetch_from_site_steps_into_a_tar_inside_a_zip(self, serve):
-        route = Route((Member("all.tar.gz/raw.csv", sha(RAW)),), rebuild.unchanged, url="https://site.example/all.zip")
+        route = Route((Member("all.tar.gz/raw.csv", sha(RAW)),), sources.unchanged, url="https://site.example/all.zip")
         serve(zipped("all.tar.gz", tarred(("notes.txt", b"x"), ("raw.csv", RAW))))
         assert fetch.fetch(Source("kept.csv", sha(RAW), (route,))) == RAW
 

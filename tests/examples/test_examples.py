@@ -1,15 +1,14 @@
 """The tutorials run as they are, print tables that make sense, and draw pictures; the site shows each of them."""
 
-import os
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib import image
+
+from scripts import run_script
 
 ROOT = Path(__file__).parents[2]
 #: Tutorials that draw a picture; other examples have tests of their own.
@@ -25,10 +24,7 @@ ROW = re.compile(r"^(\w[\w ,.%-]*?) {2,}(-?\d.*)$", re.MULTILINE)
 def run(script: str, folder: Path) -> tuple[str, Path]:
     """What a script printed, and its picture."""
     picture = folder / f"{script}.png"
-    command = [sys.executable, str(ROOT / "examples" / f"{script}.py"), "--picture", str(picture)]
-    done = subprocess.run(command, cwd=folder, env=os.environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout, picture
+    return run_script(ROOT / "examples" / f"{script}.py", "--picture", str(picture), folder=folder), picture
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,8 @@
 """scikit-learn's searches with a scorer that pays: every fit and every score is on the ledger."""
 
 import copy
-import os
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 
 from justitia import BudgetExceeded, DurableLedger, LedgerError, PrivacyLedger, measure
 from justitia.metrics.scorer import private_scorer
+from scripts import run_script
 
 ROOT = Path(__file__).parents[2]
 GROUPS = ["f", "m"]
@@ -95,8 +93,9 @@ def test_grid_search_debits_every_fit_every_score_and_the_last_fit(people: Any, 
 
 def test_grid_search_in_other_processes_cannot_overspend_a_ledger_in_memory(people: Any, make: Any) -> None:
     ledger = PrivacyLedger(epsilon=8.0, delta=1e-5)
+    model = make(engine=None, plan=None)  # without a network: each process starts sooner
     search = GridSearchCV(
-        make().set_fit_request(ledger=True), {"tolerance": [0.0, 0.1, 0.3]}, cv=2, n_jobs=2, error_score="raise"
+        model.set_fit_request(ledger=True), {"tolerance": [0.0, 0.1, 0.3]}, cv=2, n_jobs=2, error_score="raise"
     )
     with pytest.raises(LedgerError, match="use n_jobs=1, or a DurableLedger"):
         search.fit(people.X, people.y, sensitive_features=people.a, ledger=ledger)
@@ -162,15 +161,14 @@ def test_impossible_scorer_is_refused(changes: Any, error: Any, sentence: str, l
 
 def test_tutorial_spends_its_budget_and_is_refused_after_it(tmp_path: Path) -> None:
     picture = tmp_path / "grid.png"
-    command = [sys.executable, str(ROOT / "examples" / "gridsearch_with_ledger.py"), "--picture", str(picture)]
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = dict(re.findall(r"^(GridSearchCV|private search) +(.*)$", done.stdout, re.MULTILINE))
+    script = ROOT / "examples" / "gridsearch_with_ledger.py"
+    printed = run_script(script, "--picture", str(picture), folder=tmp_path)
+    rows = dict(re.findall(r"^(GridSearchCV|private search) +(.*)$", printed, re.MULTILINE))
     grid, search = (np.array(rows[name].split(), dtype=float) for name in ("GridSearchCV", "private search"))
     assert grid[:3].tolist() == [7, 6, 0.29]
     assert search[:3].tolist() == [1, 0, 1.0]
     assert 0.95 < grid[3] <= 1.0
     assert 0.999 <= search[3] <= 1.0
     assert min(grid[5], search[5]) > 0.6
-    assert "One more fit: 'this plan' would bring epsilon to" in done.stdout
+    assert "One more fit: 'this plan' would bring epsilon to" in printed
     assert picture.stat().st_size > 5_000

@@ -23,8 +23,7 @@ from xgboost import XGBClassifier
 
 from bench.rivals import PlainClassifier
 from justitia import LagrangianDualClassifier
-from justitia.learners.base import Column, CrossFitted, Fitted, base_of
-from justitia.learners.inputs import Inputs
+from justitia.learners.base import CrossFitted, Fitted, Inputs, ScoreColumn, base_of
 
 N = 600
 
@@ -248,13 +247,13 @@ def test_score_column_that_is_missing_at_prediction_is_told_in_one_sentence() ->
 def test_kinds_of_base_are_told_apart() -> None:
     fitted = LogisticRegression().fit(NUMBERS, Y)
     assert base_of(None, "yes") is None
-    assert isinstance(base_of("score", "yes"), Column)
+    assert isinstance(base_of("score", "yes"), ScoreColumn)
     assert isinstance(base_of(LogisticRegression(), "yes"), CrossFitted)
     assert isinstance(base_of(fitted, "yes"), Fitted)
     assert isinstance(base_of(make_pipeline(StandardScaler(), LogisticRegression()), "yes"), CrossFitted)
     assert isinstance(base_of(make_pipeline(StandardScaler(), LogisticRegression()).fit(NUMBERS, Y), "yes"), Fitted)
     assert isinstance(base_of(lambda rows: rows, "yes"), Fitted)
-    ready = Column("score")
+    ready = ScoreColumn("score")
     assert base_of(ready, "yes") is ready
 
 

@@ -11,8 +11,9 @@ from sklearn.metrics import roc_auc_score
 
 from bench.experiments.corners import AUC, PERSONS, RATES, of_auc, of_persons, of_rates
 from justitia import Measurement, PrivacyLedger, measure
-from justitia.metrics.intervals import marginal_quantile
-from justitia.metrics.repeats import PersonRows, Repeats
+from justitia.metrics.bounds import Repeats
+from justitia.metrics.measure import PersonRows
+from justitia.metrics.quantiles import normal_quantile
 
 TIMES = 600
 #: Four standard errors of a share of 0.05 among as many simulations.
@@ -122,17 +123,17 @@ def test_bounds_of_binned_and_exact_auc_hold_in_corners(case: str, epsilon: floa
 
 
 def test_design_effect_is_the_largest_that_so_many_rows_may_have() -> None:
-    alike = Repeats.of(np.repeat(np.arange(50), 10))
+    alike = Repeats.from_codes(np.repeat(np.arange(50), 10))
     assert_allclose(alike.design_effect(np.array([5.0, 100.0, 500.0, 900.0])), 10.0)
-    mixed = Repeats.of(np.concatenate([np.repeat(np.arange(10), 10), 10 + np.arange(900)]))
+    mixed = Repeats.from_codes(np.concatenate([np.repeat(np.arange(10), 10), 10 + np.arange(900)]))
     # 100 rows may be those of ten persons; of 1,000 rows these are a tenth.
     assert_allclose(mixed.design_effect(np.array([100.0, 1000.0])), [10.0, (10 * 100 + 900) / 1000])
-    assert_allclose(Repeats.of(np.arange(40)).design_effect(np.array([-3.0, 7.0, 400.0])), 1.0)
+    assert_allclose(Repeats.from_codes(np.arange(40)).design_effect(np.array([-3.0, 7.0, 400.0])), 1.0)
     assert np.isnan(mixed.design_effect(np.array([np.nan]))[0])
 
 
 def test_design_effect_counts_the_rows_of_an_event_and_of_those_the_ones_that_groups_hold() -> None:
-    rows = PersonRows.of(["a"] * 6 + ["b", "c", "d", "e", "f", "g"], 12)
+    rows = PersonRows.from_ids(["a"] * 6 + ["b", "c", "d", "e", "f", "g"], 12)
     assert rows.persons.rows_each == 1
     own, rest = rows.repeats(np.arange(12) < 8)
     assert own.design_effect(np.array([3.0])) == 1.0  # one row of each person
@@ -197,7 +198,7 @@ def test_every_bound_is_wider_with_ids_of_several_rows() -> None:
         assert (second > 1.5 * first).all(), name
     tables = [one.impact().table for one in (narrow, wide)]
     assert (tables[1]["z"].abs() < 0.5 * tables[0]["z"].abs()).all()
-    quantile = marginal_quantile(0.95)
+    quantile = normal_quantile(0.95)
     assert (np.diff(wide.noisy.gaps(quantile)[1:], axis=0) > np.diff(narrow.noisy.gaps(quantile)[1:], axis=0)).all()
 
 

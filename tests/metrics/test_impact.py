@@ -13,10 +13,9 @@ from sklearn.metrics import roc_auc_score
 
 from bench.experiments.coverage import CONFIDENCE, RATES, SIZES, Population, answers, coverage
 from justitia import Measurement, PrivacyLedger, measure
-from justitia.metrics.impact import careful, ratios
-from justitia.metrics.intervals import several_quantile
-from justitia.metrics.largest import LOWER, reaches
-from justitia.metrics.told import NOT_ENOUGH
+from justitia.metrics.bounds import NOT_ENOUGH
+from justitia.metrics.impact import pairwise_ratios
+from justitia.metrics.quantiles import KS_LOWER_SHARE, conservative, ks_quantiles, sidak_quantile
 
 N = 4000
 RNG = np.random.default_rng(0)
@@ -58,7 +57,7 @@ def test_impact_without_noise_has_the_usual_ratio_z_and_shortfall(exact: Measure
 def test_ratio_bounds_of_large_samples_are_those_of_the_delta_method(exact: Measurement) -> None:
     (p, q), n = exact.by_group["selection_rate"], [(g == A).sum() for g in GROUPS]
     spread = math.sqrt((1 - p) / (p * n[0]) + (1 - q) / (q * n[1]))
-    value, lower, upper = (one[0, 1, 0] for one in ratios(exact.noisy.only([0]), 1.96))
+    value, lower, upper = (one[0, 1, 0] for one in pairwise_ratios(exact.noisy.select([0]), 1.96))
     assert value == pytest.approx(p / q)
     assert_allclose([lower, upper], [value * math.exp(-1.96 * spread), value * math.exp(1.96 * spread)], rtol=0.01)
 
@@ -250,10 +249,10 @@ def test_distance_bounds_hold_where_they_fail_most_often(shape: Any, size: int, 
 
 
 def test_reach_of_a_distance_is_that_of_the_sides_that_may_be_largest() -> None:
-    each = np.array(careful(CONFIDENCE) ** (1 / 4))  # of four comparisons
-    nothing, all_above = (float(reaches(apart, np.eye(9), each)[0]) for apart in (np.zeros(9), np.full(9, 20.0)))
-    assert nothing == pytest.approx(several_quantile(float(each), 9), abs=0.03)
+    each = np.array(conservative(CONFIDENCE) ** (1 / 4))  # of four comparisons
+    nothing, all_above = (float(ks_quantiles(apart, np.eye(9), each)[0]) for apart in (np.zeros(9), np.full(9, 20.0)))
+    assert nothing == pytest.approx(sidak_quantile(float(each), 9), abs=0.03)
     assert all_above == pytest.approx(norm.ppf(each ** (1 / 9)), abs=0.03)
-    alone, above = (float(one) for one in reaches(20.0 * (np.arange(9) == 3), np.eye(9), each))
-    assert norm.sf(alone) == pytest.approx(LOWER * (1 - each))
+    alone, above = (float(one) for one in ks_quantiles(20.0 * (np.arange(9) == 3), np.eye(9), each))
+    assert norm.sf(alone) == pytest.approx(KS_LOWER_SHARE * (1 - each))
     assert norm.sf(alone) + norm.sf(above) == pytest.approx(1 - each)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from justitia import measure
-from justitia.metrics.margins import margins
+from justitia.metrics.measurement import column_margins
 
 SEX, RACE = ["f", "m"], ["a", "b", "c"]
 LISTED = {"sex": SEX, "race": RACE}
@@ -52,8 +52,10 @@ def test_one_release_of_crossed_groups_is_less_noise_than_three_of_a_third_of_th
 
 
 def test_margins_need_crossed_columns_of_equally_many_parts() -> None:
-    assert margins(("f", "m"), ("sex",)) == ()
-    uneven = margins((("f", "a"), ("f", "b"), ("m", "a")), ())
+    assert column_margins(("f", "m"), ("sex",)) == ()
+    uneven = column_margins((("f", "a"), ("f", "b"), ("m", "a")), ())
     assert uneven == ()
-    assert [one.column for one in margins((("f", 1), ("m", 1), ("f", 2), ("m", 2)), ())] == ["column 1", "column 2"]
-    assert [one.groups for one in margins((("f", 1), ("m", 1)), ("sex", "old"))] == [("f", "m")]  # one label: no groups
+    numbered = column_margins((("f", 1), ("m", 1), ("f", 2), ("m", 2)), ())
+    assert [one.column for one in numbered] == ["column 1", "column 2"]
+    one_age = column_margins((("f", 1), ("m", 1)), ("sex", "old"))  # a column with one label has no groups
+    assert [one.groups for one in one_age] == [("f", "m")]

@@ -12,9 +12,9 @@ from numpy.testing import assert_allclose
 
 from bench.experiments.measure import answers
 from justitia import BudgetExceeded, Measurement, PrivacyLedger, measure
+from justitia.metrics.bounds import NOT_ENOUGH, Verdict
 from justitia.metrics.exact import rates_by_group, violation
 from justitia.metrics.rates import METRICS, make_rows
-from justitia.metrics.told import NOT_ENOUGH, Verdict
 from justitia.notions import NOTIONS, DemographicParity
 from justitia.privacy.accounting import gaussian_mu
 

@@ -1,4 +1,4 @@
-"""A few people, a network and a moments engine that has asked nothing yet, for the tests of it."""
+"""A few rows, a network and a moments engine that has queried nothing yet, for the tests of it."""
 
 import math
 from collections.abc import Callable
@@ -11,14 +11,19 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger
 from justitia.networks.moments.engine import MomentsEngine
+from justitia.networks.moments.rows import FrozenNetwork
 from justitia.networks.multilayer import multilayer
+from justitia.networks.run import NetworkRun
 from justitia.notions import NOTIONS, FairnessNotion
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.privacy.vault import SensitiveVault
+from justitia.rows.source import Block
 from justitia.training.lagrangian import Problem
+from justitia.training.method import Trained
 
 PLAN = MomentsPlan(warmup_steps=8, rounds=6, public_steps=2, checks=2, batch_size=64, warmup_learning_rate=0.02)
 RELEASES = ["moments", "decisions", "decisions"]
@@ -30,7 +35,7 @@ every_notion = pytest.mark.parametrize("notion", list(NOTIONS))
 
 @dataclass(frozen=True)
 class Setting:
-    """A problem, its attribute, a network and an engine that has asked nothing yet."""
+    """A problem, its attribute, a network and an engine that has queried nothing yet."""
 
     problem: Problem
     labels: list[Any]
@@ -40,7 +45,7 @@ class Setting:
 
     @property
     def inside(self) -> Array:
-        """(n, G): who is in which group."""
+        """(n, G): which row is in which group."""
         names = GROUPS[: self.engine.vault.n_groups]
         return np.array([[float(label == name) for name in names] for label in self.labels])
 
@@ -65,11 +70,19 @@ def setting(
     problem = Problem(X.numpy(), y.numpy(), weights, NOTIONS[notion]())
     module = seeded(lambda: multilayer(3, [4]))
     ledger = PrivacyLedger(epsilon=epsilon, delta=1e-5)
-    vault = SensitiveVault(labels, groups=GROUPS[:n_groups], ledger=ledger, noise_source=SeededNoise(0))
-    calibrated = plan.calibrate(epsilon, 1e-5, n=n)
-    engine = calibrated.engine(problem, vault, tolerance=tolerance, seed=1)
-    assert isinstance(engine, MomentsEngine)
+    vault = SensitiveVault(
+        labels, groups=GROUPS[:n_groups], ledger=ledger, noise_source=SeededNoise(0), source=problem.source
+    )
+    engine = MomentsEngine(plan.calibrate(epsilon, 1e-5, n=n), problem, vault, tolerance=tolerance, seed=1)
     return Setting(problem, labels, module, engine, ledger)
+
+
+def hidden_bar(total: int, name: str) -> Any:
+    return tqdm(total=total, desc=name, disable=True)
+
+
+def train(some: Setting) -> Trained:
+    return NetworkRun(some.module, some.engine.plan, some.engine).train(hidden_bar)
 
 
 def scores_of(module: nn.Module, X: Array) -> Array:
@@ -81,6 +94,16 @@ def scores_of(module: nn.Module, X: Array) -> Array:
 def multipliers(some: Setting) -> Array:
     shape = (some.engine.vault.n_groups, some.problem.events.shape[1])
     return np.random.default_rng(4).standard_normal(shape)
+
+
+def said(network: nn.Module, X: Array) -> tuple[Array, Array]:
+    """Representation and scores of all rows by a frozen copy of the network."""
+    return FrozenNetwork.from_module(network, X, 4096)(block_of(X))
+
+
+def block_of(X: Array, y: Array | None = None) -> Block:
+    zero = np.zeros(len(X), dtype=np.float32)
+    return Block(0, X.reshape(len(X), -1), zero if y is None else y, zero + 1)
 
 
 def gaps_by_hand(notion: FairnessNotion, h: Array, y: Array, inside: Array, weight: Array) -> Array:
@@ -108,10 +131,11 @@ def fit(model: LagrangianDualClassifier, people: Any, folder: Path | None = None
 
 
 def open_vault(some: Setting) -> SensitiveVault:
-    """The same people, nothing spent, no limit."""
+    """The same rows, nothing spent, no limit."""
     names = GROUPS[: some.engine.vault.n_groups]
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
-    return SensitiveVault(some.labels, groups=names, ledger=ledger, noise_source=SeededNoise(0))
+    source = some.problem.source
+    return SensitiveVault(some.labels, groups=names, ledger=ledger, noise_source=SeededNoise(0), source=source)
 
 
 class Own(nn.Module):

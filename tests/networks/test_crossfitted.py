@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from moments_setting import said
 from torch import Tensor, nn
 
 from justitia import LagrangianDualClassifier, MomentsPlan, tradeoff
 from justitia.datasets import make_synthetic
 from justitia.networks.crossfitted import PARTS, CrossFittedNetwork
 from justitia.networks.default import evaluate, ordinary
-from justitia.networks.moments.frozen import FrozenNetwork
 from justitia.networks.multilayer import default_widths, widths_of
 from justitia.networks.piecewise import PiecewiseEncoding, PiecewiseNetwork, SmallSampleNetwork
 from justitia.networks.requirements import trainable
@@ -101,7 +101,7 @@ def test_new_piecewise_network_starts_from_its_deep_part_and_exposes_no_represen
     X = table()
     network = PiecewiseNetwork(X, [4])
     torch.testing.assert_close(network(X), network.deep(X).squeeze(1))
-    hidden, scores = FrozenNetwork(network, X)(np.arange(len(X)))
+    hidden, scores = said(network, X.numpy())
     assert hidden.shape == (len(X), 0)
     torch.testing.assert_close(torch.from_numpy(scores), network(X).detach())
 
@@ -183,7 +183,7 @@ def test_new_network_is_the_mean_of_its_networks_and_only_its_correction_is_trai
 def test_network_exposes_its_pieces_to_the_moments() -> None:
     X = table()
     network, rows = learnt(X, labels())
-    hidden, scores = FrozenNetwork(network, rows)(np.arange(len(rows)))
+    hidden, scores = said(network, rows.numpy())
     torch.testing.assert_close(torch.from_numpy(hidden), torch.cat([network.pieces(X), rows[:, -1:]], 1))
     torch.testing.assert_close(torch.from_numpy(scores), network(rows).detach())
 

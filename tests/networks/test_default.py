@@ -8,7 +8,7 @@ from torch import nn
 from justitia import PFLDAsPublishedPlan, PFLDPlan
 from justitia.networks.crossfitted import CrossFittedNetwork
 from justitia.networks.default import evaluate, make_module
-from justitia.networks.learner import rehearse
+from justitia.networks.method import rehearse
 from justitia.networks.multilayer import multilayer
 from justitia.networks.piecewise import PiecewiseNetwork
 from justitia.notions import get_notion

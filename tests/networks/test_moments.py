@@ -1,4 +1,4 @@
-"""The moments engine by hand: gaps, weights and steps; what is asked, when, and what it costs."""
+"""The moments engine by hand: gaps, weights and steps; its queries, when it makes them, and what they cost."""
 
 import math
 from collections import Counter
@@ -21,6 +21,7 @@ from moments_setting import (
     open_vault,
     scores_of,
     setting,
+    train,
 )
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -28,9 +29,8 @@ from torch.nn import functional as F
 import justitia.networks.moments.engine as moments_module
 from asking import asked, opened
 from justitia import MomentsPlan, PrivacyLedger
-from justitia.networks.algorithm import train
 from justitia.networks.moments.engine import MomentsEngine
-from justitia.networks.run import Run
+from justitia.networks.primal import PrimalSteps
 from justitia.postprocessing import memberships as fitting
 from justitia.postprocessing.solver import sum_stddev
 from justitia.privacy.ledger import BudgetExceeded
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, la
 @every_notion
 def test_gap_without_privacy_is_the_gap_of_the_true_groups(notion: str, n_groups: int) -> None:
     some = setting(notion, epsilon=math.inf, n_groups=n_groups, weight=WEIGHT)
-    some.engine.ask_before(some.module, np.zeros(1), 1)
+    some.engine.query_before(some.module, np.zeros(1), 1)
     scores, problem = scores_of(some.module, some.problem.X), some.problem
     by_hand = gaps_by_hand(
         problem.notion, problem.notion.h_exact(scores, problem.y), problem.y, some.inside, problem.weight
@@ -61,7 +61,7 @@ def test_gap_without_privacy_is_the_gap_of_the_true_groups(notion: str, n_groups
 @every_notion
 def test_gap_is_that_of_the_hard_decisions_over_the_memberships(notion: str, n_groups: int) -> None:
     some = setting(notion, n_groups=n_groups)
-    some.engine.ask_before(some.module, np.zeros(1), 1)
+    some.engine.query_before(some.module, np.zeros(1), 1)
     scores, problem = scores_of(some.module, some.problem.X), some.problem
     assert some.engine._q is not None
     q = some.engine._q.numpy()
@@ -76,7 +76,7 @@ def test_gap_is_that_of_the_hard_decisions_over_the_memberships(notion: str, n_g
 def test_row_weights_give_the_gradient_of_the_constraint_over_the_memberships(notion: str, epsilon: float) -> None:
     some = setting(notion, epsilon=epsilon, weight=WEIGHT)
     engine, problem, lam = some.engine, some.problem, multipliers(some)
-    engine.ask_before(some.module, lam, 1)
+    engine.query_before(some.module, lam, 1)
     assert engine._q is not None
     params = list(some.module.parameters())
 
@@ -96,15 +96,15 @@ def test_row_weights_give_the_gradient_of_the_constraint_over_the_memberships(no
         assert torch.allclose(one, other, atol=1e-5)
 
 
-def plain_run(some: Setting, **options: Any) -> Run:
+def plain_steps(some: Setting, **options: Any) -> PrimalSteps:
     plan = replace(PLAN, optimizer="SGD", optimizer_options={"weight_decay": 0}, warmup_learning_rate=0.1, **options)
-    return Run(some.module, some.problem, plan, some.engine)
+    return PrimalSteps(some.module, some.problem, plan, some.engine.generator)
 
 
 def test_primal_step_with_row_weights_equals_a_step_written_by_hand() -> None:
     some = setting("equalized_odds", weight=WEIGHT)
     engine, lam = some.engine, multipliers(some)
-    engine.ask_before(some.module, lam, 1)
+    engine.query_before(some.module, lam, 1)
     batch = torch.tensor([3, 1, 41, 59, 17, 20, 22, 8])
     weights = engine.row_weights(lam, batch)
     assert weights is not None
@@ -117,7 +117,7 @@ def test_primal_step_with_row_weights_equals_a_step_written_by_hand() -> None:
     constraint = (60 / 8) * (weights.float() * torch.sigmoid(scores)).sum()
     gradient = torch.autograd.grad(loss + constraint, params)
 
-    plain_run(some).primal_step(batch, weights)
+    plain_steps(some).step(batch, weights)
     for p, old, slope in zip(params, before, gradient, strict=True):
         assert torch.allclose(p, old - 0.1 * slope, atol=1e-6)
 
@@ -128,9 +128,9 @@ def test_primal_steps_over_a_partition_average_to_the_step_over_all_rows() -> No
 
     def moved(index: Tensor) -> Tensor:
         some = setting()
-        some.engine.ask_before(some.module, lam, 1)
+        some.engine.query_before(some.module, lam, 1)
         before = nn.utils.parameters_to_vector(some.module.parameters()).detach().clone()
-        plain_run(some).primal_step(index, some.engine.row_weights(lam, index))
+        plain_steps(some).step(index, some.engine.row_weights(lam, index))
         return nn.utils.parameters_to_vector(some.module.parameters()).detach() - before
 
     parts = torch.randperm(60, generator=torch.Generator().manual_seed(0)).split(15)
@@ -147,7 +147,7 @@ def test_primal_step_adds_a_constraint_gradient_to_that_of_loss_and_weights() ->
     loss = F.binary_cross_entropy_with_logits(scores, some.engine.y[batch])
     loss = loss + 60 / 20 * (weights.float() * torch.sigmoid(scores)).sum()
     slope = torch.cat([part.flatten() for part in torch.autograd.grad(loss, params)])
-    plain_run(some).primal_step(batch, weights, flat)
+    plain_steps(some).step(batch, weights, flat)
     after = nn.utils.parameters_to_vector(params).detach()
     assert torch.allclose(after, before - 0.1 * (slope + flat.float()), atol=1e-6)
 
@@ -158,14 +158,14 @@ def test_primal_step_without_constraint_is_a_plain_step() -> None:
     before = [p.detach().clone() for p in params]
     loss = F.binary_cross_entropy_with_logits(some.module(some.engine.X[batch]).squeeze(1), some.engine.y[batch])
     gradient = torch.autograd.grad(loss, params)
-    plain_run(some).primal_step(batch)
+    plain_steps(some).step(batch)
     for p, old, slope in zip(params, before, gradient, strict=True):
         assert torch.allclose(p, old - 0.1 * slope, atol=1e-7)
 
 
 def test_row_weights_without_multipliers_are_zero() -> None:
     some = setting("equalized_odds")
-    some.engine.ask_before(some.module, np.zeros(1), 1)
+    some.engine.query_before(some.module, np.zeros(1), 1)
     weights = some.engine.row_weights(np.zeros((2, 2)), torch.arange(60))
     assert weights is not None
     assert torch.equal(weights, torch.zeros(60))
@@ -173,9 +173,9 @@ def test_row_weights_without_multipliers_are_zero() -> None:
 
 @pytest.mark.parametrize("epsilon", [4.0, math.inf])
 def test_gap_of_a_weight_of_two_is_that_of_the_row_twice(epsilon: float) -> None:
-    """Given the memberships: the rows of the release count everybody once."""
+    """Given the memberships: the rows of the release count every row once."""
     some = setting("accuracy_parity", epsilon=epsilon, weight=1 + (np.arange(60) < 20).astype(np.float32))
-    some.engine.ask_before(some.module, np.zeros(1), 1)
+    some.engine.query_before(some.module, np.zeros(1), 1)
     scores, problem = scores_of(some.module, some.problem.X), some.problem
     assert some.engine._q is not None
     q, index = some.engine._q.numpy(), np.concatenate([np.arange(60), np.arange(20)])
@@ -193,7 +193,7 @@ def test_gap_right_after_a_check_without_noise_is_the_true_gap(notion: str) -> N
     some = setting(notion, plan=plan, n=300)
     quiet = replace(some.engine.plan, noise_moments=Gaussian(1e-9), noise_checks=Gaussian(1e-9))
     engine = MomentsEngine(quiet, some.problem, open_vault(some), tolerance=0.0, seed=1)
-    engine.ask_before(some.module, np.zeros(1), 1)
+    engine.query_before(some.module, np.zeros(1), 1)
     scores, problem = scores_of(some.module, some.problem.X), some.problem
     h = problem.notion.h_exact(scores, problem.y)
     by_hand = gaps_by_hand(problem.notion, h, problem.y, some.inside, problem.weight)
@@ -202,7 +202,7 @@ def test_gap_right_after_a_check_without_noise_is_the_true_gap(notion: str) -> N
     assert np.allclose(gap, by_hand, atol=0.01)
 
 
-def test_noise_spread_is_the_spread_of_the_vaults_answers() -> None:
+def test_sum_stddev_is_that_of_the_vaults_answers() -> None:
     """Of 20,000 noised sums per group, for two and five groups; within six standard errors, 3%."""
     for n_groups in (2, 5):
         vault = SensitiveVault(
@@ -220,10 +220,10 @@ def test_noise_spread_is_the_spread_of_the_vaults_answers() -> None:
 
 
 def gaps_with_a_sample(monkeypatch: pytest.MonkeyPatch, *, rows: int, corrections: int) -> Any:
-    monkeypatch.setattr(fitting, "FIT_ROWS", rows)
+    monkeypatch.setattr(moments_module, "FIT_ROWS", rows)
     monkeypatch.setattr(fitting, "CORRECTIONS", corrections)
     some = setting(n=2000)
-    some.engine.ask_before(some.module, np.zeros(1), 1)
+    some.engine.query_before(some.module, np.zeros(1), 1)
     assert [release.purpose for release in some.ledger.releases] == ["moments"]
     gap = asked(some.engine, scores_of(some.module, some.problem.X), 1)
     assert gap is not None
@@ -241,29 +241,29 @@ def test_fit_of_memberships_on_a_public_sample_is_corrected_to_that_of_all_rows(
     assert off[2] < 0.003
 
 
-def test_dual_step_on_a_public_sample_sees_nearly_the_gaps_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dual_step_on_a_public_sample_uses_nearly_the_gaps_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     some = setting(n=2000)
-    some.engine.ask_before(some.module, np.zeros(1), 1)
+    some.engine.query_before(some.module, np.zeros(1), 1)
     scores = scores_of(some.module, some.problem.X)
-    everybody = asked(some.engine, scores, 1)
-    assert some.engine.watched(1) == slice(None)
-    monkeypatch.setattr(moments_module, "WATCHED", 1000)
-    samples = [some.engine.watched(1) for _ in range(40)]
-    assert all(len(seen) == 1000 for seen in samples)
-    assert some.engine.watched(PLAN.check_rounds[0]) == slice(None)
-    gaps = np.stack([asked(some.engine, scores[seen], 1, seen) for seen in samples])
-    assert np.allclose(gaps.mean(0), everybody, atol=0.01)
+    all_rows = asked(some.engine, scores, 1)
+    assert some.engine.dual_rows(1) == slice(None)
+    monkeypatch.setattr(moments_module, "DUAL_ROWS", 1000)
+    samples = [some.engine.dual_rows(1) for _ in range(40)]
+    assert all(len(rows) == 1000 for rows in samples)
+    assert some.engine.dual_rows(PLAN.check_rounds[0]) == slice(None)
+    gaps = np.stack([asked(some.engine, scores[rows], 1, rows) for rows in samples])
+    assert np.allclose(gaps.mean(0), all_rows, atol=0.01)
     assert float(gaps.std(0).max()) > 0
 
 
-# What is asked, when, and what it costs
+# Queries, when they are made, and what they cost
 
 
-def test_engine_asks_nothing_during_the_warm_up() -> None:
+def test_engine_queries_nothing_during_the_warm_up() -> None:
     some = setting()
     lam = np.zeros((2, 1))
     opened(some.engine)
-    some.engine.ask_before(some.module, lam, 0)
+    some.engine.query_before(some.module, lam, 0)
     assert some.engine.row_weights(lam, torch.arange(5)) is None
     assert some.engine.constraint(some.module, lam, torch.arange(5)) is None
     assert asked(some.engine, scores_of(some.module, some.problem.X), 0) is None
@@ -271,19 +271,14 @@ def test_engine_asks_nothing_during_the_warm_up() -> None:
     assert some.ledger.releases == ()
 
 
-def test_loop_asks_for_the_moments_after_the_warm_up_and_for_decisions_at_the_checks() -> None:
+def test_loop_releases_moments_after_the_warm_up_and_decisions_at_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     some = setting()
-    asked: list[int] = []
-    train(
-        some.module,
-        some.problem,
-        some.engine.plan,
-        some.engine,
-        progress=lambda _: asked.append(len(some.ledger.releases)),
-    )
+    releases: list[int] = []
+    monkeypatch.setattr(some.engine, "dual_rows", lambda _: releases.append(len(some.ledger.releases)) or slice(None))
+    train(some)
     # After the steps of rounds 0 to 6; checks follow rounds 2 and 4.
     assert PLAN.check_rounds == (2, 4)
-    assert asked == [0, 1, 1, 2, 2, 3, 3]
+    assert releases == [0, 1, 1, 2, 2, 3, 3]
     assert [release.purpose for release in some.ledger.releases] == RELEASES
 
 

@@ -92,10 +92,10 @@ def test_fit_with_missing_or_lonely_groups_works(people: Any, make: Any, labels:
     assert np.isfinite(model.dual_.to_numpy()).all()
 
 
-def test_people_who_did_not_give_theirs_weigh_nothing_in_the_gaps() -> None:
+def test_rows_without_attribute_weigh_nothing_in_the_gaps() -> None:
     """Without noise the gap of the groups is that of those who answered."""
     some = setting(epsilon=math.inf)
-    some.engine.ask_before(some.module, np.zeros(1), 1)
+    some.engine.query_before(some.module, np.zeros(1), 1)
     silent = torch.tensor([i for i, label in enumerate(some.labels) if label is None])
     lam = np.ones((2, 1))
     weights = some.engine.row_weights(lam, silent)
@@ -127,7 +127,7 @@ def test_fit_on_images() -> None:
     assert np.isfinite(model.decision_function(X)).all()
 
 
-def test_fit_on_more_features_than_people() -> None:
+def test_fit_on_more_features_than_rows() -> None:
     generator = np.random.default_rng(0)
     X = generator.normal(size=(40, 150))
     y, a = (X[:, 0] > 0).astype(int), np.where(X[:, 1] > 0, "a", "b")
@@ -135,7 +135,7 @@ def test_fit_on_more_features_than_people() -> None:
     assert np.isfinite(model.fit(X, y, sensitive_features=a).decision_function(X)).all()
 
 
-def test_fit_does_not_depend_on_how_many_rows_are_held_at_once_beyond_round_off(people: Any, make: Any) -> None:
+def test_fit_does_not_depend_on_how_many_rows_are_computed_at_once_beyond_round_off(people: Any, make: Any) -> None:
     one, other = (fit(make(engine="moments", plan=replace(PLAN, micro_batch=m)), people) for m in (4096, 50))
     assert np.allclose(one.decision_function(people.X), other.decision_function(people.X), atol=1e-3)
 

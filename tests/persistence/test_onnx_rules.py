@@ -16,8 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from justitia import LagrangianDualClassifier, tradeoff
 from justitia.learners.calibration import Calibration
 from justitia.persistence.onnx import to_onnx
-from justitia.postprocessing.correction import Correction
-from justitia.postprocessing.learner import Rule
+from justitia.postprocessing.correction import Correction, Rule
 
 
 def people(n: int, seed: int) -> pd.DataFrame:

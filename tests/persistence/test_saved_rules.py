@@ -23,8 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from justitia import LagrangianDualClassifier, MomentsPlan, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.postprocessing.correction import UNITS, Correction
-from justitia.postprocessing.learner import Rule
+from justitia.postprocessing.correction import UNITS, Correction, Rule
 
 DATA = make_synthetic(400, random_state=0)
 X = np.asarray(DATA.X, dtype=np.float64)
@@ -213,7 +212,7 @@ def test_load_base_that_was_cross_fitted_is_the_one_of_the_rule(tmp_path: Path) 
 
 
 def test_load_base_where_none_is_needed_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected no base, since this model holds its own \(LGBMClassifier, mean"):
+    with pytest.raises(ValueError, match=r"expected no base, since this model holds its own \(LGBMClassifier, "):
         load(folder, base=by_hand)
     network = fit(plan=NETWORK, module=(4,)).save(tmp_path / "network")
     with pytest.raises(ValueError, match="holds a network, got one; leave it out"):
@@ -381,7 +380,7 @@ def test_load_trees_of_another_number_of_columns_are_refused_though_their_hash_i
 
 
 def test_load_file_larger_than_any_of_ours_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("justitia.persistence.folder.MOST_BYTES", 1000)
+    monkeypatch.setattr("justitia.persistence.folder.MAX_BYTES", 1000)
     monkeypatch.setattr("justitia.persistence.folder._digest", lambda _: pytest.fail("the file was read"))
     with pytest.raises(ValueError, match=r"'.*base-1\.txt' to have at most 1,000 bytes, got more; write it again\.$"):
         load(folder)

@@ -1,4 +1,4 @@
-"""The small first release: what it costs, when it stops a run, and that noised sizes alone decide."""
+"""The small first release of sizes: its cost, when it stops a run, and that noised sizes alone decide."""
 
 import math
 
@@ -12,41 +12,43 @@ from justitia.postprocessing.solver import refusal
 from justitia.privacy.accounting import epsilon_spent
 
 NAMES = ("a", "b", "c")
-PEOPLE = make_synthetic(3000, random_state=0)
+DATA = make_synthetic(3000, random_state=0)
 
 
-def said(sizes: list[float], *, spread: float = 20.0, n: int = 3000) -> str | None:
-    return refusal(np.array(sizes), spread, n, NAMES[: len(sizes)])
+def refused(sizes: list[float], *, stddev: float = 20.0, n: int = 3000) -> str | None:
+    return refusal(np.array(sizes), stddev, n, NAMES[: len(sizes)])
 
 
-def test_sizes_of_nobody_stop_and_sizes_of_a_few_who_told_do_not() -> None:
-    assert "all 3 groups add up to about 30 of" in str(said([10, 25, -5]))
-    assert said([60, 70, 80]) is None  # seven percent told their group: fewer than usual, and enough
-    assert "of 300 rows" in str(said([-3, 13], n=300))  # fewer rows, and as clear: the noise of a total is that of one
-    assert said([20, 25], n=300) is None
+def test_empty_groups_stop_a_run_and_a_few_known_attributes_do_not() -> None:
+    assert "all 3 groups add up to about 30 of" in str(refused([10, 25, -5]))
+    assert refused([60, 70, 80]) is None  # seven percent gave their group: few, and enough
+    assert "of 300 rows" in str(
+        refused([-3, 13], n=300)
+    )  # fewer rows, and as clear: the noise of a total is that of one
+    assert refused([20, 25], n=300) is None
 
 
 def test_sizes_of_one_empty_group_stop_where_noise_lets_that_be_seen() -> None:
-    assert "1 of 3 groups ('c') have a noised size" in str(said([1500, 1400, 15]))
-    assert said([1500, 1400, 15], n=400) is None  # groups of a hundred among noise of 20 could be any size
-    assert said([1500, 1400, 45]) is None
+    assert "1 of 3 groups ('c') have a noised size" in str(refused([1500, 1400, 15]))
+    assert refused([1500, 1400, 15], n=400) is None  # groups of a hundred among noise of 20 could be any size
+    assert refused([1500, 1400, 45]) is None
 
 
 def test_sizes_of_a_budget_too_small_to_tell_stop_nothing() -> None:
-    assert said([-300, 500, 0], spread=400.0) is None
+    assert refused([-300, 500, 0], stddev=400.0) is None
 
 
 def fit(
     groups: list[str], plan: PostProcessingPlan, ledger: PrivacyLedger, labels: pd.Series
 ) -> LagrangianDualClassifier:
     model = LagrangianDualClassifier(groups=groups, plan=plan, epsilon=1.0, random_state=0, noise_seed=1)
-    return model.fit(PEOPLE.X, PEOPLE.y, sensitive_features=labels, ledger=ledger)
+    return model.fit(DATA.X, DATA.y, sensitive_features=labels, ledger=ledger)
 
 
-def test_run_with_names_that_nobody_has_spends_the_share_of_the_sizes_and_no_more() -> None:
+def test_run_with_names_that_do_not_occur_spends_the_share_of_the_sizes_and_no_more() -> None:
     plan, ledger = PostProcessingPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=2.0, delta=1e-5)
     sentences = []
-    for labels in (PEOPLE.sensitive, PEOPLE.sensitive.where(PEOPLE.sensitive.index != 7, None)):
+    for labels in (DATA.sensitive, DATA.sensitive.where(DATA.sensitive.index != 7, None)):
         with pytest.raises(ValueError, match="check the names of the groups") as caught:
             fit(["A", "B"], plan, ledger, labels)
         sentences.append(str(caught.value))
@@ -64,12 +66,12 @@ def test_run_with_names_that_nobody_has_spends_the_share_of_the_sizes_and_no_mor
 
 def test_run_with_right_names_goes_on_and_costs_what_its_plan_says() -> None:
     plan, ledger = PostProcessingPlan(checks=1, share_sizes=0.05), PrivacyLedger(epsilon=1.0, delta=1e-5)
-    model = fit(["a", "b"], plan, ledger, PEOPLE.sensitive)
+    model = fit(["a", "b"], plan, ledger, DATA.sensitive)
     assert [one.purpose for one in ledger.releases] == ["sizes", "moments", "decisions"]
     assert model.plan_.epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
 
 
-def test_plan_without_privacy_asks_for_no_sizes() -> None:
+def test_plan_without_privacy_releases_no_sizes() -> None:
     made = PostProcessingPlan(share_sizes=0.05).calibrate(math.inf, 1e-5, n=100)
     assert [one.purpose for one in made.releases()] == ["moments", "decisions"]
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from justitia import DurableLedger
-from justitia.privacy.accounting import Cost, GaussianCost
-from justitia.privacy.costs import cost_to_dict
+from justitia.privacy.accounting import Cost, GaussianCost, cost_to_dict
+from justitia.privacy.durable_ledger import Entry, link
 from justitia.privacy.ledger import Release
-from justitia.privacy.ledger_file import Entry, link
 
 SIGMA = 3.731  # one release costs epsilon 0.9999 at delta 1e-5
 

@@ -49,7 +49,7 @@ def entries(container: Any) -> list[Any]:
 
 
 def test_attribute_shows_rows_and_names_and_no_entry() -> None:
-    closed = Attribute.of(pd.DataFrame({"sex": ["zanzibar", "m"], "age": [1, 2]}))
+    closed = Attribute.from_container(pd.DataFrame({"sex": ["zanzibar", "m"], "age": [1, 2]}))
     assert len(closed) == 2
     assert closed.names == ("sex", "age")
     assert repr(closed) == str(closed) == f"{closed}" == "<sensitive attribute of 2 rows>"
@@ -59,25 +59,25 @@ def test_attribute_shows_rows_and_names_and_no_entry() -> None:
 @pytest.mark.parametrize("question", [iter, list, lambda one: one[0], pickle.dumps, copy.copy, copy.deepcopy, vars])
 def test_attribute_gives_no_entry_to_python(question: Any) -> None:
     with pytest.raises(TypeError) as caught:
-        question(Attribute.of(["zanzibar"]))
+        question(Attribute.from_container(["zanzibar"]))
     assert "zanzibar" not in str(caught.value)
 
 
 def test_attribute_as_an_array_is_one_closed_thing() -> None:
-    array = np.asarray(Attribute.of(["zanzibar"]))
+    array = np.asarray(Attribute.from_container(["zanzibar"]))
     assert array.shape == ()
     assert "zanzibar" not in repr(array)
 
 
 def test_attribute_of_an_attribute_is_itself() -> None:
-    closed = Attribute.of(["f", None])
-    assert Attribute.of(closed) is closed
+    closed = Attribute.from_container(["f", None])
+    assert Attribute.from_container(closed) is closed
     assert read_columns(closed)[1][0].tolist() == ["f", None]
 
 
 def test_attribute_keeps_its_columns_when_the_container_or_a_reader_changes() -> None:
     container = np.array(["f", "m"], dtype=object)
-    closed = Attribute.of(container)
+    closed = Attribute.from_container(container)
     container[0] = "m"
     read_columns(closed)[1].clear()
     assert entries(closed) == ["f", "m"]
@@ -87,20 +87,20 @@ def test_attribute_goes_into_the_vault_and_the_metrics_like_its_container() -> N
     labels = pd.Series(["f", "m", None, "f"], name="sex")
     vaults = [
         SensitiveVault(one, groups=["f", "m"], ledger=PrivacyLedger(epsilon=1.0, delta=1e-5))
-        for one in (labels, Attribute.of(labels))
+        for one in (labels, Attribute.from_container(labels))
     ]
     assert len(vaults[1]) == 4
     assert vaults[0].column_names == vaults[1].column_names == ("sex",)
     tables = [
         metrics.rates_by_group([0, 1, 0, 1], [1, 1, 0, 0], sensitive_features=one)
-        for one in (labels, Attribute.of(labels))
+        for one in (labels, Attribute.from_container(labels))
     ]
     assert tables[0].equals(tables[1])
 
 
 def test_attribute_of_a_wrong_container_is_refused_as_before() -> None:
     with pytest.raises(TypeError, match="expected sensitive_features to be a Series"):
-        Attribute.of("FM")
+        Attribute.from_container("FM")
 
 
 # --- entries by themselves

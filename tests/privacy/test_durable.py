@@ -13,8 +13,16 @@ from ledger_files import SIGMA, inserted, opened, release
 
 from justitia import BudgetExceeded, DurableLedger, PrivacyLedger
 from justitia.exceptions import LedgerError
-from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, SelectionCost, UnboundedCost
-from justitia.privacy.costs import COST_KINDS, cost_from_dict, cost_to_dict
+from justitia.privacy.accounting import (
+    COST_KINDS,
+    Cost,
+    GaussianCost,
+    RandomizedResponseCost,
+    SelectionCost,
+    UnboundedCost,
+    cost_from_dict,
+    cost_to_dict,
+)
 from justitia.privacy.ledger import Release
 from justitia.privacy.vault import SensitiveVault
 

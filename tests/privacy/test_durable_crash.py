@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("JUSTITIA_KILLS", "40"))
+KILLS = int(os.environ.get("JUSTITIA_KILLS", "24"))
 TESTS = Path(__file__).parents[1]
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 

@@ -50,7 +50,7 @@ def test_processes_with_one_journal_together_stay_within_the_budget(tmp_path: Pa
 def test_journal_that_others_hold_is_waited_for_and_then_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("justitia.privacy.journal.TIMEOUT", 0.05)
+    monkeypatch.setattr("justitia.privacy.ledger.JOURNAL_TIMEOUT", 0.05)
     book = ledger(epsilon=5.0, journal=tmp_path / "journal")
     book.debit(release())
     with (

@@ -15,6 +15,7 @@ from ledger_files import SIGMA, SMALL, assert_one_sentence, edited, inserted, op
 
 from justitia import BudgetExceeded, DurableLedger, LedgerError
 from justitia.privacy.accounting import Cost, GaussianCost, RandomizedResponseCost, SelectionCost
+from justitia.privacy.durable_ledger import _connect
 from justitia.privacy.ledger import Release
 
 
@@ -267,7 +268,8 @@ def test_ledger_in_a_read_only_folder_is_not_made() -> None:
 
 
 def test_file_has_a_rollback_journal_and_commits_wait_for_the_disk(tmp_path: Path) -> None:
-    with opened(tmp_path)._connection() as connection:
+    ledger = opened(tmp_path)
+    with _connect(ledger.path, ledger.timeout) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PrivacyLedger, SensitiveColumns
-from justitia.privacy.joining import stream_of
+from justitia.privacy.joining import FileAttribute
 from justitia.privacy.vault import SensitiveVault
 
 TABLE = {"M": "m", "F": "f"}
@@ -31,9 +31,8 @@ class Rows:
 
 
 def codes(entries: Sequence[Any], read: Callable[[str, Any], Any]) -> list[int]:
-    rows = Rows(entries)
-    stream = stream_of(SensitiveColumns("sex", read=read), rows, 0, len(rows))
-    vault = SensitiveVault(stream, groups=["f", "m"], ledger=PrivacyLedger(epsilon=np.inf, delta=0.0))
+    attribute = FileAttribute(SensitiveColumns("sex", read=read), Rows(entries))
+    vault = SensitiveVault(attribute, groups=["f", "m"], ledger=PrivacyLedger(epsilon=np.inf, delta=0.0))
     return vault.reveal(purpose="a test").tolist()
 
 
@@ -136,7 +135,6 @@ def test_function_may_return_any_container_of_one_label(read: Any) -> None:
 
 
 def test_joined_entries_are_read_one_by_one_too() -> None:
-    rows = Rows(CLEAN)
     second = pd.DataFrame({"id": range(6), "sex": ["M", "F", "intersex", "M", "F", "M"]})
 
     class Keys(Rows):
@@ -144,8 +142,8 @@ def test_joined_entries_are_read_one_by_one_too() -> None:
             yield (second if "sex" in names else pd.DataFrame({"id": range(6)}))[list(names)]
 
     where = SensitiveColumns("sex", file="second.parquet", key="id", read=READERS["the issue's"])
-    stream = stream_of(where, Keys(CLEAN), 0, len(rows), Keys(CLEAN))
-    vault = SensitiveVault(stream, groups=["f", "m"], ledger=PrivacyLedger(epsilon=np.inf, delta=0.0))
+    attribute = FileAttribute(where, Keys(CLEAN), Keys(CLEAN))
+    vault = SensitiveVault(attribute, groups=["f", "m"], ledger=PrivacyLedger(epsilon=np.inf, delta=0.0))
     assert vault.reveal(purpose="a test").tolist() == [1, 0, 2, 1, 0, 1]
 
 

@@ -9,8 +9,8 @@ from ledger_files import SMALL, assert_one_sentence, edited, opened, release
 
 from justitia import DurableLedger, LedgerError
 from justitia.privacy.accounting import GaussianCost
+from justitia.privacy.durable_ledger import Entry, link
 from justitia.privacy.ledger import Certificate
-from justitia.privacy.ledger_file import Entry, link
 
 
 def rewritten(path: Path) -> None:

@@ -8,19 +8,21 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, special
 
-from justitia.privacy.accounting import GaussianCost, SelectionCost, delta_spent, epsilon_spent
-from justitia.privacy.costs import gaussian_delta, gaussian_epsilon
-from justitia.privacy.privacy_loss import _selection_start
-from justitia.privacy.selection import (
-    calibrate_selection,
-    draw_trials,
+from justitia.privacy.accounting import (
+    GaussianCost,
+    SelectionCost,
+    _selection_start,
+    delta_spent,
+    epsilon_spent,
     extra_loss,
+    gaussian_delta,
+    gaussian_epsilon,
     mean_trials,
     selection_delta,
     selection_epsilon,
     selection_shift,
-    stop_for,
 )
+from justitia.privacy.selection import calibrate_selection, draw_trials, stop_for
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.0, 0.3, 0.6, 1.0, 1.5, 2.5, 4.0)

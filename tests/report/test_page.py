@@ -10,9 +10,8 @@ from cases import Case
 from pages import full, page_of
 
 from justitia.report import build_report
-from justitia.report.formatting import number
-from justitia.report.markdown import escaped, fenced
-from justitia.report.svg import Scale, element, shortened, spread, ticks
+from justitia.report.formatting import escaped, fenced, number
+from justitia.report.svg import Scale, element, separate, shortened, ticks
 
 # --- the page as a document
 
@@ -105,7 +104,9 @@ def test_very_long_names_are_shortened_in_charts_and_whole_in_tables(five: Case)
     drawn = re.findall(r"<text[^>]*>([^<]*)</text>", html)
     assert max(len(text) for text in drawn) < 60
     assert any(text.startswith("xxxx") and text.endswith("…") for text in drawn)
-    assert any("x" * 90 in row[0] for row in page_of(full(five)).tables["Final multipliers, made from noised answers"])
+    assert any(
+        "x" * 90 in row[0] for row in page_of(full(five)).tables["Final multipliers, computed from noised releases"]
+    )
 
 
 # --- small parts
@@ -122,9 +123,9 @@ def test_scale_maps_its_ends_to_the_ends() -> None:
     assert [scale(1.0), scale(2.0), scale(3.0)] == [10.0, 60.0, 110.0]
 
 
-def test_spread_keeps_order_gap_and_range() -> None:
-    assert spread([10.0, 11.0, 40.0], 15, 0, 100) == [10.0, 25.0, 40.0]
-    assert spread([98.0, 99.0], 15, 0, 100) == [85.0, 100.0]
+def test_separate_keeps_order_gap_and_range() -> None:
+    assert separate([10.0, 11.0, 40.0], 15, 0, 100) == [10.0, 25.0, 40.0]
+    assert separate([98.0, 99.0], 15, 0, 100) == [85.0, 100.0]
 
 
 def test_element_escapes_text_and_attributes() -> None:

@@ -44,9 +44,9 @@ def test_group_without_enough_evidence_is_said_not_drawn_as_zero(two: Case) -> N
     data = make_synthetic(1200, groups=("women", "men"), n_features=3, random_state=1)
     facts = found(two.model, data, "demographic_parity", groups=["women", "men", "nobody"]).to_dict()
     page = page_of(full(two, measurement=facts))
-    table = page.tables["Noised rates with bounds, everybody’s exact; 0.25 means 25 in 100"]
+    table = page.tables["Noised rates with bounds; rates of all rows are exact; 0.25 means 25 in 100"]
     assert cells(table, "nobody")[1:] == ["not enough evidence"]
-    assert page.says("Not enough evidence on nobody")
+    assert page.says("There is not enough evidence on nobody")
     labels = [str(given.get("aria-label")) for _, given in page.elements if given.get("role") == "img"]
     assert not [label for label in labels if label.startswith("nobody")]
 
@@ -77,7 +77,7 @@ def test_violation_of_four_groups_of_five_is_never_said_to_be_of_all() -> None:
     (table,) = [rows for caption, rows in page.tables.items() if caption.startswith("Largest differences")]
     assert [row[1] for row in table[1:]] == [
         "between two groups among 4 of 5 groups",
-        "of a group to everybody among 4 of 5 groups",
+        "of a group to all rows among 4 of 5 groups",
     ]
     violation = facts["measurement"]["violations"][0]
     assert (violation["groups"], violation["not_compared"]) == (5, ["e"])
@@ -90,7 +90,7 @@ def test_violation_of_four_groups_of_five_is_never_said_to_be_of_all() -> None:
 
 def test_five_groups_and_two_events_have_all_their_multipliers_and_lines(five: Case) -> None:
     page = page_of(full(five))
-    assert len(page.tables["Final multipliers, made from noised answers"]) == 6
+    assert len(page.tables["Final multipliers, computed from noised releases"]) == 6
     titles = [name for name in page.ids if name.endswith("-title")]
     assert {"history-noisy-gap-0-title", "history-noisy-gap-1-title", "history-multiplier-1-title"} <= set(titles)
 
@@ -102,7 +102,7 @@ def test_groups_read_off_the_data_and_missing_labels_are_reported() -> None:
     model.fit(data.X, data.y, sensitive_features=labels)
     page = page_of(build_report(model))
     assert page.says("The list of groups was read off the data, the list is not protected.")
-    assert page.says(f"two groups were allowed to differ by what the known noise could show, {model.tolerance_:.4g}.")
+    assert page.says(f"two groups were allowed to differ by as much as noise can explain, {model.tolerance_:.4g}.")
 
 
 def test_long_history_is_thinned_with_its_first_and_last_round(two: Case) -> None:

@@ -14,8 +14,7 @@ from pages import Page, cells, full, page_of, sections
 from scipy.stats import norm
 
 from justitia import LagrangianDualClassifier, PrivacyLedger
-from justitia.privacy.accounting import GaussianCost, gaussian_mu
-from justitia.privacy.costs import RandomizedResponseCost
+from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, gaussian_mu
 from justitia.privacy.ledger import Release
 from justitia.report import build_report
 from justitia.report.contents import spending
@@ -24,7 +23,7 @@ from justitia.report.formatting import number, odds_sentence, rounded, rounded_b
 
 def test_rates_on_the_page_and_on_the_card_are_those_of_the_measurement(two: Case) -> None:
     measured, report = two.measurement, full(two)
-    table = page_of(report).tables["Noised rates with bounds, everybody’s exact; 0.25 means 25 in 100"]
+    table = page_of(report).tables["Noised rates with bounds; rates of all rows are exact; 0.25 means 25 in 100"]
     card = sections(report.markdown())["Rates by group"]
     for group, row in measured.table.loc["selection_rate"].iterrows():
         expected = [
@@ -35,7 +34,7 @@ def test_rates_on_the_page_and_on_the_card_are_those_of_the_measurement(two: Cas
         ]
         assert cells(table, str(group)) == expected
         assert f"| {group} | {' | '.join(expected)} |" in card
-    assert cells(table, "everybody")[1] == number(measured.overall["selection_rate"])
+    assert cells(table, "all rows")[1] == number(measured.overall["selection_rate"])
 
 
 def test_violations_on_the_page_are_those_of_the_measurement(two: Case) -> None:
@@ -49,7 +48,7 @@ def test_violations_on_the_page_are_those_of_the_measurement(two: Case) -> None:
             rounded(one.estimate, one.lower, one.upper),
             rounded_bounds(one.lower, one.upper),
         ]
-        for kind, one in (("between two groups", violation), ("of a group to everybody", gap))
+        for kind, one in (("between two groups", violation), ("of a group to all rows", gap))
     ]
 
 
@@ -66,7 +65,7 @@ def test_curve_multipliers_and_history_on_the_page_are_those_of_the_model(two: C
         for k, row in enumerate(rows)
     ]
     dual = two.model.dual_["all"]
-    assert page.tables["Final multipliers, made from noised answers"][1:] == [
+    assert page.tables["Final multipliers, computed from noised releases"][1:] == [
         [group, number(value)] for group, value in dual.items()
     ]
     history = page.tables["One line per round"]
@@ -91,7 +90,7 @@ def test_chosen_point_of_a_plain_curve_is_told_by_its_place(two: Case) -> None:
 
 
 def test_shares_of_the_budget_are_those_of_the_exact_composition(two: Case) -> None:
-    table = page_of(full(two)).tables["What was asked of the attribute"]
+    table = page_of(full(two)).tables["Releases that depend on the attribute"]
     plan = two.model.plan_
     squares = [1 / plan.noise_moments.noise_multiplier**2, plan.checks / plan.noise_checks.noise_multiplier**2]
     assert [row[3] for row in table[1:]] == [f"{one / sum(squares):.1%}" for one in squares]
@@ -119,7 +118,7 @@ def test_certificate_on_the_page_is_the_one_of_the_model(two: Case) -> None:
 def test_joint_privacy_that_the_measurement_states_is_not_said_to_be_missing(two: Case) -> None:
     silent = two.measurement.to_dict()
     told = silent | {"certificate": silent["certificate"] | {"remarks": ["Together with the other certificate: all."]}}
-    for measurement, sentence in ((silent, "unless one ledger paid for both"), (told, "but for what the remarks")):
+    for measurement, sentence in ((silent, "unless one ledger paid for both"), (told, "except for what the remarks")):
         page = page_of(full(two, measurement=measurement))
         assert page.says(f"Joint privacy of training and measurement, {sentence}")
     assert page.says("Together with the other certificate: all.")
@@ -156,15 +155,15 @@ def test_facts_have_their_places_and_unknown_ones_are_printed(two: Case) -> None
 def test_accuracy_on_evaluation_people_is_told_where_the_file_holds_it(two: Case) -> None:
     facts = two.measurement.to_dict() | {"accuracy": 0.7654, "data": "<new>.csv"}
     page = page_of(full(two, measurement=facts))
-    assert page.says("On 1,200 rows of evaluation people (<new>.csv) it is 0.765")
-    assert page.says("Accuracy 0.765 on 1,200 rows of evaluation people")
-    assert "On 1,200 rows of evaluation people (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
+    assert page.says("On 1,200 rows of evaluation data (<new>.csv) it is 0.765")
+    assert page.says("Accuracy 0.765 on 1,200 rows of evaluation data")
+    assert "On 1,200 rows of evaluation data (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
 
 
 def test_verdict_compares_the_violation_with_the_tolerance() -> None:
     assert verdict(0.0, 0.04, 0.05, 5, ()).endswith("within the tolerance of 0.05.")
     assert verdict(0.06, 0.1, 0.05, 5, ()).endswith("above the tolerance of 0.05.")
-    assert "does not tell" in verdict(0.0, 0.06, 0.05, 5, ())
+    assert "Inconclusive" in verdict(0.0, 0.06, 0.05, 5, ())
     assert "not enough evidence on c" in verdict(0.0, 0.04, 0.05, 5, ("c",))
     assert "not enough evidence" in verdict(0.0, None, 0.05, 5, ())
 
@@ -235,5 +234,5 @@ def test_exact_measurement_is_not_printed(two: Case) -> None:
     facts = two.measurement.to_dict()
     facts["certificate"]["epsilon"] = "infinity"
     page = page_of(full(two, measurement=facts))
-    assert page.says("has no finite epsilon, so its numbers are exact and are not printed")
+    assert page.says("has no finite epsilon, so its numbers are exact and are not shown")
     assert not [caption for caption in page.tables if caption.startswith("Noised rates")]

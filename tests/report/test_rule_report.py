@@ -40,7 +40,7 @@ def test_page_and_card_say_what_the_rule_is_made_of(model: LagrangianDualClassif
     page, card = page_of(report), report.markdown()
     told = [
         ("Engine", "post-processing: a handful of noised sums, and the dual in closed form on top of a base model"),
-        ("Base", "LGBMClassifier, mean of 5 fits that leave out a part of the rows each"),
+        ("Base", "LGBMClassifier, average of 5 cross-fitted models"),
         ("Calibration of the base", model.rule_.calibration.describe()),
         ("Correction", "a network with 12 hidden units on features and base"),
         ("Decides above", "0.5"),
@@ -86,10 +86,8 @@ def test_accuracy_and_auc_are_those_of_the_last_round_by_models_that_have_not_se
 def test_tolerance_in_force_is_told_where_none_was_given(model: LagrangianDualClassifier) -> None:
     report = build_report(model)
     page = page_of(report)
-    assert page.says(f"by what chance and the known noise could show, {model.tolerance_:.4g}.")
-    assert page.says(
-        f"Tolerance {model.tolerance_:.4g} largest difference between two groups that was allowed, by default"
-    )
+    assert page.says(f"by as much as sampling error and noise can explain, {model.tolerance_:.4g}.")
+    assert page.says(f"Tolerance {model.tolerance_:.4g} largest allowed difference between two groups, by default")
     assert "tolerance=None" in report.contents.snippet
 
 
@@ -98,7 +96,7 @@ def test_tolerance_that_was_given_is_told_with_a_verdict_on_the_violation() -> N
     report = build_report(model, measurement=found(model, DATA, "demographic_parity"))
     page = page_of(report)
     assert page.says("The rates of two groups were allowed to differ by 0.4.")
-    assert page.says("Tolerance 0.4 largest difference between two groups that was allowed, asked for")
+    assert page.says("Tolerance 0.4 largest allowed difference between two groups, as given")
     (violation,) = report.contents.measured.violations if report.contents.measured else ()
     assert violation.at_most is not None
     assert violation.at_most <= violation.upper <= 0.4
@@ -107,7 +105,9 @@ def test_tolerance_that_was_given_is_told_with_a_verdict_on_the_violation() -> N
 
 
 def test_tolerance_sentence_says_no_number_that_would_be_exact() -> None:
-    assert tolerance_sentence(None, None, "post-processing").endswith("by what chance and the known noise could show.")
+    assert tolerance_sentence(None, None, "post-processing").endswith(
+        "by as much as sampling error and noise can explain."
+    )
     assert tolerance_sentence(None, 0.0, "pf-ld").endswith("training aimed at no difference at all.")
 
 

@@ -1,4 +1,4 @@
-"""A page that can be signed: every field is there or visibly empty, every look is listed, one bound is told."""
+"""A page that can be signed: every field is there or visibly empty, every measurement is listed, one bound is shown."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from cases import FACTS, Case, signed
 from pages import cells, full, page_of, sections
 
 from justitia.report import build_report
-from justitia.report.about import EMPTY, FIELDS
-from justitia.report.looks import looks_sentences, read_looks
+from justitia.report.inputs import EMPTY, FIELDS, log_sentences, read_log
 
 #: What a person who signs looks for: a heading, caption or name, on the page.
 CHECKLIST = (
     *FIELDS.values(),
     *("What a positive decision means", "SHA-256 digests", "Public rows of the training", "Plan", "Groups", "Decision"),
-    *("Before and after", "AUC, public", "Calibration, everybody", "Decisions and labels of the evaluation people"),
+    *("Before and after", "AUC, public", "Calibration, all rows", "Decisions and labels of the evaluation data"),
     *("Rates by group", "Violation and tolerance", "Impact on groups", "shortfall", "no group given"),
-    *("Scores by group", "Every look at people", "Privacy in plain words", "What is not promised", "Signatures"),
+    *("Scores by group", "Measurement log", "Privacy in plain words", "What is not promised", "Signatures"),
     *(
         "Reviewer",
         "Technical annex",
@@ -63,12 +62,12 @@ def test_before_and_after_stand_side_by_side_with_private_bounds(two: Case) -> N
 def test_impact_and_scores_on_the_page_are_those_of_the_measurement(two: Case) -> None:
     measured = signed(two)
     page = page_of(full(two, measurement=measured))
-    (table,) = [one for caption, one in page.tables.items() if caption.startswith("Noised; bounds of ratios")]
+    (table,) = [one for caption, one in page.tables.items() if caption.startswith("Noised; the bounds of ratios")]
     (women,) = [one for one in measured["impact"]["by_group"] if one["group"] == "women"]
     assert cells(table, "women")[1] == f"{women['impact_ratio']:.2f}"
     assert cells(table, "men")[1:] == ["1.00", "the reference"]
     assert page.says("Smallest impact ratio of selection rate: ")
-    (scores,) = [one for caption, one in page.tables.items() if caption.startswith("Noised; each column")]
+    (scores,) = [one for caption, one in page.tables.items() if caption.startswith("Noised; the bounds of each column")]
     assert cells(scores, "women")[0] == f"{measured['scores']['by_group'][0]['binned_auc']:.2f}"
 
 
@@ -91,32 +90,32 @@ def test_headline_does_not_speak_of_a_notion_that_was_not_trained_for(two: Case)
     assert page.says("Violation not measured in demographic parity, for which it was trained; measured: equalized odds")
 
 
-def look(name: str, certificate: dict[str, Any], **facts: Any) -> dict[str, Any]:
+def entry(name: str, certificate: dict[str, Any], **facts: Any) -> dict[str, Any]:
     return {"name": name, "certificate": certificate, **facts}
 
 
-def test_every_look_is_listed_and_a_second_one_at_the_same_people_is_warned_of(two: Case) -> None:
+def test_every_measurement_is_logged_and_a_second_one_of_the_same_people_is_warned_of(two: Case) -> None:
     measured = signed(two)
     paid = two.model.certificate_.to_dict()
-    looks = [
-        look("training", paid, created="2026-11-01", data="loans.csv", rows=1200, digest="a" * 64),
+    log = [
+        entry("training", paid, created="2026-11-01", data="loans.csv", rows=1200, digest="a" * 64),
         measured | {"name": "1", "digest": "b" * 64},
         measured | {"name": "2", "digest": "b" * 64, "shared_with": ["1", "training"]},
     ]
-    page = page_of(full(two, measurement=measured, looks=looks))
+    page = page_of(full(two, measurement=measured, looks=log))
     (table,) = [one for caption, one in page.tables.items() if caption.startswith("Training and measurements")]
     assert [row[0] for row in table[1:]] == ["training", "1", "2"]
     assert table[2][1:5] == ["2026-11-17", "new.csv", "1,200", "b" * 12]
     assert "at most" in table[2][6]
     assert page.says("measured 2 times")
     assert page.says("not pooled")
-    assert page.says("those of all 2 hold at once at 0.90 confidence or more")
-    assert page.says("Warning: look 2 was at people who were, or may have been, measured before (look 1)")
-    assert page.says("Warning: look 2 was at people of the training")
-    assert "not pooled" in sections(full(two, measurement=measured, looks=looks).markdown())["Every look at people"]
+    assert page.says("the bounds of all 2 hold together at 0.90 confidence or more")
+    assert page.says("Warning: measurement 2 includes, or may include, people of measurement 1.")
+    assert page.says("Warning: measurement 2 includes, or may include, people of the training data.")
+    assert "not pooled" in sections(full(two, measurement=measured, looks=log).markdown())["Measurement log"]
 
 
-def test_verdict_stands_at_the_top_and_says_that_there_were_other_looks(two: Case) -> None:
+def test_verdict_stands_at_the_top_and_says_that_there_were_other_measurements(two: Case) -> None:
     measured = signed(two)
     violation = measured["violations"]["demographic_parity"] | {"estimate": 0.2, "at_least": 0.15, "at_most": 0.25}
     newest = measured | {"violations": {"demographic_parity": violation}, "measurements": 2}
@@ -124,17 +123,17 @@ def test_verdict_stands_at_the_top_and_says_that_there_were_other_looks(two: Cas
     top = html[: html.index("<nav")]
     assert "is at least 0.150 (one-sided bound at 0.95 confidence): above the tolerance" in top
     assert "the newest of 2 measurements" in top
-    looks = [look("training", two.model.certificate_.to_dict()), newest | {"name": "1"}]
-    page = page_of(full(two, measurement=newest, looks=looks))
+    log = [entry("training", two.model.certificate_.to_dict()), newest | {"name": "1"}]
+    page = page_of(full(two, measurement=newest, looks=log))
     (table,) = [one for caption, one in page.tables.items() if caption.startswith("Training and measurements")]
     assert table[2][6].startswith("demographic parity: at least 0.150, at most 0.250")
 
 
-def test_many_looks_leave_no_confidence_to_state() -> None:
-    assert looks_sentences((), 0.95) == ()
+def test_empty_log_has_no_sentences_and_an_entry_without_certificate_is_refused() -> None:
+    assert log_sentences((), 0.95) == ()
     paid = {"certificate": {}}
     with pytest.raises(ValueError, match="expected looks to be facts"):
-        read_looks([paid])
+        read_log([paid])
 
 
 def test_facts_as_json_are_those_of_the_page_with_a_record_for_the_registry(two: Case) -> None:

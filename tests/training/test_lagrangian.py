@@ -11,7 +11,7 @@ from justitia.notions import EqualizedOdds
 from justitia.training.lagrangian import (
     Problem,
     ascend,
-    ascend_printed,
+    ascend_as_published,
     centred_rows,
     group_weights,
     largest_gap,
@@ -107,9 +107,9 @@ def test_ascend_beyond_the_limit_stops_there() -> None:
     assert ascend(lam, np.array([[1.0, 1.0]]), step=1.0, tolerance=0.0, limit=0.0).tolist() == [[0.0, 0.0]]
 
 
-def test_ascend_printed_negative_noise_stays_at_zero_and_large_stops_at_the_limit() -> None:
+def test_ascend_as_published_negative_noise_stays_at_zero_and_large_stops_at_the_limit() -> None:
     lam = np.array([0.1, 0.1, 4.9])
-    assert ascend_printed(lam, np.array([-1.0, 0.2, 1.0]), step=0.5, limit=5.0).tolist() == pytest.approx(
+    assert ascend_as_published(lam, np.array([-1.0, 0.2, 1.0]), step=0.5, limit=5.0).tolist() == pytest.approx(
         [0.0, 0.2, 5.0]
     )
 

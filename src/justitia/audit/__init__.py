@@ -1,7 +1,7 @@
-"""Attribute-flip audits: attack one person's attribute and hold what that proves against the certificate.
+"""Privacy audits: attacks on one person's attribute, and the lower bound on epsilon that they prove.
 
-The attacker knows X, Y, everybody's attribute but one person's, and sees everything that ``fit`` releases; an attack on
-the mechanism also sees every noised answer.
+The bound is compared with the certificate. The attacker knows X, y and the attribute of all rows but one, and sees
+everything that ``fit`` releases; an attack on the mechanism also sees every noisy answer.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from justitia.audit.result import AuditResult
 from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
 from justitia.engines import AS_PUBLISHED, engine_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 
 ATTACKS = ("mechanism", "trajectory", "weights", "predictions", "one run")
-#: People whose attributes the attack in one run guesses, at most.
+#: Largest number of people whose attributes the attack "one run" guesses.
 CANARIES = 200
 
 __all__ = ["ATTACKS", "AuditResult", "Evidence", "audit"]
 
 
-@sealing
+@protects_attribute
 def audit(
     model: LagrangianDualClassifier,
     X: Any,
@@ -58,24 +58,25 @@ def audit(
     runs : int
         Runs of each of the two neighbours, at least 8; half of them or more test what was chosen on the others.
     attack : {"mechanism", "trajectory", "weights", "predictions", "one run"}
-        "mechanism" records the questions of one fit and replays the vault's own releases, which is cheap; the
-        questions no longer depend on earlier answers. The others fit the whole model in every run: "trajectory" sees
-        every noised answer to that run's own questions, "weights" reads weights (of a rule, its margins on public
-        rows), multipliers and history, "predictions" the scores of the canary and the people most like it. "one run"
-        guesses the attributes of many people from one replay.
+        "mechanism" records the queries of one fit and replays the vault's own releases, which is cheap; the queries
+        no longer depend on earlier answers. The others fit the whole model in every run: "trajectory" sees every noisy
+        answer to that run's own queries; "weights" reads the weights (of engine "post-processing" the margins on public
+        rows), multipliers and history; "predictions" reads the scores of the canary and of the most similar rows. "one
+        run" guesses the attributes of many people from one replay.
     canary : int or "worst"
-        The person attacked; the worst is who moves the answers most, by public numbers.
+        Row of the person under attack; "worst" takes the one who moves the answers most, by public numbers.
     confidence : float
-        Of all bounds together.
+        Confidence of all bounds together.
     audits : int
-        Number of audits that are looked at together; each is then held to a stricter level.
+        Number of audits that are reported together; each then has a stricter level (Bonferroni).
     seed : int, optional
         Makes the audit repeatable: it seeds the noise of the runs, and the public randomness if the model leaves it
         open. By default noise comes from the operating system, as in ``fit``; a ``noise_seed`` of the model is kept,
         and found.
     copies : int
-        Replays that share one vault in the attack "mechanism", as copies of the people with columns of their own: much
-        cheaper for a few people. Noise that repeats from run to run, or is shared by columns, is found with 1 only.
+        Number of replays that share one vault in the attack "mechanism", as copies of all rows with columns of their
+        own: much cheaper for few rows. Noise that repeats from run to run, or is shared by columns, is found with 1
+        only.
     jobs : int
         Worker processes; with more than one, everything in ``model`` has to be picklable.
     progress : bool, optional
@@ -116,9 +117,9 @@ def audit(
     if attack != "mechanism":
         runs_of_both = fit_statistics(recording, target, X, y, runs, random, attack=attack, **how)
     elif common["engine"] == AS_PUBLISHED:
-        from justitia.audit.printed import printed_statistics  # noqa: PLC0415 - needs torch, as this engine does
+        from justitia.audit.as_published import as_published_statistics  # noqa: PLC0415 - needs torch, as this engine does
 
-        runs_of_both = printed_statistics(recording, target, X, y, runs, random, seed=seed, **how)
+        runs_of_both = as_published_statistics(recording, target, X, y, runs, random, seed=seed, **how)
     else:
         runs_of_both = mechanism_statistics(recording, target, runs, random, copies=copies, **how)
     found = evidence(*runs_of_both, alpha=alpha, delta=model.delta, known=_known(attack, runs_of_both[0].shape[1]))
@@ -127,13 +128,13 @@ def audit(
         canary=target.person,
         runs=runs,
         binomial=found.binomial(model.delta),
-        gaussian=found.gaussian(model.delta) if recording.questions else None,
+        gaussian=found.gaussian(model.delta) if recording.queries else None,
         evidence=found,
     )
 
 
 def _known(attack: str, width: int) -> Floats | None:
-    """Weights of the best score: a sum of log likelihood ratios, where the statistics are such."""
+    """Weights of the best score where the statistics are log likelihood ratios, which add up; None otherwise."""
     if attack == "trajectory":
         return np.array([1.0, 0.0])
     return np.ones(width) if attack == "mechanism" else None
@@ -163,6 +164,6 @@ def _target(recording: Recording, X: Any, canary: Any) -> Canary:
             f"expected a canary below {len(recording.codes)}, got {canary!r}; pass a row of X, or 'worst'."
         )
     person = None if canary == "worst" else int(canary)
-    if not recording.questions:  # nothing is known of what is asked: the most unusual public features
+    if not recording.queries:  # no noisy queries to choose by: take the most unusual public features
         return Canary(most_unusual(recording.model, X) if person is None else person, 0, 1)
-    return worst_canary(recording.questions, n_groups, person)
+    return worst_canary(recording.queries, n_groups, person)

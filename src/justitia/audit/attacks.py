@@ -1,61 +1,67 @@
-"""Attacks on one person's attribute: replayed answers of the mechanism, whole fits, and many people in one run.
+"""Attacks on one person's attribute: replayed queries, whole fits, and many people at once in one run.
 
-Each run gives a row of numbers; :mod:`justitia.audit.statistics` tells what the rows of both neighbours prove.
+Each run gives a row of numbers; :mod:`justitia.audit.statistics` turns the rows of both neighbours into a bound.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from tqdm.auto import tqdm
 
-from justitia.audit.questions import noise_scale
 from justitia.audit.replay import (
     Canary,
     Codes,
     Floats,
     Recording,
+    RecordingClassifier,
     Replay,
-    WatchedClassifier,
-    labels,
+    labels_from_codes,
     make_replay,
     movement_rows,
-    neutral,
-    replay_of,
+    neutral_parameters,
+    noise_scale,
+    replay_queries,
 )
-from justitia.audit.workers import Work, in_parallel
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
 
-#: People whose predictions a black-box attacker sees, the canary among them.
-SEEN = 9
-#: Public rows whose margins stand for a correction, besides those seen.
+#: Function from a range of runs to (runs, ..., d) numbers; it is sent to worker processes.
+Work = Callable[[range], Floats]
+#: Rows whose predictions a black-box attacker sees, the canary among them.
+VISIBLE_ROWS = 9
+#: Further public rows whose margins represent a correction.
 PROBES = 64
-#: Replays that one task of a worker process does.
+#: Replays per task of a worker process.
 TASK = 100
 
 
 @dataclass(frozen=True)
 class Randomness:
-    """Where the noise of each run comes from: as in the model, or, for an audit that can be repeated, from a seed."""
+    """Noise of each run: as the model has it or, for a repeatable audit, from a seed."""
 
     noise_seed: int | None
     seed: int | None
 
-    def seed_of(self, run: int) -> int | None:
-        """A seed fixed in the model is fixed in every run of the audit too, which is how the audit finds it."""
+    def seed_for(self, run: int) -> int | None:
+        """Seed of one run; a noise seed of the model is used in every run, so that the audit finds the repetition."""
         if self.noise_seed is not None:
             return self.noise_seed
         return None if self.seed is None else (self.seed << 32) + run
 
     def source(self, run: int) -> NoiseSource:
-        """Of a replay."""
-        seed = self.seed_of(run)
+        """Noise source of one replay."""
+        seed = self.seed_for(run)
         return SystemNoise() if seed is None else SeededNoise(seed)
 
 
@@ -69,39 +75,39 @@ def mechanism_statistics(
     progress: bool | None,
     copies: int = 1,
 ) -> tuple[Floats, Floats]:
-    """(runs, questions) log likelihood ratios of the noised answers under either neighbour."""
-    work = Replays(make_replay(recording, canary).copied(copies), random, copies)
+    """(runs, queries): log likelihood ratios of the noisy answers, for either neighbour."""
+    work = ReplayRuns(make_replay(recording, canary).copied(copies), random, copies)
     return both_neighbours(work, runs, jobs=jobs, progress=progress, copies=copies)
 
 
 def both_neighbours(
     work: Work, runs: int, *, jobs: int, progress: bool | None, task: int = TASK, copies: int = 1
 ) -> tuple[Floats, Floats]:
-    """(runs, d) what runs of either neighbour give; even calls are of the first, odd ones of the second."""
+    """(runs, d): numbers of the runs of either neighbour; even calls are of the first, odd ones of the second."""
     calls = 2 * math.ceil(runs / copies)
     tasks = [range(start, min(start + task, calls)) for start in range(0, calls, task)]
-    both = np.concatenate(list(in_parallel(work, tasks, jobs=jobs, progress=progress)))
+    both = np.concatenate(list(run_tasks(work, tasks, jobs=jobs, progress=progress)))
     first, second = (both[part::2].reshape(-1, both.shape[-1])[:runs] for part in (0, 1))
     return first, second
 
 
 @dataclass(frozen=True, eq=False)
-class Replays:
-    """Replays of the questions that one fit asked."""
+class ReplayRuns:
+    """Replays of the queries of one fit."""
 
     replay: Replay
     random: Randomness
     copies: int
 
     def __call__(self, task: range) -> Floats:
-        """(calls, copies, questions) log likelihood ratios."""
+        """(calls, copies, queries): log likelihood ratios."""
         found = (self.replay.answers(call % 2, self.random.source(call), self.copies) for call in task)
         return np.stack([self.replay.log_ratios(answers) for answers in found])
 
 
 @dataclass(frozen=True, eq=False)
-class Fits:
-    """Whole fits on either neighbour with the same public randomness, and what an attacker reads off each."""
+class FitRuns:
+    """Whole fits on either neighbour with the same public randomness, and the numbers that an attacker reads."""
 
     parameters: dict[str, Any]
     X: Any
@@ -110,43 +116,43 @@ class Fits:
     n_groups: int
     random: Randomness
     attack: str
-    seen: NDArray[np.int64]
+    visible: NDArray[np.int64]
 
     def __call__(self, task: range) -> Floats:
-        """(fits, d) everything that is released, the scores of the people seen, or the ratio of all answers."""
+        """(fits, d): all released numbers, the scores of the visible rows, or the ratio of all answers, by attack."""
         return np.stack([self._run(run) for run in task])
 
     def _run(self, run: int) -> Floats:
-        kind = WatchedClassifier if self.attack == "trajectory" else LagrangianDualClassifier
-        model = kind(**self.parameters | {"noise_seed": self.random.seed_of(run)})
+        kind = RecordingClassifier if self.attack == "trajectory" else LagrangianDualClassifier
+        model = kind(**self.parameters | {"noise_seed": self.random.seed_for(run)})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model.fit(self.X, self.y, sensitive_features=labels(self.neighbours[run % 2], self.n_groups))
-        if isinstance(model, WatchedClassifier):
+            model.fit(self.X, self.y, sensitive_features=labels_from_codes(self.neighbours[run % 2], self.n_groups))
+        if isinstance(model, RecordingClassifier):
             return self._ratio(model)
         if self.attack == "predictions":
-            return np.asarray(model.decision_function(self.X)[self.seen], dtype=np.float64)
-        return released_numbers(model, self.X, self.seen)
+            return np.asarray(model.decision_function(self.X)[self.visible], dtype=np.float64)
+        return released_numbers(model, self.X, self.visible)
 
-    def _ratio(self, model: WatchedClassifier) -> Floats:
-        """(2,) log likelihood ratio of all noised answers to this run's own questions, and how many there were."""
-        watched = model.watched_
+    def _ratio(self, model: RecordingClassifier) -> Floats:
+        """(2,): log likelihood ratio of all noisy answers to this run's own queries, and their number."""
+        vault = model.recording_vault_
         budget = (model.ledger_.budget_epsilon, model.ledger_.delta)
-        replay = replay_of(watched.questions, self.neighbours, self.n_groups, budget)
-        return np.array([replay.log_ratios([one[None] for one in watched.answers]).sum(), len(watched.questions)])
+        replay = replay_queries(vault.queries, self.neighbours, self.n_groups, budget)
+        return np.array([replay.log_ratios([one[None] for one in vault.answers]).sum(), len(vault.queries)])
 
 
-def released_numbers(model: LagrangianDualClassifier, X: Any, seen: NDArray[np.int64]) -> Floats:
-    """Weights, multipliers and history of a fitted model as one vector; what is missing counts as 0.
+def released_numbers(model: LagrangianDualClassifier, X: Any, visible: NDArray[np.int64]) -> Floats:
+    """Weights, multipliers and history of a fitted model as one vector; missing numbers count as 0.
 
-    The trees of a correction differ in shape from run to run. What they say of public rows, those seen and others
-    evenly over the table, stands for them.
+    A base model with its correction differs in shape from run to run. Its margins on public rows, the visible ones and
+    others evenly over the table, represent it.
     """
     history = model.history_.select_dtypes("number").to_numpy(dtype=np.float64)
     if hasattr(model, "rule_"):
         margins = model.decision_function(X)
-        spread = np.linspace(0, len(margins) - 1, min(PROBES, len(margins))).astype(np.int64)
-        weights = [margins[seen], margins[spread]]
+        evenly = np.linspace(0, len(margins) - 1, min(PROBES, len(margins))).astype(np.int64)
+        weights = [margins[visible], margins[evenly]]
     else:
         weights = [value.detach().double().flatten().numpy() for value in model.module_.state_dict().values()]
     parts = [*weights, model.dual_.to_numpy(dtype=np.float64).ravel(), history.ravel()]
@@ -165,29 +171,29 @@ def fit_statistics(
     jobs: int,
     progress: bool | None,
 ) -> tuple[Floats, Floats]:
-    """(runs, d) what whole fits release under either neighbour."""
+    """(runs, d): released numbers of whole fits on either neighbour."""
     n_groups = len(recording.names) - 1
-    fits = Fits(
-        parameters=neutral(recording.model, n_groups, 0),
+    fits = FitRuns(
+        parameters=neutral_parameters(recording.model, n_groups, 0),
         X=X,
         y=y,
         neighbours=recording.neighbours(canary),
         n_groups=n_groups,
         random=random,
         attack=attack,
-        seen=nearest(recording.model, X, canary.person),
+        visible=nearest(recording.model, X, canary.person),
     )
     return both_neighbours(fits, runs, jobs=jobs, progress=progress, task=1)
 
 
 def nearest(model: LagrangianDualClassifier, X: Any, person: int) -> NDArray[np.int64]:
-    """The person and those with the most similar public features."""
+    """The person's row and the rows with the most similar public features."""
     features = _flat(model, X)
-    return np.argsort(np.linalg.norm(features - features[person], axis=1), kind="stable")[:SEEN]
+    return np.argsort(np.linalg.norm(features - features[person], axis=1), kind="stable")[:VISIBLE_ROWS]
 
 
 def most_unusual(model: LagrangianDualClassifier, X: Any) -> int:
-    """The person whose public features lie furthest from everybody's mean."""
+    """Row whose public features are furthest from the mean of all rows."""
     features = _flat(model, X)
     return int(np.linalg.norm(features - features.mean(0), axis=1).argmax())
 
@@ -200,7 +206,7 @@ def _flat(model: LagrangianDualClassifier, X: Any) -> NDArray[np.float64]:
 def one_run(
     recording: Recording, canary: Canary, canaries: Sequence[int], random: Randomness, *, seed: int | None
 ) -> tuple[int, int]:
-    """Guesses and right guesses about the independent coins of many people in one replay.
+    """Number of guesses, and of right guesses, about the independent coins of many people in one replay.
 
     Each of ``canaries`` is put into one of two groups by a coin; the people with the highest and the lowest scores,
     a quarter each, are guessed (Steinke, Nasr and Jagielski 2023).
@@ -214,18 +220,50 @@ def one_run(
     mixed[people[heads]] = canary.there
     ledger = recording.model.ledger_
     n_groups = len(recording.names) - 1
-    replay = replay_of(recording.questions, (base, base), n_groups, (ledger.budget_epsilon, ledger.delta))
-    rows = [movement_rows(question, people, canary, n_groups) for question in recording.questions]
-    # Before noise, the answer lies half of everybody's movement above the base, on average over the coins.
+    replay = replay_queries(recording.queries, (base, base), n_groups, (ledger.budget_epsilon, ledger.delta))
+    rows = [movement_rows(query, people, canary, n_groups) for query in recording.queries]
+    # Averaged over the coins, the exact answer is the base plus half of the sum of all movements.
     half = [row.sum(0) / 2 for row in rows]
     noised = replace(replay, neighbours=(base, mixed)).answers(1, random.source(0))
     answers = [one[0] - known - middle for one, known, middle in zip(noised, replay.known, half, strict=True)]
-    scales = [noise_scale(question) for question in recording.questions]
+    scales = [noise_scale(query) for query in recording.queries]
     moved = np.concatenate([row / scale for row, scale in zip(rows, scales, strict=True)], axis=1)
-    seen = np.concatenate([answer / scale for answer, scale in zip(answers, scales, strict=True)])
+    visible = np.concatenate([answer / scale for answer, scale in zip(answers, scales, strict=True)])
     # The best linear guess of all coins at once: noise has variance 1 here, a coin 1/4.
-    scores = np.linalg.solve(moved @ moved.T / 4 + np.eye(len(people)), moved @ seen)
+    scores = np.linalg.solve(moved @ moved.T / 4 + np.eye(len(people)), moved @ visible)
     order = scores.argsort()
     quarter = max(1, len(people) // 4)
     right = int(heads[order[-quarter:]].sum() + (~heads[order[:quarter]]).sum())
     return 2 * quarter, right
+
+
+def run_tasks(work: Work, tasks: Sequence[range], *, jobs: int, progress: bool | None) -> Iterator[NDArray[np.float64]]:
+    """Results of ``work`` for each task, in order; the bar counts runs and is shown in a terminal by default."""
+    shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
+    with tqdm(total=sum(map(len, tasks)), disable=not shown, unit="run", desc="audit") as bar:
+        for task, part in zip(tasks, _each(work, tasks, jobs), strict=True):
+            bar.update(len(task))
+            yield part
+
+
+def _each(work: Work, tasks: Sequence[range], jobs: int) -> Iterator[NDArray[np.float64]]:
+    if jobs == 1:
+        yield from map(work, tasks)
+        return
+    # Spawned, because a fork copies threads of libraries in an unknown state. Each process gets the work once.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start, initargs=(work,)) as pool:
+        yield from pool.map(_do, tasks)
+
+
+_WORK: list[Work] = []
+
+
+def _start(work: Work) -> None:
+    threadpool_limits(1)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    _WORK.append(work)
+
+
+def _do(task: range) -> NDArray[np.float64]:
+    return _WORK[0](task)

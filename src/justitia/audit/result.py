@@ -1,4 +1,4 @@
-"""What an audit found, in numbers and in words."""
+"""Result of an audit: lower bounds on epsilon, and the verdict on the certificate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AuditResult:
     binomial : float
         Bound that assumes nothing about the mechanism.
     gaussian : float or None
-        Bound for releases that compose to a Gaussian; None in "one run", and where the vault was asked nothing.
+        Bound for releases that compose to a Gaussian; None in "one run", and where the vault got no noisy query.
     epsilon : float
         Of the certificate or, where a published analysis claims one in its place, of that claim.
     evidence : Evidence or None
@@ -69,7 +69,7 @@ class AuditResult:
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row: who was attacked, how it went, what it proves."""
+        """One row: the person attacked, the outcomes and the bounds."""
         return pd.DataFrame([self._facts()])
 
     def _facts(self) -> dict[str, Any]:

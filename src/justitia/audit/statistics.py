@@ -1,4 +1,4 @@
-r"""What attack outcomes prove: lower bounds on epsilon, each with its confidence; never a point estimate alone.
+r"""Lower bounds on epsilon from attack outcomes, each with its confidence; never a point estimate alone.
 
 For every test between two neighbours an (epsilon, delta)-private mechanism has TPR <= e^epsilon FPR + delta, and the
 same with the roles exchanged (Kairouz, Oh and Viswanath 2015); a mu-GDP one has
@@ -15,28 +15,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from justitia.privacy.accounting import gaussian_epsilon
-from justitia.privacy.costs import private_end
+from justitia.privacy.accounting import gaussian_epsilon, private_end
 
 Floats = NDArray[np.float64]
-#: Thresholds that are compared on the runs set apart for it.
+#: Number of thresholds among which one is chosen.
 CANDIDATES = 64
-#: No bound on epsilon is looked for beyond this one.
+#: Largest bound on epsilon that is searched.
 LARGEST_EPSILON = 50.0
 
 
 def rates_below(hits: NDArray[np.int64], trials: int, alpha: float) -> Floats:
-    """Largest p that ``hits`` of ``trials`` refute at level ``alpha``: lower Clopper-Pearson bounds."""
+    """Lower Clopper-Pearson bounds of rates at level ``alpha``."""
     return np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), trials - hits + 1, alpha), 0.0)
 
 
 def rate_below(hits: int, trials: int, alpha: float) -> float:
-    """The lower Clopper-Pearson bound of one count."""
+    """Lower Clopper-Pearson bound of one rate."""
     return float(rates_below(np.array(hits), trials, alpha))
 
 
 def rate_above(hits: int, trials: int, alpha: float) -> float:
-    """The upper Clopper-Pearson bound."""
+    """Upper Clopper-Pearson bound of one rate."""
     return 1.0 - rate_below(trials - hits, trials, alpha)
 
 

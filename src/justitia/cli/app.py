@@ -1,4 +1,4 @@
-"""The command ``justitia`` and everything below it."""
+"""The command ``justitia`` and the table of its subcommands."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ $ justitia evaluate model people-test.csv --epsilon 1
 #: Name and first sentence of every command, in the order in which they are used. The command ``name`` is the function
 #: ``name`` of the module ``justitia.cli.commands.name``, which is imported when it is run or asked for its own help.
 COMMANDS = {
-    "plan": "Say what a training run will ask, what it costs, and how precisely a violation can be held and measured.",
-    "datasets": "Datasets to try things on: list them, or write one as CSV.",
+    "plan": "Show the releases of a training run, their privacy cost, and how precisely gaps can be measured.",
+    "datasets": "List example datasets, or write one as CSV.",
     "split": "Write DATA's rows to two files, NAME-train and NAME-test, at random.",
     "train": "Train a classifier on DATA (CSV or Parquet) that treats groups alike.",
-    "predict": "Decide about the people in DATA with a saved MODEL.",
-    "evaluate": "Measure how MODEL treats groups of the people in DATA.",
+    "predict": "Predict decisions for the rows of DATA with a saved MODEL.",
+    "evaluate": "Measure how MODEL treats groups in DATA.",
     "measure": "Measure how decisions in DATA (CSV or Parquet) treat groups, whoever made them.",
-    "report": "Write a page about MODEL (HTML, opens anywhere), a model card (Markdown) and the facts (JSON).",
+    "report": "Write a report about MODEL (HTML), a model card (Markdown) and the facts (JSON).",
     "tradeoff": "Train models on DATA along a grid of tolerances, all for the price of one.",
-    "compare": "Measure several saved MODELS, and methods trained now, on the same people.",
-    "budget": "A privacy budget in a file: what a dataset's people may be asked in all.",
-    "custodian": "Hold the attribute for others: answer noised sums, keep the ledger, tell nobody more.",
-    "audit": "Attack the attribute of one row, and hold what that proves against the certificate.",
-    "reproduce": "Make the table or figure NAME of the evaluation again.",
+    "compare": "Measure several saved MODELS, and methods trained now, on the same rows.",
+    "budget": "Manage a privacy budget in a file: the total for all queries about a dataset.",
+    "custodian": "Run a service that holds the attribute, answers noisy sums and keeps the ledger.",
+    "audit": "Attack the attribute of one row and compare the result with the certificate.",
+    "reproduce": "Reproduce the table or figure NAME of the evaluation.",
     "completion": "Print a script for SHELL (bash, zsh or fish) that completes commands and options.",
 }
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
@@ -45,13 +45,13 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 def cli() -> None:
     """Classifiers that treat groups alike, without anyone learning who is in which.
 
-    Features, target and group names are public. The sensitive attribute is protected by differential privacy in
-    everything that these commands print and write, unless they say otherwise (an infinite epsilon, --engine
-    pf-ld-as-published, --groups infer, evaluate --exact, audit).
+    Features, target and group names are public. Everything that these commands print and write protects the sensitive
+    attribute by differential privacy, unless they say otherwise (an infinite epsilon, --engine pf-ld-as-published,
+    --groups infer, evaluate --exact, audit).
     """
 
 
 def main() -> None:
-    """Entry point of the command line; whoever ends the process politely is answered as Ctrl-C is."""
+    """Run the command line; SIGTERM is handled like Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     cli.main(prog_name="justitia")

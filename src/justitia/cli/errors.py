@@ -1,12 +1,12 @@
-"""Exit codes, and how an exception becomes one sentence.
+"""Exit codes and error messages of the command line.
 
 Guarantee
 ---------
-* What is printed about an exception is a sentence about public things (this package's own, scikit-learn's about
-  features, the operating system's about a file) or the name of its type. Whatever reads an entry of the attribute lets
-  no exception about it through (:mod:`justitia.privacy.columns`).
-* The text of an unexpected one is not shown, unless ``JUSTITIA_TRACEBACK`` is set: it may hold a value of somebody's
-  attribute.
+* A message is either a sentence about public things (this package's own, scikit-learn's about features, the operating
+  system's about a file) or the name of the exception's type. Code that reads an entry of the attribute lets no
+  exception about it through (:mod:`justitia.privacy.columns`).
+* The text of an unexpected exception is shown only if ``JUSTITIA_TRACEBACK`` is set, because it may contain a value
+  of the attribute.
 """
 
 from __future__ import annotations
@@ -24,29 +24,37 @@ from justitia.exceptions import BudgetExceeded, LedgerError
 
 OK, UNEXPECTED, BAD_INPUT, BUDGET, NOT_SHOWN, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
-#: As `justitia --help` prints them.
+#: Meaning of each exit code, as `justitia --help` prints it.
 EXIT_CODES = {
     OK: "done",
     UNEXPECTED: "an unexpected error; JUSTITIA_TRACEBACK=1 shows where",
     BAD_INPUT: "wrong usage, or input or output that cannot be used",
-    BUDGET: "the privacy ledger refused: no answer was given",
-    NOT_SHOWN: "a claim was not shown (evaluate --below), or refuted (audit)",
-    INTERRUPTED: "stopped by Ctrl-C or SIGTERM; debits stand, nothing half-written is left",
+    BUDGET: "the privacy ledger refused a query; it was not answered",
+    NOT_SHOWN: "a claim was not shown (evaluate --below) or was refuted (audit)",
+    INTERRUPTED: "stopped by Ctrl-C or SIGTERM; debits stand, no partial file is left",
 }
-#: Set to see where an unexpected error comes from; its text may then hold private values.
+#: Environment variable that prints the traceback of an unexpected error; its text may contain private values.
 TRACEBACK = "JUSTITIA_TRACEBACK"
-#: Packages whose ValueErrors and TypeErrors are about what the user passed.
+#: Packages whose ValueErrors and TypeErrors are about the user's arguments.
 _OURS = ("justitia.", "sklearn.")
+#: What to do about an error of the operating system.
+_ADVICE = {
+    errno.EACCES: "change its permissions, or choose another place",
+    errno.EROFS: "choose another place",
+    errno.ENOENT: "check the name",
+    errno.EISDIR: "name a file",
+    errno.ENOSPC: "make room, or choose another place",
+}
 
 
 class Refusal(click.ClickException):
-    """A user's mistake, said in one sentence."""
+    """Wrong usage, or input that cannot be used; the message is one sentence."""
 
     exit_code = BAD_INPUT
 
 
 def no_such(kind: str, name: str, known: Iterable[str], *, place: str = "") -> Refusal:
-    """There is no such thing; suggest the nearest one."""
+    """Error for an unknown name; it suggests the nearest known one."""
     names = [str(one) for one in known]
     lower = {one.lower(): one for one in reversed(names)}
     nearest = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
@@ -55,18 +63,21 @@ def no_such(kind: str, name: str, known: Iterable[str], *, place: str = "") -> R
     return Refusal(f"no {kind} {name!r}{f' in {place}' if place else ''}; {advice}")
 
 
-def told(error: BaseException) -> tuple[int, str]:
-    """Exit code and sentence of an exception."""
-    if isinstance(error, click.exceptions.UsageError):
-        where = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
-        return BAD_INPUT, _sentence(error.format_message()) + where
+def describe_error(error: BaseException) -> tuple[int, str]:
+    """Exit code and message of an exception."""
     if isinstance(error, click.ClickException):
-        return error.exit_code, _sentence(error.format_message())
+        context = error.ctx if isinstance(error, click.exceptions.UsageError) else None
+        where = "" if context is None else f" (see {context.command_path} --help)"
+        return error.exit_code, _sentence(error.format_message()) + where
     if isinstance(error, BudgetExceeded | LedgerError):
         return BUDGET, _sentence(str(error))
-    if isinstance(error, OSError):
-        return BAD_INPUT, _of_system(error)
-    if isinstance(error, ValueError | TypeError | ImportError) and _raised_in(error, _OURS):
+    if isinstance(error, OSError) and error.errno is not None:
+        reason = os.strerror(error.errno).lower()
+        name = "a file" if error.filename is None else shown_path(error.filename)
+        return BAD_INPUT, f"cannot use {name}: {reason}; {_ADVICE.get(error.errno, 'choose another place')}."
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = bool(frames) and f"{frames[-1].f_globals.get('__name__', '')}.".startswith(_OURS)
+    if isinstance(error, OSError) or (isinstance(error, ValueError | TypeError | ImportError) and ours):
         return BAD_INPUT, _sentence(str(error))
     return UNEXPECTED, f"unexpected {type(error).__name__}; please report it, {TRACEBACK}=1 shows where it came from."
 
@@ -76,27 +87,6 @@ def _sentence(text: str) -> str:
     return first if first.rstrip(")").endswith((".", "?", "!")) else f"{first}."
 
 
-def _of_system(error: OSError) -> str:
-    """What the operating system said, and about which file."""
-    if error.errno is None:
-        return _sentence(str(error))
-    reason = os.strerror(error.errno).lower()
-    name = "a file" if error.filename is None else repr(os.fspath(error.filename))
-    advice = {
-        errno.EACCES: "change its permissions, or choose another place",
-        errno.EROFS: "choose another place",
-        errno.ENOENT: "check the name",
-        errno.EISDIR: "name a file",
-        errno.ENOSPC: "make room, or choose another place",
-    }.get(error.errno, "choose another place")
-    return f"cannot use {name}: {reason}; {advice}."
-
-
-def _raised_in(error: BaseException, packages: tuple[str, ...]) -> bool:
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(frames) and f"{frames[-1].f_globals.get('__name__', '')}.".startswith(packages)
-
-
 def shown_path(path: Path | str) -> str:
-    """A path as messages print it."""
+    """A path in quotes, for messages."""
     return repr(os.fspath(path))

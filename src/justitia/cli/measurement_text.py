@@ -1,30 +1,36 @@
-"""Measurements as text of at most 80 columns."""
+"""Measurements as text of at most 80 columns, and as the CSV table of a bias audit."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from typing import Any
 
-from justitia.cli.output import filled, shortened, table_text
+from justitia.cli.output import table_text, truncate, wrap
+from justitia.metrics.bounds import Interval
 from justitia.metrics.measurement import Measurement
-from justitia.metrics.scores_told import Scores
-from justitia.metrics.told import Interval
+from justitia.metrics.scores import Scores
 
 _HEAD = ("group", "rows", "rate, bounds", "gap to population, bounds")
 
 
 def measurement_text(found: Measurement, accuracy: float | None, name: str) -> str:
-    """Rates by group, violations, verdicts and the certificate."""
+    """Rates by group, violations, verdicts and the certificate of a measurement."""
+    right = "" if accuracy is None else f"; accuracy {accuracy:.3f}"
+    kind = "Counts and rates are noisy; bounds cover noise and sampling error,"
+    if math.isinf(found.certificate.epsilon):
+        kind = "Counts and rates are EXACT, not private; bounds cover sampling error,"
     lines = [
-        filled(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups{_right(accuracy)}."),
-        filled(f"{_kind(found)} at {found.confidence:.4g}."),
+        wrap(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups{right}."),
+        wrap(f"{kind} at {found.confidence:.4g} confidence."),
     ]
     for metric in found.rate_names:
         lines += ["", f"{metric} (population {found.overall[metric]:.3f})", _rates(found, metric)]
     lines += ["", *violation_lines(found, "violation")]
     if found.unknown_groups:
-        lines.append(filled(f"without enough evidence: {', '.join(found.unknown_groups)}", first="  ", indent=4))
-    lines += [filled(str(one), indent=2) for one in found.verdicts.values()]
+        lines.append(wrap(f"not enough evidence: {', '.join(found.unknown_groups)}", first="  ", indent=4))
+    lines += [wrap(str(one), indent=2) for one in found.verdicts.values()]
     lines += impact_lines(found)
     if found.before is not None:
         lines += violation_lines(found.before, "decisions before")
@@ -34,36 +40,24 @@ def measurement_text(found: Measurement, accuracy: float | None, name: str) -> s
         lines += violation_lines(one, f"violation by {column} alone")
     if found.scores is not None:
         lines += ["", f"scores, compared with {found.scores.compared_with}", _scores(found.scores)]
-    return "\n".join([*lines, "", *(filled(one) for one in (found.certificate.statement, *found.certificate.remarks))])
+    return "\n".join([*lines, "", *(wrap(one) for one in (found.certificate.statement, *found.certificate.remarks))])
 
 
 def violation_lines(found: Measurement, what: str) -> list[str]:
-    """Each violation with its bounds, and of how many groups it speaks if not of all."""
-    return [filled(f"{what}, {name}: {one}{among(found, name)}", indent=2) for name, one in found.violations.items()]
-
-
-def among(found: Measurement, notion: str) -> str:
-    """Of how many groups a violation speaks, if it is known and not of all."""
-    left_out = found.not_compared(notion)
-    if not left_out or math.isnan(found.violations[notion].estimate):
-        return ""
-    return f" among {len(found.groups) - len(left_out)} of {len(found.groups)} groups"
-
-
-def _kind(found: Measurement) -> str:
-    if math.isinf(found.certificate.epsilon):
-        return "Counts and rates are EXACT, not private; bounds hold sampling,"
-    return "Counts and rates are noised; bounds hold noise and sampling,"
-
-
-def _right(accuracy: float | None) -> str:
-    return "" if accuracy is None else f"; accuracy {accuracy:.3f}"
+    """Each violation with its bounds, and the number of groups that were compared if not all were."""
+    lines = []
+    for name, one in found.violations.items():
+        left_out = len(found.not_compared(name))
+        compared = f" among {len(found.groups) - left_out} of {len(found.groups)} groups"
+        known = left_out and not math.isnan(one.estimate)
+        lines.append(wrap(f"{what}, {name}: {one}{compared if known else ''}", indent=2))
+    return lines
 
 
 def _rates(found: Measurement, metric: str) -> str:
     rows = [
         (
-            shortened(str(row["group"]), 18),
+            truncate(str(row["group"]), 18),
             f"{row['count']:,.0f}",
             str(Interval(row["rate"], row["lower"], row["upper"])),
             _signed(row["gap"], row["gap_lower"], row["gap_upper"]),
@@ -79,9 +73,8 @@ def impact_lines(found: Measurement) -> list[str]:
     if "selection_rate" not in found.rate_names:
         return []
     impact = found.impact()
-    near = 2 * impact.count_deviation
-    given = f"rows without a group: about {max(0.0, impact.not_given):,.0f}, give or take {near:,.0f}"
-    return [filled(str(impact.verdict), indent=2), given]
+    given = f"rows without a group: about {max(0.0, impact.not_given):,.0f} +- {2 * impact.count_deviation:,.0f}"
+    return [wrap(str(impact.verdict), indent=2), given]
 
 
 def _scores(scores: Scores) -> str:
@@ -89,17 +82,17 @@ def _scores(scores: Scores) -> str:
     names = ("standardized_mean_difference", "ks_distance", *(("binned_auc",) if scores.labelled else ()))
     rows = [
         (
-            shortened(str(group), 14),
+            truncate(str(group), 14),
             *(_bounded(line, name) for name in names),
         )
         for group, line in zip(table.index, table.to_dict("records"), strict=True)
     ]
     head = ("group", "mean difference", "KS distance", *(("binned AUC",) if scores.labelled else ()))
-    return "\n".join([table_text(head, rows), filled(_about_auc(scores), indent=2)])
+    return "\n".join([table_text(head, rows), wrap(_about_auc(scores), indent=2)])
 
 
 def _about_auc(scores: Scores) -> str:
-    """What the AUC is about, and the bounds of that of exact scores; what is missing where there is none."""
+    """How the binned AUC is defined, and bounds of the AUC of exact scores; what is missing without labels."""
     if not scores.labelled:
         return "AUC and calibration by group need labels: pass --target COLUMN."
     table = scores.table
@@ -108,8 +101,8 @@ def _about_auc(scores: Scores) -> str:
         for group, line in zip(table.index, table.to_dict("records"), strict=True)
         if not math.isnan(line["binned_auc"])
     ]
-    tied = "binned AUC: two people in one public bin of scores count one half."
-    return tied if not known else f"{tied} AUC of exact scores, however these are ranked in a bin: {', '.join(known)}."
+    tied = "binned AUC: a pair of rows in one public bin of scores counts one half."
+    return tied if not known else f"{tied} AUC of exact scores, whatever their ranks in a bin: {', '.join(known)}."
 
 
 def _bounded(line: dict[Any, Any], name: str) -> str:
@@ -122,13 +115,13 @@ def _signed(value: float, lower: float, upper: float) -> str:
 
 
 def exact_text(found: dict[str, Any], accuracy: float) -> str:
-    """Exact rates by group: not private."""
+    """Exact rates by group, which are not private."""
     lines = [f"EXACT, not private; accuracy {accuracy:.3f}."]
     for notion, one in found.items():
         rows = [
             (
-                shortened(str(row["event"]), 18),
-                shortened(str(row["group"]), 18),
+                truncate(str(row["event"]), 18),
+                truncate(str(row["group"]), 18),
                 f"{row['count']:,}",
                 str(Interval(row["rate"], row["lower"], row["upper"])),
             )
@@ -137,3 +130,44 @@ def exact_text(found: dict[str, Any], accuracy: float) -> str:
         lines += ["", f"{notion}: violation {one['violation']:.3f}"]
         lines.append(table_text(("event", "group", "rows", "rate, bounds"), rows, left=2))
     return "\n".join(lines)
+
+
+# -- Bias audit
+
+#: Columns of the table. 6 RCNY 5-301 asks for applicants, selected, rate and ratio; the others are their precision.
+AUDIT_COLUMNS = (
+    *("table", "category", "applicants", "selected", "rate", "impact_ratio"),
+    *("impact_ratio_lower", "impact_ratio_upper", "against_four_fifths", "below_2_percent", "count_noise_deviation"),
+)
+
+
+def bias_audit_csv(found: Measurement) -> str:
+    """Table of a bias audit as New York City's Local Law 144 requires it, with noisy numbers and bounds.
+
+    It has the selection rate and, if there are scores, the scoring rate: one line per group and one for rows without a
+    group, whose category is "not given".
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(AUDIT_COLUMNS)
+    tables = {"selection rate": found.impact()}
+    if found.scores is not None:
+        tables["scoring rate"] = found.scores.scoring
+    for name, impact in tables.items():
+        deviation = f"{impact.count_deviation:.1f}"
+        for group, line in zip(impact.groups, impact.table.to_dict("records"), strict=True):
+            rates = [line[one] for one in ("rate", "impact_ratio", "lower", "upper")]
+            writer.writerow(
+                [
+                    *(name, group, _count(line["count"]), _count(line["positives"])),
+                    *(f"{rate:.3f}" if math.isfinite(rate) else "" for rate in rates),
+                    *(line["four_fifths"], "yes" if line["small"] else "no", deviation),
+                ]
+            )
+        writer.writerow([name, "not given", _count(impact.not_given), *[""] * 7, deviation])
+    return text.getvalue()
+
+
+def _count(value: float) -> int:
+    """A noisy count, which may be negative, as a whole number of at least 0."""
+    return max(0, round(value))

@@ -1,35 +1,113 @@
-"""Options that several commands share."""
+"""Options that commands share, and what is made of them: the ledger, the plan and the base model.
+
+An option is a decorator of a command. Commands take their options as one dictionary; the classes with ``from_options``
+take theirs out of it, here and in :mod:`justitia.cli.files`.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from justitia.cli.bases import BASES, DEFAULT
-from justitia.cli.command import Names, Numbers, OneOf
-from justitia.cli.custodian_options import CustodianOptions
-from justitia.cli.files.attribute import Where
-from justitia.engines import OLD_NAMES, PLANS, POST_PROCESSING, renamed_sentence
+from justitia.cli.errors import Refusal, no_such, shown_path
+from justitia.cli.output import warn
+from justitia.engines import OLD_NAMES, PLANS, POST_PROCESSING, default_plan, renamed_sentence
+from justitia.learners.base import CrossFitted
 from justitia.notions import FAIRLEARN_NAMES, NOTIONS
+from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.privacy.durable_ledger import DurableLedger
+from justitia.training.plan import Plan
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-Decorator = Callable[[Function], Function]
+# -- Types of values
+
+
+class OneOf(click.Choice[str]):
+    """A choice whose error suggests the nearest name.
+
+    Parameters
+    ----------
+    kind : str
+        What is chosen, for errors.
+    choices : sequence of str
+    also : mapping, optional
+        Other names for choices.
+    renamed : mapping, optional
+        Old names: the choice that each stands for, and the warning that it gives.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        choices: Sequence[str],
+        also: Mapping[str, str] | None = None,
+        renamed: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        super().__init__(list(choices))
+        self.kind = kind
+        self.also = also or {}
+        self.renamed = renamed or {}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value, if it is one of the choices."""
+        value = self.also.get(value, value)
+        if value in self.renamed:
+            value, sentence = self.renamed[value]
+            warn(sentence)
+        if value not in self.choices:
+            raise no_such(self.kind, str(value), self.choices)
+        return super().convert(value, param, ctx)
+
+
+def names(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+def numbers(text: str) -> list[float]:
+    """Numbers separated by commas."""
+    try:
+        return [float(one) for one in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"expected numbers, such as 0,0.05, got {text!r}.") from None
+
+
+def whole_numbers(text: str) -> list[int]:
+    """Whole numbers of at least 1, separated by commas."""
+    try:
+        found = [int(one) for one in text.split(",")]
+    except ValueError:
+        found = [0]
+    if min(found) < 1:
+        raise click.BadParameter(f"expected whole numbers of at least 1, such as 20,10, got {text!r}.")
+    return found
+
 
 FILE = click.Path(path_type=Path)
 NOTION = OneOf("notion", sorted(NOTIONS), FAIRLEARN_NAMES)
-#: Names of version 0.1 are taken with a warning.
+#: Names of version 0.1 are accepted with a warning.
 RENAMED = {old: (new, renamed_sentence(old)) for old, new in OLD_NAMES.items()}
 ENGINE = OneOf("engine", list(PLANS), renamed=RENAMED)
-BASE = OneOf("base", list(BASES))
+#: Base models that a folder can keep without pickle; others are for Python, or are passed as a column of scores.
+BASES = ("lightgbm", "logistic")
+
+
+# -- Options
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Several options as one decorator, shown in this order."""
-    return lambda function: functools.reduce(lambda made, option: option(made), reversed(options), function)
+    """Several options as one decorator; help shows them in this order."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else to the standard output.")
@@ -44,14 +122,13 @@ formats = together(
     click.option("--decimal", metavar="MARK", help="Decimal mark of numbers in a CSV, '.' or ','."),
     click.option("--thousands", metavar="MARK", help="Mark between thousands: '.', ',', \"'\" or ' '."),
     click.option(
-        "--date", "dates", multiple=True, metavar="COLUMN=%d/%m/%Y", help="How dates are written; they become numbers."
+        "--date", "dates", multiple=True, metavar="COLUMN=%d/%m/%Y", help="Format of dates, which become numbers."
     ),
 )
 
-_place = together(
-    click.option(
-        "--sensitive", "sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed."
-    ),
+#: Where the attribute is in files; ``Where.from_options`` takes these and those of ``custodian``.
+attribute = together(
+    click.option("--sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed."),
     click.option(
         "--sensitive-file", type=FILE, help="File that holds it, or folder of Parquet files, if it is not in DATA."
     ),
@@ -65,79 +142,79 @@ _place = together(
     click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column."),
     click.option("--missing", metavar="TEXT", help="A text that means 'not given', besides an empty one."),
     click.option("--person", metavar="COLUMN", help="Public ids in DATA, where people have several rows."),
+    reading,
 )
-#: Gathered into one argument by `attribute`.
-_WHERE = ("sensitive", "sensitive_file", "key", "groups", "bins", "missing", "person", "separator", "encoding")
-
-
-def attribute(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say where the attribute is; the command gets them as one ``where``."""
-
-    @functools.wraps(function)
-    def gathered(**values: Any) -> Any:
-        held = CustodianOptions.taken(values)
-        where = Where(**{name: values.pop(name) for name in _WHERE}, custodian=held)
-        return function(where=where, **values)
-
-    decorated: Callable[..., Any] = together(_place, reading)(gathered)
-    return decorated
-
-
-#: Where the attribute is with its holder; `attribute` puts them into ``where``.
 custodian = together(
-    click.option("--custodian", metavar="URL", help="Ask the custodian at this address, who holds the attribute."),
-    click.option("--population", metavar="NAME", help="Whom it holds; --key names the column with their ids."),
-    click.option("--custodian-key", type=FILE, help="File with the key that it gave; or JUSTITIA_CUSTODIAN_KEY_FILE."),
+    click.option("--custodian", metavar="URL", help="Address of the custodian that holds the attribute."),
+    click.option("--population", metavar="NAME", help="Its population; --key names the column with their ids."),
+    click.option("--custodian-key", type=FILE, help="File with this client's key; or JUSTITIA_CUSTODIAN_KEY_FILE."),
     click.option("--custodian-ca", type=FILE, help="File with the authority that signed its certificate."),
-    click.option("--custodian-certificate", type=FILE, help="PEM file with a certificate and key that it asks for."),
+    click.option(
+        "--custodian-certificate", type=FILE, help="PEM file with the client certificate and key it requires."
+    ),
     click.option("--receipts", type=FILE, help="File that keeps its receipts, to notice a ledger that was put back."),
 )
 target = together(
     click.option("--target", metavar="COLUMN", help="Column to predict; it has two values."),
     click.option("--positive", metavar="VALUE", help="The target's positive value; by default the later in order."),
 )
+#: Which columns are features and how they are read; ``FeatureColumns.from_options`` takes these.
 columns = together(
-    click.option("--features", type=Names(), metavar="A,B", help="Columns to learn from; by default all others."),
-    click.option("--drop", type=Names(), multiple=True, metavar="A,B", help="Columns to leave out."),
-    click.option(
-        "--categorical", type=Names(), multiple=True, metavar="A,B", help="Columns whose entries name levels."
-    ),
+    click.option("--features", type=names, metavar="A,B", help="Columns to learn from; by default all others."),
+    click.option("--drop", type=names, multiple=True, metavar="A,B", help="Columns to leave out."),
+    click.option("--categorical", type=names, multiple=True, metavar="A,B", help="Columns whose entries name levels."),
     formats,
 )
-_NOTIONS = f"What is compared: {', '.join(sorted(NOTIONS))}."
 notion = click.option(
-    "--notion", type=NOTION, metavar="NAME", default="demographic_parity", show_default=True, help=_NOTIONS
+    "--notion",
+    type=NOTION,
+    metavar="NAME",
+    default="demographic_parity",
+    show_default=True,
+    help=f"What is compared: {', '.join(sorted(NOTIONS))}.",
 )
-
-
-def notions(default: str) -> Callable[[Any], Any]:
-    """What a measurement compares."""
-    told = f"Several may be given; by default {default}."
-    return click.option("--notion", "notions", type=NOTION, metavar="NAME", multiple=True, help=told)
-
-
 below = click.option(
     "--below",
     type=click.FloatRange(0, 1),
     metavar="FLOAT",
-    help="Ask whether the violation is below this; exit code 4 if that is not shown.",
+    help="Test whether the violation is below this; exit code 4 if that is not shown.",
 )
 delta = click.option("--delta", type=float, default=1e-5, show_default=True, help="Of the guarantee; below 1/rows.")
-
-
-def epsilon(default: float, what: str) -> Callable[[Any], Any]:
-    """The privacy budget of this command."""
-    return click.option("--epsilon", type=float, default=default, show_default=True, help=what)
-
-
 reference = click.option(
     "--reference", metavar="GROUP", help="Group that ratios are taken to; by default that with the highest rate."
 )
+#: ``LedgerOptions.from_options`` takes these.
 ledger = together(
     click.option("--ledger", type=FILE, help="File of a budget that outlives this command; see 'justitia budget'."),
-    click.option("--ledger-name", metavar="NAME", help="Public name of these people; checked, or given to a new file."),
-    click.option("--ledger-epsilon", type=float, help="Total budget of a ledger that is not there yet."),
+    click.option("--ledger-name", metavar="NAME", help="Public name of the dataset; checked, or given to a new file."),
+    click.option("--ledger-epsilon", type=float, help="Total budget of a ledger that does not exist yet."),
 )
+stream = click.option(
+    "--stream", is_flag=True, help="Read Parquet a few rows at a time; folders and patterns always are."
+)
+workers = click.option(
+    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the rows."
+)
+tolerance = click.option("--tolerance", type=float, help="Largest difference between two groups that is allowed.")
+overwrite = click.option("--overwrite", is_flag=True, help="Replace the output of an earlier run.")
+
+
+def epsilon(default: float, text: str) -> Callable[[Any], Any]:
+    """The privacy budget of this command."""
+    return click.option("--epsilon", type=float, default=default, show_default=True, help=text)
+
+
+def notions(default: str) -> Callable[[Any], Any]:
+    """The notions that a measurement compares."""
+    text = f"Several may be given; by default {default}."
+    return click.option("--notion", "notions", type=NOTION, metavar="NAME", multiple=True, help=text)
+
+
+def out(text: str) -> Callable[[Any], Any]:
+    """The folder or file that this command writes."""
+    return together(click.option("--out", type=FILE, required=True, help=text), overwrite)
+
+
 settings = together(
     notion,
     epsilon(1.0, "Privacy budget; 'inf' trains without privacy, and says so."),
@@ -152,18 +229,18 @@ settings = together(
     click.option(
         "--small-groups",
         is_flag=True,
-        help="Train even if groups are too small to be compared, and do not ask for their sizes first.",
+        help="Train even if groups are too small to be compared, and skip the check of their sizes.",
     ),
     click.option("--plan", "plan_file", type=FILE, help="TOML file with settings of the engine."),
-    click.option("--hidden", type=Numbers(whole=True), metavar="20,10", help="Widths of a network's hidden layers."),
+    click.option("--hidden", type=whole_numbers, metavar="20,10", help="Widths of a network's hidden layers."),
 )
-#: What engine post-processing corrects, and where it decides.
-deciding = together(
+#: The base model that engine post-processing corrects, and its threshold.
+base = together(
     click.option(
         "--base",
-        type=BASE,
+        type=OneOf("base", BASES),
         metavar="NAME",
-        help=f"Model of the target that is trained and corrected: {' or '.join(BASES)}; by default {DEFAULT}.",
+        help=f"Model of the target that is trained and corrected: {' or '.join(BASES)}; by default {BASES[0]}.",
     ),
     click.option(
         "--base-column",
@@ -174,21 +251,97 @@ deciding = together(
         "--threshold", type=float, default=0.5, show_default=True, help="Decide for the positive answer above it."
     ),
 )
-stream = click.option(
-    "--stream", is_flag=True, help="Read Parquet a few rows at a time; folders and patterns always are."
-)
-workers = click.option(
-    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the rows."
-)
 #: File and settings of a command that trains.
-training = together(
-    click.argument("data", type=FILE), target, attribute, custodian, columns, settings, deciding, stream
-)
-#: What is asked of one model; a curve has a grid of its own.
-tolerance = click.option("--tolerance", type=float, help="Largest difference between two groups that is allowed.")
-overwrite = click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote.")
+training = together(click.argument("data", type=FILE), target, attribute, custodian, columns, settings, base, stream)
 
 
-def out(what: str) -> Callable[[Any], Any]:
-    """The folder or file that this command writes."""
-    return together(click.option("--out", type=FILE, required=True, help=what), overwrite)
+# -- From options to objects
+
+
+@dataclass(frozen=True)
+class LedgerOptions:
+    """File, name and total budget of a ledger, as far as they were given."""
+
+    file: Path | None = None
+    name: str | None = None
+    epsilon: float | None = None
+
+    @classmethod
+    def from_options(cls, values: dict[str, Any]) -> LedgerOptions:
+        """Take them out of a command's options."""
+        return cls(values.pop("ledger"), values.pop("ledger_name"), values.pop("ledger_epsilon"))
+
+    def open(self, delta: float) -> DurableLedger | None:
+        """The ledger; None if no file was named.
+
+        Raises
+        ------
+        Refusal
+            If a new one would have no name or no budget.
+        LedgerError
+            If the file belongs to another dataset, or cannot be used.
+        """
+        if self.file is None:
+            if self.name is not None or self.epsilon is not None:
+                raise Refusal("expected --ledger FILE beside --ledger-name and --ledger-epsilon, got none.")
+            return None
+        name, total = self.name, self.epsilon
+        if self.file.exists():
+            known = DurableLedger.open(self.file)
+            name = known.dataset if name is None else name
+            total = known.budget_epsilon if total is None else total
+        if name is None or total is None:
+            raise Refusal(
+                f"there is no ledger {shown_path(self.file)} yet; make it with 'justitia budget create', or pass "
+                "--ledger-name and --ledger-epsilon."
+            )
+        return DurableLedger(self.file, dataset=name, epsilon=total, delta=delta)
+
+
+#: Fields of plans that ``calibrate`` sets from the budget.
+_CALIBRATED = {"noise_sizes", "noise_violations", "noise_gradients", "noise_moments", "noise_checks"}
+_CALIBRATED |= {"sigma_p", "sigma_d", "claim"}
+
+
+def command_plan(path: Path | None, engine: str, *, small_groups: bool) -> Plan:
+    """The engine's plan with the settings of a TOML file, if there is one.
+
+    Unlike Python's default, the plan of engine post-processing spends 5% of the budget on a check of the group sizes,
+    because names of groups are mistyped on the command line; ``small_groups`` skips this check.
+
+    Raises
+    ------
+    Refusal
+        If the file is not TOML, or names a setting that the engine does not have.
+    ValueError, TypeError
+        If a setting has an impossible value.
+    """
+    plan = PostProcessingPlan(share_sizes=0.05) if engine == POST_PROCESSING else default_plan(engine)
+    if path is not None:
+        try:
+            given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            raise Refusal(f"{shown_path(path)} is not TOML; expected lines such as 'checks = 2'.") from None
+        known = [field.name for field in fields(plan) if field.name not in _CALIBRATED]
+        for name in given:
+            if name not in known:
+                raise no_such("setting", name, known, place=f"the plan of engine {engine!r}")
+        plan = replace(plan, **given)
+    return replace(plan, share_sizes=0.0) if small_groups and isinstance(plan, PostProcessingPlan) else plan
+
+
+def make_base(name: str | None, column: str | None) -> CrossFitted | str | None:
+    """The estimator's ``base``: a model by its name, the name of a column with scores, or None for the default.
+
+    Raises
+    ------
+    Refusal
+        If both are given.
+    """
+    if name is not None and column is not None:
+        raise Refusal(f"expected --base or --base-column, got both; leave out --base {name}.")
+    if name != "logistic":
+        return column
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - takes long
+
+    return CrossFitted(LogisticRegression(max_iter=1000), encoded=True)

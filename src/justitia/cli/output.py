@@ -1,4 +1,4 @@
-"""What commands print and write: text of at most 80 columns, or JSON; folders that appear complete or not at all."""
+"""Output of commands: text of at most 80 columns or JSON, warnings, and files that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -18,66 +18,59 @@ from typing import Any
 
 import click
 
-from justitia import _files as writing
+import justitia._files as files
 from justitia._files import Foreign, check_folder, replace_folder, stage_beside
 from justitia.cli.errors import Refusal, shown_path
 
 WIDTH = 80
-
-
-def plain(value: Any) -> Any:
-    """Data that JSON has: infinity is a word, NaN is null."""
-    if getattr(value, "shape", None) == ():  # a number of numpy's, which is not imported for it
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "infinity" if value > 0 else "-infinity"
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Path):
-        return os.fspath(value)
-    return value
-
-
-def json_text(value: Any) -> str:
-    """Indented JSON, with a line end."""
-    return json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-
-
 #: What a terminal would obey: control characters other than tab and line end, and what changes the direction of text.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    """As JSON writes it, so that the output is the same JSON."""
-    return json.dumps(found[0])[1:-1]
+def print_result(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print the result of a command to the standard output, as JSON or as text."""
+    show_progress("")
+    # Escaped as JSON writes it, so that the output is the same JSON.
+    safe = _UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], json_text(facts) if as_json else text)
+    click.echo(safe, nl=not as_json)
 
 
-def tell(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print either form to the standard output."""
-    doing("")
-    click.echo(_UNSAFE.sub(_escaped, json_text(facts) if as_json else text), nl=not as_json)
+def json_text(value: Any) -> str:
+    """Indented JSON, with a line end."""
+    return json.dumps(json_value(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON data: infinity becomes a word, NaN becomes null, a path becomes text."""
+    if getattr(value, "shape", None) == ():  # a numpy scalar; numpy is not imported for it
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "infinity" if value > 0 else "-infinity"
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    return os.fspath(value) if isinstance(value, Path) else value
 
 
 def warn(sentence: str) -> None:
     """Print a warning to the standard error."""
-    doing("")
-    click.echo(filled(f"warning: {sentence}", indent=9), err=True)
+    show_progress("")
+    click.echo(wrap(f"warning: {sentence}", indent=9), err=True)
 
 
-def doing(what: str) -> None:
-    """Say in a terminal what is done now; the next line takes its place. Elsewhere nothing is written."""
+def show_progress(what: str) -> None:
+    """Show the current step in a terminal, on one line that the next call overwrites; elsewhere nothing is written."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{what}" + (" ..." if what else ""))
         sys.stderr.flush()
 
 
 @contextmanager
-def unhurried() -> Iterator[None]:
-    """Let nobody stop what takes a moment and was paid for: Ctrl-C and SIGTERM have no effect until it is done."""
+def ignore_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C and SIGTERM while a result that was paid for is saved."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # where nobody can be asked to wait
+        yield  # signal handlers can be set in the main thread only
         return
     kept = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -88,8 +81,8 @@ def unhurried() -> Iterator[None]:
 
 
 @contextmanager
-def told_warnings() -> Iterator[list[str]]:
-    """Print the library's warnings as they come, each once, and keep them for JSON."""
+def print_warnings() -> Iterator[list[str]]:
+    """Print each of the library's warnings once, as it comes; the list that is returned is for JSON."""
     kept: list[str] = []
 
     def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -103,8 +96,8 @@ def told_warnings() -> Iterator[list[str]]:
         yield kept
 
 
-def filled(text: str, *, indent: int = 0, first: str = "") -> str:
-    """A paragraph within the width; later lines are indented."""
+def wrap(text: str, *, indent: int = 0, first: str = "") -> str:
+    """A paragraph wrapped at the width; lines after the first are indented."""
     return textwrap.fill(
         text,
         WIDTH,
@@ -116,44 +109,54 @@ def filled(text: str, *, indent: int = 0, first: str = "") -> str:
 
 
 def fields_text(facts: Mapping[str, str]) -> str:
-    """Names and values, one paragraph each."""
+    """Names and values, one paragraph each; empty values are left out."""
     width = max(map(len, facts), default=0)
-    return "\n".join(
-        filled(text, indent=width + 4, first=f"  {name:<{width}}  ") for name, text in facts.items() if text
-    )
+    return "\n".join(wrap(text, indent=width + 4, first=f"  {name:<{width}}  ") for name, text in facts.items() if text)
 
 
 def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Columns of text under their names; the first ``left`` ones begin at the left."""
-    columns = [[str(cell) for cell in column] for column in zip(head, *rows, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if place < left else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in zip(*columns, strict=True)
-    ]
-    return "\n".join(f"  {line}" for line in lines)
+    """A table; its first ``left`` columns are aligned to the left, the others to the right."""
+    lines = [head, *rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
+    text = []
+    for line in lines:
+        cells = zip(line, widths, strict=True)
+        padded = [cell.ljust(width) if k < left else cell.rjust(width) for k, (cell, width) in enumerate(cells)]
+        text.append(f"  {'  '.join(padded)}".rstrip())
+    return "\n".join(text)
 
 
-def shortened(text: str, width: int) -> str:
-    """At most this many characters."""
+def truncate(text: str, width: int) -> str:
+    """At most ``width`` characters of a text."""
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 @contextmanager
 def staged_folder(target: Path, *, overwrite: bool, marker: str, foreign: Foreign) -> Iterator[Path]:
-    """A place beside ``target`` to write to, moved there when all is written and removed if anything fails.
+    """A folder beside ``target`` to write to, moved there when it is complete and removed if anything fails.
 
-    It is made at once, so that a folder that cannot be written is found before any budget is spent.
+    It is made at once, so that a place that cannot be written to is found before any budget is spent.
 
     Raises
     ------
     Refusal
         If there is something already, unless it holds ``marker``, may be overwritten, and nothing in it is ``foreign``.
     """
-    _check_replaceable(target, overwrite=overwrite, marker=marker, foreign=foreign)
+    others = f"{shown_path(target)} exists and was not made by this command; choose another --out."
+    if target.is_file():
+        raise Refusal(others)
+    check_folder(target)
+    if target.exists() and any(target.iterdir()):
+        if not (target / marker).exists():
+            raise Refusal(others)
+        found = foreign(target)
+        if found is not None:
+            raise Refusal(
+                f"{shown_path(target)} holds {shown_path(found.relative_to(target))}, which this command did not "
+                "write; move it away or choose another --out."
+            )
+        if not overwrite:
+            raise Refusal(f"{shown_path(target)} exists, and privacy was paid for it; pass --overwrite to replace it.")
     target.parent.mkdir(parents=True, exist_ok=True)
     with stage_beside(target) as stage:
         yield stage / "new"
@@ -162,36 +165,14 @@ def staged_folder(target: Path, *, overwrite: bool, marker: str, foreign: Foreig
         warn(f"files that were put into {shown_path(target)} in the meantime are kept in {shown_path(kept)}.")
 
 
-def _check_replaceable(target: Path, *, overwrite: bool, marker: str, foreign: Foreign) -> None:
-    others = f"{shown_path(target)} exists and was not made by this command; choose another --out."
-    if target.is_file():
-        raise Refusal(others)
-    check_folder(target)
-    if not target.exists() or not any(target.iterdir()):
-        return
-    if not (target / marker).exists():
-        raise Refusal(others)
-    found = foreign(target)
-    if found is not None:
-        raise Refusal(
-            f"{shown_path(target)} holds {shown_path(found.relative_to(target))}, which this command did not write; "
-            "move it away or choose another --out."
-        )
-    if not overwrite:
-        raise Refusal(f"{shown_path(target)} exists, and privacy was paid for it; pass --overwrite to replace it.")
-
-
-def check_ledger_outside(ledger: Path | None, out: Path) -> None:
-    """Refuse a ledger in the folder that is written: it has to outlive what it pays for."""
+def check_outside(out: Path, *, ledger: Path | None, checkpoint: Path | None = None) -> None:
+    """Refuse a ledger in the folder that is written, and a checkpoint in it, around it, or in the folder of a model."""
     if ledger is not None and ledger.resolve().is_relative_to(out.resolve()):
+        # It has to outlive what it pays for.
         raise Refusal(
             f"expected a ledger outside {shown_path(out)}, which may be replaced one day, got {shown_path(ledger)}; "
             "move it elsewhere."
         )
-
-
-def check_apart(checkpoint: Path | None, out: Path) -> None:
-    """Refuse a checkpoint in the folder that is written, or around it, or in that of a model."""
     if checkpoint is None:
         return
     if (checkpoint / "model.json").exists():
@@ -207,7 +188,7 @@ def check_apart(checkpoint: Path | None, out: Path) -> None:
 def staged_file(
     target: Path, *, overwrite: bool, inputs: Iterable[Path | None] = (), like: Iterable[Path] = (), mode: int = 0o666
 ) -> Iterator[Path]:
-    """A file beside ``target``, moved there when all is written; made at once, as :func:`staged_folder` does.
+    """A file beside ``target``, made at once and moved there when it is complete, like :func:`staged_folder`.
 
     Raises
     ------
@@ -216,16 +197,18 @@ def staged_file(
     """
     check_file(target, overwrite=overwrite, inputs=inputs)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with writing.staged_file(target, like=like, mode=mode) as stage:
+    with files.staged_file(target, like=like, mode=mode) as stage:
         yield stage
 
 
 def check_file(target: Path, *, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse a file that may not be replaced; for commands that write several, before the first is written."""
+    """Refuse a file that may not be replaced. Commands that write several check all before the first is written."""
     if target.is_dir():
         raise Refusal(f"{shown_path(target)} is a folder; expected the name of a file to write.")
     if any(one is not None and one.resolve() == target.resolve() for one in inputs):
-        raise Refusal(f"{shown_path(target)} is read by this command and cannot be written, too; choose another name.")
+        raise Refusal(
+            f"{shown_path(target)} is an input of this command and cannot be overwritten; choose another name."
+        )
     if target.is_symlink() or (target.exists() and not target.is_file()):
         raise Refusal(f"{shown_path(target)} is not an ordinary file; choose another name.")
     if target.exists() and not overwrite:

@@ -1,4 +1,4 @@
-"""What commands that train share: the file, an unfitted model, and what is kept of a fitted one."""
+"""Steps that commands share which train: read the rows, make the estimator, save the model with its facts."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from justitia.cli.bases import base_of
-from justitia.cli.errors import Refusal, shown_path, told
-from justitia.cli.files.columns import Columns, warn_of
-from justitia.cli.files.looks import ROWS
+from justitia.cli.errors import Refusal, describe_error, shown_path
+from justitia.cli.files.attribute import Where
+from justitia.cli.files.columns import FeatureColumns, warn_about
+from justitia.cli.files.measurement_log import ROWS
 from justitia.cli.files.metadata import FACTS, training_metadata
-from justitia.cli.files.public_rows import public_rows
-from justitia.cli.files.rows import Rows, read_rows
+from justitia.cli.files.rows import LabelledRows, read_rows
 from justitia.cli.files.streamed import StreamedRows, is_streamed, read_streamed
+from justitia.cli.options import command_plan, make_base
 from justitia.cli.output import json_text, warn
-from justitia.cli.plan_file import command_plan
 from justitia.engines import MOMENTS, POST_PROCESSING, engine_of
-from justitia.estimator import LagrangianDualClassifier
-from justitia.metrics.preview import Counts, rate_noise
+from justitia.estimator import LagrangianDualClassifier, check_parameters
+from justitia.metrics.planning import PublicCounts, rate_noise
 from justitia.notions import get_notion
-from justitia.parameters import check_parameters
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.privacy.vault import INFER
 
@@ -34,78 +32,43 @@ NO_GROUPS = (
     "expected the public list of groups, got none; pass --groups A,B, or --groups infer to read the list off the data, "
     "which does not protect it."
 )
-#: A rate with so much noise says nothing about a group, whatever its size turns out to be.
-HOPELESS = 0.15
-#: Engines that compare rates; others may compare scores.
-RATES = (POST_PROCESSING, MOMENTS)
+#: Standard deviation of the noise in a group's rate above which training is refused: nothing could be learned from it.
+MAX_RATE_NOISE = 0.15
+#: Engines that compare rates, which differ by at most 1; other engines may compare scores.
+RATE_ENGINES = (POST_PROCESSING, MOMENTS)
 NOT_PROTECTED = "the list of groups is read off the data and is not protected; name it with --groups."
 
 
-def rows_of(data: Path, settings: dict[str, Any]) -> Rows | StreamedRows:
-    """The file, by the options of a command that trains; files that are to be read a few rows at a time by name."""
+def read_training_rows(data: Path, settings: dict[str, Any]) -> LabelledRows | StreamedRows:
+    """The rows of a command that trains; of files that are read a few rows at a time, only the names of columns."""
     if settings["target"] is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
-    read = read_streamed if is_streamed(data, asked=settings.pop("stream")) else read_rows
-    rows = read(
-        data,
-        settings.pop("where"),
-        target=settings["target"],
-        positive=settings.pop("positive"),
-        columns=Columns.taken(settings),
-        base_column=settings["base_column"],
-    )
+    where = Where.from_options(settings)
+    workers = settings.pop("workers", 1)
+    named = {
+        "target": settings["target"],
+        "positive": settings.pop("positive"),
+        "columns": FeatureColumns.from_options(settings),
+        "base_column": settings["base_column"],
+    }
+    rows: LabelledRows | StreamedRows
+    if is_streamed(data, asked=settings.pop("stream") or workers > 1):
+        rows = read_streamed(data, where, workers=workers, **named)
+    else:
+        rows = read_rows(data, where, **named)
     if rows.attribute.groups is None:
         if not rows.attribute.infer and math.isfinite(settings["epsilon"]):
             raise Refusal(NO_GROUPS)
         warn(NOT_PROTECTED)
-    warn_of(rows.readings)
+    warn_about(rows.readings)
     return rows
 
 
-def unfitted(
-    rows: Rows | StreamedRows, settings: dict[str, Any], *, tolerance: float | None = None
+def make_estimator(
+    rows: LabelledRows | StreamedRows, settings: dict[str, Any], *, tolerance: float | None = None
 ) -> LagrangianDualClassifier:
-    """A model with the settings of the command line, which are checked before a ledger is opened."""
+    """An unfitted model with the settings of the command line, which are checked before a ledger is opened."""
     engine = engine_of(settings["engine"], settings["hidden"])
-    _check_deciding(engine, settings)
-    check_tolerances(engine, [] if tolerance is None else [tolerance])
-    model = LagrangianDualClassifier(
-        settings["notion"],
-        epsilon=settings["epsilon"],
-        delta=settings["delta"],
-        tolerance=tolerance,
-        groups=INFER if rows.attribute.infer else rows.attribute.groups,
-        engine=engine,
-        base=base_of(settings["base"], settings["base_column"]),
-        module=settings["hidden"],
-        plan=command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"]),
-        threshold=settings["threshold"],
-        random_state=settings["seed"],
-    )
-    check_parameters(model)
-    if not settings["small_groups"] and isinstance(rows, Rows):
-        _check_workable(model, rows)
-    return model
-
-
-def _check_workable(model: LagrangianDualClassifier, rows: Rows) -> None:
-    """Refuse what public numbers alone show to be hopeless: rates that are noise even in groups of equal sizes."""
-    groups = rows.attribute.groups
-    if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PostProcessingPlan):
-        return
-    counts = Counts(len(rows), int(rows.y.sum()), math.prod(len(labels) for labels in groups.values()))
-    made = model.plan.calibrate(model.epsilon, model.delta, n=counts.rows)
-    size = counts.rows // counts.groups
-    noise = rate_noise(size, counts, made, get_notion(model.notion))
-    if noise is not None and noise > HOPELESS:
-        raise Refusal(
-            f"{counts.groups} groups of {counts.rows:,} rows have about {size} rows each, and the noise in their rates "
-            f"is then about {noise:.2g}; merge groups (--bins cuts a number), raise --epsilon, or pass --small-groups."
-        )
-
-
-def _check_deciding(engine: str, settings: dict[str, Any]) -> None:
-    """Refuse options of a network beside those of a base, in the words of the command line."""
     if engine == POST_PROCESSING and settings["hidden"] is not None:
         raise Refusal(f"expected --hidden with an engine that trains a network, got engine {engine!r}; leave out one.")
     based = settings["base"] is not None or settings["base_column"] is not None or settings["threshold"] != 0.5
@@ -114,35 +77,63 @@ def _check_deciding(engine: str, settings: dict[str, Any]) -> None:
             f"expected engine 'post-processing' beside --base, --base-column and --threshold, got {engine!r}, which "
             "trains a network; leave out --engine and --hidden."
         )
+    check_tolerances(engine, () if tolerance is None else (tolerance,))
+    model = LagrangianDualClassifier(
+        settings["notion"],
+        epsilon=settings["epsilon"],
+        delta=settings["delta"],
+        tolerance=tolerance,
+        groups=INFER if rows.attribute.infer else rows.attribute.groups,
+        engine=engine,
+        base=make_base(settings["base"], settings["base_column"]),
+        module=settings["hidden"],
+        plan=command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"]),
+        threshold=settings["threshold"],
+        random_state=settings["seed"],
+    )
+    check_parameters(model)
+    if not settings["small_groups"] and isinstance(rows, LabelledRows):
+        _check_rate_noise(model, rows)
+    return model
+
+
+def _check_rate_noise(model: LagrangianDualClassifier, rows: LabelledRows) -> None:
+    """Refuse a budget whose noise hides every rate even if groups have equal sizes; only public numbers are used."""
+    groups = rows.attribute.groups
+    if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PostProcessingPlan):
+        return
+    counts = PublicCounts(len(rows), int(rows.y.sum()), math.prod(map(len, groups.values())))
+    plan = model.plan.calibrate(model.epsilon, model.delta, n=counts.rows)
+    size = counts.rows // counts.groups
+    noise = rate_noise(size, counts, plan, get_notion(model.notion))
+    if noise is not None and noise > MAX_RATE_NOISE:
+        raise Refusal(
+            f"{counts.groups} groups of {counts.rows:,} rows have about {size} rows each, and the noise in their rates "
+            f"is then about {noise:.2g}; merge groups (--bins cuts a number), raise --epsilon, or pass --small-groups."
+        )
 
 
 def check_tolerances(engine: str, tolerances: Sequence[float]) -> None:
-    """Refuse a difference between rates that there cannot be: whoever writes 5 means 5%, and would pay for nothing."""
+    """Refuse a tolerance that no difference of rates exceeds, because users who write 5 mean 5%."""
     large = [one for one in tolerances if one > 1]
-    if large and engine in RATES:
+    if large and engine in RATE_ENGINES:
         raise Refusal(f"expected a tolerance of at most 1, got {large[0]:g}; 5% is written 0.05.")
 
 
-def kept_of(rows: Rows | StreamedRows, target: str) -> dict[str, Any]:
-    """What later measurements need to tell whether the same people are looked at again."""
-    sketch = None if isinstance(rows, StreamedRows) else public_rows(rows, target).sketch.to_dict()
-    return {ROWS: sketch}
-
-
-def save_somewhere(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: Path) -> dict[str, Any]:
-    """Save what was paid for; if its place has no room, where there is some.
+def save_or_rescue(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: Path) -> dict[str, Any]:
+    """Save a result that was paid for; if its disk is full, save it elsewhere.
 
     Raises
     ------
     Refusal
-        Which says where it is now.
+        If it was saved elsewhere; the message says where.
     OSError
-        If there is no room anywhere.
+        If it could be saved nowhere.
     """
     try:
         return save_to(stage)
     except OSError as error:
-        reason = told(error)[1].partition(";")[0]
+        reason = describe_error(error)[1].partition(";")[0]
         for place in (Path(tempfile.gettempdir()), Path.home()):
             with suppress(OSError):
                 kept = Path(tempfile.mkdtemp(prefix=f"{out.name}.kept-", dir=place))
@@ -152,19 +143,30 @@ def save_somewhere(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: 
                     shutil.rmtree(kept, ignore_errors=True)
                     continue
                 raise Refusal(
-                    f"{reason}; what was trained is paid for and kept in {shown_path(kept / out.name)}: move it."
+                    f"{reason}; the trained model is paid for and kept in {shown_path(kept / out.name)}; move it."
                 ) from None
         raise
 
 
-def save(
-    model: LagrangianDualClassifier, rows: Rows | StreamedRows, folder: Path, *, target: str, kept: dict[str, Any]
+def save_model(
+    model: LagrangianDualClassifier,
+    rows: LabelledRows | StreamedRows,
+    folder: Path,
+    *,
+    target: str,
+    sketch: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Write model, facts and what else is ``kept``; the model answers in the target's own words."""
-    if isinstance(rows, Rows):
+    """Write a model that predicts the target's own values, and its facts.
+
+    Parameters
+    ----------
+    sketch : dict or None
+        Summary of the public rows, from which later measurements see whether they use the same individuals.
+    """
+    if isinstance(rows, LabelledRows):
         model.classes_ = np.array(rows.classes)
     model.save(folder)
     facts = training_metadata(model, rows, target=target)
-    facts |= rows.columns.to_keep(rows.readings) if isinstance(rows, Rows) else {}
-    (folder / FACTS).write_text(json_text(facts | kept), encoding="utf-8")
+    facts |= rows.columns.to_dict(rows.readings) if isinstance(rows, LabelledRows) else {}
+    (folder / FACTS).write_text(json_text(facts | {ROWS: sketch}), encoding="utf-8")
     return facts

@@ -1,4 +1,4 @@
-"""The custodian: a small service that holds the attribute, and the client that trains against it."""
+"""Custodian: an HTTP service that holds the sensitive attribute, and the client that trains against it."""
 
 from justitia.custodian.remote import Custodian
 

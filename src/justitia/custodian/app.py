@@ -1,4 +1,8 @@
-"""The service over HTTP: JSON for facts, Arrow IPC streams for rows, a receipt in the header of every answer."""
+"""HTTP application: JSON for facts, Arrow IPC streams for rows, and a receipt in the header of every answer.
+
+Each request with a key passes one function (:meth:`App._route`): key, rate limit, audit log, handler, audit log. Every
+exception ends there; the text of one that is no :class:`RequestError` is never sent, because it may hold anything.
+"""
 
 from __future__ import annotations
 
@@ -19,36 +23,41 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from justitia.custodian import questions
-from justitia.custodian.description import OPERATIONS, RECEIPT, Operation, description
-from justitia.custodian.limits import Answers, Memory, Rate, Reserved, json_memory, read_body
-from justitia.custodian.records import Client
-from justitia.custodian.refusals import (
-    NO_KEY,
-    NO_LEDGER,
-    OTHER_HOST,
-    TOO_OFTEN,
+from justitia.custodian import schemas
+from justitia.custodian.errors import (
+    INTERNAL_ERROR,
+    INVALID_KEY,
+    LEDGER_UNAVAILABLE,
+    RATE_LIMITED,
     TWO_LENGTHS,
-    UNEXPECTED,
-    Refused,
-    not_allowed,
+    UNKNOWN_HOST,
+    RequestError,
 )
-from justitia.custodian.replies import Health, Refusal
-from justitia.custodian.service import Answer, Service
+from justitia.custodian.limits import (
+    AnswerQueue,
+    MemoryLimiter,
+    MemoryReservation,
+    RateLimiter,
+    json_memory,
+    read_body,
+)
+from justitia.custodian.records import Client
+from justitia.custodian.service import Answer, Service, require_role
 from justitia.custodian.settings import is_loopback
 from justitia.custodian.wire import ARROW
 from justitia.exceptions import LedgerError
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-#: Wrong keys per minute from one address.
-_WRONG_KEYS = 30
-#: Requests of one client that wait or are answered.
-_AT_ONCE = 32
-#: Bytes of memory for the requests of one client, where bodies are not larger than usual.
+#: Invalid keys per minute from one address.
+_INVALID_KEYS = 30
+#: Requests of one client that wait or are being answered.
+_REQUESTS_PER_CLIENT = 32
+#: Bytes of memory for the requests of one client, unless the settings allow larger bodies.
 _MEMORY = 512 << 20
-#: Entries of lists beside those of people: names of fields, notions, metrics.
-_FEW = 100
-Told = tuple[Any, dict[str, Any]]
+#: Entries of short lists (fields, notions, metrics) that a body may have beside its long ones.
+_SHORT_LISTS = 100
+#: What a handler returns: content of the response, and facts for the audit log.
+Result = tuple[Any, dict[str, Any]]
 
 
 class App:
@@ -57,151 +66,142 @@ class App:
     def __init__(self, service: Service) -> None:
         self.service = service
         settings = service.settings
-        self._rate = Rate(settings.requests_per_minute)
-        self._strangers = Rate(_WRONG_KEYS)
-        each = max(_MEMORY, 2 * settings.largest_body)
-        self._memory = Memory(each=each, most=2 * each)
-        self.answers = Answers(_AT_ONCE)
+        self._rate = RateLimiter(settings.requests_per_minute)
+        self._invalid_key_rate = RateLimiter(_INVALID_KEYS)
+        per_client = max(_MEMORY, 2 * settings.largest_body)
+        self._memory = MemoryLimiter(per_client=per_client, total=2 * per_client)
+        self.answers = AnswerQueue(_REQUESTS_PER_CLIENT)
         self._numbers = count(1)
         self.started = time.time()
-        routes = [Route(one.path, self._route(one), methods=[one.method]) for one in OPERATIONS]
-        handlers: Any = {HTTPException: _not_there}
+        routes = [Route(one.path, self._route(one), methods=[one.method]) for one in schemas.OPERATIONS]
+        handlers: Any = {HTTPException: _no_route}
         self.routes = Starlette(routes=routes, exception_handlers=handlers)
         self.asgi = checked_headers(self.routes, allowed_hosts(settings.hosts, settings.host))
 
-    # -- one way in, one way out
-
-    def _route(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-        handler = getattr(self, f"_{operation.name}")
-        return self._checked(operation.name, handler) if operation.refusals else handler
-
-    def _checked(
-        self, what: str, handler: Callable[[Client, Request, Reserved], Awaitable[Told]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """A route: key, rate, answer or refusal; a line of the audit log when it begins, and one when it ends."""
+    def _route(self, operation: schemas.Operation) -> Callable[[Request], Awaitable[Response]]:
+        """The route of an operation: key, rate, answer or error; a line of the audit log at its begin and its end."""
+        what = operation.name
+        handler: Callable[..., Awaitable[Any]] = getattr(self, f"_{what}")
+        if not operation.errors:  # no key is needed
+            return handler
 
         async def route(request: Request) -> Response:
-            client, facts = None, {"name": request.path_params.get("name", ""), "number": next(self._numbers)}
+            client, number = None, next(self._numbers)
+            facts: dict[str, Any] = {"name": request.path_params.get("name", ""), "number": number}
             try:
                 client = await self.client(request)
-                await self._log_begin(what, client, request, facts["number"])
-                with self._memory.of(client.name) as memory:
-                    told, more = await handler(client, request, memory)
-                status, response = 200, _response(told)
+                await self._log_begin(what, client, request, number)
+                with self._memory.reservation(client.name) as memory:
+                    result, more = await handler(client, request, memory)
+                status, response = 200, _response(result)
                 facts |= more
-            except Exception as error:  # noqa: BLE001 - the one place where all of them end; no text of theirs is told
-                refusal = _as_refusal(error)
-                status, response = refusal.status, _refusal(refusal)
-                facts["refused"] = refusal.kind
-            if client is None and status == TOO_OFTEN.status:
-                self.service.log.count(what, status)  # no line each: a stranger could fill the disk
+            except Exception as error:  # noqa: BLE001 - the one place where all errors end; none of their text is sent
+                refused = _as_request_error(error)
+                status, response = refused.status, _error_response(refused)
+                facts["refused"] = refused.kind
+            if client is None and status == RATE_LIMITED.status:
+                self.service.log.count(what, status)  # no line each, because a stranger could fill the disk
                 return response
             facts["client"] = "" if client is None else client.name
             try:
-                await run_in_threadpool(lambda: self.service.log.write(what, status, **facts))
+                await run_in_threadpool(lambda: self.service.log.end(what, status, **facts))
             except OSError:
-                return _refusal(NO_LEDGER)  # nothing is told without its line; an answer is kept until there is room
+                # No response leaves without its line in the log; the answer is stored, and sent once there is room.
+                return _error_response(LEDGER_UNAVAILABLE)
             return response
 
         return route
 
     async def client(self, request: Request) -> Client:
-        """Whose key came with a request.
+        """The owner of the key in a request.
 
         Raises
         ------
-        Refused
-            If there is none that is valid, or if it came too often.
+        RequestError
+            If there is no valid key, or if there are too many requests.
         """
         address = "" if request.client is None else request.client.host
         client = await run_in_threadpool(self.service.client, _key(request))
         if client is None:
-            raise NO_KEY if self._strangers.allows(address) else TOO_OFTEN
+            raise INVALID_KEY if self._invalid_key_rate.allows(address) else RATE_LIMITED
         if not self._rate.allows(client.name):
-            raise TOO_OFTEN
+            raise RATE_LIMITED
         return client
 
     async def _log_begin(self, what: str, client: Client, request: Request, number: int) -> None:
-        """So that a crash has an author; a path has no query, and so no purpose."""
+        """So that a crash has an author; the path is logged without the query, which holds the purpose."""
         length = request.headers.get("content-length", "")
         facts = {"client": client.name, "path": request.url.path, "length": length, "number": number}
         await run_in_threadpool(lambda: self.service.log.begin(what, **facts))
 
-    async def _body(self, request: Request, memory: Reserved) -> bytearray:
+    async def _body(self, request: Request, memory: MemoryReservation) -> bytearray:
         settings = self.service.settings
-        return await read_body(request, memory, largest=settings.largest_body, seconds=settings.seconds_per_request)
+        return await read_body(request, memory, max_bytes=settings.largest_body, seconds=settings.seconds_per_request)
 
-    # -- routes
+    # -- handlers, named after their operation
 
-    async def _facts(self, client: Client, request: Request, memory: Reserved) -> Told:
-        del memory
-        asked = questions.read_query(dict(request.query_params), questions.Facts)
-        plan = None if asked.plan is None else questions.read_json(asked.plan.encode(), questions.Plan)
+    async def _facts(self, client: Client, request: Request, _memory: MemoryReservation) -> Result:
+        query = schemas.read_query(dict(request.query_params), schemas.FactsRequest)
+        plan = None if query.plan is None else schemas.read_json(query.plan.encode(), schemas.PlanCosts)
         name = request.path_params["name"]
-        return await self.answers.get(client.name, lambda: self.service.facts(client, name, plan, asked.receipt)), {}
+        return await self.answers.run(client.name, lambda: self.service.facts(client, name, plan, query.receipt)), {}
 
-    async def _ledger(self, client: Client, request: Request, memory: Reserved) -> Told:
-        del memory
+    async def _ledger(self, client: Client, request: Request, _memory: MemoryReservation) -> Result:
         name = request.path_params["name"]
-        return await self.answers.get(client.name, lambda: self.service.ledger(client, name)), {}
+        return await self.answers.run(client.name, lambda: self.service.ledger(client, name)), {}
 
-    async def _certificate(self, client: Client, request: Request, memory: Reserved) -> Told:
-        del memory
-        asked = questions.read_query(dict(request.query_params), questions.Certificate)
-        given: dict[str, Any] = {"planned": asked.planned, "subject": asked.subject}
-        name = request.path_params["name"]
-        return await self.answers.get(client.name, lambda: self.service.certificate(client, name, **given)), {}
+    async def _certificate(self, client: Client, request: Request, _memory: MemoryReservation) -> Result:
+        query = schemas.read_query(dict(request.query_params), schemas.CertificateRequest)
+        name, stated = request.path_params["name"], {"planned": query.planned, "subject": query.subject}
+        return await self.answers.run(client.name, lambda: self.service.certificate(client, name, **stated)), {}
 
-    async def _cohort(self, client: Client, request: Request, memory: Reserved) -> Told:
+    async def _cohort(self, client: Client, request: Request, memory: MemoryReservation) -> Result:
         body = await self._body(request, memory)
-        memory.take(json_memory(body, texts=True, most=self.service.settings.largest_cohort + _FEW))
+        limit = self.service.settings.largest_cohort + _SHORT_LISTS
+        memory.take(json_memory(body, texts=True, max_entries=limit))
         name = request.path_params["name"]
 
-        def made() -> Any:
-            asked = questions.read_json(body, questions.Cohort)
-            return self.service.make_cohort(client, name, asked.ids, asked.cohorts, person=asked.person)
+        def make() -> Any:
+            query = schemas.read_json(body, schemas.CohortRequest)
+            return self.service.make_cohort(client, name, query.ids, query.cohorts, person=query.person)
 
-        told = await self.answers.get(client.name, made)
-        return told, {"cohort": told.cohort, "people": told.people}
+        made = await self.answers.run(client.name, make)
+        return made, {"cohort": made.cohort, "people": made.people}
 
-    async def _sums(self, client: Client, request: Request, memory: Reserved) -> Told:
-        asked = questions.read_query(dict(request.query_params), questions.Sums)
+    async def _sums(self, client: Client, request: Request, memory: MemoryReservation) -> Result:
+        query = schemas.read_query(dict(request.query_params), schemas.SumsRequest)
         body = await self._body(request, memory)
         name = request.path_params["name"]
-        told = await self.answers.get(client.name, lambda: self.service.sums(client, name, asked, body))
-        facts = {"request": asked.request, "purpose": asked.purpose, "noise_multiplier": asked.noise_multiplier}
-        return told, facts | {"part": asked.part, "parts": asked.parts, "answered": isinstance(told, Answer)}
+        result = await self.answers.run(client.name, lambda: self.service.sums(client, name, query, body))
+        facts = {"request": query.request, "purpose": query.purpose, "noise_multiplier": query.noise_multiplier}
+        return result, facts | {"part": query.part, "parts": query.parts, "answered": isinstance(result, Answer)}
 
-    async def _measure(self, client: Client, request: Request, memory: Reserved) -> Told:
+    async def _measure(self, client: Client, request: Request, memory: MemoryReservation) -> Result:
         body = await self._body(request, memory)
-        memory.take(json_memory(body, texts=False, most=4 * self.service.settings.largest_cohort + _FEW))
+        limit = 4 * self.service.settings.largest_cohort + _SHORT_LISTS
+        memory.take(json_memory(body, texts=False, max_entries=limit))
         name = request.path_params["name"]
 
-        def measured() -> Any:
-            asked = questions.read_json(body, questions.Measure)
-            return asked, self.service.measured(client, name, asked)
+        def measure() -> Any:
+            query = schemas.read_json(body, schemas.MeasureRequest)
+            return query, self.service.measurement(client, name, query)
 
-        asked, told = await self.answers.get(client.name, measured)
-        return told, {"request": asked.request, "purpose": "group rates", "epsilon": asked.epsilon, "answered": True}
+        query, result = await self.answers.run(client.name, measure)
+        return result, {"request": query.request, "purpose": "group rates", "epsilon": query.epsilon, "answered": True}
 
-    async def _metrics(self, client: Client, request: Request, memory: Reserved) -> Told:
+    async def _metrics(self, client: Client, _request: Request, _memory: MemoryReservation) -> Result:
         """Counts since the start and budgets, for monitoring; nothing by group."""
-        del request, memory
-        if "read" not in client.roles:
-            raise not_allowed("read")
-        return await self.answers.get(client.name, lambda: self._counts(client)), {}
+        require_role(client, "read")
+        return await self.answers.run(client.name, lambda: self._metrics_text(client)), {}
 
-    async def _health(self, request: Request) -> Response:
-        """Whether the service answers."""
-        del request
-        return _response(Health())
+    async def _health(self, _request: Request) -> Response:
+        return _response(schemas.HealthResponse())
 
-    async def _openapi(self, request: Request) -> Response:
-        """The description of the interface."""
-        del request
-        return _response(description(metadata.version("justitia")))
+    async def _openapi(self, _request: Request) -> Response:
+        return _response(schemas.openapi(metadata.version("justitia")))
 
-    def _counts(self, client: Client) -> str:
+    def _metrics_text(self, client: Client) -> str:
+        """Metrics in the text format of Prometheus, for the populations that the client's key is for."""
         lines = [f"justitia_uptime_seconds {time.time() - self.started:.0f}"]
         for (what, status), requests in sorted(self.service.log.counts.items()):
             lines.append(f'justitia_requests_total{{what="{what}",status="{status}"}} {requests}')
@@ -215,7 +215,7 @@ class App:
 
 
 def _key(request: Request) -> str | None:
-    """The key that came with a request: as a token, or as the password that a browser asks for."""
+    """The key in a request: a bearer token, or the password that a browser asks for."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return given.strip()
@@ -252,58 +252,59 @@ def checked_headers(app: ASGIApp, hosts: frozenset[str] | None) -> ASGIApp:
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope.get("headers", [])
         names = {name for name, _ in headers}
-        refusal = None
+        error = None
         if {b"content-length", b"transfer-encoding"} <= names:
-            refusal = TWO_LENGTHS
+            error = TWO_LENGTHS
         elif hosts is not None and not all(host in hosts for host in _hosts(headers)):
-            refusal = OTHER_HOST
-        if refusal is None:
+            error = UNKNOWN_HOST
+        if error is None:
             await app(scope, receive, send)
         else:
-            await _refusal(refusal, close=True)(scope, receive, send)
+            await _error_response(error, close=True)(scope, receive, send)
 
     return checked
 
 
 def _hosts(headers: Iterable[tuple[bytes, bytes]]) -> list[str]:
-    """Without their ports."""
+    """Values of the header Host, without their ports."""
     found = [value.decode("latin-1").strip().lower() for name, value in headers if name == b"host"]
     return [host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0] for host in found]
 
 
-def forget(error: BaseException) -> None:
-    """Let go of the frames that an error came through: they hold bodies, and some refusals are raised many times."""
+def drop_traceback(error: BaseException) -> None:
+    """Let go of the frames that an error came through: they hold bodies, and some errors are raised many times."""
     error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
-def _as_refusal(error: Exception) -> Refused:
-    """What is told instead: the text of an error that nobody expected may hold anything."""
-    forget(error)
-    if isinstance(error, Refused):
+def _as_request_error(error: Exception) -> RequestError:
+    """The error that is sent for an exception."""
+    drop_traceback(error)
+    if isinstance(error, RequestError):
         return error
-    return NO_LEDGER if isinstance(error, LedgerError | OSError | sqlite3.Error) else UNEXPECTED
+    return LEDGER_UNAVAILABLE if isinstance(error, LedgerError | OSError | sqlite3.Error) else INTERNAL_ERROR
 
 
-def _response(told: Any) -> Response:
-    if isinstance(told, Answer):
-        kind = "application/json" if told.body[:1] == b"{" else ARROW
-        return Response(told.body, media_type=kind, headers=_HEADERS | {RECEIPT: told.receipt})
-    if isinstance(told, str):
-        return PlainTextResponse(told, headers=_HEADERS)
-    return Response(msgspec.json.encode(told), media_type="application/json", headers=_HEADERS)
+def _response(result: Any) -> Response:
+    if isinstance(result, Answer):
+        kind = "application/json" if result.body[:1] == b"{" else ARROW
+        return Response(result.body, media_type=kind, headers=_HEADERS | {schemas.RECEIPT: result.receipt})
+    if isinstance(result, str):
+        return PlainTextResponse(result, headers=_HEADERS)
+    return Response(msgspec.json.encode(result), media_type="application/json", headers=_HEADERS)
 
 
-def _refusal(refusal: Refused, *, close: bool = False) -> Response:
-    body = msgspec.json.encode(Refusal(refusal.sentence, refusal.kind))
-    more = {"www-authenticate": "Bearer"} if refusal.status == 401 else {}
-    more |= {} if refusal.pause is None else {"retry-after": str(refusal.pause)}
+def _error_response(error: RequestError, *, close: bool = False) -> Response:
+    body = msgspec.json.encode(schemas.ErrorResponse(error.message, error.kind))
+    more = {"www-authenticate": "Bearer"} if error.status == 401 else {}
+    more |= {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     more |= {"connection": "close"} if close else {}  # what follows on it may not be the next request
-    return Response(body, refusal.status, _HEADERS | more, "application/json")
+    return Response(body, error.status, _HEADERS | more, "application/json")
 
 
-async def _not_there(request: Request, error: HTTPException) -> Response:
-    del request
-    return _refusal(Refused(error.status_code, "route", "expected an address of this service, got another one."))
+async def _no_route(_request: Request, error: HTTPException) -> Response:
+    return _error_response(
+        RequestError(error.status_code, "route", "expected an address of this service, got another one.")
+    )
 
 
-__all__ = ["App", "allowed_hosts", "checked_headers", "forget"]
+__all__ = ["App", "allowed_hosts", "checked_headers", "drop_traceback"]

@@ -1,7 +1,7 @@
-"""One client's way to a custodian: a key, TLS, and requests that may be sent again.
+"""HTTP connection of a client to a custodian, with retries, and the receipts that a client keeps.
 
-Every request is safe to repeat: facts change nothing, a cohort is named by its people, and an answer is kept under its
-request id. So a connection that is lost is tried again, and costs nothing more.
+Every request is idempotent: reading facts changes nothing, the name of a cohort is a hash of its ids, and an answer is
+stored under its request id. So a request whose connection was lost is sent again, and nothing is debited twice.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,22 +21,24 @@ import urllib3
 from justitia.custodian.settings import is_loopback
 from justitia.exceptions import BudgetExceeded, LedgerError
 
-#: Where a key is looked for if none is named: the key itself, or the file that holds it.
+#: Environment variables with the key itself, or with the name of its file, for clients that pass no ``key_file``.
 KEY, KEY_FILE = "JUSTITIA_CUSTODIAN_KEY", "JUSTITIA_CUSTODIAN_KEY_FILE"
-#: Pauses before the same request is sent again, in seconds.
+#: Seconds to wait before each retry.
 PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0)
-_LONGEST_WAIT = 30
-_AGAIN = {408, 429, 502, 503, 504}
-_LEDGER_KINDS = {"budget": BudgetExceeded, "lost": LedgerError, "replay": LedgerError}
+#: Limit on the seconds that a service's Retry-After is followed.
+_MAX_WAIT = 30
+_RETRIED_STATUS = {408, 429, 502, 503, 504}
+#: Exception for each kind of error that concerns the ledger.
+_LEDGER_ERRORS = {"budget": BudgetExceeded, "lost": LedgerError, "replay": LedgerError}
 
 
 def read_key(key_file: Path | str | None) -> str:
-    """The key, from a file or from the environment; never from an argument, which others see.
+    """The client's key, from a file or from the environment; never from an argument, which other users can see.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If there is no key.
     """
     named = key_file if key_file is not None else os.environ.get(KEY_FILE)
     text = Path(named).read_bytes().decode("ascii", "replace") if named is not None else os.environ.get(KEY, "")
@@ -53,11 +56,13 @@ class Connection:
     Parameters
     ----------
     url : str
-        Its address; plain HTTP only on this machine.
+        Address of the service; plain HTTP only on this machine.
     key : str
-        Never shown.
+        The client's key; in no repr and no error.
     ca_file, certificate, certificate_key : path, optional
-        The authority that signed the custodian's certificate, and this client's own one.
+        The authority that signed the custodian's certificate, and this client's own certificate.
+    timeout : float
+        Seconds to wait for a response.
     """
 
     def __init__(
@@ -78,7 +83,7 @@ class Connection:
                 f"expected https where the custodian is another machine, got {url!r}; your key would be read."
             )
         self.url = url.rstrip("/")
-        # No connection stays open between questions, so a service that stops has none to wait for.
+        # No connection stays open between requests, so a service that stops has none to wait for.
         self._headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         options: dict[str, Any] = {
             "timeout": urllib3.Timeout(connect=10.0, read=timeout),
@@ -93,12 +98,12 @@ class Connection:
         self._pool = urllib3.PoolManager(**options)
 
     def get(self, path: str, **query: Any) -> Any:
-        """Facts as JSON."""
+        """A JSON response."""
         body, _ = self._send("GET", path, query, None, "")
         return _json(body)
 
     def post(self, path: str, body: bytes, kind: str, **query: Any) -> tuple[bytes, Mapping[str, str]]:
-        """An answer and its headers."""
+        """Body and headers of a response."""
         return self._send("POST", path, query, body, kind)
 
     def _send(
@@ -106,41 +111,42 @@ class Connection:
     ) -> tuple[bytes, Mapping[str, str]]:
         url = f"{self.url}{path}{'?' + urlencode(query) if query else ''}"
         headers = self._headers | ({"Content-Type": kind} if kind else {})
-        for pause in (*PAUSES, None):
+        for pause in (*PAUSES, None):  # None: the last attempt
             try:
-                found = self._pool.request(method, url, body=body, headers=headers, redirect=False)
+                response = self._pool.request(method, url, body=body, headers=headers, redirect=False)
             except urllib3.exceptions.SSLError:
                 raise ConnectionError(
                     f"expected a certificate that is trusted here from {self.url!r}, and one of ours if it wants one; "
                     "pass ca_file (--custodian-ca) and certificate (--custodian-certificate)."
                 ) from None
             except urllib3.exceptions.HTTPError:
-                found = None
-            if found is not None and not (found.status in _AGAIN and pause is not None):
-                return self._read(found)
+                response = None
+            if response is not None and not (response.status in _RETRIED_STATUS and pause is not None):
+                return self._read(response)
             if pause is None:
                 raise ConnectionError(
                     f"expected an answer from the custodian at {self.url!r}, got none; is it running?"
                 )
-            time.sleep(max(pause, 0 if found is None else _wait_of(found)))
-        raise AssertionError  # the last pause is None
+            time.sleep(max(pause, 0 if response is None else _retry_after(response)))
+        raise AssertionError  # the last attempt returns or raises
 
-    def _read(self, found: urllib3.BaseHTTPResponse) -> tuple[bytes, Mapping[str, str]]:
-        if found.status == 200:
-            return found.data, found.headers
-        told = _json(found.data) if found.data[:1] == b"{" else {}
-        sentence, kind = str(told.get("error", f"it answered {found.status}.")), str(told.get("kind", ""))
-        error: type[Exception] = _LEDGER_KINDS.get(kind, PermissionError if kind in {"key", "role"} else ValueError)
-        raise error(f"The custodian at {self.url!r} refused: {sentence}")
+    def _read(self, response: urllib3.BaseHTTPResponse) -> tuple[bytes, Mapping[str, str]]:
+        """Body and headers, or the exception that the error of the service stands for."""
+        if response.status == 200:
+            return response.data, response.headers
+        facts = _json(response.data) if response.data[:1] == b"{" else {}
+        message, kind = str(facts.get("error", f"it answered {response.status}.")), str(facts.get("kind", ""))
+        error: type[Exception] = _LEDGER_ERRORS.get(kind, PermissionError if kind in {"key", "role"} else ValueError)
+        raise error(f"The custodian at {self.url!r} refused: {message}")
 
     def __repr__(self) -> str:
         return f"Connection({self.url!r})"
 
 
-def _wait_of(found: urllib3.BaseHTTPResponse) -> int:
-    """Seconds after which the custodian wants to be asked again; not more than it would ever say."""
-    said = found.headers.get("Retry-After", "")
-    return min(int(said), _LONGEST_WAIT) if said.isdecimal() and len(said) < 9 else 0
+def _retry_after(response: urllib3.BaseHTTPResponse) -> int:
+    """Seconds in the header Retry-After, up to a limit."""
+    text = response.headers.get("Retry-After", "")
+    return min(int(text), _MAX_WAIT) if text.isdecimal() and len(text) < 9 else 0
 
 
 def _json(body: bytes) -> dict[str, Any]:
@@ -153,4 +159,74 @@ def _json(body: bytes) -> dict[str, Any]:
     return found
 
 
-__all__ = ["KEY", "KEY_FILE", "Connection", "read_key"]
+class Receipts:
+    """Receipts of a population that a client was given, which the custodian's chain must still hold later.
+
+    Threads may share it.
+
+    Parameters
+    ----------
+    path : path or None
+        File that keeps the receipts, a line of JSON each; None keeps them in memory only.
+    population : str
+    """
+
+    def __init__(self, path: Path | None, population: str) -> None:
+        self._path, self._population = path, population
+        self._links: dict[int, str] = {}
+        self._lock = threading.Lock()
+        for line in [] if path is None or not path.exists() else path.read_text(encoding="utf-8").splitlines():
+            try:
+                receipt = json.loads(line)
+                if receipt["population"] == population:
+                    self._links[int(receipt["number"])] = str(receipt["link"])
+            except (ValueError, KeyError, TypeError):
+                raise LedgerError(
+                    f"expected receipts in {str(path)!r}, a line of JSON each, got another line; remove it."
+                ) from None
+
+    @property
+    def newest(self) -> int | None:
+        """Number of the newest receipt; None while there is none."""
+        with self._lock:
+            return max(self._links, default=None)
+
+    def keep(self, receipt: dict[str, Any]) -> bool:
+        """Keep a receipt; the same one may come again.
+
+        Returns
+        -------
+        bool
+            Whether it is the newest. An earlier one is right where answers arrive in another order than receipts were
+            made, and wrong where the custodian went back to an earlier state: ask it for the newest one's link.
+
+        Raises
+        ------
+        LedgerError
+            If another receipt had its number.
+        """
+        number, link = int(receipt["number"]), str(receipt["link"])
+        with self._lock:
+            known = self._links.get(number)
+            if known not in {None, link}:
+                raise self._rewritten(number)
+            self._links[number] = link
+            if known is None and self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(receipt) + "\n")
+            return number == max(self._links)
+
+    def check_link(self, number: int, link: Any) -> None:
+        """Raise :class:`~justitia.LedgerError` unless this is the link of the receipt with this number."""
+        with self._lock:
+            if self._links[number] != link:
+                raise self._rewritten(number)
+
+    def _rewritten(self, number: int) -> LedgerError:
+        return LedgerError(
+            f"The custodian's ledger of {self._population!r} does not hold receipt {number}, which it gave: it was put "
+            "back or rewritten; ask the custodian to restore its newest copy."
+        )
+
+
+__all__ = ["KEY", "KEY_FILE", "Connection", "Receipts", "read_key"]

@@ -1,6 +1,6 @@
-"""A page for the custodian's own people, read only: budgets, who asked what and why, receipts, refusals.
+"""Status page for the custodian's staff, read only: budgets, debits by client and purpose, receipts, refusals.
 
-It has no script, loads nothing, and shows no number by group: there is none outside the vault.
+It has no script, loads nothing, and shows no number by group, because there is none outside the vault.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from justitia.custodian.app import App, allowed_hosts, checked_headers, forget
-from justitia.custodian.people import ledger_file
+from justitia.custodian.app import App, allowed_hosts, checked_headers, drop_traceback
+from justitia.custodian.errors import RequestError
+from justitia.custodian.populations import ledger_file
 from justitia.custodian.records import Client, Population
-from justitia.custodian.refusals import Refused, not_allowed
-from justitia.custodian.service import Service
+from justitia.custodian.service import Service, require_role
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.release import Release
+from justitia.privacy.ledger import Release
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {"content-security-policy": _POLICY, "cache-control": "no-store", "x-content-type-options": "nosniff"}
-#: Points of the line, and entries of the tables.
-_POINTS, _SHOWN = 60, 100
+#: Points of the chart, and rows of the tables.
+_POINTS, _ROWS = 60, 100
 
 _TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ name }}: who asked what</title>
+<title>{{ name }}: budgets and debits</title>
 <style>
 :root { color-scheme: light dark; --ink: #1c1c1c; --back: #fff; --rule: #ddd; --quiet: #595959; --spent: #2f6fb0; }
 @media (prefers-color-scheme: dark) {
@@ -56,16 +56,16 @@ svg { width: 100%; height: auto; }
 {% for one in populations %}
 <section><h2>{{ one.name }}{% if one.retired %} (retired {{ one.retired }}){% endif %}</h2>
 <dl>{% for name, value in one.facts %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>{% endfor %}</dl>
-{{ one.line }}
+{{ one.chart }}
 <div class="scroll" tabindex="0" role="region" aria-label="Clients of {{ one.name }}"><table>
-<caption>Who asked</caption><thead><tr><th scope="col">client</th><th scope="col" class="number">debits</th>
+<caption>Clients</caption><thead><tr><th scope="col">client</th><th scope="col" class="number">debits</th>
 <th scope="col" class="number">epsilon of these alone</th><th scope="col">last</th></tr></thead><tbody>
-{% for who in one.clients %}<tr><td>{{ who.client }}</td><td class="number">{{ who.debits }}</td>
-<td class="number">{{ who.epsilon }}</td><td>{{ who.last }}</td></tr>
-{% else %}<tr><td colspan="4">nobody yet</td></tr>{% endfor %}</tbody></table></div>
+{% for client in one.clients %}<tr><td>{{ client.name }}</td><td class="number">{{ client.debits }}</td>
+<td class="number">{{ client.epsilon }}</td><td>{{ client.last }}</td></tr>
+{% else %}<tr><td colspan="4">none yet</td></tr>{% endfor %}</tbody></table></div>
 <div class="scroll" tabindex="0" role="region" aria-label="Debits of {{ one.name }}"><table>
 <caption>Newest debits</caption>
-<thead><tr><th scope="col">time</th><th scope="col">client</th><th scope="col">for</th>
+<thead><tr><th scope="col">time</th><th scope="col">client</th><th scope="col">purpose</th>
 <th scope="col" class="number">noise multiplier</th><th scope="col">request</th>
 <th scope="col">receipt</th></tr></thead><tbody>
 {% for entry in one.entries %}<tr><td>{{ entry.time }}</td><td>{{ entry.client }}</td>
@@ -76,7 +76,7 @@ svg { width: 100%; height: auto; }
 {% else %}<p>No population is registered yet.</p>{% endfor %}
 <section><h2>Refusals</h2><div class="scroll" tabindex="0" role="region" aria-label="Refusals"><table>
 <caption>Newest refusals</caption><thead><tr><th scope="col">time</th><th scope="col">client</th>
-<th scope="col">asked for</th><th scope="col">refused because of</th></tr></thead><tbody>
+<th scope="col">operation</th><th scope="col">reason</th></tr></thead><tbody>
 {% for entry in refusals %}<tr><td>{{ entry.time | clock }}</td><td>{{ entry.client or "no valid key" }}</td>
 <td>{{ entry.what }}</td><td>{{ entry.refused }} ({{ entry.status }})</td></tr>
 {% else %}<tr><td colspan="4">none yet</td></tr>{% endfor %}</tbody></table></div></section>
@@ -85,37 +85,36 @@ svg { width: 100%; height: auto; }
 
 
 def page_app(app: App) -> ASGIApp:
-    """One route, for keys with the role ``read``; a browser asks for the key as a password, and for no user name."""
+    """The page as an application, for keys with the role ``read``; a browser asks for the key as a password."""
 
     async def page(request: Request) -> Response:
         try:
             client = await app.client(request)
-            if "read" not in client.roles:
-                raise not_allowed("read")
-            text = await app.answers.get(client.name, lambda: page_text(app.service, client))
-        except Refused as refusal:
-            forget(refusal)
-            headers = _HEADERS | ({"www-authenticate": 'Basic realm="custodian"'} if refusal.status == 401 else {})
-            return PlainTextResponse(refusal.sentence + "\n", refusal.status, headers)
+            require_role(client, "read")
+            text = await app.answers.run(client.name, lambda: page_text(app.service, client))
+        except RequestError as error:
+            drop_traceback(error)
+            headers = _HEADERS | ({"www-authenticate": 'Basic realm="custodian"'} if error.status == 401 else {})
+            return PlainTextResponse(error.message + "\n", error.status, headers)
         return HTMLResponse(text, headers=_HEADERS)
 
     return checked_headers(Starlette(routes=[Route("/", page, methods=["GET"])]), allowed_hosts("", "127.0.0.1"))
 
 
 def page_text(service: Service, client: Client) -> str:
-    """The page as it is now, with the populations that the client's key is for."""
+    """HTML of the page, with the populations that the client's key is for."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["clock"] = _clock
-    refusals = [entry for entry in service.log.last(2000) if "refused" in entry][:_SHOWN]
-    known = [one for one in service.records.populations() if one.name in client.populations]
-    populations = [_population(service, one) for one in known]
+    refusals = [entry for entry in service.log.last(2000) if "refused" in entry][:_ROWS]
+    allowed = [one for one in service.records.populations() if one.name in client.populations]
+    populations = [_population(service, one) for one in allowed]
     return environment.from_string(_TEMPLATE).render(
         name=service.settings.name, populations=populations, refusals=refusals
     )
 
 
 def _clock(time: str) -> str:
-    """A time of the records, for people."""
+    """A time of the records, to the second."""
     return time[:19].replace("T", " ")
 
 
@@ -161,21 +160,21 @@ def _population(service: Service, one: Population) -> dict[str, Any]:
             "noise": f"{getattr(debit.release.cost, 'noise_multiplier', 0.0):.4g}",
             "link": debit.link,
         }
-        for debit in reversed(debits[-_SHOWN:])
+        for debit in reversed(debits[-_ROWS:])
     ]
     clients = [_client(name, debits, one.delta) for name in sorted({debit.client for debit in debits})]
     shown = {"name": one.name, "retired": one.retired and _clock(one.retired), "facts": facts.items()}
-    return shown | {"entries": entries, "clients": clients, "line": _line(debits, one)}
+    return shown | {"entries": entries, "clients": clients, "chart": _chart(debits, one)}
 
 
 def _client(name: str, debits: list[Debit], delta: float) -> dict[str, Any]:
     own = [debit for debit in debits if debit.client == name]
     spent = epsilon_spent(Counter(debit.release.cost for debit in own), delta)
-    return {"client": name, "debits": len(own), "epsilon": f"{spent:.4g}", "last": _clock(own[-1].time)}
+    return {"name": name, "debits": len(own), "epsilon": f"{spent:.4g}", "last": _clock(own[-1].time)}
 
 
-def _line(debits: list[Debit], one: Population) -> Markup:
-    """Epsilon spent over time, and the budget above it; a debit without an answer has the time of the one before."""
+def _chart(debits: list[Debit], one: Population) -> Markup:
+    """Chart of epsilon spent over time, below the budget; a debit without an answer has the time of the one before."""
     begun = datetime.fromisoformat(one.registered)
     times, now = [], begun
     for debit in debits:

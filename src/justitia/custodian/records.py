@@ -1,16 +1,25 @@
-"""What the custodian remembers, in one SQLite file: clients, populations, cohorts, requests with answers, receipts.
+"""Persistent records of a custodian: a SQLite database and an append-only audit log.
 
-Nothing in it is an attribute or a key: clients are kept with the hash of theirs. What is deleted is overwritten with
-zeros (``secure_delete``), because cohorts hold digests of people's ids.
+The database holds clients, populations, cohorts, requests with their answers, and receipts. It holds no attribute and
+no key, only the hash of a key. What is deleted is overwritten with zeros (``secure_delete``), because cohorts hold
+digests of ids.
+
+The audit log has JSON lines. A request with a valid key has two lines of the same number: one when it begins, before
+its body is read, and one when it ends. Numbers start again with the service. The log holds no key, no id of a person
+and nothing derived from an attribute.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import sqlite3
+import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,10 +27,12 @@ from typing import Any, NamedTuple
 
 from justitia.custodian.settings import private_file
 
-FILE = "custodian.sqlite"
+DATABASE, AUDIT_LOG = "custodian.sqlite", "audit.jsonl"
 ROLES = ("train", "measure", "read")
-#: Version of the tables below, kept in ``PRAGMA user_version``; files from before it was kept have 0.
+#: Version of the tables below, in ``PRAGMA user_version``; files from before there was one have 0.
 SCHEMA = 1
+#: Characters of a text that the audit log keeps.
+_MAX_TEXT = 200
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS clients (name TEXT PRIMARY KEY, hash TEXT NOT NULL, roles TEXT NOT NULL, epsilon REAL,"
     " created TEXT NOT NULL, populations TEXT NOT NULL DEFAULT '[]')",
@@ -53,13 +64,13 @@ class Client:
     ----------
     name : str
     roles : tuple of str
-        What the key is good for, of ``ROLES``.
+        Roles of the key, among ``ROLES``.
     epsilon : float or None
         The client's own budget within that of each population; None for no limit of its own.
     hash : str
-        Of the key.
+        Hash of the key.
     populations : tuple of str
-        Names of the populations that the key may use; the others do not exist for it.
+        Names of the populations that the key may use; to this client the others do not exist.
     """
 
     name: str
@@ -71,7 +82,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Population:
-    """Public facts about registered people; the list of groups is fixed from now on."""
+    """Public facts about a registered population; its list of groups never changes."""
 
     name: str
     columns: tuple[str, ...]
@@ -83,67 +94,67 @@ class Population:
     retired: str | None = None
 
 
-class Cohort(NamedTuple):
-    """Rows of one population's people, in order; with ``person``, all rows of one are protected together."""
+class CohortRecord(NamedTuple):
+    """Ordered rows of one population; with ``person``, all rows of an id are protected together."""
 
     id: str
     population: str
-    people: int
+    rows: int
     digests: bytes
     person: bool = False
 
 
-class Asked(NamedTuple):
-    """A request as it is remembered."""
+class RequestRecord(NamedTuple):
+    """A request with the hash of its query and, once it is answered, its answer and receipt."""
 
-    question: str
+    query: str
     parts: int
     answer: bytes | None
     receipt: str | None
 
 
 def now() -> str:
-    """The time, as everything here writes it."""
+    """The present time in UTC, as all records write it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def chained(previous: str, receipt: dict[str, Any]) -> str:
-    """Hash of a receipt and of all before it."""
+def chain_hash(previous: str, receipt: dict[str, Any]) -> str:
+    """Hash of a receipt and of the chain before it."""
     return hashlib.sha256(f"{previous}\n{json.dumps(receipt, sort_keys=True)}".encode()).hexdigest()
 
 
 class Records:
-    """The file; each operation has a connection and a transaction of its own, so that none is ever half done.
+    """The database; each operation has a connection and a transaction of its own, so that none is ever half done.
 
-    A killed process loses nothing that was written. What has to outlive a power failure too (clients, populations,
-    answers with their receipts) is on the disk when its operation returns; what else is lost then is refused later,
-    because the ledger has its debit.
+    A killed process loses nothing that was written. Clients, populations, and answers with their receipts also survive
+    a power failure, because they are on the disk when their operation returns. Other records may be lost then; a
+    request that was debited is refused later, because the ledger has its debit.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = private_file(folder / FILE)
-        self._held: sqlite3.Connection | None = None
+        self.path = private_file(folder / DATABASE)
+        self._kept_open: sqlite3.Connection | None = None
         try:
             self._rows("PRAGMA journal_mode = WAL")
             if self._version() != SCHEMA:
                 self._upgrade()
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # busy, a full disk: nothing is wrong with the file
+            if isinstance(error, sqlite3.OperationalError):  # busy, or a full disk: the file itself is sound
                 raise
             raise ValueError(
                 f"expected the records of a custodian in {str(self.path)!r}, got other data ({error}); restore them."
             ) from None
 
     @contextmanager
-    def _connection(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        with self._connected() as connection:
+    def _transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        with self._connection() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(self.path, timeout=60.0, isolation_level=None)) as connection:
             connection.execute("PRAGMA secure_delete = ON")  # some builds of SQLite have it off
             yield connection
@@ -171,14 +182,14 @@ class Records:
         return found
 
     def _upgrade(self) -> None:
-        """Make the tables, or bring those of an earlier version to this one.
+        """Create the tables, or migrate those of an earlier version.
 
         A key from before keys had lists may use the populations that are registered now, and none that come later.
         """
-        with self._connection(durable=True) as connection:
+        with self._transaction(durable=True) as connection:
             found = _columns(connection)
             if "cohorts" in found and "person" not in found["cohorts"]:
-                # Clients send their cohorts anew for every fit, under names that the first version made otherwise.
+                # Clients send their cohorts again for every fit, and the first version named them differently.
                 connection.execute("DROP TABLE cohorts")
             for table in _TABLES:
                 connection.execute(table)
@@ -195,11 +206,11 @@ class Records:
                 )
         if found:
             self.scrub()  # earlier versions may have left deleted rows in free pages
-        with self._connection(durable=True) as connection:  # last: whoever was killed before this starts again
+        with self._transaction(durable=True) as connection:  # last: a process killed before this migrates again
             connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def scrub(self) -> None:
-        """Write all records anew and cut off the write-ahead log, so that nothing is left of what was deleted.
+        """Rewrite the database and truncate the write-ahead log, so that nothing is left of what was deleted.
 
         ``secure_delete`` alone is not enough: where SQLite moves rows between pages, copies stay in their unused parts.
 
@@ -209,7 +220,7 @@ class Records:
             If another process used the records all the time.
         """
         try:
-            with self._connected() as connection:
+            with self._connection() as connection:
                 connection.execute("VACUUM")
                 busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.OperationalError as error:
@@ -222,166 +233,164 @@ class Records:
                 "may still hold what was deleted; run the command again."
             )
 
-    def hold(self) -> None:
-        """Stay connected: who closes the last connection copies everything back into the file, which takes time."""
-        self._held = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False)
-        self._held.execute("PRAGMA journal_mode = WAL")  # the first statement connects
+    def keep_open(self) -> None:
+        """Stay connected until :meth:`close`: closing the last connection checkpoints the log, which takes time."""
+        self._kept_open = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False)
+        self._kept_open.execute("PRAGMA journal_mode = WAL")  # the first statement connects
 
     def close(self) -> None:
-        """Hold it no longer: everything is in the one file from now on."""
-        if self._held is not None:
-            self._held.close()
+        """Close the connection of :meth:`keep_open`; everything is then in the one file."""
+        if self._kept_open is not None:
+            self._kept_open.close()
 
     # -- clients
 
     def put_client(self, client: Client) -> None:
-        """A new client, or a new key, roles and budget of one that is known: the earlier key is worth nothing."""
-        lists = " ".join(client.roles), json.dumps(client.populations)
-        values = (client.name, client.hash, lists[0], client.epsilon, now(), lists[1])
+        """Add a client, or replace the key, roles and budget of a known one; the earlier key is no longer valid."""
+        roles, populations = " ".join(client.roles), json.dumps(client.populations)
+        values = (client.name, client.hash, roles, client.epsilon, now(), populations)
         insert = (
             "INSERT OR REPLACE INTO clients (name, hash, roles, epsilon, created, populations)"
             " VALUES (?, ?, ?, ?, ?, ?)"
         )
-        with self._connection(durable=True) as connection:
+        with self._transaction(durable=True) as connection:
             connection.execute(insert, values)
 
     def clients(self) -> list[Client]:
-        """Everybody with a key."""
+        """All clients with a key."""
         rows = self._rows("SELECT name, roles, epsilon, hash, populations FROM clients ORDER BY name")
         return [
-            Client(name, tuple(roles.split()), epsilon, kept, tuple(json.loads(listed)))
-            for name, roles, epsilon, kept, listed in rows
+            Client(name, tuple(roles.split()), epsilon, key_hash, tuple(json.loads(populations)))
+            for name, roles, epsilon, key_hash, populations in rows
         ]
 
     def allow(self, name: str, populations: Sequence[str]) -> None:
         """Let the key of a known client use these populations too."""
-        with self._connection(durable=True) as connection:
-            (held,) = connection.execute("SELECT populations FROM clients WHERE name = ?", (name,)).fetchone()
-            listed = list(dict.fromkeys([*json.loads(held), *populations]))
+        with self._transaction(durable=True) as connection:
+            (present,) = connection.execute("SELECT populations FROM clients WHERE name = ?", (name,)).fetchone()
+            listed = list(dict.fromkeys([*json.loads(present), *populations]))
             connection.execute("UPDATE clients SET populations = ? WHERE name = ?", (json.dumps(listed), name))
 
     def drop_clients(self, names: Sequence[str]) -> None:
-        """Their keys are deleted."""
-        with self._connection(durable=True) as connection:
+        """Delete the keys of these clients."""
+        with self._transaction(durable=True) as connection:
             connection.executemany("DELETE FROM clients WHERE name = ?", [(name,) for name in names])
 
     # -- populations and cohorts
 
     def claim(self, name: str, file: str) -> None:
-        """Take a name for people who are being registered, and say which file their attribute will be written to.
+        """Reserve a name for a registration in progress, with the file that the attribute will be written to.
 
         Raises
         ------
         ValueError
             If the name is taken.
         """
-        with self._connection(durable=True) as connection:
+        with self._transaction(durable=True) as connection:
             taken = "SELECT name FROM populations WHERE name = ? UNION SELECT name FROM claims WHERE name = ?"
             if connection.execute(taken, (name, name)).fetchone():
-                raise ValueError(
-                    f"the population {name!r} is registered, or was; choose another name for other people."
-                )
+                raise ValueError(f"the population {name!r} is registered, or was; choose another name.")
             connection.execute("INSERT INTO claims VALUES (?, ?, ?)", (name, file, now()))
 
     def claims(self) -> dict[str, str]:
-        """Names that were claimed for a registration that is not finished, with the file of each."""
+        """Names of registrations that are not finished, with the file of each."""
         return dict(self._rows("SELECT name, file FROM claims ORDER BY name"))
 
     def drop_claim(self, name: str) -> None:
-        """The registration ended without a population, and its files are gone."""
-        with self._connection(durable=True) as connection:
+        """Release the name of a registration that ended without a population and whose files are deleted."""
+        with self._transaction(durable=True) as connection:
             connection.execute("DELETE FROM claims WHERE name = ?", (name,))
 
     def put_population(self, one: Population) -> None:
-        """Register, and end the claim of the name; a name is used once."""
+        """Register a population, and end the claim of its name; a name is used once."""
         lists = json.dumps(one.columns), json.dumps(one.groups)
         values = (one.name, *lists, one.epsilon, one.delta, one.people, one.registered, one.retired)
-        with self._connection(durable=True) as connection:
+        with self._transaction(durable=True) as connection:
             connection.execute("INSERT INTO populations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
             connection.execute("DELETE FROM claims WHERE name = ?", (one.name,))
 
     def retire(self, name: str) -> list[tuple[str, str]]:
-        """Mark a population as retired, and delete its cohorts and stored answers: receipts and ledger stay.
+        """Mark a population as retired, and delete its cohorts and stored answers; receipts and ledger stay.
 
         Returns
         -------
         list of (client, request)
-            Its requests, parts of which may wait in the spool.
+            Its requests, parts of which may be in the spool.
         """
         own = "(SELECT client, request FROM requests WHERE population = ?)"
-        with self._connection(durable=True) as connection:
+        with self._transaction(durable=True) as connection:
             update = "UPDATE populations SET retired = COALESCE(retired, ?) WHERE name = ?"
             connection.execute(update, (now(), name))
             connection.execute("DELETE FROM cohorts WHERE population = ?", (name,))
             connection.execute(f"DELETE FROM parts WHERE (client, request) IN {own}", (name,))  # noqa: S608 - ours
             requests = connection.execute("SELECT client, request FROM requests WHERE population = ?", (name,))
             found = [(client, request) for client, request in requests]
-            # A question is kept as a hash that its cohort is part of.
+            # The hash of a query includes the name of its cohort, which is a hash of ids.
             connection.execute("UPDATE requests SET answer = NULL, question = '' WHERE population = ?", (name,))
         return found
 
     def populations(self) -> list[Population]:
-        """All of them, retired ones too."""
+        """All populations, also retired ones."""
         return [_population(row) for row in self._rows("SELECT * FROM populations ORDER BY name")]
 
     def population(self, name: str) -> Population | None:
-        """One of them."""
+        """The population of this name, also a retired one; None if there is none."""
         rows = self._rows("SELECT * FROM populations WHERE name = ?", name)
         return _population(rows[0]) if rows else None
 
-    def put_cohort(self, cohort: Cohort, client: str) -> None:
-        """Remember it; the same people in the same order are the same cohort. None is made of retired people."""
+    def put_cohort(self, cohort: CohortRecord, client: str) -> None:
+        """Store a cohort, unless it is stored already or its population is retired."""
         insert = (
             "INSERT OR IGNORE INTO cohorts SELECT ?, ?, ?, ?, ?, ?, ?"
             " WHERE EXISTS (SELECT 1 FROM populations WHERE name = ? AND retired IS NULL)"
         )
-        with self._connection() as connection:
+        with self._transaction() as connection:
             connection.execute(insert, (*cohort, client, now(), cohort.population))
 
-    def cohort(self, name: str, client: str | None = None, *, whole: bool = False) -> Cohort | None:
-        """One of them, or of this client's; only if it is wanted whole, with its people."""
+    def cohort(self, name: str, client: str | None = None, *, with_digests: bool = False) -> CohortRecord | None:
+        """The cohort of this name, if it is this client's where one is given; without its ids unless wanted."""
         query = (
             "SELECT id, population, people, CASE WHEN ? THEN digests ELSE x'' END, person FROM cohorts"
             " WHERE id = ? AND client = COALESCE(?, client)"
         )
-        rows = self._rows(query, whole, name, client)
-        return Cohort(*rows[0]) if rows else None
+        rows = self._rows(query, with_digests, name, client)
+        return CohortRecord(*rows[0]) if rows else None
 
     def size_of_cohorts(self, client: str) -> int:
-        """Bytes of all cohorts of this client."""
+        """Total bytes of the cohorts of this client."""
         return int(self._rows("SELECT COALESCE(SUM(LENGTH(digests)), 0) FROM cohorts WHERE client = ?", client)[0][0])
 
     # -- requests
 
-    def request(self, client: str, request: str) -> Asked | None:
-        """What is remembered under this request id of this client."""
+    def request(self, client: str, request: str) -> RequestRecord | None:
+        """The record of this request id of this client; None if there is none."""
         query = "SELECT question, parts, answer, receipt FROM requests WHERE client = ? AND request = ?"
         rows = self._rows(query, client, request)
-        return Asked(*rows[0]) if rows else None
+        return RequestRecord(*rows[0]) if rows else None
 
-    def put_request(self, client: str, request: str, question: str, parts: int, population: str) -> None:
-        """From now on this id stands for this question."""
-        with self._connection() as connection:
-            values = (client, request, question, parts, population, now())
+    def put_request(self, client: str, request: str, query: str, parts: int, population: str) -> None:
+        """Bind a request id to the hash of its query."""
+        with self._transaction() as connection:
+            values = (client, request, query, parts, population, now())
             connection.execute("INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, NULL, NULL)", values)
 
     def parts(self, client: str, request: str) -> dict[int, str]:
-        """Digest of each part that has come."""
+        """Digest of each part that has arrived."""
         query = "SELECT part, digest FROM parts WHERE client = ? AND request = ?"
         return dict(self._rows(query, client, request))
 
     def put_part(self, client: str, request: str, part: int, digest: str, size: int) -> bool:
-        """One more has come, and is in its file; False, and nothing is noted, if its people were retired meanwhile."""
+        """Record a part whose file is written; False, and nothing is recorded, if its population was retired."""
         insert = (
             "INSERT INTO parts SELECT ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM requests JOIN populations"
             " ON populations.name = requests.population WHERE client = ? AND request = ? AND retired IS NULL)"
         )
-        with self._connection() as connection:
+        with self._transaction() as connection:
             own = client, request
             return connection.execute(insert, (*own, part, digest, size, *own)).rowcount > 0
 
-    def waiting(self, client: str) -> int:
-        """Bytes of this client's parts whose request has no answer yet."""
+    def spooled_bytes(self, client: str) -> int:
+        """Total bytes of this client's parts whose request has no answer yet."""
         query = (
             "SELECT COALESCE(SUM(size), 0) FROM requests CROSS JOIN parts USING (client, request)"
             " WHERE client = ? AND receipt IS NULL"
@@ -389,7 +398,7 @@ class Records:
         return int(self._rows(query, client)[0][0])
 
     def abandoned(self) -> list[tuple[str, str]]:
-        """Requests without an answer of more than a day ago, or about retired people; the ledger knows the debits."""
+        """Requests without an answer that are over a day old, or about retired populations; the ledger has debits."""
         before = (datetime.now(UTC) - timedelta(days=1)).isoformat(timespec="milliseconds")
         query = (
             "SELECT client, request FROM requests WHERE receipt IS NULL AND (created < ? OR population IN"
@@ -398,38 +407,44 @@ class Records:
         return [(client, request) for client, request in self._rows(query, before)]
 
     def unanswered(self) -> list[tuple[str, str]]:
-        """Requests without an answer, parts of which may wait in the spool."""
+        """Requests without an answer, parts of which may be in the spool."""
         rows = self._rows("SELECT client, request FROM requests WHERE receipt IS NULL")
         return [(client, request) for client, request in rows]
 
-    def forget_request(self, client: str, request: str) -> None:
-        """A request that was refused before any debit."""
-        with self._connection() as connection:
+    def delete_request(self, client: str, request: str) -> None:
+        """Delete a request that was refused before any debit, so that its id is free again."""
+        with self._transaction() as connection:
             for table in ("requests", "parts"):
                 query = f"DELETE FROM {table} WHERE client = ? AND request = ?"  # noqa: S608 - names of ours
                 connection.execute(query, (client, request))
 
-    def keep_answer(self, client: str, request: str, population: str, answer: bytes, facts: dict[str, Any]) -> str:
-        """Answer and receipt in one step; the receipt, as JSON, is the next link of the population's chain."""
-        with self._connection(durable=True) as connection:
+    def put_answer(self, client: str, request: str, population: str, answer: bytes, facts: dict[str, Any]) -> str:
+        """Store an answer and its receipt in one transaction.
+
+        Returns
+        -------
+        str
+            The receipt as JSON, the next link of the population's chain.
+        """
+        with self._transaction(durable=True) as connection:
             last = "SELECT number, link FROM receipts WHERE population = ? ORDER BY number DESC LIMIT 1"
             number, previous = connection.execute(last, (population,)).fetchone() or (-1, "")
             receipt = facts | {"population": population, "number": number + 1, "request": request}
             receipt |= {"answer": hashlib.sha256(answer).hexdigest(), "time": now(), "previous": previous}
-            link, text = chained(previous, receipt), json.dumps(receipt, sort_keys=True)
+            link, text = chain_hash(previous, receipt), json.dumps(receipt, sort_keys=True)
             connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?)", (population, number + 1, text, link))
-            told = json.dumps(receipt | {"link": link}, sort_keys=True)
-            update = (  # an answer about people who were retired meanwhile is told, and not kept
+            returned = json.dumps(receipt | {"link": link}, sort_keys=True)
+            update = (  # an answer about a population that was retired meanwhile is returned, and not stored
                 "UPDATE requests SET answer = (SELECT ? FROM populations WHERE name = ? AND retired IS NULL),"
                 " receipt = ? WHERE client = ? AND request = ?"
             )
-            connection.execute(update, (answer, population, told, client, request))
-        return told
+            connection.execute(update, (answer, population, returned, client, request))
+        return returned
 
     # -- receipts
 
     def receipts(self, population: str) -> list[tuple[dict[str, Any], str]]:
-        """The chain, checked.
+        """The chain of receipts, each with its link; checked.
 
         Raises
         ------
@@ -440,7 +455,7 @@ class Records:
         found, previous = [], ""
         for number, (text, link) in enumerate(self._rows(query, population)):
             receipt = json.loads(text)
-            if receipt["number"] != number or link != chained(previous, receipt):
+            if receipt["number"] != number or link != chain_hash(previous, receipt):
                 raise ValueError(
                     f"receipt {number} of {population!r} does not follow from those before it; restore them."
                 )
@@ -454,14 +469,14 @@ class Records:
         return str(rows[0][0]) if rows else None
 
     def head(self, population: str) -> tuple[int, str]:
-        """How many receipts there are, and the last link."""
+        """Number of receipts, and the last link."""
         query = "SELECT number, link FROM receipts WHERE population = ? ORDER BY number DESC LIMIT 1"
         rows = self._rows(query, population)
         return (rows[0][0] + 1, rows[0][1]) if rows else (0, "")
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Names of the columns of every table."""
+    """Column names of every table."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     query = "SELECT name FROM pragma_table_info(?)"
     return {table: [name for (name,) in connection.execute(query, (table,))] for (table,) in tables}
@@ -480,4 +495,66 @@ def _population(row: Sequence[Any]) -> Population:
     return Population(name, tuple(json.loads(columns)), listed, *rest)
 
 
-__all__ = ["ROLES", "SCHEMA", "Asked", "Client", "Cohort", "Population", "Records", "chained", "now"]
+class AuditLog:
+    """The audit log, and counts of responses since the service started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = private_file(folder / AUDIT_LOG)
+        self.counts: Counter[tuple[str, int]] = Counter()
+        self._lock = threading.Lock()
+
+    def begin(self, what: str, **facts: Any) -> None:
+        """Write the line of a request that begins; if none of the same number follows, the process ended meanwhile."""
+        self._append({"time": now(), "what": what, "begun": True, **facts}, durable=False)
+
+    def end(self, what: str, status: int, **facts: Any) -> None:
+        """Count a request that ends, and write its line, which is on the disk when this returns."""
+        self.count(what, status)
+        self._append({"time": now(), "what": what, "status": status, **facts}, durable=True)
+
+    def count(self, what: str, status: int) -> None:
+        """Count a request that gets no line."""
+        with self._lock:
+            self.counts[what, status] += 1
+
+    def _append(self, facts: dict[str, Any], *, durable: bool) -> None:
+        shown = {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in facts.items()}
+        line = (json.dumps(shown) + "\n").encode()
+        with self._lock:
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND)
+            try:
+                size = os.fstat(handle).st_size
+                if size > 0 and os.pread(handle, 1, size - 1) != b"\n":  # cut off by a full disk or a power failure
+                    line = b"\n" + line
+                if os.write(handle, line) < len(line):
+                    raise OSError(errno.ENOSPC, "the disk is full")
+                if durable:  # a line that a killed process has written stays in any case
+                    os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def last(self, number: int = 200) -> list[dict[str, Any]]:
+        """The newest lines, newest first; lines that were cut off are left out."""
+        with self.path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - number * 1024))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        entries = []
+        for line in reversed(lines[-number:]):
+            with suppress(ValueError):
+                entries.append(json.loads(line))
+        return [entry for entry in entries if isinstance(entry, dict)]
+
+
+__all__ = [
+    "ROLES",
+    "SCHEMA",
+    "AuditLog",
+    "Client",
+    "CohortRecord",
+    "Population",
+    "Records",
+    "RequestRecord",
+    "chain_hash",
+    "now",
+]

@@ -1,27 +1,108 @@
-"""The service as a process: uvicorn, TLS, a page for the custodian's own people, a graceful end."""
+"""Server process: uvicorn with connection limits, TLS, the status page, and a graceful shutdown.
+
+uvicorn has neither a deadline for headers nor for a TLS handshake, and counts idle connections like those that wait for
+an answer. So a :class:`ConnectionLimiter` is applied where a connection is accepted, before either begins.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+import socket
 import ssl
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from justitia.custodian.app import App
-from justitia.custodian.listener import Gate, GatedServer
+from justitia.custodian.limits import ConnectionLimiter
 from justitia.custodian.page import page_app
 from justitia.custodian.service import Service
-from justitia.custodian.settings import Settings
+from justitia.custodian.settings import ServiceSettings
 from justitia.privacy.mechanisms import NoiseSource
 
-#: Connections at once, of the service and of the page.
+#: Maximum number of connections to the service, and to the page.
 _CONNECTIONS, _PAGE_CONNECTIONS = 512, 32
+_CANNOT_START = 3  # uvicorn's exit code
 
 
-def tls_options(settings: Settings) -> dict[str, Any]:
-    """For uvicorn; a client without a certificate of the named authority does not get past the handshake."""
+class _Listener(socket.socket):
+    """A socket that accepts what its limiter admits. Only an event loop with a selector calls its ``accept``."""
+
+    limiter: ConnectionLimiter
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection; raises as if there were none if the limiter closes it."""
+        accepted, address = super().accept()
+        admitted = self.limiter.admit(accepted, str(address[0]))
+        if admitted is None:
+            raise BlockingIOError
+        return admitted, address
+
+
+def _listeners(host: str, port: int, limiter: ConnectionLimiter) -> list[socket.socket]:
+    """A listening socket for each address of the host."""
+    found: list[socket.socket] = []
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        one = _Listener(family, kind, protocol)
+        one.limiter = limiter
+        found.append(one)
+        if sys.platform != "win32":  # where it would let other processes listen there too
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(address)
+    return found
+
+
+class LimitedServer(uvicorn.Server):
+    """A uvicorn server whose connections are limited.
+
+    Parameters
+    ----------
+    options : keyword arguments
+        Of :class:`uvicorn.Config`.
+    """
+
+    def __init__(self, app: Any, limiter: ConnectionLimiter, **options: Any) -> None:
+        class Protocol(H11Protocol):
+            """Notifies the limiter when headers are complete, and when a response is."""
+
+            def _number(self) -> int:
+                found: Any = self.transport.get_extra_info("socket")
+                return -1 if found is None else int(found.fileno())
+
+            def handle_events(self) -> None:
+                before = self.cycle
+                super().handle_events()
+                if self.cycle is not before:
+                    limiter.headers_complete(self._number())
+
+            def on_response_complete(self) -> None:
+                limiter.response_complete(self._number())
+                super().on_response_complete()
+
+        super().__init__(uvicorn.Config(app, http=Protocol, loop="asyncio", **options))
+        self._limiter = limiter
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        address = self.config.host, self.config.port
+        try:
+            own = sockets or _listeners(*address, self._limiter)
+        except OSError as error:
+            logging.getLogger("uvicorn.error").error("cannot listen at %s:%d: %s", *address, error)
+            sys.exit(_CANNOT_START)
+        await super().startup(sockets=own)
+
+
+def tls_options(settings: ServiceSettings) -> dict[str, Any]:
+    """TLS options of uvicorn; with ``client_ca``, the handshake fails for clients without its certificate."""
     if not settings.tls_certificate:
         return {}
     options: dict[str, Any] = {"ssl_certfile": settings.tls_certificate, "ssl_keyfile": settings.tls_key}
@@ -30,12 +111,12 @@ def tls_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def servers(service: Service) -> list[GatedServer]:
-    """The service's own port, and that of the page."""
+def servers(service: Service) -> list[LimitedServer]:
+    """The server of the HTTP interface and, unless ``page_port`` is 0, that of the status page."""
     settings = service.settings
     common: dict[str, Any] = {
         "log_level": "warning",
-        "access_log": False,  # the audit log says who asked what; addresses hold purposes
+        "access_log": False,  # the audit log has the requests, and URLs hold purposes
         "server_header": False,
         "timeout_keep_alive": 10,
         "timeout_graceful_shutdown": 30,
@@ -45,27 +126,27 @@ def servers(service: Service) -> list[GatedServer]:
         "backlog": 512,
     }
     app = App(service)
-    gate = Gate(each=settings.connections_per_address, most=_CONNECTIONS)
-    own = GatedServer(app.asgi, gate, host=settings.host, port=settings.port, **common, **tls_options(settings))
+    limiter = ConnectionLimiter(per_address=settings.connections_per_address, total=_CONNECTIONS)
+    own = LimitedServer(app.asgi, limiter, host=settings.host, port=settings.port, **common, **tls_options(settings))
     if not settings.page_port:
         return [own]
-    near = Gate(each=_PAGE_CONNECTIONS, most=_PAGE_CONNECTIONS)
-    return [own, GatedServer(page_app(app), near, host="127.0.0.1", port=settings.page_port, **common)]
+    limiter = ConnectionLimiter(per_address=_PAGE_CONNECTIONS, total=_PAGE_CONNECTIONS)
+    return [own, LimitedServer(page_app(app), limiter, host="127.0.0.1", port=settings.page_port, **common)]
 
 
-def serve(folder: Path, settings: Settings, noise_source: NoiseSource | None = None) -> None:
-    """Serve until told to stop; requests that were begun are answered first."""
-    _no_core_file()
+def serve(folder: Path, settings: ServiceSettings, noise_source: NoiseSource | None = None) -> None:
+    """Serve until a signal stops the process; requests that have begun are answered first."""
+    _disable_core_dumps()
     service = Service(folder, settings, noise_source)
     try:
-        # The gate needs an event loop with a selector, which is not what Windows has by default.
+        # The limiter needs an event loop with a selector, which is not the default of Windows.
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
             runner.run(_serve(servers(service)))
     finally:
         service.close()
 
 
-def _no_core_file() -> None:
+def _disable_core_dumps() -> None:
     """Keep the operating system from writing this process's memory, which holds the attribute, to a file."""
     try:
         import resource  # noqa: PLC0415 - not on Windows
@@ -74,16 +155,16 @@ def _no_core_file() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-async def _serve(running: list[GatedServer]) -> None:
+async def _serve(running: list[LimitedServer]) -> None:
     first, *others = running
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError):  # on Windows
             asyncio.get_running_loop().add_signal_handler(number, first.handle_exit, number, None)
     tasks = [asyncio.create_task(server._serve()) for server in others]
-    await first._serve()  # without uvicorn's own handling of signals, which ends the process with one
+    await first._serve()  # not serve(), whose signal handling would end the process with a signal
     for server in others:
         server.should_exit = True
     await asyncio.gather(*tasks)
 
 
-__all__ = ["serve", "servers", "tls_options"]
+__all__ = ["LimitedServer", "serve", "servers", "tls_options"]

@@ -1,8 +1,9 @@
-"""The custodian without a network: what a client with a key may ask, in the order in which it is paid and answered.
+"""Service logic of the custodian, without HTTP: facts, cohorts, and queries that are debited and answered.
 
-A question goes through these steps, each on the disk before the next begins: its id stands for it; it is debited; it is
-computed; its answer and receipt are kept; it is told. Killed after the debit, the debit stays, and nothing is ever
-computed again under it. Killed after the answer was kept, the same request gets the same answer.
+A query goes through these steps, each on the disk before the next begins: its request id is bound to it; it is debited;
+it is computed; its answer and receipt are stored; the answer is returned. If the process is killed after the debit, the
+debit stays, and nothing is ever computed again under it. If it is killed after the answer was stored, the same request
+gets the same answer.
 """
 
 from __future__ import annotations
@@ -13,37 +14,47 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from msgspec import UNSET, UnsetType
 
-from justitia.custodian import questions
-from justitia.custodian.cohorts import joined
-from justitia.custodian.journal import AuditLog
-from justitia.custodian.measurements import measurement_bytes
-from justitia.custodian.people import People, Populations, recover, run_name, spool_folder, spooled
-from justitia.custodian.records import Client, Cohort, Records
-from justitia.custodian.refusals import LOST, OTHER_BODY, Refused, not_allowed, too_large, unknown, wrong
-from justitia.custodian.replies import Facts, Made, Received
-from justitia.custodian.settings import Settings, private_file, private_folder
-from justitia.custodian.wire import SpooledRows, from_stream, to_stream
+from justitia.custodian.errors import (
+    ANSWER_LOST,
+    REQUEST_ID_REUSED,
+    RequestError,
+    invalid_input,
+    missing_role,
+    not_found,
+    too_large,
+)
+from justitia.custodian.populations import LoadedPopulation, Populations, recover, request_spool, spool_folder
+from justitia.custodian.records import AuditLog, Client, CohortRecord, Records
+from justitia.custodian.schemas import (
+    CohortResponse,
+    FactsResponse,
+    MeasureRequest,
+    PartsResponse,
+    PlanCosts,
+    SumsRequest,
+)
+from justitia.custodian.settings import ServiceSettings, private_file, private_folder
+from justitia.custodian.wire import SpooledRows, from_stream, measurement_to_json, to_stream
 from justitia.metrics.measure import measure
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import ADJACENCY, Certificate
 from justitia.privacy.file_lock import LockedFile
-from justitia.privacy.groups import Groups, group_names
-from justitia.privacy.interface import Vault
+from justitia.privacy.groups import group_names
+from justitia.privacy.interface import Groups, RowFunction, Vault, VaultRequest
 from justitia.privacy.keys import key_hash, same_hash
-from justitia.privacy.mechanisms import Gaussian, Noise, NoiseSource, SystemNoise
+from justitia.privacy.mechanisms import Gaussian, Mechanism, NoiseSource, SystemNoise
 from justitia.privacy.rows import DenseSource
-from justitia.privacy.vault import SensitiveVault
 
 #: Keeps two services from working in one folder.
 LOCK = "custodian.lock"
@@ -52,9 +63,23 @@ CLAIMED = (
     "The client, not the custodian, states that {answers} planned before the first, and what was made of them: "
     "{subject!r}."
 )
-#: What the smallest part counts as: every file takes a block.
-_LEAST = 4096
-_LOCK_FLAGS = os.O_CREAT | os.O_RDWR
+#: Bytes that a smaller part counts as, because every file takes a block on the disk.
+_MIN_PART_BYTES = 4096
+#: Name of a client, and its id for a request.
+RequestId = tuple[str, str]
+
+
+class Answer(NamedTuple):
+    """Numbers with noise, and the receipt of their debit as JSON."""
+
+    body: bytes
+    receipt: str
+
+
+def require_role(client: Client, *roles: str) -> None:
+    """Raise :class:`RequestError` unless the client has one of these roles; the error names the first."""
+    if not set(roles) & set(client.roles):
+        raise missing_role(roles[0])
 
 
 class Service:
@@ -63,66 +88,65 @@ class Service:
     Parameters
     ----------
     folder : path
-        The custodian's folder; nobody else works in it.
-    settings : Settings
+        The custodian's folder; no other process serves it.
+    settings : ServiceSettings
     noise_source : NoiseSource, optional
-        The operating system's, but for tests.
+        The operating system's, except in tests.
 
     Guarantee
     ---------
-    * What a client is told, beyond noised answers, is a function of what clients sent, of the ledger and of public
-      facts: no attribute changes whether a request is answered, how, in how many bytes, or what it costs.
-    * A debit is answered at most once, and no answer has no debit, whenever the process is killed.
+    * A response, beyond the noise of an answer, is a function of what clients sent, of the ledger and of public facts:
+      no attribute changes whether a request is answered, how, in how many bytes, or what it costs.
+    * A debit is answered at most once, and every answer has a debit, whenever the process is killed.
     """
 
-    def __init__(self, folder: Path, settings: Settings, noise_source: NoiseSource | None = None) -> None:
+    def __init__(self, folder: Path, settings: ServiceSettings, noise_source: NoiseSource | None = None) -> None:
         self.folder, self.settings = folder, settings
         try:
-            self._lock_file = LockedFile(private_file(folder / LOCK), _LOCK_FLAGS, timeout=0.0)
+            self._lock_file = LockedFile(private_file(folder / LOCK), os.O_CREAT | os.O_RDWR, timeout=0.0)
         except TimeoutError:
             raise ValueError(f"another service works in {str(folder)!r}; stop it first.") from None
         self.records, self.log = Records(folder), AuditLog(folder)
-        self._source = noise_source if noise_source is not None else SystemNoise()
-        self._populations = Populations(folder, self.records, self._source)
+        self._noise_source = noise_source if noise_source is not None else SystemNoise()
+        self._populations = Populations(folder, self.records, self._noise_source)
         recover(folder, self.records)
-        for own in self.records.abandoned():
-            self._drop(own)
-        waiting = {self._place(own) for own in self.records.unanswered()}
-        for place in set(spool_folder(folder).iterdir()) - waiting:
-            shutil.rmtree(place, ignore_errors=True)  # of a process that was killed after its answer was kept
-        self._one = threading.Lock()
-        self._making: WeakKeyDictionary[People, threading.Lock] = WeakKeyDictionary()
-        self._busy: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
-        self.records.hold()
+        for request in self.records.abandoned():
+            self._delete_request(request)
+        spooled = {request_spool(folder, *request) for request in self.records.unanswered()}
+        for place in set(spool_folder(folder).iterdir()) - spooled:
+            shutil.rmtree(place, ignore_errors=True)  # of a process that was killed after its answer was stored
+        self._lock = threading.Lock()
+        self._request_locks: WeakValueDictionary[RequestId, threading.Lock] = WeakValueDictionary()
+        self.records.keep_open()
 
     def close(self) -> None:
-        """Leave the folder to others."""
+        """Release the folder."""
         self._populations.close()
         self.records.close()
         self._lock_file.close()
 
-    # -- who asks
-
     def client(self, key: str | None) -> Client | None:
-        """Whose key this is; keys are read anew each time, so that they change without a restart."""
+        """The owner of a key; keys are read each time, so that they change without a restart."""
         hashed = key_hash(key or "")
         found = [client for client in self.records.clients() if same_hash(client.hash, hashed)]
         return found[0] if found and key else None
 
     # -- public facts
 
-    def facts(self, client: Client, name: str, plan: questions.Plan | None = None, receipt: int | None = None) -> Facts:
-        """Public facts of a population; with a plan, how often it fits in; with a receipt's number, its link."""
-        people = self._populations.people(name, client.populations)
-        facts, ledger = people.facts, people.ledger
-        number, head = self.records.head(name)
+    def facts(
+        self, client: Client, name: str, plan: PlanCosts | None = None, receipt: int | None = None
+    ) -> FactsResponse:
+        """Public facts about a population; with a plan, how often it fits in; with a receipt's number, its link."""
+        population = self._populations.get(name, client.populations)
+        facts, ledger = population.facts, population.ledger
+        receipts, head = self.records.head(name)
         fits: int | UnsetType = UNSET
         if plan is not None:
             costs: Counter[Cost] = Counter()
             for multiplier, count in plan.costs:
                 costs[GaussianCost(multiplier)] += count
-            fits = people.times(client, costs)
-        return Facts(
+            fits = population.count_fits(client, costs)
+        return FactsResponse(
             custodian=self.settings.name,
             population=name,
             columns=facts.columns,
@@ -135,7 +159,7 @@ class Service:
             client_epsilon=client.epsilon,
             roles=client.roles,
             debits=len(ledger.releases),
-            receipts=number,
+            receipts=receipts,
             head=head,
             rows_at_once=self.settings.largest_body // 2,
             fits=fits,
@@ -143,272 +167,256 @@ class Service:
         )
 
     def ledger(self, client: Client, name: str) -> Any:
-        """What was asked, by whom, for what; with the chain of receipts."""
-        _need(client, "read")
-        people = self._populations.people(name, client.populations)
-        entries = json.loads(people.ledger.to_json())
+        """All debits with their client and purpose, and the chain of receipts."""
+        require_role(client, "read")
+        population = self._populations.get(name, client.populations)
+        entries = json.loads(population.ledger.to_json())
         return entries | {"receipts": [receipt | {"link": link} for receipt, link in self.records.receipts(name)]}
 
     def certificate(self, client: Client, name: str, *, planned: int, subject: str) -> Any:
-        """What the population's ledger can say; what the client says of it is quoted as the client's words."""
-        people = self._populations.people(name, client.populations)
-        made = self._certificate(people, planned=planned, subject=f"Everything that was answered about {name!r}")
+        """The certificate of the population's ledger; it quotes the client's statement as the client's."""
+        population = self._populations.get(name, client.populations)
+        made = self._certificate(population, planned=planned, subject=f"Everything that was answered about {name!r}")
         answers = "1 answer was" if planned == 1 else f"{planned} answers were"
         return replace(made, statement=f"{made.statement} {CLAIMED.format(answers=answers, subject=subject)}").to_dict()
 
-    def _certificate(self, people: People, *, planned: int, subject: str) -> Certificate:
-        names = group_names(people.facts.groups, names=people.facts.columns)
-        noise: dict[str, Any] = {"noise": self._source.description, "reproduction": self._source.seeded}
-        made = people.ledger.certificate(groups=names, planned=planned, subject=subject, **noise)
+    def _certificate(self, population: LoadedPopulation, *, planned: int, subject: str) -> Certificate:
+        names = group_names(population.facts.groups, names=population.facts.columns)
+        noise: dict[str, Any] = {"noise": self._noise_source.description, "reproduction": self._noise_source.seeded}
+        made = population.ledger.certificate(groups=names, planned=planned, subject=subject, **noise)
         return Certificate.from_dict(made.to_dict() | {"custodian": self.settings.name})
 
     # -- cohorts
 
     def make_cohort(
         self, client: Client, name: str, ids: Sequence[str], cohorts: Sequence[str] = (), *, person: bool = False
-    ) -> Made:
-        """Ordered people; whoever is not registered, or has not told, is "not given", and nobody hears of it.
+    ) -> CohortResponse:
+        """Store a cohort: ordered ids, or cohorts of the same population one after the other.
 
-        Instead of ids, cohorts of the same population: their people, one cohort after the other.
+        An id that is not registered, or whose attribute is missing, counts as "not given"; the response does not depend
+        on it.
         """
-        if not {"train", "measure"} & set(client.roles):
-            raise not_allowed("measure")
-        people = self._populations.people(name, client.populations)
-        parts = self._joining(client, cohorts, person=person)
-        made, grouped = joined(people, client.name, ids, parts, most=self.settings.largest_cohort, person=person)
-        held, most = self.records.size_of_cohorts(client.name), self.settings.largest_spool
-        if held + len(made.digests) > most and self.records.cohort(made.id, client.name) is None:
-            raise too_large(f"cohorts of at most {most} bytes together, 16 for each id")
+        require_role(client, "measure", "train")
+        population = self._populations.get(name, client.populations)
+        parts = self._load_cohorts(client, cohorts, person=person)
+        made, persons = population.make_cohort(
+            client.name, ids, parts, max_rows=self.settings.largest_cohort, person=person
+        )
+        stored, limit = self.records.size_of_cohorts(client.name), self.settings.largest_spool
+        if stored + len(made.digests) > limit and self.records.cohort(made.id, client.name) is None:
+            raise too_large(f"cohorts of at most {limit} bytes together, 16 for each id")
         self.records.put_cohort(made, client.name)
-        return Made(cohort=made.id, people=made.people, **grouped)
+        return CohortResponse(cohort=made.id, people=made.rows, **persons)
 
-    def _joining(self, client: Client, names: Sequence[str], *, person: bool) -> list[Cohort]:
-        """Cohorts to join: their rows are counted before any is loaded, and each is loaded once."""
+    def _load_cohorts(self, client: Client, names: Sequence[str], *, person: bool) -> list[CohortRecord]:
+        """Cohorts to concatenate: their rows are counted before any is loaded, and each is loaded once."""
         if not person and len(set(names)) < len(names):
-            raise wrong("expected each cohort once, got one twice; rows of one person need 'person'.")
+            raise invalid_input("expected each cohort once, got one twice; rows of one person need 'person'.")
 
-        def found(*, whole: bool) -> dict[str, Cohort]:
-            held = {name: self.records.cohort(name, client.name, whole=whole) for name in dict.fromkeys(names)}
-            if None in held.values():
-                raise unknown("cohort")
-            return {name: cohort for name, cohort in held.items() if cohort is not None}
+        def found(*, with_digests: bool) -> dict[str, CohortRecord]:
+            records = {
+                name: self.records.cohort(name, client.name, with_digests=with_digests) for name in dict.fromkeys(names)
+            }
+            if None in records.values():
+                raise not_found("cohort")
+            return {name: cohort for name, cohort in records.items() if cohort is not None}
 
-        sizes, most = found(whole=False), self.settings.largest_cohort
-        if sum(sizes[name].people for name in names) > most:
-            raise too_large(f"cohorts of at most {most} rows together")
-        cohorts = found(whole=True)
+        sizes, limit = found(with_digests=False), self.settings.largest_cohort
+        if sum(sizes[name].rows for name in names) > limit:
+            raise too_large(f"cohorts of at most {limit} rows together")
+        cohorts = found(with_digests=True)
         return [cohorts[name] for name in names]
 
-    def _cohort(self, client: Client, name: str) -> tuple[Cohort, People]:
+    def _cohort(self, client: Client, name: str) -> tuple[CohortRecord, LoadedPopulation]:
         cohort = self.records.cohort(name, client.name)
         if cohort is None:
-            raise unknown("cohort")
-        return cohort, self._populations.people(cohort.population, client.populations)
+            raise not_found("cohort")
+        return cohort, self._populations.get(cohort.population, client.populations)
 
-    # -- questions
+    # -- queries
 
     def sums(
-        self, client: Client, cohort_name: str, asked: questions.Sums, body: bytes | bytearray
-    ) -> Answer | Received:
-        """One part of the rows; the answer once all parts are there, and how many have come until then."""
-        _need(client, "train")
-        cohort, people = self._cohort(client, cohort_name)
-        if asked.part >= asked.parts:
-            raise wrong("expected part to be below parts, got more; parts are counted from 0.")
-        rows = from_stream(body, widest=self.settings.largest_width)
-        del rows
-        own = (client.name, asked.request)
-        with self._at_once(own):
-            kept = self._known(own, asked.digest(cohort.id), asked.parts, people)
+        self, client: Client, cohort_name: str, query: SumsRequest, body: bytes | bytearray
+    ) -> Answer | PartsResponse:
+        """Take one part of the rows; return the answer once all parts have arrived, and their number until then."""
+        require_role(client, "train")
+        cohort, population = self._cohort(client, cohort_name)
+        if query.part >= query.parts:
+            raise invalid_input("expected part to be below parts, got more; parts are counted from 0.")
+        from_stream(body, max_width=self.settings.largest_width)  # refuses a malformed body before it is stored
+        request = (client.name, query.request)
+        with self._request_lock(request):
+            stored = self._stored_answer(request, query.digest(cohort.id), query.parts, population)
             digest = hashlib.sha256(body).hexdigest()
-            parts = self.records.parts(*own)
-            if parts.get(asked.part, digest) != digest:
-                raise OTHER_BODY
-            if kept is not None:
-                if asked.part not in parts:
-                    raise OTHER_BODY
-                return kept
-            if asked.part not in parts:
-                self._keep_part(own, asked.part, digest, body)
-            come = len(parts | {asked.part: digest})
-            if come < asked.parts:
-                return Received(come, asked.parts)
-            files = [self._place(own) / str(part) for part in range(asked.parts)]
-            source = self._checked(
-                own, lambda: SpooledRows.of(files, widest=self.settings.largest_width, rows=cohort.people)
-            )
-            noise = Gaussian(asked.noise_multiplier)
-            given: dict[str, Any] = {"bound": asked.bound, "noise": noise, "purpose": asked.purpose}
+            parts = self.records.parts(*request)
+            if parts.get(query.part, digest) != digest:
+                raise REQUEST_ID_REUSED
+            if stored is not None:
+                if query.part not in parts:
+                    raise REQUEST_ID_REUSED
+                return stored
+            if query.part not in parts:
+                self._spool_part(request, query.part, digest, body)
+            arrived = len(parts | {query.part: digest})
+            if arrived < query.parts:
+                return PartsResponse(arrived, query.parts)
+            files = [request_spool(self.folder, *request) / str(part) for part in range(query.parts)]
+            with self._before_debit(request):
+                source = SpooledRows.from_files(files, max_width=self.settings.largest_width, rows=cohort.rows)
+            noise = Gaussian(query.noise_multiplier)
 
-            def answer(pay: Callable[[], object]) -> bytes:
-                vault = self._vault(people, cohort)
-                pay()
-                return to_stream(vault.group_sums(source, **given))
+            def answer(debit: Callable[[], object]) -> bytes:
+                vault = population.vault(cohort)
+                debit()
+                return to_stream(vault.group_sums(source, bound=query.bound, noise=noise, purpose=query.purpose))
 
-            return self._answered(own, client, people, asked.purpose, GaussianCost(asked.noise_multiplier), answer)
+            cost = GaussianCost(query.noise_multiplier)
+            return self._debit_and_answer(request, client, population, query.purpose, cost, answer)
 
-    def measured(self, client: Client, cohort_name: str, asked: questions.Measure) -> Answer:
+    def measurement(self, client: Client, cohort_name: str, query: MeasureRequest) -> Answer:
         """A private measurement of labels and decisions, in the order of the cohort."""
-        if not {"train", "measure"} & set(client.roles):
-            raise not_allowed("measure")
-        asked.check()
-        cohort, people = self._cohort(client, cohort_name)
-        lists = [one for one in (asked.y_true, asked.y_pred, asked.before, asked.scores) if one is not None]
-        if {len(one) for one in lists} != {cohort.people}:
-            raise wrong(
-                f"expected {cohort.people} labels and decisions, in the order of the cohort, got other numbers."
+        require_role(client, "measure", "train")
+        query.check()
+        cohort, population = self._cohort(client, cohort_name)
+        lists = [one for one in (query.y_true, query.y_pred, query.before, query.scores) if one is not None]
+        if {len(one) for one in lists} != {cohort.rows}:
+            raise invalid_input(
+                f"expected {cohort.rows} labels and decisions, in the order of the cohort, got other numbers."
             )
-        if asked.delta * cohort.people >= 1:
-            raise wrong("expected delta to be below 1 over the number of people, got more; choose a smaller one.")
-        own = (client.name, asked.request)
-        with self._at_once(own):
-            kept = self._known(own, asked.digest(cohort.id), 1, people)
-            if kept is not None:
-                return kept
+        if query.delta * cohort.rows >= 1:
+            raise invalid_input("expected delta to be below 1 over the number of rows, got more; choose a smaller one.")
+        request = (client.name, query.request)
+        with self._request_lock(request):
+            stored = self._stored_answer(request, query.digest(cohort.id), 1, population)
+            if stored is not None:
+                return stored
+            with self._before_debit(request):
+                cost = GaussianCost(1 / gaussian_mu(query.epsilon, query.delta))
 
-            cost = self._checked(own, lambda: GaussianCost(1 / gaussian_mu(asked.epsilon, asked.delta)))
-
-            def answer(pay: Callable[[], object]) -> bytes:
-                if not people.can_pay(cost):
-                    pay()  # refuses, before anything is computed
+            def answer(debit: Callable[[], object]) -> bytes:
+                if not population.can_afford(cost):
+                    debit()  # refuses, before anything is computed
                 found = measure(
-                    asked.y_true,
-                    asked.y_pred,
-                    sensitive_features=InVault(PaidVault(self._vault(people, cohort), pay)),
-                    groups=list(people.facts.groups),
-                    notion=asked.notions or None,
-                    metrics=asked.metrics or None,
-                    before=asked.before,
-                    scores=asked.scores,
-                    score_bins=asked.score_bins,
-                    reference=asked.reference,
-                    epsilon=asked.epsilon,
-                    delta=asked.delta,
-                    confidence=asked.confidence,
-                    threshold=asked.threshold,
+                    query.y_true,
+                    query.y_pred,
+                    sensitive_features=InVault(PaidVault(population.vault(cohort), debit)),
+                    groups=list(population.facts.groups),
+                    notion=query.notions or None,
+                    metrics=query.metrics or None,
+                    before=query.before,
+                    scores=query.scores,
+                    score_bins=query.score_bins,
+                    reference=query.reference,
+                    epsilon=query.epsilon,
+                    delta=query.delta,
+                    confidence=query.confidence,
+                    threshold=query.threshold,
                     pos_label=1,
-                    ledger=people.ledger,
+                    ledger=population.ledger,
                 )
-                return measurement_bytes(found, self._certificate(people, planned=1, subject="This measurement"))
+                return measurement_to_json(found, self._certificate(population, planned=1, subject="This measurement"))
 
-            return self._answered(own, client, people, "group rates", cost, answer)
+            return self._debit_and_answer(request, client, population, "group rates", cost, answer)
 
-    def _known(self, own: tuple[str, str], question: str, parts: int, people: People) -> Answer | None:
-        """The stored answer of this request; from now on its id stands for this question.
+    def _stored_answer(self, request: RequestId, query: str, parts: int, population: LoadedPopulation) -> Answer | None:
+        """The stored answer of a request, if there is one; from now on its id is bound to this query.
 
         Raises
         ------
-        Refused
-            If it stood for another one, or was debited and never answered.
+        RequestError
+            If the id was bound to another query, or was debited and never answered.
         """
-        held = self.records.request(*own)
-        if held is None:
-            if people.was_debited(run_name(*own)):
-                raise LOST
-            self.records.put_request(*own, question, parts, people.facts.name)
+        record = self.records.request(*request)
+        if record is None:
+            if population.was_debited(*request):
+                raise ANSWER_LOST
+            self.records.put_request(*request, query, parts, population.facts.name)
             return None
-        if held.question != question:
-            raise OTHER_BODY
-        if held.answer is not None and held.receipt is not None:
-            return Answer(held.answer, held.receipt)
-        if held.receipt is not None or people.was_debited(run_name(*own)):
-            raise LOST
+        if record.query != query:
+            raise REQUEST_ID_REUSED
+        if record.answer is not None and record.receipt is not None:
+            return Answer(record.answer, record.receipt)
+        if record.receipt is not None or population.was_debited(*request):
+            raise ANSWER_LOST
         return None
 
-    def _answered(
+    def _debit_and_answer(
         self,
-        own: tuple[str, str],
+        request: RequestId,
         client: Client,
-        people: People,
+        population: LoadedPopulation,
         purpose: str,
-        cost: Any,
+        cost: Cost,
         answer: Callable[[Callable[[], object]], bytes],
     ) -> Answer:
-        """Debit, compute, keep, tell.
+        """Debit, compute, store, return.
 
         Parameters
         ----------
         answer : callable
-            Gets a function to call right before it asks the vault. From that call until the answer is kept, others who
-            ask about the same people wait; so whatever is public is computed before it.
+            Gets a function to call right before it queries the vault. From that call until the answer is stored, other
+            queries about the same population wait; so everything public is computed before it.
         """
         try:
-            with ExitStack() as paying:
-                body = answer(lambda: paying.enter_context(people.paying(client, own[1], cost, purpose)))
-                facts = {"ledger": people.ledger.receipt(), "client": client.name, "custodian": self.settings.name}
-                receipt = self.records.keep_answer(*own, people.facts.name, body, facts)
-        except (Refused, ValueError) as error:
-            if not people.was_debited(run_name(*own)):
-                self._drop(own)
-            raise error if isinstance(error, Refused) else wrong(str(error)) from None
-        shutil.rmtree(self._place(own), ignore_errors=True)
+            with ExitStack() as debiting:
+                body = answer(lambda: debiting.enter_context(population.debiting(client, request[1], cost, purpose)))
+                facts = {"ledger": population.ledger.receipt(), "client": client.name, "custodian": self.settings.name}
+                receipt = self.records.put_answer(*request, population.facts.name, body, facts)
+        except (RequestError, ValueError) as error:
+            if not population.was_debited(*request):
+                self._delete_request(request)
+            raise error if isinstance(error, RequestError) else invalid_input(str(error)) from None
+        shutil.rmtree(request_spool(self.folder, *request), ignore_errors=True)
         return Answer(body, receipt)
 
-    def _vault(self, people: People, cohort: Cohort) -> SensitiveVault:
-        """The vault of a cohort, made by one thread at a time."""
-        with self._one:
-            lock = self._making.setdefault(people, threading.Lock())
-        with lock:
-            return people.vault(cohort)
-
-    def _checked(self, own: tuple[str, str], look: Callable[[], Any]) -> Any:
-        """What can still be wrong before anything is debited; the request id is then free again."""
+    @contextmanager
+    def _before_debit(self, request: RequestId) -> Iterator[None]:
+        """Checks that come before any debit: where one fails, the request id is free again."""
         try:
-            return look()
-        except (Refused, ValueError) as error:
-            self._drop(own)
-            raise error if isinstance(error, Refused) else wrong(str(error)) from None
+            yield
+        except (RequestError, ValueError) as error:
+            self._delete_request(request)
+            raise error if isinstance(error, RequestError) else invalid_input(str(error)) from None
 
-    def _drop(self, own: tuple[str, str]) -> None:
-        self.records.forget_request(*own)
-        shutil.rmtree(self._place(own), ignore_errors=True)
+    def _spool_part(self, request: RequestId, part: int, digest: str, body: bytes | bytearray) -> None:
+        size, limit = max(len(body), _MIN_PART_BYTES), self.settings.largest_spool
+        if self.records.spooled_bytes(request[0]) + size > limit:
+            raise too_large(f"at most {limit} bytes that wait for the rest of their request")
+        folder = private_folder(request_spool(self.folder, *request))
+        private_file(folder / str(part)).write_bytes(body)
+        if not self.records.put_part(*request, part, digest, size):
+            self._delete_request(request)
+            raise not_found("cohort")
 
-    def _keep_part(self, own: tuple[str, str], part: int, digest: str, body: bytes | bytearray) -> None:
-        size = max(len(body), _LEAST)
-        if self.records.waiting(own[0]) + size > self.settings.largest_spool:
-            raise too_large(f"at most {self.settings.largest_spool} bytes that wait for the rest of their request")
-        place = private_folder(self._place(own))
-        private_file(place / str(part)).write_bytes(body)
-        if not self.records.put_part(*own, part, digest, size):
-            self._drop(own)
-            raise unknown("cohort")
+    def _delete_request(self, request: RequestId) -> None:
+        self.records.delete_request(*request)
+        shutil.rmtree(request_spool(self.folder, *request), ignore_errors=True)
 
-    def _place(self, own: tuple[str, str]) -> Path:
-        return spooled(self.folder, *own)
-
-    def _at_once(self, own: tuple[str, str]) -> threading.Lock:
-        """Held while one request is looked at: the same one, sent twice at once, is answered once."""
-        with self._one:
-            return self._busy.setdefault(own, threading.Lock())
-
-
-class Answer(NamedTuple):
-    """Noised numbers, and the receipt of their debit as JSON."""
-
-    body: bytes
-    receipt: str
+    def _request_lock(self, request: RequestId) -> threading.Lock:
+        """Lock of one request: the same one, sent twice at once, is answered once."""
+        with self._lock:
+            return self._request_locks.setdefault(request, threading.Lock())
 
 
 class InVault(HeldElsewhere):
-    """Stands for people whose vault is open."""
+    """In the place of ``sensitive_features``: a vault that is open already."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
-    def open(self, **given: Any) -> Vault:
+    def open(self, _: VaultRequest) -> Vault:
         """That vault."""
-        del given
         return self._vault
 
 
 class PaidVault(Vault):
-    """A vault that pays right before its one answer.
+    """A vault that calls ``pay`` right before its one answer.
 
     Parameters
     ----------
     vault : Vault
     pay : callable
-        Refuses, or holds the population until the answer is kept.
+        Raises :class:`RequestError`, or holds the population until the answer is stored.
     """
 
     __slots__ = ("_pay", "_vault")
@@ -450,9 +458,11 @@ class PaidVault(Vault):
         return self._vault.spent
 
     def check(self, costs: Mapping[Cost, int]) -> None:
-        """Nothing: the budgets of population and client are checked when it is paid, while nobody else pays."""
+        """Do nothing: ``pay`` checks the budgets of population and client, while no other request can debit them."""
 
-    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
+    def group_sums(
+        self, values: Floats | DenseSource | RowFunction, *, bound: float, noise: Mechanism, purpose: str
+    ) -> Array:
         """(G, d): the vault's answer."""
         self._pay()
         return self._vault.group_sums(values, bound=bound, noise=noise, purpose=purpose)
@@ -464,9 +474,4 @@ class PaidVault(Vault):
         return self._vault.certificate(planned=planned, claim=claim, subject=subject)
 
 
-def _need(client: Client, role: str) -> None:
-    if role not in client.roles:
-        raise not_allowed(role)
-
-
-__all__ = ["Answer", "Service"]
+__all__ = ["Answer", "Service", "require_role"]

@@ -1,7 +1,8 @@
-"""What the custodian's one configuration file says, and where its folder keeps what."""
+"""Configuration of a custodian: the file ``custodian.toml``, private files, and self-signed TLS certificates."""
 
 from __future__ import annotations
 
+import datetime as dt
 import ipaddress
 import json
 import os
@@ -12,12 +13,14 @@ from typing import Any
 
 CONFIG = "custodian.toml"
 CERTIFICATE, KEY = "server.pem", "server.key"
+#: Days for which a self-signed certificate is valid: what browsers accept at most is 398.
+_VALID_DAYS = 397
 TEMPLATE = """\
 # Configuration of this custodian; every line may be left out. Changes count after a restart.
 name = {name}                  # certificates name it
 host = "127.0.0.1"               # another address needs a certificate
 port = 8787
-page_port = 8788                 # for the custodian's own people, on this machine only; 0 for none
+page_port = 8788                 # status page for the custodian's staff, on this machine only; 0 for none
 {tls}tls_certificate = "server.pem"
 {tls}tls_key = "server.key"
 # client_ca = "clients.pem"      # then every client needs a certificate of this authority, checked at the handshake
@@ -33,8 +36,8 @@ seconds_per_request = 60
 
 
 @dataclass(frozen=True)
-class Settings:
-    """One custodian's settings."""
+class ServiceSettings:
+    """Settings of one custodian; ``custodian.toml`` explains each."""
 
     name: str = "custodian"
     host: str = "127.0.0.1"
@@ -71,13 +74,13 @@ class Settings:
             )
 
     @staticmethod
-    def read(folder: Path) -> Settings:
-        """From the folder's file.
+    def read(folder: Path) -> ServiceSettings:
+        """Read ``custodian.toml`` in a folder.
 
         Raises
         ------
         ValueError
-            If a setting is unknown, or is not of its kind.
+            If a setting is unknown, or has another type.
         """
         path = folder / CONFIG
         if not path.is_file():
@@ -88,7 +91,7 @@ class Settings:
             found = tomllib.loads(path.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"expected TOML in {str(path)!r}, got other text ({error}); correct it.") from None
-        kinds: dict[str, Any] = {field.name: type(field.default) for field in fields(Settings)}
+        kinds: dict[str, Any] = {field.name: type(field.default) for field in fields(ServiceSettings)}
         for name, value in found.items():
             if name not in kinds:
                 raise ValueError(f"expected settings of a custodian in {str(path)!r}, got {name!r}; remove it.")
@@ -98,24 +101,24 @@ class Settings:
                 )
         for name in ("tls_certificate", "tls_key", "client_ca"):
             found[name] = str(folder / found[name]) if found.get(name) else ""
-        return Settings(**found)
+        return ServiceSettings(**found)
 
 
 def settings_text(name: str, *, tls: bool) -> str:
-    """The file of a new custodian.
+    """Content of ``custodian.toml`` for a new custodian.
 
     Raises
     ------
     ValueError
         If the name cannot be used.
     """
-    Settings(name=name)
-    # What JSON writes of printable text is a basic string of TOML: quotes and backslashes are escaped alike.
+    ServiceSettings(name=name)
+    # JSON writes printable text as a basic string of TOML: quotes and backslashes are escaped alike.
     return TEMPLATE.format(name=json.dumps(name, ensure_ascii=False), tls="" if tls else "# ")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to it."""
+    """Whether only this machine can connect to a host of this name or address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -123,26 +126,65 @@ def is_loopback(host: str) -> bool:
 
 
 def private_file(path: Path) -> Path:
-    """Make a file that only this user can open."""
+    """Create a file that only this user can open; an existing one is kept and closed to others."""
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     path.chmod(0o600)
     return path
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder that only this user can open."""
+    """Create a folder that only this user can open; an existing one is kept and closed to others."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)
     return path
+
+
+def self_signed(host: str) -> tuple[bytes, bytes]:
+    """Self-signed certificate and private key of a host name or address, as PEM; clients pass it as their authority.
+
+    Raises
+    ------
+    ValueError
+        If the host cannot be in a certificate.
+    """
+    # Imported here because clients import this module, and only 'init --tls-for' needs these.
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+
+    name: x509.GeneralName
+    try:
+        name = x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        name = x509.DNSName(host)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
+    key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=_VALID_DAYS))
+        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private
 
 
 __all__ = [
     "CERTIFICATE",
     "CONFIG",
     "KEY",
-    "Settings",
+    "ServiceSettings",
     "is_loopback",
     "private_file",
     "private_folder",
+    "self_signed",
     "settings_text",
 ]

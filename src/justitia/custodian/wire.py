@@ -1,32 +1,39 @@
-"""Rows and answers as Arrow IPC streams, and what is refused of them before a number is read.
+"""Wire formats: rows and noisy sums as Arrow IPC streams, measurements as JSON.
 
-One column of lists of a fixed length, float64, without nulls and without compression: what a body holds is then known
-from its length, and no small body becomes a large one.
+A stream has one column of fixed-size lists of float64, without nulls and without compression. The length of a body then
+limits what it holds, and no small body becomes a large one.
 
-Streams are written by pyarrow and read here, with bounds checked on every access: pyarrow ends the process on some
-malformed messages (a first message that is no schema, for one), and allocates what a message declares. The layout is
-that of ``Message.fbs`` and ``Schema.fbs`` of the Arrow format, versions 4 and 5 of its metadata.
+pyarrow writes streams; this module reads them, with bounds checked on every access, because pyarrow ends the process on
+some malformed messages (a first message that is no schema, for one) and allocates what a message declares. The layout
+is that of ``Message.fbs`` and ``Schema.fbs`` of the Arrow format, versions 4 and 5 of its metadata.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from justitia.custodian.refusals import Refused, too_large, wrong
+from justitia.custodian.errors import invalid_input, too_large
+from justitia.metrics.bounds import NoisyRates
+from justitia.metrics.measurement import Measurement
+from justitia.metrics.rates import NoisyCells
+from justitia.metrics.scores import NoisyScores, ScoreFacts
 from justitia.privacy.arrays import Array as Rows
 from justitia.privacy.arrays import Index
+from justitia.privacy.certificate import Certificate
 
 Body = bytes | bytearray
 ARROW = "application/vnd.apache.arrow.stream"
 _COLUMN = "row"
-#: Every batch costs time to check, whatever it holds; the client of this package sends one.
-_MOST_BATCHES = 1000
+#: Limit on batches, each of which takes time to check whatever it holds; the client of this package sends one.
+_MAX_BATCHES = 1000
 _CONTINUATION = 0xFFFFFFFF
 _VERSIONS = (3, 4)  # V4 and V5
 _SCHEMA, _RECORD_BATCH = 1, 3  # MessageHeader
@@ -38,7 +45,7 @@ _NOT_ROWS = (
 
 
 def to_stream(rows: Rows) -> bytes:
-    """Rows, or an answer."""
+    """Rows, or noisy sums, as a stream of one batch."""
     table: Rows = np.ascontiguousarray(rows, dtype=np.float64)
     column = pa.FixedSizeListArray.from_arrays(pa.array(table.reshape(-1)), table.shape[1])
     kind = pa.schema([(_COLUMN, column.type)])
@@ -48,80 +55,74 @@ def to_stream(rows: Rows) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def from_stream(body: Body, *, widest: int) -> Rows:
-    """(n, width): rows of a stream that somebody sent; entries that are no numbers are left as they are.
+def from_stream(body: Body, *, max_width: int) -> Rows:
+    """(n, width): the rows of an untrusted stream; NaN and infinity stay as they are.
 
     A stream of one batch is not copied: its rows are a view of ``body``.
 
     Raises
     ------
-    Refused
-        If it is anything else.
+    RequestError
+        If the body is no such stream, or its rows are wider than ``max_width``.
     """
     try:
-        return _decoded(memoryview(body), widest)
-    except Refused:
-        raise
+        messages = _messages(memoryview(body))
+        first = next(messages, None)
+        if first is None or first.kind != _SCHEMA:
+            raise _Malformed
+        width = _width(first.header)
+        if width > max_width:
+            raise too_large(f"rows of at most {max_width} numbers")
+        parts: list[Rows] = []
+        for message in messages:
+            if message.kind != _RECORD_BATCH:
+                raise _Malformed
+            if len(parts) == _MAX_BATCHES:
+                raise too_large(f"at most {_MAX_BATCHES} batches in one stream")
+            parts.append(_batch(message, width))
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, width)), *parts])
     except (ValueError, struct.error, MemoryError):
-        raise wrong(_NOT_ROWS) from None
+        raise invalid_input(_NOT_ROWS) from None
 
 
 class _Malformed(ValueError):
-    """A stream that is not one, or has something else in it."""
+    """The body is no Arrow stream, or a stream of another layout."""
 
 
 class _Message(NamedTuple):
     kind: int
-    header: _Table
+    header: _FlatbufferTable
     body: memoryview
 
 
-def _decoded(body: memoryview, widest: int) -> Rows:
-    messages = _messages(body)
-    first = next(messages, None)
-    if first is None or first.kind != _SCHEMA:
-        raise _Malformed
-    width = _width(first.header)
-    if width > widest:
-        raise too_large(f"rows of at most {widest} numbers")
-    parts: list[Rows] = []
-    for message in messages:
-        if message.kind != _RECORD_BATCH:
-            raise _Malformed
-        if len(parts) == _MOST_BATCHES:
-            raise too_large(f"at most {_MOST_BATCHES} batches in one stream")
-        parts.append(_batch(message, width))
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, width)), *parts])
-
-
 def _messages(stream: memoryview) -> Iterator[_Message]:
-    """Yield the messages of a stream; each of their lengths lies within it."""
+    """Yield the messages of a stream; every length is checked against the end of the stream."""
     at = 0
     while at < len(stream):
         mark, size = struct.unpack_from("<Ii", stream, at)
         at += 8
         if mark != _CONTINUATION or not 0 <= size <= len(stream) - at:
             raise _Malformed
-        if size == 0:  # the end
+        if size == 0:  # end-of-stream marker
             if at != len(stream):
                 raise _Malformed
             return
-        table = _Table.root(stream[at : at + size])
+        table = _FlatbufferTable.root(stream[at : at + size])
         at += size
-        held = table.number(3, "<q")  # bodyLength
+        body_length = table.number(3, "<q")
         header = table.table(2)
-        if header is None or table.number(0, "<h") not in _VERSIONS or not 0 <= held <= len(stream) - at:
+        if header is None or table.number(0, "<h") not in _VERSIONS or not 0 <= body_length <= len(stream) - at:
             raise _Malformed
-        yield _Message(table.number(1, "<B"), header, stream[at : at + held])
-        at += held
+        yield _Message(table.number(1, "<B"), header, stream[at : at + body_length])
+        at += body_length
 
 
-def _width(schema: _Table) -> int:
-    """Numbers in each row, if a schema has one column of lists of float64 of one length."""
+def _width(schema: _FlatbufferTable) -> int:
+    """Numbers per row of a schema with one column of fixed-size lists of float64."""
     (column,) = schema.tables(1)
     kind = column.table(3)
     if schema.number(0, "<h") or column.number(2, "<B") != _FIXED_SIZE_LIST or kind is None:
-        raise _Malformed  # the first: numbers of the other byte order
+        raise _Malformed  # the first number is the byte order: 0 is little-endian
     width = kind.number(0, "<i")
     (entries,) = column.tables(5)
     number = entries.table(3)
@@ -133,7 +134,7 @@ def _width(schema: _Table) -> int:
 
 
 def _batch(message: _Message, width: int) -> Rows:
-    """The rows of one batch, a view."""
+    """The rows of one batch, a view of the body."""
     header = message.header
     rows = header.number(0, "<q")
     nodes, buffers = header.pairs(1), header.pairs(2)  # (length, nulls) and (offset, length)
@@ -144,14 +145,14 @@ def _batch(message: _Message, width: int) -> Rows:
     for offset, length in buffers:
         if min(offset, length) < 0 or offset + length > len(message.body):
             raise _Malformed
-    offset, length = buffers[2]  # the other two say what is null, of lists and of numbers; nothing is
+    offset, length = buffers[2]  # the other two are validity bitmaps, of lists and of numbers; nothing is null
     if length < 8 * rows * width:
         raise _Malformed
     return np.frombuffer(message.body, dtype="<f8", count=rows * width, offset=offset).reshape(rows, width)
 
 
-class _Table:
-    """A table of a flatbuffer; every access is checked against the buffer's ends.
+class _FlatbufferTable:
+    """A table of a flatbuffer; every access is checked against both ends of the buffer.
 
     Parameters
     ----------
@@ -169,12 +170,12 @@ class _Table:
         self._fields = (self._read("<H", self._vtable) - 4) // 2
 
     @classmethod
-    def root(cls, data: memoryview) -> _Table:
-        """The table that a flatbuffer is about."""
+    def root(cls, data: memoryview) -> _FlatbufferTable:
+        """The root table of a flatbuffer."""
         return cls(data, struct.unpack_from("<I", data)[0])
 
     def _read(self, kind: str, at: int) -> int:
-        if at < 0:  # which struct would count from the end
+        if at < 0:  # struct would count from the end
             raise _Malformed
         return int(struct.unpack_from(kind, self._data, at)[0])
 
@@ -183,21 +184,21 @@ class _Table:
         return self._at + offset if offset else None
 
     def has(self, field: int) -> bool:
-        """Whether a field is there."""
+        """Whether the table has this field."""
         return self._place(field) is not None
 
     def number(self, field: int, kind: str) -> int:
-        """A whole number; 0 where the field is not there, which is the default of all that are read here."""
+        """An integer field; 0 if it is absent, which is the default of all fields that are read here."""
         place = self._place(field)
         return 0 if place is None else self._read(kind, place)
 
-    def table(self, field: int) -> _Table | None:
-        """A table within this one."""
+    def table(self, field: int) -> _FlatbufferTable | None:
+        """A nested table; None if it is absent."""
         place = self._place(field)
-        return None if place is None else _Table(self._data, place + self._read("<I", place))
+        return None if place is None else _FlatbufferTable(self._data, place + self._read("<I", place))
 
     def _vector(self, field: int, most: int) -> tuple[int, int]:
-        """Where the entries of a vector begin, and how many there are."""
+        """Position of the first entry of a vector, and the number of entries, at most ``most``."""
         place = self._place(field)
         if place is None:
             return 0, 0
@@ -207,26 +208,26 @@ class _Table:
             raise _Malformed
         return begin + 4, count
 
-    def tables(self, field: int) -> list[_Table]:
-        """Tables in a vector; more than one is of no use here."""
+    def tables(self, field: int) -> list[_FlatbufferTable]:
+        """Tables in a vector of at most one, since the layout has one column."""
         begin, count = self._vector(field, 1)
         places = [begin + 4 * number for number in range(count)]
-        return [_Table(self._data, place + self._read("<I", place)) for place in places]
+        return [_FlatbufferTable(self._data, place + self._read("<I", place)) for place in places]
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
-        """Pairs of whole numbers in a vector."""
+        """Pairs of integers in a vector of at most three, since the layout has three buffers."""
         begin, count = self._vector(field, 3)
         return [(self._read("<q", begin + 16 * k), self._read("<q", begin + 16 * k + 8)) for k in range(count)]
 
 
 class SpooledRows:
-    """Rows in files, one for each part, read one part at a time.
+    """Row source for the parts of a request, one file each, read one part at a time.
 
     Parameters
     ----------
     files : sequence of paths
     rows : int
-        In all of them.
+        Number of rows in all files.
     width : int
     """
 
@@ -234,18 +235,20 @@ class SpooledRows:
         self._files, self._rows, self._width = list(files), rows, width
 
     @classmethod
-    def of(cls, files: Sequence[Path], *, widest: int, rows: int) -> SpooledRows:
-        """Look at them.
+    def from_files(cls, files: Sequence[Path], *, max_width: int, rows: int) -> SpooledRows:
+        """Check that the files have ``rows`` rows together, all of one width.
 
         Raises
         ------
-        Refused
-            If they have another number of rows, or rows of several widths.
+        RequestError
+            If they have not.
         """
-        shapes = [from_stream(file.read_bytes(), widest=widest).shape for file in files]
+        shapes = [from_stream(file.read_bytes(), max_width=max_width).shape for file in files]
         if len({width for _, width in shapes}) != 1 or sum(n for n, _ in shapes) != rows:
             came = sum(n for n, _ in shapes)
-            raise wrong(f"expected {rows} rows of one width, in the order of the cohort, got {came}; send all of them.")
+            raise invalid_input(
+                f"expected {rows} rows of one width, in the order of the cohort, got {came}; send all of them."
+            )
         return cls(files, rows, shapes[0][1])
 
     def __len__(self) -> int:
@@ -260,9 +263,77 @@ class SpooledRows:
         """Yield ``(positions, rows)`` for all rows in order."""
         done = 0
         for file in self._files:
-            rows = from_stream(file.read_bytes(), widest=self._width)
+            rows = from_stream(file.read_bytes(), max_width=self._width)
             yield np.arange(done, done + len(rows)), rows
             done += len(rows)
 
 
-__all__ = ["ARROW", "SpooledRows", "from_stream", "to_stream"]
+def measurement_to_json(found: Measurement, certificate: Certificate) -> bytes:
+    """A measurement as JSON, from which the client makes the same one, to the last bit."""
+    facts = {
+        "people": found.people,
+        "groups": found.groups,
+        "rate_names": found.rate_names,
+        "questions": {name: list(places) for name, places in found.questions.items()},
+        "labelled": found.labelled,
+        "noisy": _plain(found.noisy),
+        "noisy_before": _plain(found.noisy_before),
+        "noisy_scores": _plain(found.noisy_scores),
+        "reference": found.reference,
+        "confidence": found.confidence,
+        "certificate": certificate.to_dict(),
+        "threshold": found.threshold,
+    }
+    return json.dumps(facts).encode()
+
+
+def measurement_from_json(body: bytes) -> Measurement:
+    """Inverse of :func:`measurement_to_json`.
+
+    Raises
+    ------
+    ValueError
+        If the body is anything else.
+    """
+    try:
+        facts: dict[str, Any] = json.loads(body)
+        return Measurement(
+            people=facts["people"],
+            groups=tuple(facts["groups"]),
+            rate_names=tuple(facts["rate_names"]),
+            questions={name: tuple(places) for name, places in facts["questions"].items()},
+            labelled=facts["labelled"],
+            noisy=_from_plain(NoisyRates, facts["noisy"]),
+            noisy_before=None if facts["noisy_before"] is None else _from_plain(NoisyRates, facts["noisy_before"]),
+            noisy_scores=None if facts["noisy_scores"] is None else _scores(facts["noisy_scores"]),
+            reference=facts["reference"],
+            confidence=facts["confidence"],
+            certificate=Certificate.from_dict(facts["certificate"]),
+            threshold=facts["threshold"],
+        )
+    except (KeyError, TypeError, AttributeError, UnicodeDecodeError):
+        raise ValueError("expected a measurement from the custodian, got other data; is this its address?") from None
+
+
+def _plain(value: Any) -> Any:
+    """A dataclass of arrays as what JSON can hold."""
+    if isinstance(value, ScoreFacts):
+        value = replace(value, rest=value.rest[:0])  # one number per row, which only the query needs
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value if value is None or isinstance(value, int) else float(value)
+
+
+def _from_plain(kind: Any, facts: dict[str, Any]) -> Any:
+    return kind(**{name: np.array(value) if isinstance(value, list) else value for name, value in facts.items()})
+
+
+def _scores(facts: dict[str, Any]) -> NoisyScores:
+    parts = {"cells": _from_plain(NoisyCells, facts["cells"]), "facts": _from_plain(ScoreFacts, facts["facts"])}
+    found: NoisyScores = _from_plain(NoisyScores, facts | parts)
+    return found
+
+
+__all__ = ["ARROW", "SpooledRows", "from_stream", "measurement_from_json", "measurement_to_json", "to_stream"]

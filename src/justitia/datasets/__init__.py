@@ -1,7 +1,7 @@
-"""The paper's data sets, a larger one, and a synthetic one with known ground truth; A is never a column of X.
+"""Datasets: those of the paper, a larger one, and a synthetic one with known ground truth.
 
-Files are fetched once, checked against a SHA-256, and kept in a cache (``JUSTITIA_DATA`` chooses the
-folder). Loaders fit nothing: encoders and scalers belong to the training rows.
+The sensitive attribute is never a column of X. Files are downloaded once, checked by their SHA-256, and kept in a cache
+(``JUSTITIA_DATA`` chooses the folder). Loaders fit nothing: encoders and scalers are fitted on training rows.
 """
 
 import difflib
@@ -32,7 +32,7 @@ NAMES = ("bank", "m_bank3", "m_bank5", "income", "compas", "census", "census_rac
 
 
 def load(name: str, *, folder: str | os.PathLike[str] | None = None, progress: bool = True) -> Dataset:
-    """Load one of the paper's data sets, or Census, for work at scale.
+    """Load one of the paper's datasets, or Census, which is larger.
 
     =========== ======= ======== =========================================================
     name        rows    features groups of the sensitive attribute
@@ -53,7 +53,7 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, progress: b
     folder : path, optional
         Local folder with the published files (``bank.csv`` or ``bank-full.csv``; ``adult.data`` and
         ``adult.test``; ``compas-scores-two-years.csv``; ``census-income.data`` and ``census-income.test``),
-        looked at before any site.
+        tried before any site.
     progress : bool
         Whether a download shows a progress bar.
 
@@ -62,7 +62,7 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, progress: b
     ValueError
         If the name is unknown.
     DatasetUnavailable
-        If the file can be had neither from the cache nor from the folder nor from any site.
+        If the file is neither in the cache nor in the folder, and no site or package has it.
     """
     if name in BANDS:
         return parse_bank(fetch.fetch(sources.BANK, folder=folder, progress=progress), name)

@@ -1,4 +1,4 @@
-"""Bank: does a client subscribe to the deposit? Groups by age, two, three or five of them."""
+"""Bank dataset: whether a client subscribes to a deposit; two, three or five age groups."""
 
 import io
 

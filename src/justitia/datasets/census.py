@@ -1,4 +1,4 @@
-"""Census: does a person of the 1994 and 1995 surveys have more than 50,000 dollars a year? Groups by sex or race."""
+"""Census dataset: whether a person of the 1994 or 1995 survey earns more than 50,000 dollars; groups by sex or race."""
 
 import io
 
@@ -111,7 +111,7 @@ def parse_census(data: bytes, name: str) -> Dataset:
 
     No column repeats either attribute. The best single one, ``detailed_household_status``, guesses the sex right for 66
     per cent of the rows (52 without it); ``country_of_birth_mother`` guesses the race for 86 per cent (84 without it),
-    though some countries of birth all but tell it for the few people born there. All of these stay in X, which the
+    though some countries of birth all but reveal it for the few people born there. All of these stay in X, which the
     privacy promise counts as public.
 
     Some columns follow from others, fully or but for less than one row in a hundred: the major industry and occupation

@@ -1,4 +1,4 @@
-"""Compas: is a defendant charged again within two years? Groups by sex."""
+"""Compas dataset: whether a defendant is charged again within two years; groups by sex."""
 
 import io
 

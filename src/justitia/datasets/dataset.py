@@ -1,4 +1,4 @@
-"""One table: public features X and labels Y, the sensitive attribute A kept in a column of its own."""
+"""Dataset: public features X and labels y, with the sensitive attribute in a series of its own."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ Index = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows of one data set, with A apart from X.
+    """Table of public features and labels, with the sensitive attribute apart from them.
 
-    Nothing in here was fitted: numbers are as recorded, categories are words, and encoders and scalers
-    belong to the training rows of whoever uses the table.
+    Nothing in here was fitted: numbers are as recorded and categories are words. Encoders and scalers are fitted later,
+    on training rows.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ class Dataset:
     def folds(self, n_splits: int = 5, seed: int = 0) -> Iterator[tuple[Index, Index]]:
         """Yield (train_index, test_index) of shuffled folds, stratified on y alone.
 
-        The sensitive column is not looked at: folds balanced by group would tell about A, and nobody
-        paid for that release.
+        The sensitive attribute is not used: folds balanced by group would be a release about it that no ledger was
+        debited for.
 
         Parameters
         ----------

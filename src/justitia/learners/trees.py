@@ -1,8 +1,8 @@
-"""Boosted trees of LightGBM as plain arrays: read from its text, checked, and written again.
+"""Boosted trees of LightGBM as plain arrays, read from LightGBM's text format, checked, and written again.
 
-What is written is what predictions need and nothing else: no ranges of features, no counts of rows, no settings. What
-is read may come from anybody, and LightGBM follows the indices of a text without looking where they lead. So every one
-is checked here, and LightGBM is handed only text that was written here.
+The text that is written holds what predictions need and nothing else: no feature ranges, no row counts, no settings.
+The text that is read may come from anyone, and LightGBM follows the indices in it without checking them. So every index
+is checked here, and LightGBM gets only text that this module wrote.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sklearn.utils import check_array
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-#: What LightGBM's number of a decision means: by category, missing to the left, and what counts as missing.
+#: Bits of LightGBM's ``decision_type``: split by category, missing goes left, and what counts as missing.
 CATEGORICAL, DEFAULT_LEFT, ZERO_MISSING, NAN_MISSING = 1, 2, 4, 8
-#: What the sum of the leaves is: the log-odds, scaled, of a label; or a number.
+#: Objectives, which say what the sum of the leaves is: scaled log-odds of a label, or a number.
 PROBABILITY, NUMBER = re.compile(r"binary sigmoid:(\d+(?:\.\d+)?)"), "regression"
 DAMAGED = "expected trees of one label as LightGBM writes them, got another text."
 

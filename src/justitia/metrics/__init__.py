@@ -1,1 +1,1 @@
-"""How decisions treat groups: exactly, for those who may see the attribute, or privately measured."""
+"""Fairness metrics by group: exact, for those who may see the attribute, or measured privately."""

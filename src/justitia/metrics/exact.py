@@ -1,7 +1,7 @@
-"""Rates, gaps and intervals by group, on an evaluation split.
+"""Exact rates, gaps and intervals by group, on an evaluation split.
 
 Everything here is exact and therefore **not private**: it reads the sensitive attribute of the rows it is
-given and prints facts about them. Use it on people whose attribute may be used for evaluation, not on the
+given and returns facts about them. Use it on rows whose attribute may be used for evaluation, not on the
 training rows that the guarantee protects.
 
 Rows whose attribute is missing belong to no group. A group without rows in an event is "not estimable" (NaN),
@@ -17,11 +17,11 @@ from scipy.stats import norm
 
 from justitia._validate import check_fraction, check_same_length
 from justitia.notions import FairnessNotion, get_notion
-from justitia.privacy.frames import forgets_locals, sealing
+from justitia.privacy.frames import forgets_locals, protects_attribute
 from justitia.privacy.groups import encode, group_names, infer_groups, public_groups, read_columns
 
 
-@sealing
+@protects_attribute
 @forgets_locals
 def rates_by_group(
     y_true: Any,
@@ -68,26 +68,22 @@ def rates_by_group(
     h = chosen.h_exact(2 * decided - 1, truth)
     events = chosen.events(truth)
     member = codes[:, None] == np.arange(len(labels))
-    counts, sums = events.T @ member, (events * h[:, None]).T @ member
+    counts, sums = (events.T @ member).ravel(), ((events * h[:, None]).T @ member).ravel()
+    rate = np.full(len(counts), np.nan)
+    np.divide(sums, counts, out=rate, where=counts > 0)
+    lower, upper = wilson_interval(rate, counts, confidence)
+    columns = {"count": counts.astype(np.int64), "rate": rate, "lower": lower, "upper": upper}
     index = pd.MultiIndex.from_product([chosen.event_names, labels], names=["event", "group"])
-    return _table(counts.ravel(), sums.ravel(), confidence, index)
+    return pd.DataFrame(columns, index=index)
 
 
 def _group_codes(sensitive_features: Any, groups: Any, n: int) -> tuple[list[Any], NDArray[np.int64]]:
     names, columns = read_columns(sensitive_features)
     check_same_length(y_true=range(n), sensitive_features=columns[0])
     known = infer_groups(columns) if groups is None else public_groups(groups, names=names)
-    # A tuple would be read as several index levels; its printed name is one.
+    # A tuple would be read as several index levels; its name as text is one.
     crossed = any(isinstance(group, tuple) for group in known)
     return list(group_names(known, names=names) if crossed else known), encode(columns, known)
-
-
-def _table(counts: NDArray[Any], sums: NDArray[Any], confidence: float, index: pd.MultiIndex) -> pd.DataFrame:
-    rate = np.full(len(counts), np.nan)
-    np.divide(sums, counts, out=rate, where=counts > 0)
-    lower, upper = wilson_interval(rate, counts, confidence)
-    columns = {"count": counts.astype(np.int64), "rate": rate, "lower": lower, "upper": upper}
-    return pd.DataFrame(columns, index=index)
 
 
 def wilson_interval(
@@ -141,7 +137,7 @@ def _positive_label(found: set[Any], pos_label: Any) -> Any:
     return sorted(found)[1]
 
 
-@sealing
+@protects_attribute
 def violation(
     y_true: Any,
     y_pred: Any,
@@ -210,7 +206,7 @@ def _metric(notion: str, summary: Literal["difference", "ratio"], meaning: str) 
 
     metric.__name__ = metric.__qualname__ = f"{notion}_{summary}"
     metric.__doc__ = meaning
-    return sealing(metric)
+    return protects_attribute(metric)
 
 
 demographic_parity_difference = _metric("demographic_parity", "difference", "Largest minus smallest selection rate.")

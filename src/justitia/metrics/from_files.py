@@ -1,4 +1,4 @@
-"""Labels, decisions and the attribute of people in Parquet files, for a measurement: read a few rows at a time."""
+"""Labels, decisions and the attribute of rows in Parquet files, for a measurement: read a few rows at a time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.preprocessing.files import RowFiles
-from justitia.privacy.attribute import AttributeStream, HeldElsewhere, SensitiveColumns
-from justitia.privacy.joining import check_held, enrolled, stream_of
+from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
+from justitia.privacy.joining import FileAttribute, check_held, held_for_files
+from justitia.rows.parquet import RowFiles
 
 Labels = NDArray[np.object_]
 
 
-def read_people(
+def read_files(
     data: Any, y_true: Any, y_pred: Any, where: Any, person: Any
-) -> tuple[Any, Any, AttributeStream | HeldElsewhere, list[Any] | None]:
+) -> tuple[Any, Any, FileAttribute | HeldElsewhere, list[Any] | None]:
     """Labels, decisions, the attribute closed, and public ids.
 
     Parameters
@@ -32,24 +32,23 @@ def read_people(
     ValueError, TypeError
         For what is wrong with names and files.
     """
-    files = RowFiles.of(data)
+    files = RowFiles.open(data)
     if isinstance(where, HeldElsewhere):
         files.check([name for name in (y_true, y_pred, check_held(where, person)) if isinstance(name, str)])
-        named = enrolled(where, files, 0, len(files), person)
-        held = where.placed([named], [len(files)], rank=0, person=person is not None)
+        held = held_for_files(where, files, person)
         truth, decided = (_column(files, one) if isinstance(one, str) else one for one in (y_true, y_pred))
         return truth, decided, held, None if person is None else list(_column(files, person))
-    sensitive = SensitiveColumns.of(where)
+    sensitive = SensitiveColumns.from_name(where)
     public = [name for name in (y_true, y_pred, person, sensitive.key) if isinstance(name, str)]
     clash = [name for name in sensitive.columns if name in public]
     if clash:
         raise ValueError(f"the column {clash[0]!r} is sensitive and cannot be used as a public one; name another.")
     files.check(public, () if sensitive.file is not None else sensitive.columns)
     truth, decided, ids = (_column(files, one) if isinstance(one, str) else one for one in (y_true, y_pred, person))
-    second = None if sensitive.file is None else RowFiles.of(sensitive.file)
+    second = None if sensitive.file is None else RowFiles.open(sensitive.file)
     if second is not None and sensitive.key is not None:
         second.check([], [sensitive.key, *sensitive.columns])
-    return truth, decided, stream_of(sensitive, files, 0, len(files), second), None if ids is None else list(ids)
+    return truth, decided, FileAttribute(sensitive, files, second), None if ids is None else list(ids)
 
 
 def _column(files: RowFiles, name: str) -> Labels:
@@ -62,4 +61,4 @@ def _column(files: RowFiles, name: str) -> Labels:
     return np.concatenate([np.empty(0, dtype=object), *parts])
 
 
-__all__ = ["read_people"]
+__all__ = ["read_files"]

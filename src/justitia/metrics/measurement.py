@@ -1,10 +1,15 @@
-"""What a private measurement says: noisy rates by group, gaps, violations and their bounds, in MetricFrame's words."""
+"""Result of a private measurement: noisy rates by group, gaps, violations and their bounds, in MetricFrame's words.
+
+Groups that cross several columns have a result for each column alone as well (:class:`Margin`). Its counts are sums of
+those of the crossed groups, at no further cost.
+"""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -13,25 +18,96 @@ import numpy as np
 import pandas as pd
 
 from justitia._validate import check_choice, check_nonnegative
-from justitia.metrics.impact_told import Impact
-from justitia.metrics.intervals import Array, NoisyRates, several_quantile
-from justitia.metrics.margins import Margin
-from justitia.metrics.scores import NoisyScores
-from justitia.metrics.scores_told import Scores
-from justitia.metrics.told import NOT_ENOUGH, Interval, Verdict, records
+from justitia.metrics.bounds import NOT_ENOUGH, Interval, NoisyRates, Verdict, table_records
+from justitia.metrics.impact import Impact
+from justitia.metrics.quantiles import Array, sidak_quantile
+from justitia.metrics.scores import NoisyScores, Scores
+from justitia.privacy.groups import group_names
+from justitia.privacy.interface import Groups
 from justitia.privacy.ledger import Certificate
 
 Method = Literal["between_groups", "to_overall"]
-#: Of sentences in text.
+#: Line width of the text form.
 WIDTH = 96
 
 
 @dataclass(frozen=True, eq=False)
+class Margin:
+    r"""The groups of one of several crossed columns.
+
+    Every crossed group has noise of variance v, and two of them a covariance of c v. A sum of s of them has the
+    variance :math:`s (1 + (s - 1) c) v`, and two sums over other groups have the covariance :math:`s^2 c v`: the same
+    form again.
+
+    Attributes
+    ----------
+    column : str
+    groups : tuple of str
+    parts : array of shape (groups, crossed groups)
+        1 where a crossed group is a part of the group; each has as many parts as the others.
+    """
+
+    column: str
+    groups: tuple[str, ...]
+    parts: Array
+
+    def rates(self, noisy: NoisyRates) -> NoisyRates:
+        """Rates of these groups."""
+        own, cross = self._noise_factors(noisy.cross)
+        return replace(
+            noisy,
+            counts=self.parts @ noisy.counts,
+            sums=self.parts @ noisy.sums,
+            var_sum=own * noisy.var_sum,
+            cov=own * noisy.cov,
+            var_count=own * noisy.var_count,
+            cross=cross,
+        )
+
+    def scores(self, noisy: NoisyScores) -> NoisyScores:
+        """Scores of these groups."""
+        cells = noisy.cells
+        own, cross = self._noise_factors(cells.cross)
+        summed = replace(cells, counts=self.parts @ cells.counts, noise=own * cells.noise, cross=cross)
+        return replace(noisy, cells=summed, rest=self.parts @ noisy.rest, rest_variance=own * noisy.rest_variance)
+
+    def _noise_factors(self, cross: float) -> tuple[float, float]:
+        """Variance of a sum as a multiple of that of one part; covariance of two sums as a multiple of it."""
+        s = float(self.parts[0].sum())
+        own = s * (1 + (s - 1) * cross)
+        return own, s**2 * cross / own
+
+
+def column_margins(groups: Groups, columns: Sequence[str]) -> tuple[Margin, ...]:
+    """One margin for each of the crossed columns whose groups have equally many parts; none without crossed columns.
+
+    Parameters
+    ----------
+    groups : tuple of labels
+        Tuples, if columns are crossed.
+    columns : sequence of str
+        Their names; without them they are numbered.
+    """
+    crossed = [group for group in groups if isinstance(group, tuple)]
+    if len(crossed) < len(groups):
+        return ()
+    width = len(crossed[0])
+    names = columns if len(columns) == width else [f"column {place + 1}" for place in range(width)]
+    found = []
+    for place, name in enumerate(names):
+        labels = Counter(group[place] for group in crossed)
+        if len(labels) > 1 and len(set(labels.values())) == 1:
+            parts = np.array([[float(group[place] == label) for group in crossed] for label in labels])
+            found.append(Margin(name, group_names(tuple(labels)), parts))
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
 class Measurement:
-    """Rates by group, gaps and violations, made of one noisy answer and public numbers.
+    """Rates by group, gaps and violations, computed from one noisy answer and public numbers.
 
     Names follow fairlearn's ``MetricFrame``: rows are groups, columns are rates. Bounds are about the population that
-    the people were drawn from and hold the error of sampling and the privacy noise; ``confidence`` is for
+    the rows were drawn from and cover sampling error and privacy noise; ``confidence`` is for
 
     * all rates of :attr:`table` at once,
     * all gaps to the population of :attr:`table` at once,
@@ -48,7 +124,7 @@ class Measurement:
     groups : tuple of str
     rate_names : tuple of str
     questions : mapping
-        Each notion or metric that was asked for, with the places of its rates in ``rate_names``.
+        Each notion or metric that was measured, with the places of its rates in ``rate_names``.
     noisy : NoisyRates
         Noisy counts and sums, and the covariance of their noise.
     confidence : float
@@ -58,7 +134,7 @@ class Measurement:
     reference : str or None
         Group that ratios, distances and z are compared with.
     noisy_before : NoisyRates or None
-        The same rates of the decisions of another model about the same people.
+        The same rates of the decisions of another model about the same rows.
     noisy_scores : NoisyScores or None
         If scores were given.
     crossed : tuple of Margin
@@ -101,7 +177,7 @@ class Measurement:
 
     @property
     def _bounds(self) -> tuple[Array, Array]:
-        return self.noisy.interval(several_quantile(self.confidence, self.noisy.counts.size))
+        return self.noisy.interval(sidak_quantile(self.confidence, self.noisy.counts.size))
 
     @property
     def _enough(self) -> Any:
@@ -113,7 +189,7 @@ class Measurement:
     def table(self) -> pd.DataFrame:
         """One line per rate and group: noisy count, rate with bounds, gap to the population with bounds, evidence."""
         lower, upper = self._bounds
-        gap, gap_lower, gap_upper = self.noisy.gaps(self.noisy.quantiles("to_overall", self.confidence)[1])
+        gap, gap_lower, gap_upper = self.noisy.gaps(self.noisy.simultaneous_quantile("to_overall", self.confidence))
         columns = {
             "count": self.noisy.counts,
             "rate": self.noisy.rates,
@@ -131,7 +207,7 @@ class Measurement:
         return table.assign(evidence=np.where(enough.T.ravel(), "enough", NOT_ENOUGH))
 
     def difference(self, method: Method = "between_groups") -> pd.Series:
-        """Noisy largest difference of each rate; as a maximum of noisy numbers it leans upward, unlike its bounds."""
+        """Noisy largest difference of each rate; a maximum of noisy numbers is biased upward, its bounds are not."""
         check_choice("method", method, ("between_groups", "to_overall"))
         rates = self.by_group
         found = rates.max() - rates.min() if method == "between_groups" else (rates - self.overall).abs().max()
@@ -158,22 +234,22 @@ class Measurement:
     def violations(self) -> dict[str, Interval]:
         """For each notion or metric, the largest difference between two groups, as in ``metrics.violation``.
 
-        It speaks of the groups that have enough evidence; :attr:`unknown_groups` names the others.
+        It is about the groups that have enough evidence; :attr:`unknown_groups` names the others.
         """
-        return {name: self._largest(name, "between_groups") for name in self.questions}
+        return {name: self._largest_difference(name, "between_groups") for name in self.questions}
 
     @cached_property
     def largest_gaps(self) -> dict[str, Interval]:
         """For each notion or metric, the largest difference between a group and the population."""
-        return {name: self._largest(name, "to_overall") for name in self.questions}
+        return {name: self._largest_difference(name, "to_overall") for name in self.questions}
 
     @property
     def violation(self) -> Interval:
         """The violation, if one notion was measured."""
         return self.violations[self._only_question(None)]
 
-    def _largest(self, name: str, method: Method) -> Interval:
-        estimate, lower, upper = self.noisy.only(self.questions[name]).largest(method, self.confidence)
+    def _largest_difference(self, name: str, method: Method) -> Interval:
+        estimate, lower, upper = self.noisy.select(self.questions[name]).largest_difference(method, self.confidence)
         return Interval(float(estimate), float(lower), float(upper))
 
     def _only_question(self, name: str | None) -> str:
@@ -191,8 +267,8 @@ class Measurement:
         return tuple(group for group, known in zip(self.groups, self._enough.all(axis=1), strict=True) if not known)
 
     def not_compared(self, notion: str | None = None) -> tuple[str, ...]:
-        """Groups that the violation does not speak of: some rate of theirs that it compares lacks evidence."""
-        enough = self.noisy.only(self.questions[self._only_question(notion)]).enough
+        """Groups that the violation leaves out: some rate of theirs that it compares lacks evidence."""
+        enough = self.noisy.enough[:, list(self.questions[self._only_question(notion)])]
         return tuple(group for group, known in zip(self.groups, enough, strict=True) if not known.all())
 
     def test(self, threshold: float, notion: str | None = None) -> Verdict:
@@ -204,8 +280,7 @@ class Measurement:
         """
         threshold, name = check_nonnegative("threshold", threshold), self._only_question(notion)
         at_least, at_most = self._one_sided[name]
-        enough = self.noisy.only(self.questions[name]).enough
-        unknown = tuple(group for group, known in zip(self.groups, enough, strict=True) if not known.all())
+        unknown = self.not_compared(name)
         if at_least > threshold:
             answer = "above"
         elif at_most < threshold and not unknown:
@@ -217,11 +292,11 @@ class Measurement:
     @cached_property
     def _one_sided(self) -> dict[str, tuple[float, float]]:
         """Bounds of each violation, each for itself: only one of the two mistakes is possible at a time."""
-        parts = {name: self.noisy.only(places) for name, places in self.questions.items()}
-        return {
-            name: (self.violations[name].lower, float(part.largest_at_most(self.confidence)))
-            for name, part in parts.items()
-        }
+        found = {}
+        for name, places in self.questions.items():
+            at_most = self.noisy.select(places).largest_difference_at_most(self.confidence)
+            found[name] = (self.violations[name].lower, float(at_most))
+        return found
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -239,7 +314,7 @@ class Measurement:
     def margins(self) -> dict[str, Measurement]:
         """Of groups that cross several columns: the same for each column alone, from the same noisy answer.
 
-        It speaks of people who gave all columns. Confidence is for each column by itself.
+        It is about rows for which all columns are given. Confidence is for each column by itself.
         """
         return {
             one.column: replace(
@@ -268,7 +343,7 @@ class Measurement:
     def impact(self, rate: str = "selection_rate") -> Impact:
         """Impact ratios, significance and shortfall of one of the rates."""
         place = self.rate_names.index(check_choice("rate", rate, self.rate_names))
-        return Impact(rate, self.groups, self.noisy.only([place]), self.confidence, self._reference)
+        return Impact(rate, self.groups, self.noisy.select([place]), self.confidence, self._reference)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: noisy and public numbers, bounds and the certificate."""
@@ -292,7 +367,7 @@ class Measurement:
         }
         return {
             "overall": {name: float(value) for name, value in self.overall.items()},
-            "by_group": records(self.table),
+            "by_group": table_records(self.table),
             "violations": bounded,
             "largest_gaps": {name: one.to_dict() for name, one in self.largest_gaps.items()},
             "unknown_groups": list(self.unknown_groups),
@@ -301,10 +376,6 @@ class Measurement:
     def to_json(self) -> str:
         """The measurement as JSON text."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
-
-    def _sentences(self) -> list[str]:
-        verdicts = [str(one) for one in self.verdicts.values()]
-        return [*verdicts, self.certificate.statement, *self.certificate.remarks]
 
     def __str__(self) -> str:
         shown = self.table.reset_index()
@@ -317,18 +388,14 @@ class Measurement:
                 "gap": [str(Interval(*row)) for row in shown[["gap", "gap_lower", "gap_upper"]].to_numpy().tolist()],
             }
         )
-        heading = f"{self.people:,} rows, {len(self.groups)} groups; noisy, with bounds at {self.confidence:.4g}"
-        unknown = f"  among the groups with enough evidence, not {', '.join(self.unknown_groups)}"
-        return "\n".join(
-            [
-                heading,
-                lines.to_string(index=False),
-                *(f"violation, {name}: {one}" for name, one in self.violations.items()),
-                *([unknown] if self.unknown_groups else []),
-                *(f"largest gap to the population, {name}: {one}" for name, one in self.largest_gaps.items()),
-                *(
-                    textwrap.fill(one, WIDTH, break_on_hyphens=False, subsequent_indent="  ")
-                    for one in self._sentences()
-                ),
-            ]
-        )
+        text = [
+            f"{self.people:,} rows, {len(self.groups)} groups; noisy, with bounds at {self.confidence:.4g}",
+            lines.to_string(index=False),
+            *(f"violation, {name}: {one}" for name, one in self.violations.items()),
+        ]
+        if self.unknown_groups:
+            text.append(f"  among the groups with enough evidence, not {', '.join(self.unknown_groups)}")
+        text += [f"largest gap to the population, {name}: {one}" for name, one in self.largest_gaps.items()]
+        for sentence in (*map(str, self.verdicts.values()), self.certificate.statement, *self.certificate.remarks):
+            text.append(textwrap.fill(sentence, WIDTH, break_on_hyphens=False, subsequent_indent="  "))
+        return "\n".join(text)

@@ -1,4 +1,4 @@
-"""How good decisions and scores are, told from public labels: exact, and at no cost in privacy."""
+"""Accuracy, confusion, AUC and calibration from public labels alone: exact, and at no privacy cost."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-r"""The public cells behind every rate, and the rows whose noisy group sums estimate gaps with the least noise.
+r"""Rates as sums over public cells, and the query rows whose noisy group sums estimate gaps with the least noise.
 
-A hard decision about a person of label y falls into one of four public cells (y, decision), and every rate is a ratio
-of sums over cells: selection rate, true and false positive rate, accuracy, and whatever a notion of your own averages.
-So the number of people of each group in each cell is all that A has to be asked, once, for any number of rates. Scores
-and the decisions of a second model make the cells finer (:mod:`justitia.metrics.cells`), and nothing else changes.
+A hard decision about a row of label y falls into one of four public cells (y, decision), and every rate is a ratio of
+sums over cells: selection rate, true and false positive rate, accuracy, and whatever a notion of your own averages. So
+the number of rows of each group in each cell is all that has to be asked about A, once, for any number of rates. Scores
+and the decisions of a second model make the cells finer (:class:`Cells`), and nothing else changes.
 
-One person is in one cell. If their row is the unit vector of the cell, the answer is noisy counts. Any other unit
+One row is in one cell. If its query row is the unit vector of the cell, the answer is noisy counts. Any other unit
 vectors :math:`v_1, ..., v_m` cost the same, and the counts recovered from their sums have noise of covariance
 :math:`\tau^2 C^{-1}` with :math:`C_{jl} = \langle v_j, v_l \rangle`. :func:`best_correlations` chooses C.
 """
@@ -14,13 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.metrics.intervals import Array, NoisyRates
-from justitia.metrics.repeats import Repeats
+from justitia.metrics.bounds import NoisyRates, Repeats
+from justitia.metrics.quantiles import Array
 from justitia.notions import FairnessNotion
+
+Ints = NDArray[np.int64]
 
 #: Label and decision of the four cells, in their order 2 y + decision.
 _LABEL = (0, 0, 1, 1)
@@ -28,12 +31,12 @@ _DECISION = (0, 1, 0, 1)
 
 #: How much the noise of a count weighs beside that of a gap: as much as it would in a ratio with a gap of one sixth.
 COUNT_WEIGHT = 1 / 36
-#: Keeps the rows of cells that no rate tells apart from falling together.
+#: Keeps the query rows of cells that no rate distinguishes from becoming equal.
 _RIDGE = 1e-6
 
 
 @dataclass(frozen=True)
-class Rate:
+class RateMetric:
     """What is averaged over which cells.
 
     Attributes
@@ -44,7 +47,7 @@ class Rate:
     value : tuple of floats, one per cell
         h of a row in each cell, 0 outside the event.
     weight : float
-        How much its noise matters beside that of the others, in the choice of rows.
+        How much its noise matters beside that of the others, in the choice of query rows.
     """
 
     name: str
@@ -52,53 +55,91 @@ class Rate:
     value: tuple[float, ...]
     weight: float = 1.0
 
-    def over(self, kinds: NDArray[np.int64]) -> Rate:
-        """The same rate over finer cells, of which ``kinds`` says what each was made of."""
-        member, value = (tuple(float(one[kind]) for kind in kinds) for one in (self.member, self.value))
-        return replace(self, member=member, value=value)
+    def over(self, kinds: Ints) -> RateMetric:
+        """The same rate over finer cells; ``kinds`` says which cell each of them is a part of."""
+        member, value = np.array([self.member, self.value])[:, kinds].tolist()
+        return replace(self, member=tuple(member), value=tuple(value))
 
 
-def _rate(name: str, member: Sequence[float], value: Sequence[float]) -> Rate:
-    return Rate(
-        name,
-        tuple(float(one) for one in member),
-        tuple(float(one * h) for one, h in zip(member, value, strict=True)),
-    )
+def _rate(name: str, member: Sequence[float], value: Sequence[float]) -> RateMetric:
+    event = np.array(member, dtype=np.float64)
+    return RateMetric(name, tuple(event.tolist()), tuple((event * value).tolist()))
 
 
-_EVERYONE, _NEGATIVE, _SELECTED = (1, 1, 1, 1), (1, 1, 0, 0), _DECISION
+_ALL, _NEGATIVE, _SELECTED = (1, 1, 1, 1), (1, 1, 0, 0), _DECISION
 _WRONG, _RIGHT = (0, 1, 1, 0), (1, 0, 0, 1)
 
 #: Rates by the names that fairlearn and scikit-learn use.
-METRICS: dict[str, Rate] = {
+METRICS: dict[str, RateMetric] = {
     one.name: one
     for one in (
-        _rate("selection_rate", _EVERYONE, _DECISION),
+        _rate("selection_rate", _ALL, _DECISION),
         _rate("true_positive_rate", _LABEL, _DECISION),
         _rate("false_positive_rate", _NEGATIVE, _DECISION),
         _rate("true_negative_rate", _NEGATIVE, (1, 0, 1, 0)),
         _rate("false_negative_rate", _LABEL, (1, 0, 1, 0)),
-        _rate("accuracy_score", _EVERYONE, _RIGHT),
-        _rate("zero_one_loss", _EVERYONE, _WRONG),
+        _rate("accuracy_score", _ALL, _RIGHT),
+        _rate("zero_one_loss", _ALL, _WRONG),
         _rate("precision_score", _SELECTED, _LABEL),
     )
 }
+_BY_CELLS = {(one.member, one.value): one for one in METRICS.values()}
 
 
-def notion_rates(notion: FairnessNotion) -> tuple[Rate, ...]:
-    """The rates that a notion compares, one per event; those with a usual name bear it."""
+def notion_rates(notion: FairnessNotion) -> tuple[RateMetric, ...]:
+    """The rates that a notion compares, one per event; those with a usual name have that name."""
     y, decided = np.array(_LABEL, dtype=np.float64), np.array(_DECISION, dtype=np.float64)
     h = notion.h_exact(2 * decided - 1, y).tolist()
-    made = [
-        _rate(f"{notion.name}[{event}]", member, h)
-        for event, member in zip(notion.event_names, notion.events(y).T.tolist(), strict=True)
-    ]
-    known = {(one.member, one.value): one for one in METRICS.values()}
-    return tuple(known.get((one.member, one.value), one) for one in made)
+    found = []
+    for event, member in zip(notion.event_names, notion.events(y).T.tolist(), strict=True):
+        rate = _rate(f"{notion.name}[{event}]", member, h)
+        found.append(_BY_CELLS.get((rate.member, rate.value), rate))
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Public cells that occur, in the order of their codes: label, decision, second decision, bin of scores.
+
+    Attributes
+    ----------
+    place : array of shape (n,)
+        Which cell each row is in.
+    kind : array, one entry per cell
+        2 y + decision.
+    before : array, one entry per cell
+        2 y + decision of the second model; that of the first if there is no second.
+    bin : array, one entry per cell
+        Of the score; 0 if there are none.
+    totals : array, one entry per cell
+        Public number of rows.
+    """
+
+    place: Ints
+    kind: Ints
+    before: Ints
+    bin: Ints
+    totals: Array
+
+    @classmethod
+    def from_rows(cls, truth: Any, decided: Any, before: Any = None, bins: Ints | None = None) -> Cells:
+        """Cells of rows with these labels, decisions (0 or 1), decisions of a second model, and bins of scores."""
+        y, d = np.asarray(truth, dtype=np.int64), np.asarray(decided, dtype=np.int64)
+        second = d if before is None else np.asarray(before, dtype=np.int64)
+        binned = np.zeros_like(y) if bins is None else bins
+        code, place = np.unique(8 * binned + 4 * y + 2 * d + second, return_inverse=True)
+        label, decision, other = code // 4 % 2, code // 2 % 2, code % 2
+        totals = np.bincount(place, minlength=len(code)).astype(float)
+        return cls(place, 2 * label + decision, 2 * label + other, code // 8, totals)
+
+    @property
+    def label(self) -> Ints:
+        """Label of each cell."""
+        return self.kind // 2
 
 
 def best_correlations(weights: Array) -> Array:
-    r"""Inner products of the unit rows that answer with the least noise.
+    r"""Inner products of the unit query rows whose answer has the least noise.
 
     .. math:: \min_C \operatorname{tr}(C^{-1} W) \quad \text{over positive definite } C \text{ with } C_{jj} = 1
 
@@ -135,7 +176,7 @@ def _square_root(matrix: Array) -> Array:
 
 @dataclass(frozen=True)
 class NoisyCells:
-    """Noisy number of people of each group in each column of cells, with the covariance of the noise.
+    """Noisy number of rows of each group in each column of cells, with the covariance of the noise.
 
     Attributes
     ----------
@@ -145,9 +186,9 @@ class NoisyCells:
     cross : float
         That between two groups, as a multiple of it.
     totals : array of shape (..., m)
-        Public number of people in each column.
+        Public number of rows in each column.
     repeats, rest_repeats : Repeats, optional
-        Rows by person: those that groups may hold, and all of them. Without them rows are independent.
+        Rows by person: those that may be counted in a group, and all of them. Without them rows are independent.
     """
 
     counts: Array
@@ -181,19 +222,19 @@ def _along(matrix: Array, first: Array, second: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The public rows of one release, and how its answer is read.
+class QueryRows:
+    """The public query rows of one release, and how its answer is read.
 
     Attributes
     ----------
     cell : array of ints, one per cell
-        Which of the m columns each cell became; -1 for cells that need no question: those in no event, and those that
-        nobody is in.
+        Which of the m columns each cell became; -1 for cells that are not queried: those in no event, and those
+        without rows.
     member, value : arrays of shape (K, m)
     totals : array of shape (..., m)
-        Public number of people in each column.
+        Public number of rows in each column.
     vectors : array of shape (..., m, m)
-        Row j is the row of a person in column j, of length 1.
+        Row j is the query row of whoever is in column j, of length 1.
     """
 
     cell: NDArray[np.int64]
@@ -219,8 +260,8 @@ class Rows:
         """Rates from the same; see :meth:`cells`."""
         return self.cells(answer, variance).rates(self.member, self.value)
 
-    def of_columns(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What is known of each cell, by column; cells of one column must agree, or it is -1."""
+    def by_column(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Values of the cells by column; -1 where cells of one column differ."""
         found = np.full(self.member.shape[-1], -1)
         for column in range(len(found)):
             known = np.unique(values[self.cell == column])
@@ -228,37 +269,32 @@ class Rows:
         return found
 
 
-def make_rows(rates: Sequence[Rate], totals: Array) -> Rows:
-    """The rows for some rates, from the public number of people in each cell.
+def make_rows(rates: Sequence[RateMetric], totals: Array) -> QueryRows:
+    """The query rows for some rates, from the public number of rows in each cell.
 
-    Cells that no rate tells apart become one column. Each rate weighs its gap to the population and, less, its count,
-    by the inverse of its number of people: noise is compared with sampling error.
+    Cells that no rate distinguishes become one column. Each rate weighs its gap to the population and, less, its count,
+    by the inverse of its number of rows: noise is compared with sampling error.
 
     Parameters
     ----------
     totals : array of shape (..., number of cells)
         Several at once must have the same cells occupied.
     """
-    member, value = np.array([one.member for one in rates]), np.array([one.value for one in rates])
+    table = np.array([(one.member, one.value) for one in rates])  # (K, 2, number of cells)
     cells = totals.shape[-1]
     occupied = (totals > 0).reshape(-1, cells).all(axis=0)
     columns: list[tuple[float, ...]] = []
     cell = np.full(cells, -1)
-    for place in np.flatnonzero(occupied & member.any(axis=0)):
-        kind = (*member[:, place], *value[:, place])
+    for place in np.flatnonzero(occupied & table[:, 0].any(axis=0)):
+        kind = (*table[:, 0, place], *table[:, 1, place])
         if kind not in columns:
             columns.append(kind)
         cell[place] = columns.index(kind)
-    members, values = np.array(columns).T.reshape(2, len(rates), -1)
+    member, value = np.array(columns).T.reshape(2, len(rates), -1)
     merged = totals @ (cell[:, None] == np.arange(len(columns))).astype(float)
-    importance = np.array([one.weight for one in rates])
-    weights = _weights(members, values, merged, importance)
-    return Rows(cell, members, values, merged, _square_root(best_correlations(weights)))
-
-
-def _weights(member: Array, value: Array, totals: Array, importance: Array) -> Array:
-    people = totals @ member.T
-    gap = value - member * (totals @ value.T / people)[..., None]
+    sizes = merged @ member.T
+    gap = value - member * (merged @ value.T / sizes)[..., None]
     pairs = np.einsum("...kj,...kl->...kjl", gap, gap) + COUNT_WEIGHT * np.einsum("kj,kl->kjl", member, member)
-    weights: Array = (pairs * (importance / people)[..., None, None]).sum(axis=-3)
-    return weights
+    importance = np.array([one.weight for one in rates])
+    weights: Array = (pairs * (importance / sizes)[..., None, None]).sum(axis=-3)
+    return QueryRows(cell, member, value, merged, _square_root(best_correlations(weights)))

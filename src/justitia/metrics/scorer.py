@@ -1,4 +1,4 @@
-"""A fairness scorer for scikit-learn's searches that pays for every look at the people it scores on."""
+"""Fairness scorer for scikit-learn's searches; every call is a private measurement that debits a ledger."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sklearn.metrics import make_scorer
 
 from justitia.metrics.measure import measure
 from justitia.notions import FairnessNotion, get_notion
-from justitia.privacy.door import check_budget
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.frames import sealing
+from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.noise_seed import hidden
+from justitia.privacy.mechanisms import hidden_seed
+from justitia.privacy.vault import check_budget
 
 
 def private_scorer(
@@ -31,7 +31,7 @@ def private_scorer(
 ) -> Any:
     """A scorer for ``GridSearchCV`` and ``cross_validate``: minus the noised violation on the validation rows.
 
-    Each call is one :func:`justitia.measure` at ``epsilon`` on ``ledger``. The scorer asks for ``sensitive_features``
+    Each call is one :func:`justitia.measure` at ``epsilon`` on ``ledger``. The scorer requests ``sensitive_features``
     by metadata routing, which has to be switched on:
     ``sklearn.set_config(enable_metadata_routing=True)``. Where there is not enough evidence about two groups, the score
     is -1, the worst there is. Pass ``error_score="raise"`` to the search, or it turns a spent budget into NaN.
@@ -72,10 +72,10 @@ def private_scorer(
     delta = ledger.delta if delta is None else delta
     check_budget(epsilon, delta)
     settings = {"groups": groups, "epsilon": epsilon, "delta": delta, "pos_label": pos_label}
-    settings |= {"missing_marker": missing_marker, "noise_seed": hidden(noise_seed)}
-    asked = NoisyViolation(get_notion(notion), ledger, settings)
-    with sklearn.config_context(enable_metadata_routing=True):  # to be allowed to say what is asked for
-        return make_scorer(asked, greater_is_better=False).set_score_request(sensitive_features=True)
+    settings |= {"missing_marker": missing_marker, "noise_seed": hidden_seed(noise_seed)}
+    score = NoisyViolation(get_notion(notion), ledger, settings)
+    with sklearn.config_context(enable_metadata_routing=True):  # set_score_request needs it
+        return make_scorer(score, greater_is_better=False).set_score_request(sensitive_features=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class NoisyViolation:
     def __name__(self) -> str:
         return f"noisy_{self.notion.name}_violation"
 
-    @sealing
+    @protects_attribute
     def __call__(self, y_true: Any, y_pred: Any, *, sensitive_features: Any) -> float:
         """Debit, then measure."""
         found = measure(

@@ -1,20 +1,22 @@
-r"""Score metrics of which only noisy counts by bin are known: AUC, Kolmogorov-Smirnov distance, means, calibration.
+r"""Score metrics by group: AUC, Kolmogorov-Smirnov distance, mean scores, calibration, with bounds.
 
-All come from the one noisy answer: :math:`\hat n_{a,j}`, people of group a in column j of (bin, label, decision), and
-the noisy sum of what bins leave out.
+Scores are public. They fall into public bins whose cut points are quantiles of all scores, the median among them; a
+score is above a cut point if it is larger. What a bin leaves out, a score's distance from the mean of its cell, is one
+more public column of the query row. All metrics come from the one noisy answer: :math:`\hat n_{a,j}`, rows of group a
+in column j of (bin, label, decision), and the noisy sum of what bins leave out.
 
-* Binned AUC: how often the positive one of two people of either label is in the higher bin, where the same bin counts
-  one half: :math:`\hat p^\top K \hat q / (\hat P \hat Q)` for the counts p and q of either label by bin, where K is 1
+* Binned AUC: how often the positive one of two rows of either label is in the higher bin, where the same bin counts one
+  half: :math:`\hat p^\top K \hat q / (\hat P \hat Q)` for the counts p and q of either label by bin, where K is 1
   below the diagonal, 0 above, and one half on it. Its sampling error has Wilson's bounds, as for a share of so many
-  people as would have the same variance (delta method); they are widened by the noise, which is normal whatever the
+  rows as would have the same variance (delta method); they are widened by the noise, which is normal whatever the
   AUC.
-* AUC: how people are ranked within a bin is not measured, and may be anything. The AUC of exact scores is between that
+* AUC: how rows are ranked within a bin is not measured, and may be anything. The AUC of exact scores is between that
   with zeros on the diagonal of K (the negative one always has the higher score of two in one bin) and that with ones.
 * Kolmogorov-Smirnov distance: the largest difference between shares above a public cut point
-  (:mod:`justitia.metrics.largest`).
-* Standardised mean difference: difference of mean scores over everybody's standard deviation, which is public.
+  (:func:`~justitia.metrics.quantiles.ks_quantiles`).
+* Standardised mean difference: difference of mean scores over the standard deviation of all scores, which is public.
 
-Leading axes are kept; letters as in :mod:`justitia.metrics.intervals`, and B bins.
+Leading axes are kept; letters as in :mod:`justitia.metrics.bounds`, and B bins.
 """
 
 from __future__ import annotations
@@ -24,16 +26,153 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import norm
 
-from justitia.metrics.impact import Compared, careful, other_side
-from justitia.metrics.intervals import EVIDENCE, Array, NoisyRates, added
-from justitia.metrics.largest import reaches
-from justitia.metrics.rates import NoisyCells
-from justitia.metrics.repeats import Repeats
-from justitia.metrics.score_bins import ScoreFacts
+from justitia._validate import check_int
+from justitia.metrics.bounds import (
+    EVIDENCE,
+    NOT_ENOUGH,
+    NoisyRates,
+    Repeats,
+    combined_half_width,
+    table_records,
+)
+from justitia.metrics.impact import Comparison, Impact
+from justitia.metrics.quantiles import Array, conservative, ks_quantiles, sidak_quantile
+from justitia.metrics.rates import Cells, Ints, NoisyCells, QueryRows, RateMetric
+
+#: Weight of all shares above cut points together in the choice of query rows, and of all calibration rates: beside 1 of
+#: a rate.
+SCORE_WEIGHT = 1 / 16
+#: Share of a query row's squared length that goes into what bins leave out.
+LEFT_OUT = 1 / 16
+#: Squares of larger scores would not be finite numbers.
+LARGEST_SCORE = 1e100
 
 Bounds = tuple[Array, Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreBins:
+    """Public scores and their bins.
+
+    Attributes
+    ----------
+    scores : array of shape (n,)
+    cuts : array of shape (B - 1,)
+        Increasing.
+    bin : array of shape (n,)
+        Number of cut points below each score.
+    """
+
+    scores: Array
+    cuts: Array
+    bin: Ints
+
+    @classmethod
+    def from_scores(cls, scores: Any, n: int, bins: int) -> ScoreBins:
+        """Bins at quantiles of all scores.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there is not one finite score per row, or all are the same.
+        """
+        check_int("score_bins", bins, at_least=2)
+        if bins % 2:
+            raise ValueError(f"expected an even score_bins, so that the median is a cut point, got {bins}; pass 10.")
+        try:
+            values = np.asarray(scores, dtype=float)
+        except (TypeError, ValueError):
+            raise TypeError("expected scores to be numbers, got something else; pass one number per row.") from None
+        if values.shape != (n,):
+            raise ValueError(f"expected one score per row ({n}), got shape {values.shape}; pass one number per row.")
+        if not np.isfinite(values).all():
+            raise ValueError("expected a finite score in every row, got missing or infinite ones; drop those rows.")
+        largest = np.abs(values).max(initial=0.0)
+        if largest > LARGEST_SCORE:
+            raise ValueError(
+                f"expected scores between -{LARGEST_SCORE:g} and {LARGEST_SCORE:g}, got one of {largest:g}; "
+                "pass probabilities or log-odds, or drop such rows."
+            )
+        if values.min() == values.max():
+            raise ValueError("expected scores that differ, got one value in every row; leave the scores out.")
+        cuts = np.unique(np.quantile(values, np.arange(1, bins) / bins))
+        return cls(values, cuts, np.searchsorted(cuts, values, side="left"))
+
+    def rates(self, cells: Cells) -> list[RateMetric]:
+        """Share above every cut point; positive labels in every bin. All of a kind weigh little beside one rate."""
+        everywhere = (1.0,) * len(cells.bin)
+        found = []
+        for k, cut in enumerate(self.cuts):
+            above = tuple((cells.bin > k).astype(float))
+            found.append(RateMetric(f"above {cut:.6g}", everywhere, above, SCORE_WEIGHT / len(self.cuts)))
+        bins = np.unique(cells.bin)
+        for b in bins:
+            within = (cells.bin == b).astype(float)
+            positive = within * cells.label.astype(float)
+            found.append(RateMetric(f"label in bin {b + 1}", tuple(within), tuple(positive), SCORE_WEIGHT / len(bins)))
+        return found
+
+    def facts(self, cells: Cells, rows: QueryRows) -> ScoreFacts:
+        """What is public about the scores in each column of the release."""
+        column = rows.cell[cells.place]
+        by_column = [self.scores[column == j] for j in range(len(rows.totals))]
+        mean = np.array([np.mean(one) for one in by_column])
+        rest = self.scores - mean[column]
+        return ScoreFacts(
+            cuts=self.cuts,
+            median=int(np.searchsorted(self.cuts, np.median(self.scores))),
+            label=rows.by_column(cells.label),
+            bin=rows.by_column(cells.bin),
+            mean=mean,
+            spread=np.array([np.var(one) for one in by_column]),
+            deviation=float(self.scores.std()),
+            rest=rest,
+            reach=float(np.abs(rest).max()),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreFacts:
+    """Public facts about scores, by column of the release.
+
+    Attributes
+    ----------
+    cuts : array of shape (B - 1,)
+    median : int
+        Its place in ``cuts``.
+    label, bin : arrays of shape (m,)
+    mean, spread : arrays of shape (m,)
+        Mean and variance of the scores of all rows in the column.
+    deviation : float
+        Standard deviation of all scores.
+    rest : array of shape (n,)
+        Score minus the mean of its column.
+    reach : float
+        Largest absolute value of ``rest``.
+    """
+
+    cuts: Array
+    median: int
+    label: Ints
+    bin: Ints
+    mean: Array
+    spread: Array
+    deviation: float
+    rest: Array
+    reach: float
+
+    @property
+    def share(self) -> float:
+        """Of a query row's squared length that is spent on what bins leave out; none if they leave out nothing."""
+        return LEFT_OUT if self.reach > 0 else 0.0
+
+    def append_to(self, vectors: Array) -> Array:
+        """Query rows (n, m) of the cells, made shorter, with one more column; none is longer than 1."""
+        rest = np.zeros_like(self.rest) if self.reach == 0 else self.rest / self.reach
+        return np.column_stack([np.sqrt(1 - self.share) * vectors, np.sqrt(self.share) * rest])
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +182,7 @@ class NoisyScores:
     Attributes
     ----------
     cells : NoisyCells
-        (..., G, m); the columns hold everybody, once.
+        (..., G, m); every row is in one column.
     facts : ScoreFacts
     rest : array of shape (..., G)
         Noisy sum of scores minus the mean of their column.
@@ -64,18 +203,18 @@ class NoisyScores:
 
     @property
     def scoring_rate(self) -> NoisyRates:
-        """Share above everybody's median, (..., G, 1)."""
-        return self.curve.only([self.facts.median])
+        """Share above the median of all scores, (..., G, 1)."""
+        return self.curve.select([self.facts.median])
 
     @cached_property
     def calibration(self) -> NoisyRates:
-        """Share of the positive label in every bin that somebody is in, (..., G, bins)."""
+        """Share of the positive label in every bin that has rows, (..., G, bins)."""
         member = (self.facts.bin == np.unique(self.facts.bin)[:, None]).astype(float)
         return self.cells.rates(member, member * self.facts.label)
 
     @property
     def bin_means(self) -> Array:
-        """Mean score of everybody in each of these bins: public."""
+        """Mean score of all rows in each of these bins: public."""
         bins = np.unique(self.facts.bin)[:, None] == self.facts.bin
         weights = bins * self.cells.totals[..., None, :]
         means: Array = weights @ self.facts.mean / weights.sum(axis=-1)
@@ -84,181 +223,159 @@ class NoisyScores:
     def binned_auc(self, confidence: float) -> Bounds:
         """AUC of the bins of each group, with bounds for all that are known, (..., G); else NaN, 0 and 1.
 
-        Two people of different labels in one bin count one half.
+        Two rows of different labels in one bin count one half.
         """
-        return _Ranked.of(self.cells, self.facts, tied=0.5).bounds(confidence)
+        return self._auc(confidence, tied=0.5)
 
-    def auc_between(self, confidence: float) -> tuple[Array, Array]:
+    def auc_bounds(self, confidence: float) -> tuple[Array, Array]:
         """Bounds of the AUC of exact scores, for all groups that are known, (..., G); else 0 and 1.
 
-        They hold however people are ranked within a bin.
+        They hold however rows are ranked within a bin.
         """
-        lowest, highest = (_Ranked.of(self.cells, self.facts, tied=one).bounds(confidence) for one in (0.0, 1.0))
-        return lowest[1], highest[2]
+        return self._auc(confidence, tied=0.0)[1], self._auc(confidence, tied=1.0)[2]
 
-    def means(self) -> tuple[Array, Array]:
-        """Mean score of each group and its variance, (..., G); NaN without enough evidence."""
-        return _Means.of(self, self.cells.counts, self.rest, self.cells.repeats).told
-
-    def mean_difference(self, reference: int | None, quantile: float) -> Bounds:
-        """Difference of mean scores over everybody's deviation, with bounds, (..., G); NaN where one is unknown."""
-        totals = self.cells.totals[..., None, :]
-        first = _Means.of(self, self.cells.counts, self.rest, self.cells.repeats)
-        second = _Means.of(
-            self,
-            other_side(self.cells.counts, totals, reference),
-            other_side(self.rest[..., None], 0.0, reference)[..., 0],
-            self.cells.repeats if reference is not None else self.cells.rest_repeats,
-        )
-        cross = -1.0 if reference is None else self.cells.cross
-        variance = first.told[1] + second.told[1] - 2 * cross * first.noise_with(second)
-        itself = np.arange(self.rest.shape[-1]) == reference
-        value = np.where(itself, np.nan, first.told[0] - second.told[0]) / self.facts.deviation
-        half = quantile * np.sqrt(np.maximum(variance, 0)) / self.facts.deviation
-        return value, value - half, value + half
-
-    def distance(self, reference: int | None, confidence: float) -> Bounds:
-        """Kolmogorov-Smirnov distance of each group, with bounds for all that are known, (..., G)."""
-        compared = Compared.of(self.curve, reference)
-        known: Any = compared.known.all(axis=-1)
-        apart = compared.first.rates - compared.second.rates
-        covariance = np.where(known[..., None, None], self._band(compared), np.nan)
-        below, above = reaches(apart, covariance, _each(known, confidence))
-        _, low, high = compared.differences(below[..., None])
-        lower = np.maximum(np.maximum(low, -high), 0.0).max(axis=-1)
-        _, low, high = compared.differences(above[..., None])
-        upper = np.maximum(np.abs(low), np.abs(high)).max(axis=-1)
-        value = np.where(known, np.abs(apart).max(axis=-1), np.nan)
-        itself = np.where(compared.itself, np.nan, 0.0)  # a group has no distance from itself
-        return value, np.where(known, lower, itself), np.where(known, upper, 1 + itself)
-
-    def _band(self, compared: Compared) -> Array:
-        """(..., G, K, K): covariance of the differences between shares above the cut points."""
-        value = (self.facts.bin > np.arange(len(self.facts.cuts))[:, None]).astype(float)
-        sides = (compared.first, compared.second)
-        found: Any = 0.0
-        rows = []
-        for one in sides:
-            n = np.where(one.enough, one.counts, np.nan)[..., :1]
-            # Two successes and two failures more, so that no share of a few people is without variance.
-            share = (np.clip(one.sums, 0, n) + 2) / (n + 4)
-            joint = np.minimum(share[..., :, None], share[..., None, :])
-            found = found + (joint - share[..., :, None] * share[..., None, :]) / one.independent[..., :1, None]
-            rows.append((value - one.rates[..., None]) / n[..., None])
-        noise = self.cells.noise[..., None, :, :]
-        first, second = rows
-        found = found + sum(row @ noise @ np.swapaxes(row, -1, -2) for row in rows)
-        both = first @ noise @ np.swapaxes(second, -1, -2)
-        total: Array = found - compared.cross * (both + np.swapaxes(both, -1, -2))
-        return total
-
-
-def _effect(repeats: Repeats | None, counts: Array) -> Array:
-    """Design effect of so many rows."""
-    return np.ones_like(counts) if repeats is None else repeats.design_effect(counts)
-
-
-def _each(known: Any, confidence: float) -> Array:
-    """(..., G): confidence of each bound, if those of all groups that are known are to hold at once (Sidak)."""
-    times = np.maximum(known.sum(axis=-1, keepdims=True), 1)
-    return np.broadcast_to(careful(confidence) ** (1 / times), known.shape)
-
-
-@dataclass(frozen=True)
-class _Means:
-    """Noisy mean scores of some sums over columns."""
-
-    count: Array  # (..., G), NaN without enough evidence
-    independent: Array  # independent rows that have the same sampling error
-    mean: Array
-    spread: Array  # variance of one person's score
-    rows: Array  # (..., G, m): the mean's sensitivity to the count of each column
-    noise: Array
-    rest_variance: float
-
-    @classmethod
-    def of(cls, scores: NoisyScores, counts: Array, rest: Array, repeats: Repeats | None) -> _Means:
-        facts, noise = scores.facts, scores.cells.noise
-        n = counts.sum(axis=-1)
-        enough = (n > 0) & (n > EVIDENCE * np.sqrt(noise.sum(axis=(-2, -1)))[..., None])
-        n = np.where(enough, n, np.nan)
-        mean = (counts @ facts.mean + rest) / n
-        apart = facts.mean - mean[..., None]
-        spread = ((facts.spread + apart**2) * counts).sum(axis=-1) / n
-        spread = np.maximum(spread, facts.deviation**2 / 4)  # noisy counts may add up to too little
-        rows, noise = apart / n[..., None], noise[..., None, :, :]
-        return cls(n, n / _effect(repeats, n), mean, spread, rows, noise, scores.rest_variance)
-
-    @property
-    def told(self) -> tuple[Array, Array]:
-        """Mean, and its variance."""
-        return self.mean, self.spread / self.independent + self.noise_with(self)
-
-    def noise_with(self, other: _Means) -> Array:
-        """Covariance of the noise of two means, if it were the same in both."""
-        of_counts = (self.rows[..., None, :] @ self.noise @ other.rows[..., :, None])[..., 0, 0]
-        found: Array = of_counts + self.rest_variance / (self.count * other.count)
-        return found
-
-
-@dataclass(frozen=True)
-class _Ranked:
-    """An AUC of the bins of each group and its two errors, (..., G); NaN without enough evidence."""
-
-    estimate: Array  # beyond 0 and 1, if noise takes it there
-    sampling: Array  # variance
-    noise: Array  # variance
-    fewer: Array  # independent rows of the label that fewer have
-
-    @classmethod
-    def of(cls, cells: NoisyCells, facts: ScoreFacts, *, tied: float) -> _Ranked:
-        """``tied``: what two people of different labels in one bin count."""
+    def _auc(self, confidence: float, *, tied: float) -> Bounds:
+        """AUC where two rows of different labels in one bin count ``tied``, with bounds."""
+        cells, facts = self.cells, self.facts
         bins = np.arange(len(facts.cuts) + 1)
         positive = ((facts.bin[:, None] == bins) & (facts.label[:, None] == 1)).astype(float)
         negative = ((facts.bin[:, None] == bins) & (facts.label[:, None] == 0)).astype(float)
         K = np.tril(np.ones((len(bins), len(bins))), -1) + tied * np.eye(len(bins))
         p, q = cells.counts @ positive, cells.counts @ negative
-        noise_p, noise_q, both = (
-            np.swapaxes(one, -1, -2) @ cells.noise @ other
-            for one, other in ((positive, positive), (negative, negative), (positive, negative))
-        )
-        P, Q = (_known_total(one, noise) for one, noise in ((p, noise_p), (q, noise_q)))
+        P = _known_totals(p, positive.T @ cells.noise @ positive)
+        Q = _known_totals(q, negative.T @ cells.noise @ negative)
+        both = positive.T @ cells.noise @ negative
         ranked_q, ranked_p = q @ K.T, p @ K
+        # Unclipped: noise may take it beyond 0 and 1.
         estimate = ((p * ranked_q).sum(axis=-1) - np.einsum("bc,...bc->...", K, both)[..., None]) / (P * Q)
         value = np.clip(estimate, 0, 1)
         by_p = (ranked_q / Q[..., None] - value[..., None]) / P[..., None]
         by_q = (ranked_p / P[..., None] - value[..., None]) / Q[..., None]
-        p_effect, q_effect = (_effect(cells.repeats, one) for one in (P, Q))
-        sampling = p_effect * P * (_shares(p) * by_p**2).sum(axis=-1) + q_effect * Q * (_shares(q) * by_q**2).sum(
-            axis=-1
-        )
+        p_effect, q_effect = _design_effect(cells.repeats, P), _design_effect(cells.repeats, Q)
+        sampling_p = p_effect * P * (_shares(p) * by_p**2).sum(axis=-1)
+        sampling_q = q_effect * Q * (_shares(q) * by_q**2).sum(axis=-1)
         # Noise of one label is in the gradient by the other, so that of their product is in the square.
         gradient = by_p @ positive.T + by_q @ negative.T
         noise = (gradient[..., None, :] @ cells.noise[..., None, :, :] @ gradient[..., :, None])[..., 0, 0]
-        return cls(estimate, sampling, noise, np.minimum(P / p_effect, Q / q_effect))
 
-    def bounds(self, confidence: float) -> Bounds:
-        known = ~np.isnan(self.estimate)
-        quantile = norm.isf((1 - _each(known, confidence)) / 2)
-        value = np.clip(self.estimate, 0, 1)
-        # The variance is at most that of as many disjoint pairs as there are people of either label.
-        people = np.maximum(value * (1 - value) / np.maximum(self.sampling, 1e-12), self.fewer)
-        low, high = _wilson(value, people, quantile)
-        reach = quantile * np.sqrt(self.noise)
-        lower = np.clip(self.estimate - added(value - low, reach), 0, 1)
-        upper = np.clip(self.estimate + added(high - value, reach), 0, 1)
+        known = ~np.isnan(estimate)
+        quantile = norm.isf((1 - _each_confidence(known, confidence)) / 2)
+        # The variance is at most that of as many disjoint pairs as there are rows of either label.
+        fewer = np.minimum(P / p_effect, Q / q_effect)
+        n = np.maximum(value * (1 - value) / np.maximum(sampling_p + sampling_q, 1e-12), fewer)
+        square = quantile**2
+        middle = (value * n + square / 2) / (n + square)  # Wilson's interval
+        half_width = quantile * np.sqrt(value * (1 - value) * n + square / 4) / (n + square)
+        low, high = middle - half_width, middle + half_width
+        noise_width = quantile * np.sqrt(noise)
+        lower = np.clip(estimate - combined_half_width(value - low, noise_width), 0, 1)
+        upper = np.clip(estimate + combined_half_width(high - value, noise_width), 0, 1)
         return value, np.where(known, lower, 0.0), np.where(known, upper, 1.0)
 
+    @property
+    def means(self) -> Array:
+        """Mean score of each group, (..., G); NaN without enough evidence."""
+        return _NoisyMeans.from_counts(self, self.cells.counts, self.rest, self.cells.repeats).mean
 
-def _wilson(share: Array, people: Array, quantile: Array) -> tuple[Array, Array]:
-    """Bounds of a share among so many people."""
-    square = quantile**2
-    middle = (share * people + square / 2) / (people + square)
-    reach = quantile * np.sqrt(share * (1 - share) * people + square / 4) / (people + square)
-    return middle - reach, middle + reach
+    def mean_difference(self, reference: int | None, quantile: float) -> Bounds:
+        """Standardised difference of mean scores, with bounds, (..., G); NaN where one is unknown."""
+        cells = self.cells
+        first = _NoisyMeans.from_counts(self, cells.counts, self.rest, cells.repeats)
+        if reference is None:
+            counts, rest, cross = cells.totals[..., None, :] - cells.counts, 0.0 - self.rest, -1.0
+            second = _NoisyMeans.from_counts(self, counts, rest, cells.rest_repeats)
+        else:
+            counts = np.broadcast_to(cells.counts[..., [reference], :], cells.counts.shape)
+            rest, cross = np.broadcast_to(self.rest[..., [reference]], self.rest.shape), cells.cross
+            second = _NoisyMeans.from_counts(self, counts, rest, cells.repeats)
+        variance = first.variance + second.variance - 2 * cross * first.noise_covariance(second)
+        itself = np.arange(self.rest.shape[-1]) == reference
+        value = np.where(itself, np.nan, first.mean - second.mean) / self.facts.deviation
+        half_width = quantile * np.sqrt(np.maximum(variance, 0)) / self.facts.deviation
+        return value, value - half_width, value + half_width
+
+    def ks_distance(self, reference: int | None, confidence: float) -> Bounds:
+        """Kolmogorov-Smirnov distance of each group, with bounds for all that are known, (..., G)."""
+        comparison = Comparison.with_reference(self.curve, reference)
+        known: Any = comparison.known.all(axis=-1)
+        apart = comparison.first.rates - comparison.second.rates
+        covariance = np.where(known[..., None, None], self._curve_covariance(comparison), np.nan)
+        below, above = ks_quantiles(apart, covariance, _each_confidence(known, confidence))
+        _, low, high = comparison.differences(below[..., None])
+        lower = np.maximum(np.maximum(low, -high), 0.0).max(axis=-1)
+        _, low, high = comparison.differences(above[..., None])
+        upper = np.maximum(np.abs(low), np.abs(high)).max(axis=-1)
+        value = np.where(known, np.abs(apart).max(axis=-1), np.nan)
+        itself = np.where(comparison.itself, np.nan, 0.0)  # a group has no distance from itself
+        return value, np.where(known, lower, itself), np.where(known, upper, 1 + itself)
+
+    def _curve_covariance(self, comparison: Comparison) -> Array:
+        """(..., G, K, K): covariance of the differences between shares above the cut points."""
+        value = (self.facts.bin > np.arange(len(self.facts.cuts))[:, None]).astype(float)
+        found: Any = 0.0
+        gradients = []
+        for side in (comparison.first, comparison.second):
+            n = side.known_counts[..., :1]
+            # Two successes and two failures more, so that no share of a few rows is without variance.
+            share = (np.clip(side.sums, 0, n) + 2) / (n + 4)
+            joint = np.minimum(share[..., :, None], share[..., None, :])
+            found = found + (joint - share[..., :, None] * share[..., None, :]) / side.effective_counts[..., :1, None]
+            gradients.append((value - side.rates[..., None]) / n[..., None])
+        noise = self.cells.noise[..., None, :, :]
+        first, second = gradients
+        found = found + (first @ noise @ np.swapaxes(first, -1, -2) + second @ noise @ np.swapaxes(second, -1, -2))
+        both = first @ noise @ np.swapaxes(second, -1, -2)
+        total: Array = found - comparison.cross * (both + np.swapaxes(both, -1, -2))
+        return total
 
 
-def _known_total(counts: Array, noise: Array) -> Array:
+@dataclass(frozen=True)
+class _NoisyMeans:
+    """Noisy mean scores, from counts by column."""
+
+    count: Array  # (..., G), NaN without enough evidence
+    effective_count: Array  # independent rows that have the same sampling error
+    mean: Array
+    score_variance: Array  # of one row's score
+    gradient: Array  # (..., G, m): of the mean, by the count of each column
+    noise: Array
+    rest_variance: float
+
+    @classmethod
+    def from_counts(cls, scores: NoisyScores, counts: Array, rest: Array, repeats: Repeats | None) -> _NoisyMeans:
+        facts, noise = scores.facts, scores.cells.noise
+        n = _known_totals(counts, noise)
+        mean = (counts @ facts.mean + rest) / n
+        apart = facts.mean - mean[..., None]
+        variance = ((facts.spread + apart**2) * counts).sum(axis=-1) / n
+        variance = np.maximum(variance, facts.deviation**2 / 4)  # noisy counts may add up to too little
+        gradient, noise = apart / n[..., None], noise[..., None, :, :]
+        return cls(n, n / _design_effect(repeats, n), mean, variance, gradient, noise, scores.rest_variance)
+
+    @property
+    def variance(self) -> Array:
+        """Variance of the mean, sampling and noise."""
+        return self.score_variance / self.effective_count + self.noise_covariance(self)
+
+    def noise_covariance(self, other: _NoisyMeans) -> Array:
+        """Covariance of the noise of two means, if it were the same in both."""
+        of_counts = (self.gradient[..., None, :] @ self.noise @ other.gradient[..., :, None])[..., 0, 0]
+        found: Array = of_counts + self.rest_variance / (self.count * other.count)
+        return found
+
+
+def _design_effect(repeats: Repeats | None, counts: Array) -> Array:
+    return np.ones_like(counts) if repeats is None else repeats.design_effect(counts)
+
+
+def _each_confidence(known: Any, confidence: float) -> Array:
+    """(..., G): confidence of each bound, if those of all groups that are known are to hold at once (Sidak)."""
+    times = np.maximum(known.sum(axis=-1, keepdims=True), 1)
+    return np.broadcast_to(conservative(confidence) ** (1 / times), known.shape)
+
+
+def _known_totals(counts: Array, noise: Array) -> Array:
+    """Noisy number of rows in all columns; NaN without enough evidence."""
     total = counts.sum(axis=-1)
     enough = (total > 0) & (total > EVIDENCE * np.sqrt(noise.sum(axis=(-2, -1)))[..., None])
     return np.where(enough, total, np.nan)
@@ -269,3 +386,114 @@ def _shares(counts: Array) -> Array:
     kept = np.maximum(counts, 0)
     found: Array = kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1e-12)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Score metrics by group, computed from one noisy answer and public numbers.
+
+    Attributes
+    ----------
+    groups : tuple of str
+    noisy : NoisyScores
+    confidence : float
+    reference : int or None
+        Place of the group that means and distances are compared with; all other rows if None.
+    labelled : bool
+        Whether labels were given; AUC and calibration need them.
+    """
+
+    groups: tuple[str, ...]
+    noisy: NoisyScores
+    confidence: float
+    reference: int | None = None
+    labelled: bool = True
+
+    @property
+    def compared_with(self) -> str:
+        """Whom means and distances compare with."""
+        return "everybody else" if self.reference is None else self.groups[self.reference]
+
+    @property
+    def scoring(self) -> Impact:
+        """Rate of scores above the median of all (Local Law 144's "scoring rate"), and its impact ratios."""
+        return Impact("scoring_rate", self.groups, self.noisy.scoring_rate, self.confidence, self.reference)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One line per group; the bounds of each column hold for all groups at once.
+
+        * ``mean_score``; ``standardized_mean_difference`` and ``ks_distance``, to the reference or to all other rows.
+        * ``binned_auc``: how often the positive one of two rows of different labels is in the higher public bin of
+          scores; two rows in one bin count one half. Its bounds are about this quantity.
+        * ``auc_lower``, ``auc_upper``: bounds of the AUC of exact scores, which hold however rows are ranked within
+          a bin. More bins (``score_bins``) bring the two nearer, and more noise into each.
+
+        Without labels there is no AUC.
+        """
+        others = max(1, len(self.groups) - (self.reference is not None))
+        quantile = sidak_quantile(conservative(self.confidence), others)
+        bounded = {
+            "standardized_mean_difference": self.noisy.mean_difference(self.reference, quantile),
+            "ks_distance": self.noisy.ks_distance(self.reference, self.confidence),
+        }
+        if self.labelled:
+            bounded["binned_auc"] = self.noisy.binned_auc(self.confidence)
+        columns = {"mean_score": self.noisy.means}
+        for name, found in bounded.items():
+            columns |= dict(zip((name, f"{name}_lower", f"{name}_upper"), found, strict=True))
+        if self.labelled:
+            columns["auc_lower"], columns["auc_upper"] = self.noisy.auc_bounds(self.confidence)
+        return pd.DataFrame(columns, index=pd.Index(self.groups, name="group"))
+
+    @property
+    def curve(self) -> pd.DataFrame:
+        """Share above each public cut point, by group, and its gap to the population with bounds for all at once."""
+        rates = self.noisy.curve
+        gap, low, high = rates.gaps(rates.simultaneous_quantile("to_overall", self.confidence))
+        columns = {
+            "overall": np.broadcast_to(rates.overall, gap.shape),
+            "rate": rates.rates,
+            "gap": gap,
+            "gap_lower": low,
+            "gap_upper": high,
+        }
+        return self._frame(columns, self.noisy.facts.cuts, "threshold", rates.enough)
+
+    @property
+    def calibration(self) -> pd.DataFrame:
+        """Share of the positive label by bin of scores and group, with bounds for all at once.
+
+        ``score`` is the mean score of all rows in the bin and ``overall`` their share; both are public. The table is
+        empty without labels.
+        """
+        rates = self.noisy.calibration
+        lower, upper = rates.interval(sidak_quantile(self.confidence, rates.counts.size))
+        known = rates.enough & ((lower > 0) | (upper < 1))
+        columns = {
+            "score": np.broadcast_to(self.noisy.bin_means, rates.counts.shape),
+            "overall": np.broadcast_to(rates.overall, rates.counts.shape),
+            "count": rates.counts,
+            "rate": np.where(known, rates.rates, np.nan),
+            "lower": lower,
+            "upper": upper,
+        }
+        table = self._frame(columns, np.arange(rates.counts.shape[-1]) + 1, "bin", known)
+        return table if self.labelled else table.iloc[:0]
+
+    def _frame(self, columns: dict[str, Array], places: Any, name: str, known: Any) -> pd.DataFrame:
+        index = pd.MultiIndex.from_product([places, self.groups], names=[name, "group"])
+        table = pd.DataFrame({key: values.T.ravel() for key, values in columns.items()}, index=index)
+        return table.assign(evidence=np.where(known.T.ravel(), "enough", NOT_ENOUGH))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "compared_with": self.compared_with,
+            "median": float(self.noisy.facts.cuts[self.noisy.facts.median]),
+            "labelled": self.labelled,
+            "by_group": table_records(self.table),
+            "scoring_rate": self.scoring.to_dict(),
+            "curve": table_records(self.curve),
+            "calibration": table_records(self.calibration),
+        }

@@ -11,9 +11,9 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from justitia.deciding import TabularClassifier
 from justitia.networks.default import evaluate
 from justitia.privacy.frames import features_only
+from justitia.tabular import TabularClassifier
 
 
 def logits(module: nn.Module, features: NDArray[np.float32]) -> NDArray[np.float64]:

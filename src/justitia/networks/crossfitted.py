@@ -1,4 +1,4 @@
-"""The network for small samples where a constraint compares errors: scores by networks that have not seen the row."""
+"""The network for small samples where a constraint compares errors: cross-fitted scores, and a linear part."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class CrossFittedNetwork(SmallSampleNetwork):
     .. math:: f(x) = s(x) + v(\text{pieces}(x), s(x)), \qquad s(x) = \frac{1}{5} \sum_k s_k(x)
 
     The networks :math:`s_k` are trained first, each without a fifth of the rows (:meth:`learn`). From then on only v is
-    trained, and every row comes with the score of the network that has *not* seen it, as one more column. A network
-    makes fewer errors on rows that it has seen, and not equally fewer in every group; here the errors that training
-    compares are those on unseen people, as all people to come are, and v has too few numbers to learn rows by heart.
+    trained, and every row comes with the score of the network that has *not* learned from it, as one more column. A
+    network makes fewer errors on rows that it has learned from, and not equally fewer in every group; here the errors
+    that training compares are those on other rows, as all new rows are, and v has too few numbers to memorise rows.
 
     Parameters
     ----------
@@ -62,20 +62,20 @@ class CrossFittedNetwork(SmallSampleNetwork):
     def learn(
         self, X: Tensor, y: Tensor, weight: Tensor, *, steps: int, progress: Callable[[int], object] = lambda _: None
     ) -> Tensor:
-        """Train the networks on labels; (n, p + 1): the rows with the scores of networks that have not seen them.
+        """Train the networks on labels; (n, p + 1): the rows with their out-of-fold scores.
 
         Public, and the same whenever a run is resumed: first weights, parts and batches have a seed of their own.
         """
         draw = torch.Generator().manual_seed(0)
         pieces, part = self.pieces(X), torch.randperm(len(X), generator=draw) % PARTS
         # With a single row a network has nothing else to learn from.
-        seen = [rows if len(rows := (part != k).nonzero()[:, 0]) else torch.arange(len(X)) for k in range(PARTS)]
+        others = [rows if len(rows := (part != k).nonzero()[:, 0]) else torch.arange(len(X)) for k in range(PARTS)]
         trained = self._start(draw)
         optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=DECAY, fused=True)
         size = min(BATCH, len(X))
         for step in range(steps):
             optimizer.param_groups[0]["lr"] = RATE * (1 - step / steps)
-            batch = torch.stack([rows[torch.randint(len(rows), (size,), generator=draw)] for rows in seen])
+            batch = torch.stack([rows[torch.randint(len(rows), (size,), generator=draw)] for rows in others])
             scores = self._each(pieces[batch])
             loss = PARTS * F.binary_cross_entropy_with_logits(scores, y[batch], weight=weight[batch])
             optimizer.zero_grad()
@@ -85,8 +85,8 @@ class CrossFittedNetwork(SmallSampleNetwork):
         for parameter in trained:
             parameter.requires_grad = False
         with torch.no_grad():
-            unseen = self._each(pieces).gather(0, part[None])
-        return torch.cat([X, unseen.T], 1)
+            held_out = self._each(pieces).gather(0, part[None])
+        return torch.cat([X, held_out.T], 1)
 
     def _start(self, draw: torch.Generator) -> list[nn.Parameter]:
         """First weights, as torch's linear layers have them, ready to be trained."""

@@ -5,7 +5,7 @@ labels is overfitted by a plain network; there the default follows from where th
 
 * nowhere (demographic parity): the multilayer network;
 * in its events (equalized odds and its parts): a piecewise linear function of every feature beside it;
-* in h (accuracy parity): cross-fitted networks, each scoring rows that it has not seen.
+* in h (accuracy parity): cross-fitted networks, each scoring rows that it has not learned from.
 
 In all other cases: the multilayer network. The evidence is in ``docs/moments.md``.
 """
@@ -101,19 +101,6 @@ def make_module(
             f"the number of inputs and returns a torch.nn.Module; got {type(module).__name__}."
         )
     return made
-
-
-def learns_first(module: nn.Module) -> bool:
-    """Whether the network learns something public from labels before Algorithm 1 begins."""
-    return isinstance(module, CrossFittedNetwork)
-
-
-def learned_inputs(module: nn.Module, X: Tensor, y: Tensor, weight: Tensor, **how: Any) -> Tensor:
-    """What the network is trained on: the rows, and for a cross-fitted one the score of a network without the row.
-
-    Public: a function of X, y, weights and fixed seeds. Cross-fitting happens here, so it may take a while.
-    """
-    return module.learn(X, y, weight, **how) if isinstance(module, CrossFittedNetwork) else X
 
 
 def ordinary(module: nn.Module) -> nn.Module:

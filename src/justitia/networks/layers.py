@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from justitia.privacy.rows import Block, DenseBlock, OuterBlock, ScatterBlock
+from justitia.privacy.rows import ColumnBlock, DenseBlock, OuterBlock, ScatterBlock
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
@@ -21,13 +21,13 @@ def _trains(parameter: Tensor | None) -> bool:
     return parameter is not None and parameter.requires_grad
 
 
-def _affine(layer: Any, left: Tensor, right: Tensor) -> list[Block]:
+def _affine(layer: Any, left: Tensor, right: Tensor) -> list[ColumnBlock]:
     if layer.weight.requires_grad:
         return [OuterBlock(as_array(left), as_array(right), _trains(layer.bias))]
     return [DenseBlock(as_array(left if left.ndim == 2 else left.sum(1)))]
 
 
-def _linear(layer: nn.Linear, x: Tensor, g: Tensor) -> list[Block]:
+def _linear(layer: nn.Linear, x: Tensor, g: Tensor) -> list[ColumnBlock]:
     if x.ndim > 3:
         x, g = x.flatten(1, -2), g.flatten(1, -2)
     return _affine(layer, g, x)
@@ -44,13 +44,13 @@ def _patches(layer: Any, x: Tensor) -> Tensor:
     return x
 
 
-def _convolution(layer: Any, x: Tensor, g: Tensor) -> list[Block]:
+def _convolution(layer: Any, x: Tensor, g: Tensor) -> list[ColumnBlock]:
     m, groups, dims = len(x), layer.groups, len(layer.kernel_size)
     left = g.flatten(2).mT
     patches = _patches(layer, x).movedim(1, 1 + dims).flatten(1, dims)  # (m, L, C, k_1, ..)
     if groups == 1:
         return _affine(layer, left, patches.flatten(2))
-    blocks: list[Block] = []
+    blocks: list[ColumnBlock] = []
     if layer.weight.requires_grad:
         left, right = (t.reshape(*t.shape[:2], groups, -1) for t in (left, patches))
         blocks.append(DenseBlock(as_array(torch.einsum("mlgo,mlgi->mgoi", left, right).reshape(m, -1))))
@@ -59,30 +59,30 @@ def _convolution(layer: Any, x: Tensor, g: Tensor) -> list[Block]:
     return blocks
 
 
-def _embedding(layer: nn.Embedding, x: Tensor, g: Tensor) -> list[Block]:
+def _embedding(layer: nn.Embedding, x: Tensor, g: Tensor) -> list[ColumnBlock]:
     index, values = x.reshape(len(x), -1), g.reshape(len(x), -1, g.shape[-1])
     if layer.padding_idx is not None:
         values = values.masked_fill((index == layer.padding_idx).unsqueeze(2), 0)
     return [ScatterBlock(as_array(index), as_array(values), layer.num_embeddings)]
 
 
-def _layer_norm(layer: nn.LayerNorm, x: Tensor, g: Tensor) -> list[Block]:
+def _layer_norm(layer: nn.LayerNorm, x: Tensor, g: Tensor) -> list[ColumnBlock]:
     shape = list(layer.normalized_shape)
     start = x.ndim - len(shape)
     unit = nn.functional.layer_norm(x, shape, eps=layer.eps)
     return _elementwise(layer, unit * g, g, lambda t: t.flatten(start).reshape(len(x), -1, layer.weight.numel()).sum(1))
 
 
-def _group_norm(layer: nn.GroupNorm, x: Tensor, g: Tensor) -> list[Block]:
+def _group_norm(layer: nn.GroupNorm, x: Tensor, g: Tensor) -> list[ColumnBlock]:
     unit = nn.functional.group_norm(x, layer.num_groups, eps=layer.eps)
     return _elementwise(layer, unit * g, g, lambda t: t.reshape(len(x), layer.num_channels, -1).sum(2))
 
 
-def _elementwise(layer: Any, weight: Tensor, bias: Tensor, fold: Callable[[Tensor], Tensor]) -> list[Block]:
+def _elementwise(layer: Any, weight: Tensor, bias: Tensor, fold: Callable[[Tensor], Tensor]) -> list[ColumnBlock]:
     return [DenseBlock(as_array(fold(t))) for p, t in ((layer.weight, weight), (layer.bias, bias)) if _trains(p)]
 
 
-SHORTCUTS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor], list[Block]]] = {
+SHORTCUTS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor], list[ColumnBlock]]] = {
     nn.Linear: _linear,
     nn.Conv1d: _convolution,
     nn.Conv2d: _convolution,

@@ -49,7 +49,7 @@ def _add_traced(graph: Graph, module: nn.Module, x: str, rows: Tensor) -> str:
     _forget_sources(traced.graph.node)
     for function in traced.functions:
         _forget_sources(function.node)
-    named = compose.add_prefix(traced, graph.free("module") + "/")
+    named = compose.add_prefix(traced, graph.unique_name("module") + "/")
     inner = named.graph
     graph.nodes.append(helper.make_node("Identity", [x], [inner.input[0].name]))
     graph.nodes += inner.node

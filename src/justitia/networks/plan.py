@@ -118,14 +118,12 @@ class TrainingPlan(Plan):
         optimizer: torch.optim.Optimizer = make(params, lr=self.warmup_learning_rate, **self.options_at(n, inputs))
         return optimizer
 
-    def widths(self, inputs: int) -> tuple[int, int] | None:
+    def widths(self, _inputs: int) -> tuple[int, int] | None:
         """Hidden widths of the default network for so many inputs; None leaves them to the number of rows."""
-        del inputs
         return None
 
-    def options_at(self, n: int, inputs: int) -> dict[str, Any]:
+    def options_at(self, _n: int, _inputs: int) -> dict[str, Any]:
         """Its keyword arguments for n rows with so many inputs."""
-        del n, inputs
         return dict(self.optimizer_options)
 
     def learning_rate_at(self, progress: float) -> float:

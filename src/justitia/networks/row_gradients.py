@@ -23,7 +23,7 @@ from torch.func import functional_call, grad, vmap
 from justitia.networks.layers import ACTIVATIONS, SHORTCUTS, as_array
 from justitia.networks.requirements import as_scores, evaluating, trainable
 from justitia.privacy.arrays import Index
-from justitia.privacy.rows import Block, DenseBlock, FactoredRows, index_chunks
+from justitia.privacy.rows import ColumnBlock, DenseBlock, FactoredRows, index_chunks
 
 # ------------------------------------------------------------------ which layers have a shortcut
 
@@ -160,10 +160,12 @@ def _general_rows(module: nn.Module, names: Sequence[str], X: Tensor) -> dict[st
     return {name: row.detach().reshape(len(X), -1) for name, row in rows.items()}
 
 
-def _blocks(module: nn.Module, X: Tensor, layout: Layout, found: dict[nn.Module, tuple[Tensor, Tensor]]) -> list[Block]:
+def _blocks(
+    module: nn.Module, X: Tensor, layout: Layout, found: dict[nn.Module, tuple[Tensor, Tensor]]
+) -> list[ColumnBlock]:
     rest = [name for layer, names in layout.pieces if layer not in found for name in names]
     general = _general_rows(module, rest, X) if rest else {}
-    blocks: list[Block] = []
+    blocks: list[ColumnBlock] = []
     for layer, names in layout.pieces:
         if layer is not None and layer in found:
             blocks += SHORTCUTS[type(layer)](layer, *found[layer])

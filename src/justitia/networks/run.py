@@ -1,190 +1,182 @@
-"""What training mutates: weights, their running average, optimizer, order of the batches, history."""
+"""Algorithm 1 (F-LD) and, with an engine that noises what it queries, PF-LD: one loop, line by line."""
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from justitia.exceptions import Diagnostic
+from justitia.networks.default import evaluate, ordinary
 from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.plan import Round, TrainingPlan
-from justitia.networks.requirements import as_scores, trainable
-from justitia.training.engine import Array, Rows
-from justitia.training.lagrangian import Problem
+from justitia.networks.primal import PrimalSteps
+from justitia.training.checkpoint import Checkpoint
+from justitia.training.method import ALL_ROWS, Array, Bar, Rows, Run, Trained
 from justitia.training.public_scores import public_scores
 
 
-class Run:
-    """The state that training mutates: weights, their running average, optimizer, order of the batches, history."""
+class NetworkRun(Run):
+    """One run of Algorithm 1.
 
-    def __init__(self, module: nn.Module, problem: Problem, plan: TrainingPlan, generator: torch.Generator) -> None:
-        self.module, self.problem, self.plan, self.generator = module, problem, plan, generator
-        self.X, self.y, self.weight = (torch.from_numpy(one) for one in (problem.X, problem.y, problem.weight))
-        self.params = trainable(module)
-        self.sizes = [p.numel() for p in self.params]
-        self.optimizer = plan.make_optimizer(self.params, n=len(problem), inputs=problem.X[0].size)
-        self.held = torch.zeros(len(problem), dtype=torch.bool)
-        self.held[torch.from_numpy(plan.held_rows(len(problem)))] = True
-        self.average: Tensor | None = None
-        self.kept: Tensor | None = None
-        self.excess = math.inf
-        self.order = torch.empty(0, dtype=torch.long)
-        self.done, self.total = 0, sum(r.steps for r in plan.schedule(len(problem)) if r.k > 0)
-        self.history: list[dict[str, Any]] = []
+    Parameters
+    ----------
+    module : nn.Module
+        Trained in place.
+    plan : TrainingPlan
+        Calibrated; its schedule and step sizes.
+    engine : PrimalDualEngine
+        What the constraint adds to a primal step, and how large the violation is.
+    """
 
-    def batches(self, this: Round) -> Any:
-        """The next batches of an endless sequence of shuffled passes over the rows; sets their learning rate."""
-        size = self.plan.batch_rows(len(self.problem))
-        learned_from = (~self.held).nonzero()[:, 0] if self.held.any() else None
-        for _ in range(this.steps):
-            rate = self.plan.learning_rate_at(self.done / max(self.total, 1)) if this.k else None
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.plan.warmup_learning_rate if rate is None else rate
-            if len(self.order) == 0:
-                rows = len(self.problem) if learned_from is None else len(learned_from)
-                order = torch.randperm(rows, generator=self.generator)
-                self.order = order if learned_from is None else learned_from[order]
-            batch, self.order = self.order[:size], self.order[size:]
-            yield batch
-            self.done += this.k > 0
-            self._update_average(this)
+    def __init__(self, module: nn.Module, plan: TrainingPlan, engine: PrimalDualEngine) -> None:
+        self.module, self.plan, self.engine = module, plan, engine
+        self.problem, self.vault = engine.problem, engine.vault
+        held = plan.held_rows(len(self.problem))
+        self._held_out: Rows = held if len(held) else ALL_ROWS
+        self._kept: Tensor | None = None  # weights, and how far they are beyond the tolerance
+        self._excess = math.inf
+        self._history: list[dict[str, Any]] = []
 
-    def primal_step(self, batch: Tensor, weights: Tensor | None = None, constraint: Tensor | None = None) -> None:
-        r"""Line 4: one optimizer step on the gradient of the loss plus that of the constraint.
+    def train(self, bar: Bar, *, start: Array | None = None, checkpoint: Checkpoint | None = None) -> Trained:
+        """Minimise loss + sum lambda * violation over the weights, ascend over lambda (Algorithm 1).
 
-        The constraint's part is that of :math:`\sum_i w_i h_i` over all rows, estimated on the batch from public
-        weights w, or a gradient itself.
+        Parameters
+        ----------
+        start : ndarray (G, K), optional
+            Multipliers of a run that this one follows; 0 otherwise, as in line 1.
+        checkpoint : Checkpoint, optional
+            Saved after every round; if it holds a run already, that run goes on.
         """
-        problem = self.problem
-        y = self.y[batch]
-        self.module.train()
-        scores = as_scores(self.module(self.X.index_select(0, batch)), len(batch))  # faster than X[batch]
-        losses = F.binary_cross_entropy_with_logits(scores, y, reduction="none")
-        loss = (self.weight[batch] * losses).mean()
-        if weights is not None:
-            loss = loss + len(problem) * (weights.to(scores.dtype) * problem.notion.h(scores, y)).mean()
-        self.optimizer.zero_grad()
-        loss.backward()
-        if constraint is not None:
-            for p, part in zip(self.params, constraint.to(scores.dtype).split(self.sizes), strict=True):
-                p.grad = part.view_as(p).clone() if p.grad is None else p.grad + part.view_as(p)
-        self.optimizer.step()
+        engine, module, rounds = self.engine, self.module, self.plan.schedule(len(self.problem))
+        with bar(sum(one.steps for one in rounds), "fit") as shown, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(engine.seed)
+            primal = PrimalSteps(module, self.problem, self.plan, engine.generator)
+            zero = np.zeros((self.vault.n_groups, self.problem.events.shape[1]))
+            lam, first = zero if start is None else start, 0  # line 1
+            if checkpoint is not None and (saved := checkpoint.restore()) is not None:
+                self._restore(saved.state, primal, saved.lost)
+                lam, first = saved.lam, saved.position
+            engine.query_before(module, lam, 0)
+            if first == 0:
+                self._save(checkpoint, primal, lam, 0)
+            for position in range(first, len(rounds)):  # line 2
+                this = rounds[position]
+                engine.save_answers = partial(self._save, checkpoint, primal, lam, position)
+                if this.k > 0:
+                    engine.query_before(module, lam, this.k)
+                for batch in primal.batches(this):  # line 3
+                    primal.step(batch, engine.row_weights(lam, batch), engine.constraint(module, lam, batch))  # line 4
+                shown.update(this.steps)
+                rows = engine.dual_rows(this.k)
+                scores, gap = primal.scores(rows), None
+                if this.dual:
+                    engine.query_after(module, scores, this.k)
+                    gap = engine.gap(scores, rows)
+                if gap is not None:
+                    lam = engine.ascend(lam, gap, this.k)  # lines 5 and 6
+                self._record(this, scores, rows, gap, lam)
+                if engine.compares(this.k):
+                    self._keep_better(primal, rows)
+                self._save(checkpoint, primal, lam, position + 1)
+            engine.save_answers = lambda: None
+            primal.use(primal.average if self._kept is None else self._kept)
+        return Trained(lam, self._history)
 
-    def _update_average(self, this: Round) -> None:
-        if self.plan.averaging == 1 or this.k == 0:
-            return
-        flat = torch.cat([p.detach().flatten() for p in self.params])
-        self.average = flat if self.average is None else self.average.lerp(flat, self.plan.averaging)
-
-    def scores(self, seen: Rows) -> Array:
-        """(m,) public scores of these rows at the current weights."""
-        self.module.eval()
-        with torch.no_grad():
-            parts = [as_scores(self.module(part), len(part)) for part in self._features(seen)]
-        return torch.cat(parts).numpy()
-
-    def _features(self, seen: Rows) -> Iterator[Tensor]:
-        size = self.plan.micro_batch
-        if isinstance(seen, slice):
-            return iter(self.X[seen].split(size))
-        return (self.X.index_select(0, part) for part in torch.from_numpy(seen).split(size))
-
-    def record(
-        self,
-        this: Round,
-        scores: Array,
-        seen: Rows,
-        gap: Array | None,
-        lam: Array,
-        error: Callable[[], float],
-    ) -> None:
+    def _record(self, this: Round, scores: Array, rows: Rows, gap: Array | None, lam: Array) -> None:
         """One row of the history: public loss and accuracy on rows held out, the noised gaps, the multipliers."""
-        y, weight = self.problem.y[seen], self.problem.weight[seen]
-        if (held := self.held.numpy()[seen]).any():
-            scores, y, weight = scores[held], y[held], weight[held]
+        y, weight = self.problem.y[rows], self.problem.weight[rows]
+        if not isinstance(self._held_out, slice):
+            held = np.zeros(len(self.problem), dtype=np.bool_)
+            held[self._held_out] = True
+            if (held := held[rows]).any():
+                scores, y, weight = scores[held], y[held], weight[held]
         logits, labels, weights = (torch.from_numpy(one) for one in (scores, y, weight))
-        loss = F.binary_cross_entropy_with_logits(logits, labels, weights)
-        self.history.append(
+        error = math.nan if gap is None else self.engine.violation_stddev()
+        self._history.append(
             {
                 "round": this.k,
-                "loss": float(loss),
+                "loss": float(F.binary_cross_entropy_with_logits(logits, labels, weights)),
                 **public_scores(scores, y, weight),
                 "noisy_gap": None if gap is None else gap.tolist(),
-                "violation_error": None if gap is None or math.isnan(error()) else error(),
+                "violation_error": None if math.isnan(error) else error,
                 "multiplier": lam.tolist(),
             }
         )
 
-    def keep_better(self, engine: PrimalDualEngine, seen: Rows) -> None:
+    def _keep_better(self, primal: PrimalSteps, rows: Rows) -> None:
         """Keep the averaged weights of now, unless those kept so far are nearer to the tolerance."""
-        if self.average is None:
+        if primal.average is None:
             return
-        now = nn.utils.parameters_to_vector(self.params).detach()
-        self._put(self.average)
-        excess = engine.excess(self.scores(seen), seen)
-        self._put(now)
-        if excess <= self.excess:
-            self.kept, self.excess = self.average, excess
+        now = nn.utils.parameters_to_vector(primal.params).detach()
+        primal.put(primal.average)
+        excess = self.engine.excess(primal.scores(rows), rows)
+        primal.put(now)
+        if excess <= self._excess:
+            self._kept, self._excess = primal.average, excess
 
-    def use_kept_weights(self) -> None:
-        """Put the weights that were kept, or else the running average, into the module."""
-        self.module.eval()
-        chosen = self.average if self.kept is None else self.kept
-        if chosen is not None:
-            self._put(chosen)
+    def _save(self, checkpoint: Checkpoint | None, primal: PrimalSteps, lam: Array, position: int) -> None:
+        """Save everything that a resumed run needs; nothing in it depends on A but through noised answers."""
+        if checkpoint is None:
+            return
+        kept = None if self._kept is None else self._kept.numpy()
+        own = {"kept": kept, "excess": self._excess, "history": self._history}
+        checkpoint.save(own | {"primal": primal.state(), "engine": self.engine.state()}, lam, position)
 
-    def _put(self, flat: Tensor) -> None:
-        for p, part in zip(self.params, flat.split(self.sizes), strict=True):
-            p.data.copy_(part.view_as(p))
+    def _restore(self, state: dict[str, Any], primal: PrimalSteps, lost: int) -> None:
+        self._kept = None if state["kept"] is None else torch.from_numpy(state["kept"])
+        self._excess, self._history = state["excess"], state["history"]
+        primal.restore(state["primal"])
+        self.engine.restore(state["engine"], lost)
 
-    def state(self) -> dict[str, Any]:
-        """Everything a resumed run needs; nothing in it depends on A but through noised answers."""
-        found: dict[str, Any] = as_arrays(
-            {
-                "module": self.module.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "average": self.average,
-                "kept": self.kept,
-                "excess": self.excess,
-                "order": self.order,
-                "done": self.done,
-                "generator": self.generator.get_state(),
-                "torch_generator": torch.get_rng_state(),  # dropout draws from it
-                "history": self.history,
-            }
-        )
-        return found
+    # -- what a session needs of it -------------------------------------------------------------------------------
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
-        state = as_tensors(state)
-        self.module.load_state_dict(state["module"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.average, self.order, self.done = state["average"], state["order"], state["done"]
-        self.kept, self.excess = state["kept"], state["excess"]
-        self.generator.set_state(state["generator"])
-        torch.set_rng_state(state["torch_generator"])
-        self.history = state["history"]
+    def at(self, tolerance: float) -> Self:
+        """The second half of the schedule with this tolerance, from these weights and on the same answers."""
+        engine = self.engine.at(tolerance)
+        return type(self)(copy.deepcopy(self.module), engine.plan.following(tolerance), engine)
 
+    @property
+    def tolerance(self) -> float:
+        """The largest difference between two groups that is allowed."""
+        return self.engine.tolerance
 
-def as_arrays(tree: Any) -> Any:
-    """The same tree with an array in the place of every tensor."""
-    if isinstance(tree, dict):
-        return {name: as_arrays(one) for name, one in tree.items()}
-    if isinstance(tree, list | tuple):
-        return type(tree)(as_arrays(one) for one in tree)
-    return tree.detach().numpy() if isinstance(tree, Tensor) else tree
+    def fitted(self) -> nn.Module:
+        """The network as it is deployed."""
+        return ordinary(self.module)
 
+    def scores(self) -> Array:
+        """(n,) logits of the training rows."""
+        with torch.random.fork_rng(devices=[]):  # a module of one's own may draw
+            return evaluate(self.module, torch.from_numpy(self.problem.X)).astype(self.problem.y.dtype)
 
-def as_tensors(tree: Any) -> Any:
-    """The same tree with a tensor in the place of every array."""
-    if isinstance(tree, dict):
-        return {name: as_tensors(one) for name, one in tree.items()}
-    if isinstance(tree, list | tuple):
-        return type(tree)(as_tensors(one) for one in tree)
-    return torch.from_numpy(tree) if isinstance(tree, np.ndarray) else tree
+    def held_out(self) -> Rows:
+        """Rows that primal steps leave out; all where there are none."""
+        return self._held_out
+
+    def gap(self, scores: Array, rows: Rows = ALL_ROWS) -> Array | None:
+        """(G, K) noised violations of the scores of these rows, by the last answers."""
+        return self.engine.gap(scores, rows)
+
+    def gap_noise(self) -> float:
+        """Standard deviation of the difference of two groups in the rows that are held out; infinite if unknown."""
+        held = self._held_out
+        return self.engine.gap_noise(1.0 if isinstance(held, slice) else len(held) / len(self.problem))
+
+    def violation_stddev(self) -> float:
+        """Standard error, noise and sampling, of an estimated violation; NaN where it is not known."""
+        return self.engine.violation_stddev()
+
+    def preflight(self) -> list[Diagnostic]:
+        """Warnings before the first query, from public numbers."""
+        return self.engine.preflight()
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """Warnings after training, from public and noised numbers."""
+        return self.engine.diagnostics()

@@ -1,1 +1,1 @@
-"""A fitted model as files: a folder, an ONNX graph, a run in MLflow."""
+"""Saving and export of fitted models: a folder, an ONNX file, a run in MLflow."""

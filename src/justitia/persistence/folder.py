@@ -1,22 +1,23 @@
-"""Save and load a fitted classifier as JSON and numbers: no pickle, no code executed on load.
+"""Saving and loading of a fitted classifier as JSON and arrays: no pickle, and loading runs no code from the files.
 
-A saved model is a folder: ``model.json``, and beside it ``weights.safetensors`` of a network, or the trees of a rule
-as text (``justitia.persistence.rule``), whose hashes ``model.json`` holds. They are what ``fit`` released and public
-facts; the sensitive attribute is long gone by then, and a noise seed is not written. Of a model without a finite
-epsilon, history, multipliers and correction are exact; each column of the history says so.
+A saved model is a folder with ``model.json`` and, beside it, ``weights.safetensors`` of a network, or the trees and the
+correction of engine ``post-processing`` (``justitia.persistence.rule``); ``model.json`` holds the hashes of the others.
+The folder holds public facts and what ``fit`` released: neither the sensitive attribute nor a noise seed is written. If
+the model has no finite epsilon, its history, multipliers and correction are exact; each column of the history says so.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -28,11 +29,11 @@ from justitia.engines import engine_of, name_of, plan_class
 from justitia.exceptions import JustitiaWarning
 from justitia.learners.base import base_of
 from justitia.notions import notion_name
-from justitia.persistence.json_values import plain, read, refuse, written
-from justitia.persistence.rule import MOST_BYTES, BaseMismatch, read_rule, written_rule
-from justitia.postprocessing.learner import Rule
+from justitia.persistence.rule import MAX_BYTES, BaseMismatch, rule_from_files, rule_to_files
+from justitia.postprocessing.correction import Rule
 from justitia.preprocessing.encoding import TabularEncoder
 from justitia.privacy.ledger import Certificate
+from justitia.privacy.mechanisms import Gaussian, Unprotected
 from justitia.training.history import Column
 from justitia.training.plan import Plan
 
@@ -41,24 +42,24 @@ Model = TypeVar("Model", bound=BaseEstimator)
 FORMAT = 3
 MODEL, WEIGHTS = "model.json", "weights.safetensors"
 #: Files beside ``model.json`` that a model may name, and bytes of all of them at most.
-OURS = re.compile(r"(weights|correction)\.safetensors|base-[1-9][0-9]{0,2}\.(txt|json)")
-MOST_TOGETHER = 2**30
-#: Letters of a class label at most.
-MOST_LETTERS = 10_000
-#: Files of ours that are JSON, and names that each of them holds: others have files of the same name.
-MARKS = {
+FILE_NAMES = re.compile(r"(weights|correction)\.safetensors|base-[1-9][0-9]{0,2}\.(txt|json)")
+MAX_TOTAL_BYTES = 2**30
+#: Longest class label.
+MAX_LABEL_LENGTH = 10_000
+#: JSON files that this package writes, and keys that each holds: other programs have files of the same names.
+REQUIRED_KEYS = {
     re.compile(r"model\.json"): {"format", "certificate", "parameters", "plan", "widths"},
     re.compile(r"training\.json"): {"target", "sensitive", "command", "justitia"},
     re.compile(r"tradeoff\.json"): {"points", "chosen"},
     re.compile(r"measurement-\d+\.json"): {"people", "by_group", "certificate"},
 }
 #: Names of all files that :func:`save` writes.
-_NAMES = re.compile(r"model\.json|(weights|correction)\.safetensors|base-[0-9]{1,3}\.(txt|json)")
+_SAVED_NAMES = re.compile(r"model\.json|(weights|correction)\.safetensors|base-[0-9]{1,3}\.(txt|json)")
 
 
 def is_saved_name(name: Any) -> bool:
     """Whether :func:`save` writes a file of this name; a name that leads out of the folder is none."""
-    return isinstance(name, str) and _NAMES.fullmatch(name) is not None
+    return isinstance(name, str) and _SAVED_NAMES.fullmatch(name) is not None
 
 
 def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False) -> Path:
@@ -70,7 +71,7 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
     Parameters
     ----------
     without_base : bool
-        Whether a base that cannot be written may stay with its owner, who passes it again to :func:`load`.
+        Whether to leave out a base that cannot be written; its owner passes it again to :func:`load`.
 
     Raises
     ------
@@ -79,11 +80,11 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
     TypeError
         If a class label or an optimizer option is neither text nor a number.
     ValueError
-        If the base cannot be written and ``without_base`` does not say that this is known.
+        If the base cannot be written and ``without_base`` is false.
     """
     target = Path(folder)
     _check_replaceable(target)
-    rule, files = (None, _weights(model)) if hasattr(model, "module_") else written_rule(model.rule_)
+    rule, files = (None, _weights(model)) if hasattr(model, "module_") else rule_to_files(model.rule_)
     if rule is not None and not rule["base"]["written"] and not without_base:
         raise ValueError(
             f"expected a base that can be saved (a LightGBM classifier, a logistic regression of two classes, or a "
@@ -91,7 +92,7 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
             "save(folder, without_base=True), then load(folder, base=that base)."
         )
     described = _facts(model) | {"rule": rule, "files": {name: _digest(content) for name, content in files.items()}}
-    facts = json.dumps(described, indent=2, allow_nan=False, default=refuse)
+    facts = json.dumps(described, indent=2, allow_nan=False, default=_refuse)
     target.parent.mkdir(parents=True, exist_ok=True)
     with stage_beside(target) as stage:
         fresh = stage / "new"
@@ -140,34 +141,70 @@ def _check_replaceable(target: Path) -> None:
 
 
 def foreign_in_model(folder: Path) -> Path | None:
-    """First entry of a model's folder that neither :func:`save` nor a command of ours wrote: not ours to delete."""
-    return foreign_entry(folder, _is_ours)
-
-
-def _is_ours(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    return holds_marks(path) or _is_recorded(path)
+    """First entry of a model's folder that neither :func:`save` nor a command of this package wrote, or None."""
+    return foreign_entry(folder, lambda path: path.is_file() and (has_required_keys(path) or _is_recorded(path)))
 
 
 def _is_recorded(path: Path) -> bool:
-    """Whether the model beside it says that it wrote this very file."""
+    """Whether the ``model.json`` beside a file names it with the hash that it has."""
     try:
         recorded = read_object(path.parent / MODEL)["files"][path.name]
-        return bool(recorded == _digest(read_bounded(path, MOST_BYTES)))
+        return bool(recorded == _digest(read_bounded(path, MAX_BYTES)))
     except (ValueError, OSError, KeyError, TypeError):
         return False
 
 
-def holds_marks(path: Path) -> bool:
-    """Whether a JSON file says of itself what :func:`save` or a command of ours writes under its name."""
-    marks = next((held for name, held in MARKS.items() if name.fullmatch(path.name)), None)
-    if marks is None:
+def has_required_keys(path: Path) -> bool:
+    """Whether a JSON file has the keys that this package writes under its name."""
+    keys = next((keys for name, keys in REQUIRED_KEYS.items() if name.fullmatch(path.name)), None)
+    if keys is None:
         return False
     try:
-        return marks <= read_object(path).keys()
+        return keys <= read_object(path).keys()
     except (ValueError, OSError):
         return False
+
+
+def _label(label: Any) -> str | int | float | bool:
+    """A class label as JSON."""
+    value = label.item() if hasattr(label, "item") else label
+    return value if isinstance(value, str | int | float | bool) else _refuse(value)
+
+
+def _refuse(value: Any) -> NoReturn:
+    raise TypeError(f"expected text, numbers and lists of them, got {type(value).__name__!r}, which JSON has not.")
+
+
+def to_json_value(value: Any) -> Any:
+    """A value as JSON; a value that JSON lacks becomes an object with one key that names its type."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Gaussian | Unprotected):
+        return {"noise": getattr(value, "noise_multiplier", None)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if isinstance(value, list | tuple):
+        items = [to_json_value(item) for item in value]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, Mapping):
+        return {"mapping": [[to_json_value(key), to_json_value(item)] for key, item in value.items()]}
+    return value
+
+
+def from_json_value(value: Any) -> Any:
+    """Inverse of :func:`to_json_value`."""
+    if isinstance(value, list):
+        return [from_json_value(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    readers: dict[str, Callable[[Any], Any]] = {
+        "noise": lambda multiplier: Unprotected() if multiplier is None else Gaussian(multiplier),
+        "float": float,
+        "tuple": lambda items: tuple(from_json_value(item) for item in items),
+        "mapping": lambda pairs: {from_json_value(key): from_json_value(item) for key, item in pairs},
+    }
+    return readers[kind](inner)
 
 
 def _facts(model: BaseEstimator) -> dict[str, Any]:
@@ -175,16 +212,19 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
     names = getattr(model, "feature_names_in_", None)
     return {
         "format": FORMAT,
-        "classes": {"dtype": model.classes_.dtype.str, "labels": [plain(label) for label in model.classes_]},
+        "classes": {"dtype": model.classes_.dtype.str, "labels": [_label(label) for label in model.classes_]},
         "n_features": int(model.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
         "widths": _widths(model),
         "encoder": None if encoder is None else encoder.to_state(),
         "parameters": _parameters(model),
-        "tolerance": written(float(model.tolerance_)),
-        "distance": None if model.distance_ is None else written(float(model.distance_)),
-        "groups": written(model.groups_),
-        "plan": _plan_facts(model.plan_),
+        "tolerance": to_json_value(float(model.tolerance_)),
+        "distance": None if model.distance_ is None else to_json_value(float(model.distance_)),
+        "groups": to_json_value(model.groups_),
+        "plan": {
+            "engine": name_of(model.plan_),
+            "settings": {field.name: to_json_value(getattr(model.plan_, field.name)) for field in fields(model.plan_)},
+        },
         "certificate": model.certificate_.to_dict(),
         "dual": {
             "groups": list(model.dual_.index),
@@ -192,21 +232,16 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
             "values": model.dual_.to_numpy().tolist(),
         },
         "history": [
-            asdict(column) | {"values": [written(value) for value in model.history_[column.name].tolist()]}
+            asdict(column) | {"values": [to_json_value(value) for value in model.history_[column.name].tolist()]}
             for column in model.history_columns_
         ],
     }
 
 
-def _plan_facts(plan: Plan) -> dict[str, Any]:
-    settings = {field.name: written(getattr(plan, field.name)) for field in fields(plan)}
-    return {"engine": name_of(plan), "settings": settings}
-
-
 def _parameters(model: BaseEstimator) -> dict[str, Any]:
-    """Constructor arguments that can be written down; others (a module, a base, a generator) start from their default.
+    """Constructor arguments that can be written; a loaded model has the default of others (module, base, generator).
 
-    So does the noise seed: with the file and the seed, whoever has the file could subtract the noise.
+    The noise seed is never written: whoever had the file and the seed could subtract the noise.
     """
     chosen = model.get_params(deep=False)
     notion, groups = chosen["notion"], chosen["groups"]
@@ -219,7 +254,7 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
     kept["missing_marker"] = chosen["missing_marker"]
     kept["groups"] = groups if groups is None or isinstance(groups, str | Mapping) else list(groups)
-    return {name: written(value) for name, value in kept.items()}
+    return {name: to_json_value(value) for name, value in kept.items()}
 
 
 def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]) -> Model:
@@ -243,13 +278,13 @@ def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]
 
     Notes
     -----
-    The folder may come from anybody: only regular files of bounded sizes are read, no type of values and no size of an
+    The folder may come from anyone: only regular files of bounded sizes are read, no type of values and no size of an
     array is taken from ``model.json`` without a check, and whatever does not fit is refused in one sentence.
     """
     source = Path(folder)
     facts = _read_facts(source)
     with _described(source):
-        parameters = {name: read(value) for name, value in facts["parameters"].items()}
+        parameters = {name: from_json_value(value) for name, value in facts["parameters"].items()}
         parameters["engine"] = engine_of(parameters["engine"], module)  # files of version 0.1 have its names
         described = _fitted(facts)
         if parameters.keys() - set(kind._get_param_names()):
@@ -260,7 +295,8 @@ def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]
     model: Model = kind(**parameters, module=module)
     vars(model).update(described)
     if is_network:
-        _refuse_base(source, base)
+        if base is not None:
+            raise ValueError(f"expected no base, since {str(source)!r} holds a network, got one; leave it out.")
         model.module_ = _load_module(source, widths, files, module)
     else:
         model.rule_ = _load_rule(source, facts, model, base)
@@ -269,7 +305,7 @@ def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]
 
 @contextmanager
 def _described(source: Path) -> Iterator[None]:
-    """Whatever is wrong with the description of a model becomes one sentence."""
+    """Turn any error in the description of a model into one sentence."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
@@ -277,7 +313,7 @@ def _described(source: Path) -> Iterator[None]:
 
 
 def _fitted(facts: dict[str, Any]) -> dict[str, Any]:
-    """What ``fit`` left behind, but for network or rule."""
+    """Fitted attributes, without the network or rule."""
     found: dict[str, Any] = {"classes_": _read_classes(**facts["classes"]), "n_features_in_": int(facts["n_features"])}
     if facts["feature_names"] is not None:
         found["feature_names_in_"] = np.array([str(name) for name in facts["feature_names"]], dtype=object)
@@ -286,11 +322,11 @@ def _fitted(facts: dict[str, Any]) -> dict[str, Any]:
     dual = facts["dual"]
     shape = (len(dual["groups"]), len(dual["events"]))
     multipliers = np.array(dual["values"], dtype=np.float64).reshape(shape)
-    values = {column["name"]: [read(value) for value in column.pop("values")] for column in facts["history"]}
+    values = {column["name"]: [from_json_value(value) for value in column.pop("values")] for column in facts["history"]}
     return found | {
-        "tolerance_": read(facts["tolerance"]),
-        "distance_": None if facts["distance"] is None else read(facts["distance"]),
-        "groups_": read(facts["groups"]),
+        "tolerance_": from_json_value(facts["tolerance"]),
+        "distance_": None if facts["distance"] is None else from_json_value(facts["distance"]),
+        "groups_": from_json_value(facts["groups"]),
         "plan_": _load_plan(**facts["plan"]),
         "certificate_": Certificate.from_dict(facts["certificate"]),
         "dual_": pd.DataFrame(multipliers, index=pd.Index(dual["groups"], name="group"), columns=dual["events"]),
@@ -302,9 +338,9 @@ def _fitted(facts: dict[str, Any]) -> dict[str, Any]:
 def _read_classes(labels: list[Any], dtype: str) -> NDArray[Any]:
     """The two class labels.
 
-    A type of values is an instruction to allocate: ``<U1000000000`` makes 4 GB of one letter, and ``|O`` takes any
-    object for a label. So every label has to be text or a number of its own, whatever type is written; numbers have a
-    plain type, and text is hardly longer than the labels are.
+    The dtype in the file decides how much memory is allocated: ``<U1000000000`` makes 4 GB of one letter, and ``|O``
+    accepts any object as a label. So every label has to be text or a number whatever the dtype says, numbers need a
+    numeric dtype, and the length in a text dtype is bounded.
     """
     kind = np.dtype(str(dtype))
     if not isinstance(labels, list) or len(labels) != 2 or labels[0] == labels[1]:
@@ -316,7 +352,7 @@ def _read_classes(labels: list[Any], dtype: str) -> NDArray[Any]:
         return np.fromiter(labels, dtype=object, count=2)
     if kind.kind not in ("U" if text else "biuf"):
         raise ValueError("expected class labels of a plain type, got another.")
-    if text and not max(map(len, labels)) <= kind.itemsize // 4 <= MOST_LETTERS:
+    if text and not max(map(len, labels)) <= kind.itemsize // 4 <= MAX_LABEL_LENGTH:
         raise ValueError("expected class labels of bounded lengths, got others.")
     return np.array(labels, dtype=kind)
 
@@ -358,7 +394,7 @@ def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, bas
     given = base_of(base, model.classes_[1])
     try:
         files = _read_files(source, facts["files"])
-        return read_rule(facts["rule"], files, given, columns=columns, numbers=numbers)
+        return rule_from_files(facts["rule"], files, given, columns=columns, numbers=numbers)
     except BaseMismatch as error:
         raise ValueError(f"{str(source)!r}: {error}") from None
     except _UnreadableFile as error:
@@ -369,24 +405,19 @@ def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, bas
         ) from None
 
 
-def _refuse_base(source: Path, base: Any) -> None:
-    if base is not None:
-        raise ValueError(f"expected no base, since {str(source)!r} holds a network, got one; leave it out.")
-
-
 class _UnreadableFile(ValueError):
     """A file beside ``model.json`` is a link, no regular file, or too large."""
 
 
 def _read_files(source: Path, recorded: Mapping[str, str]) -> dict[str, bytes]:
-    """Contents of the files that the model names, each with the hash that it names."""
+    """Contents of the files that ``model.json`` names, after their hashes were checked."""
     found: dict[str, bytes] = {}
-    left = MOST_TOGETHER
+    left = MAX_TOTAL_BYTES
     for name, digest in recorded.items():
-        if not OURS.fullmatch(name):
-            raise ValueError(f"expected the name of a file of ours, got {name!r}.")
+        if not FILE_NAMES.fullmatch(name):
+            raise ValueError(f"expected the name of a file of a saved model, got {name!r}.")
         try:
-            found[name] = read_bounded(source / name, min(left, MOST_BYTES))
+            found[name] = read_bounded(source / name, min(left, MAX_BYTES))
         except ValueError as error:
             raise _UnreadableFile(str(error)) from None
         left -= len(found[name])
@@ -396,7 +427,7 @@ def _read_files(source: Path, recorded: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def _load_plan(engine: str, settings: dict[str, Any]) -> Plan:
-    return plan_class(engine)(**{name: read(value) for name, value in settings.items()})
+    return plan_class(engine)(**{name: from_json_value(value) for name, value in settings.items()})
 
 
 __all__ = ["load", "save"]

@@ -1,4 +1,4 @@
-"""Hand a fitted classifier to a runtime that has neither Python nor torch nor LightGBM: ``to_onnx``."""
+"""ONNX export of a fitted classifier, for runtimes without Python, torch or LightGBM."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._files import staged_file
-from justitia.deciding import TabularClassifier
 from justitia.notions import notion_name
 from justitia.preprocessing.encoding import CategoryColumn, TabularEncoder
 from justitia.privacy.ledger import Certificate
+from justitia.tabular import TabularClassifier
 
 _MISSING = (
     "expected onnx and onnxscript to be installed for this export, found none; run: pip install 'justitia[onnx]'."
@@ -78,15 +78,20 @@ def to_onnx(model: TabularClassifier, path: Path | str, *, missing: str = "", ex
             "pass, for example, a LagrangianDualClassifier (the last step of a pipeline)."
         )
     check_is_fitted(model, ["module_", "rule_"], all_or_any=any)
-    parts = _import_graph()
+    try:
+        from justitia.persistence import onnx_graph  # noqa: PLC0415 - imports the optional dependency
+    except ImportError:
+        raise ImportError(_MISSING) from None
     if not isinstance(missing, str):
         raise TypeError(f"expected missing to be text, got {type(missing).__name__!r}; pass, for example, missing=''.")
-    graph = parts.Graph()
+    graph = onnx_graph.Graph()
     encoder: TabularEncoder | None = getattr(model, "encoder_", None)
     if encoder is not None:
         _check_missing(encoder, missing)
-    add = _add_network if hasattr(model, "module_") else _add_rule
-    add(parts, graph, model, encoder, missing, example)
+    if hasattr(model, "module_"):
+        _add_network(onnx_graph, graph, model, encoder, missing, example)
+    else:
+        _add_rule(onnx_graph, graph, model, encoder, missing)
     names = [one.name for one in graph.inputs]
     return _write(Path(path), graph.model(_facts(model, encoder, names, missing)).SerializeToString())
 
@@ -94,54 +99,36 @@ def to_onnx(model: TabularClassifier, path: Path | str, *, missing: str = "", ex
 def _add_network(
     parts: ModuleType, graph: Any, model: Any, encoder: TabularEncoder | None, missing: str, example: Any
 ) -> None:
+    try:
+        import onnxscript  # noqa: F401, PLC0415 - what torch's exporter needs
+    except ImportError:
+        raise ImportError(_MISSING) from None
+    from justitia.networks.onnx import add_module  # noqa: PLC0415 - needs torch, which a network has
+
     rows = _example_rows(model, example)
     if encoder is None:
         encoded = graph.input("X", parts.TensorProto.FLOAT, (parts.ROWS, *rows.shape[1:]))
     else:
         encoded = parts.add_encoder(graph, encoder, parts.add_columns(graph, encoder), missing)
-    scores = _import_exporter().add_module(graph, model.module_, encoded, rows)
-    parts.add_answers(graph, scores, graph.add("Sigmoid", scores), model.classes_)
+    scores = add_module(graph, model.module_, encoded, rows)
+    parts.add_outputs(graph, scores, graph.add("Sigmoid", scores), model.classes_)
 
 
-def _add_rule(
-    parts: ModuleType, graph: Any, model: Any, encoder: TabularEncoder | None, missing: str, example: Any
-) -> None:
-    from justitia.persistence.onnx_rule import Table, add_rule, reads_table  # noqa: PLC0415 - imports the optional dependency
-
-    del example  # its rows have one dimension
+def _add_rule(parts: ModuleType, graph: Any, model: Any, encoder: TabularEncoder | None, missing: str) -> None:
     if encoder is None:
-        # A base of the user's reads what it is passed; ours reads what the preprocessing gives.
-        kind = parts.TensorProto.DOUBLE if reads_table(model.rule_.base) else parts.TensorProto.FLOAT
+        # A base model of the user's own reads the table as it is passed; the default one reads preprocessed numbers.
+        own = parts.reads_table(model.rule_.base)
+        kind = parts.TensorProto.DOUBLE if own else parts.TensorProto.FLOAT
         inputs = [graph.input("X", kind, (parts.ROWS, int(model.n_features_in_)))]
         numbers = graph.add("Cast", inputs[0], to=parts.TensorProto.FLOAT)
-        table = Table(inputs, [str(name) for name in getattr(model, "feature_names_in_", ())], [])
+        names, texts = [str(name) for name in getattr(model, "feature_names_in_", ())], []
     else:
         inputs = parts.add_columns(graph, encoder)
         numbers = parts.add_encoder(graph, encoder, inputs, missing)
+        names = [how.name for how in encoder.columns_]
         texts = [isinstance(how, CategoryColumn) for how in encoder.columns_]
-        table = Table(inputs, [how.name for how in encoder.columns_], texts)
-    margin, probability = add_rule(graph, model.rule_, table, numbers)
-    parts.add_answers(graph, margin, probability, model.classes_)
-
-
-def _import_graph() -> ModuleType:
-    """The builder of graphs, imported when it is needed."""
-    try:
-        from justitia.persistence import onnx_graph  # noqa: PLC0415 - imports the optional dependency
-    except ImportError:
-        raise ImportError(_MISSING) from None
-    return onnx_graph
-
-
-def _import_exporter() -> ModuleType:
-    """What writes networks into graphs, imported when it is needed."""
-    try:
-        import onnxscript  # noqa: F401, PLC0415 - what torch's exporter needs
-    except ImportError:
-        raise ImportError(_MISSING) from None
-    from justitia.networks import onnx  # noqa: PLC0415 - needs torch, which a network has
-
-    return onnx
+    margin, probability = parts.add_rule(graph, model.rule_, parts.TableInputs(inputs, names, texts), numbers)
+    parts.add_outputs(graph, margin, probability, model.classes_)
 
 
 def _example_rows(model: TabularClassifier, example: Any) -> NDArray[np.float32]:
@@ -164,7 +151,7 @@ def _check_missing(encoder: TabularEncoder, missing: str) -> None:
 
 
 def _facts(model: TabularClassifier, encoder: TabularEncoder | None, inputs: list[str], missing: str) -> dict[str, str]:
-    """What whoever finds the file can read in its metadata: public and released facts."""
+    """Metadata of the file: public and released facts."""
     kept = {
         "justitia.version": metadata.version("justitia"),
         "justitia.model": type(model).__name__,
@@ -198,7 +185,7 @@ def _inputs(encoder: TabularEncoder | None, inputs: list[str], missing: str) -> 
 
 
 def _write(path: Path, content: bytes) -> Path:
-    """Completely or not at all; a file that is replaced stays closed to whom it was closed."""
+    """Write the file completely or not at all; a replaced file keeps its permissions."""
     try:
         with staged_file(path) as stage:
             stage.write_bytes(content)

@@ -1,8 +1,8 @@
-"""The deployed model of engine ``post-processing`` as files: trees as text, numbers as JSON and arrays, and no pickle.
+"""Files of the model that engine ``post-processing`` deploys: trees as text, numbers as JSON and arrays, no pickle.
 
-Bases of boosted trees (LightGBM) and of logistic regression are written. A base that is a column needs nothing. Any
-other one cannot be written: ``save`` refuses it, or with ``without_base=True`` leaves it with its owner, who passes it
-again when the model is loaded.
+Base models of LightGBM and logistic regression are written to files. A base model that is a column of scores needs no
+file. Any other base model cannot be written: ``save`` refuses it, or with ``without_base=True`` leaves it out, and its
+owner passes it again when the model is loaded.
 """
 
 from __future__ import annotations
@@ -16,77 +16,79 @@ import safetensors
 import safetensors.numpy
 from sklearn.linear_model import LogisticRegression
 
-from justitia.learners.base import Base, Column, CrossFitted, Fitted
+from justitia.learners.base import Base, CrossFitted, Fitted, ScoreColumn
 from justitia.learners.calibration import Calibration
 from justitia.learners.trees import Trees, TreesClassifier, read_trees
-from justitia.postprocessing.correction import Correction, Levels
-from justitia.postprocessing.learner import Rule
+from justitia.postprocessing.correction import Correction, Levels, Rule
 
-#: Names of files of ours; which of them there are says the rule.
+#: Names of the files; ``model.json`` says which of them a model has.
 CORRECTION, TREES, NUMBERS = "correction.safetensors", "base-{}.txt", "base-{}.json"
-#: Thresholds at most of a rule of scores.
-MOST_LEVELS = 10_000
-#: Models of a base at most, and bytes of one file.
-MOST_MODELS, MOST_BYTES = 100, 2**28
+#: Limits of what is read: thresholds of a model of scores, models of a base, and bytes of one file.
+MAX_LEVELS, MAX_MODELS, MAX_BYTES = 10_000, 100, 2**28
 #: Arrays of a correction.
-PARTS = ("centre", "spread", "hidden", "out")
+CORRECTION_ARRAYS = ("centre", "spread", "hidden", "out")
 Files = Mapping[str, bytes]
 
 
-def written_rule(rule: Rule) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """What goes into ``model.json``, public numbers and what the base is; and the files, by name."""
-    base, mend = rule.base, rule.calibration
-    kind = CrossFitted if isinstance(base, CrossFitted) else type(base)
-    facts: dict[str, Any] = {"kind": kind.__name__, "words": base.describe()}
-    models = [_written(model) for model in _models(base)]
-    files = {name.format(j): text.encode() for j, (name, text) in enumerate(filter(None, models), start=1)}
-    facts["written"] = len(files) == len(models) <= MOST_MODELS
+def rule_to_files(rule: Rule) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Public numbers and a description of the base for ``model.json``, and the contents of all files by name."""
+    base, calibration = rule.base, rule.calibration
+    facts: dict[str, Any] = {"kind": _kind(base), "words": base.describe()}
+    models: tuple[Any, ...] = (getattr(base, "model", None),)
+    if isinstance(base, CrossFitted):
+        models = base.models
+    elif isinstance(base, ScoreColumn):
+        models = ()
+    texts = [_model_to_text(model) for model in models]
+    files = {name.format(j): text.encode() for j, (name, text) in enumerate(filter(None, texts), start=1)}
+    facts["written"] = len(files) == len(models) <= MAX_MODELS
     if not facts["written"]:
         files = {}
-    elif isinstance(base, Column):
+    elif isinstance(base, ScoreColumn):
         facts["column"] = base.name
     else:
         facts |= {"encoded": getattr(base, "encoded", False), "second": is_second(base), "files": list(files)}
     if not rule.correction.is_zero:
-        files[CORRECTION] = safetensors.numpy.save(_arrays(rule))
-    kept = {"calibration": [mend.alpha, mend.beta, mend.gamma], "threshold": rule.threshold}
-    return kept | {"base": facts, "correction": CORRECTION in files}, files
+        arrays = {name: np.asarray(getattr(rule.correction, name)) for name in CORRECTION_ARRAYS}
+        if rule.levels is not None:  # a model of scores: its corrections differ only after the hidden units
+            each = [np.asarray(one.out) for one in rule.levels.corrections]
+            arrays |= {"levels": rule.levels.at, "each": np.stack(each)}
+        files[CORRECTION] = safetensors.numpy.save(arrays)
+    numbers = {"calibration": [calibration.alpha, calibration.beta, calibration.gamma], "threshold": rule.threshold}
+    return numbers | {"base": facts, "correction": CORRECTION in files}, files
 
 
-def _arrays(rule: Rule) -> dict[str, Any]:
-    """The correction; of scores, all of them, which differ in what comes after the hidden units."""
-    arrays = {name: np.asarray(getattr(rule.correction, name)) for name in PARTS}
-    if rule.levels is not None:
-        each = [np.asarray(one.out) for one in rule.levels.corrections]
-        arrays |= {"levels": rule.levels.at, "each": np.stack(each)}
-    return arrays
-
-
-def _models(base: Base) -> tuple[Any, ...]:
-    """Fitted models of the base; none of a column."""
+def _kind(base: Base) -> str:
+    """Name of the kind of base in ``model.json``; part of the file format."""
     if isinstance(base, CrossFitted):
-        return base.models
-    return () if isinstance(base, Column) else (getattr(base, "model", None),)
+        return "CrossFitted"
+    return "Column" if isinstance(base, ScoreColumn) else type(base).__name__
 
 
 def is_second(base: Base) -> bool:
-    """Whether a positive answer is the second class of the base's models, as far as they know it."""
+    """Whether the positive class is the second class of the base's models; true where they do not know it."""
     classes = [] if not isinstance(base, Fitted) else list(base.model.classes_)
     return not isinstance(base, Fitted) or base.positive not in classes or classes.index(base.positive) == 1
 
 
-def _written(model: Any) -> tuple[str, str] | None:
-    """Pattern of a name, and text of one model; None for a kind of model that is not written."""
+def _model_to_text(model: Any) -> tuple[str, str] | None:
+    """Pattern of the file name, and text of one model; None for a kind of model that is not written."""
     trees = trees_of(model)
     if trees is not None:
         return TREES, trees.text()
     if type(model) is LogisticRegression and model.coef_.shape[0] == 1 and len(model.classes_) == 2:
-        return NUMBERS, json.dumps(_coefficients(model))
+        coefficients = {
+            "coef": model.coef_[0].tolist(),
+            "intercept": float(model.intercept_[0]),
+            "dtype": model.coef_.dtype.name,
+            "names": [str(name) for name in getattr(model, "feature_names_in_", ())],
+        }
+        return NUMBERS, json.dumps(coefficients)
     return None
 
 
 def trees_of(model: Any) -> Trees | None:
-    """The trees of a classifier of LightGBM; None of any other model, or of one whose trees we do not write."""
+    """Trees of a LightGBM classifier; None for any other model, and for trees that are not written."""
     if isinstance(model, TreesClassifier):
         return model.trees
     kind = type(model)
@@ -101,28 +103,19 @@ def trees_of(model: Any) -> Trees | None:
     return None if trees.sigmoid is None else trees
 
 
-def _coefficients(model: LogisticRegression) -> dict[str, Any]:
-    return {
-        "coef": model.coef_[0].tolist(),
-        "intercept": float(model.intercept_[0]),
-        "dtype": model.coef_.dtype.name,
-        "names": [str(name) for name in getattr(model, "feature_names_in_", ())],
-    }
-
-
-def read_rule(facts: Mapping[str, Any], files: Files, base: Base | None, *, columns: int, numbers: int) -> Rule:
-    """The rule that was written.
+def rule_from_files(facts: Mapping[str, Any], files: Files, base: Base | None, *, columns: int, numbers: int) -> Rule:
+    """Read the model that :func:`rule_to_files` wrote.
 
     Parameters
     ----------
     facts : mapping
-        What :func:`written_rule` gave.
+        The part of ``model.json``.
     files : mapping
         Contents by name.
     base : Base, optional
-        Where it was not written.
+        The base model, if it was not written.
     columns, numbers : int
-        How many a table has, before and after preprocessing.
+        Number of columns of a table before and after preprocessing.
 
     Raises
     ------
@@ -131,7 +124,7 @@ def read_rule(facts: Mapping[str, Any], files: Files, base: Base | None, *, colu
     """
     correction, levels = Correction(), None
     if facts["correction"]:
-        correction, levels = _correction(files[CORRECTION], numbers)
+        correction, levels = _correction_from(files[CORRECTION], numbers)
     alpha, beta, gamma = (float(one) for one in facts["calibration"])
     found = _read_base(facts["base"], files, base, columns=columns, numbers=numbers)
     return Rule(found, Calibration(alpha, beta, gamma), correction, float(facts["threshold"]), levels)
@@ -139,15 +132,21 @@ def read_rule(facts: Mapping[str, Any], files: Files, base: Base | None, *, colu
 
 def _read_base(facts: Mapping[str, Any], files: Files, base: Base | None, *, columns: int, numbers: int) -> Base:
     if not facts["written"]:
-        return _given(base, facts["words"])
+        if base is None or (isinstance(base, CrossFitted) and not base.models):
+            what = "none" if base is None else "one that is not fitted"
+            raise BaseMismatch(
+                f"expected the base that this model was fitted with ({facts['words']}), which is not in the folder, "
+                f"got {what}; pass load(..., base=that model, fitted, or the rule_.base of the model that was saved)."
+            )
+        return base
     if base is not None:
         raise BaseMismatch(
             f"expected no base, since this model holds its own ({facts['words']}), got one; leave it out."
         )
     if facts["kind"] == "Column":
-        return Column(str(facts["column"]))
+        return ScoreColumn(str(facts["column"]))
     width = numbers if facts["encoded"] else columns
-    models = tuple(_model(name, files[name], width) for name in facts["files"])
+    models = tuple(_model_from_text(name, files[name], width) for name in facts["files"])
     if facts["kind"] == "Fitted":
         (model,) = models
         return Fitted(model, model.classes_[int(facts["second"])])
@@ -160,20 +159,11 @@ class BaseMismatch(ValueError):
     """A base was passed where none is needed, or left out where one is."""
 
 
-def _given(base: Base | None, words: str) -> Base:
-    """A base that its owner passes again."""
-    if base is None or (isinstance(base, CrossFitted) and not base.models):
-        what = "none" if base is None else "one that is not fitted"
-        raise BaseMismatch(
-            f"expected the base that this model was fitted with ({words}), which is not in the folder, got {what}; "
-            "pass load(..., base=that model, fitted, or the rule_.base of the model that was saved)."
-        )
-    return base
-
-
-def _model(name: str, content: bytes, columns: int) -> Any:
+def _model_from_text(name: str, content: bytes, columns: int) -> Any:
     if name.endswith(".txt"):
-        trees = _checked_trees(content, columns)
+        trees = read_trees(content.decode())
+        if trees.features != columns:
+            raise ValueError("expected trees that read as many columns as the table has, got others.")
         if trees.sigmoid is None:
             raise ValueError("expected a model of a label, got a correction.")
         return TreesClassifier(trees)
@@ -191,7 +181,7 @@ def _model(name: str, content: bytes, columns: int) -> Any:
     return model
 
 
-def _correction(content: bytes, numbers: int) -> tuple[Correction, Levels | None]:
+def _correction_from(content: bytes, numbers: int) -> tuple[Correction, Levels | None]:
     try:
         parts = safetensors.numpy.load(content)
     except safetensors.SafetensorError:
@@ -203,7 +193,7 @@ def _correction(content: bytes, numbers: int) -> tuple[Correction, Levels | None
         "hidden": (numbers + 3, units),
         "out": (units + 1, 2),
     }
-    shapes |= {"levels": (count,), "each": (count, units + 1, 2)} if 0 < count <= MOST_LEVELS else {}
+    shapes |= {"levels": (count,), "each": (count, units + 1, 2)} if 0 < count <= MAX_LEVELS else {}
     right = {name: part.shape for name, part in parts.items()} == shapes
     if not right or any(part.dtype != np.float64 or not np.isfinite(part).all() for part in parts.values()):
         raise ValueError("expected a correction that reads as many columns as the table has, got another.")
@@ -216,11 +206,4 @@ def _correction(content: bytes, numbers: int) -> tuple[Correction, Levels | None
     return Correction(**parts), Levels(of_levels["levels"], corrections)
 
 
-def _checked_trees(content: bytes, columns: int) -> Trees:
-    trees = read_trees(content.decode())
-    if trees.features != columns:
-        raise ValueError("expected trees that read as many columns as the table has, got others.")
-    return trees
-
-
-__all__ = ["BaseMismatch", "is_second", "read_rule", "trees_of", "written_rule"]
+__all__ = ["BaseMismatch", "is_second", "rule_from_files", "rule_to_files", "trees_of"]

@@ -1,4 +1,4 @@
-"""Note a fitted model, its certificate and its measurement in MLflow: public and noised facts only."""
+"""Logging of a fitted model, its certificate and its measurement to MLflow: public and noisy facts only."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from justitia.metrics.measurement import Measurement
 from justitia.notions import notion_name
 from justitia.training.history import Column
 
-#: Constructor arguments that are noted. Not the noise seed: whoever knows it can subtract the noise.
+#: Constructor arguments that are logged. Not the noise seed: whoever knows it can subtract the noise.
 PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "preprocess", "random_state")
-#: Numbers of one request to a tracking server.
+#: Metrics per request to a tracking server.
 BATCH = 1000
 
 
@@ -35,7 +35,7 @@ def log_to_mlflow(
     run_name: str | None = None,
     save_model: bool = False,
 ) -> str:
-    """Note a fitted model in the active MLflow run, or in a new one.
+    """Log a fitted model to the active MLflow run, or to a new one.
 
     ========== =========================================================================================
     parameters the constructor's (without the noise seed), the plan's (``plan.*``), the network's or the base's
@@ -44,24 +44,24 @@ def log_to_mlflow(
     artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``
     ========== =========================================================================================
 
-    Of a model whose certificate has no finite epsilon, numbers by group are exact: the history is noted without them,
-    the certificate without its remarks, the tolerance in force only if it was given, and ``save_model`` is refused,
-    since the folder holds history and multipliers. A ``measurement`` without a finite epsilon is refused too.
+    If the certificate has no finite epsilon, numbers by group are exact. Then the history is logged without them, the
+    certificate without its remarks, the tolerance in force only if it was given, and ``save_model`` is refused, since
+    the folder holds history and multipliers. A ``measurement`` without a finite epsilon is refused too.
 
-    Where runs are kept is MLflow's business (``mlflow.set_tracking_uri``, ``mlflow.set_experiment``).
+    MLflow decides where runs are kept (``mlflow.set_tracking_uri``, ``mlflow.set_experiment``).
 
     Parameters
     ----------
     model : LagrangianDualClassifier
         Fitted.
     measurement : Measurement, optional
-        What :func:`justitia.measure` found on evaluation people.
+        Result of :func:`justitia.measure` on evaluation data.
     report : path, optional
-        A file, such as the HTML report (which leaves out exact numbers by itself); it is noted as it is.
+        A file, such as the HTML report (which leaves out exact numbers by itself); it is logged as it is.
     run_name : str, optional
-        Of a new run.
+        Name of a new run.
     save_model : bool
-        Whether the folder that ``model.save`` writes is an artifact too.
+        Whether to log the folder that ``model.save`` writes, too.
 
     Returns
     -------
@@ -73,15 +73,15 @@ def log_to_mlflow(
     ImportError
         If the extra is not installed.
     NotFittedError, TypeError, FileNotFoundError
-        If an argument is not what it should be; then nothing is noted.
+        If an argument has another type or there is no such file; then nothing is logged.
     ValueError
         If the measurement, or the model whose folder was asked for, has no finite epsilon, or that model has a base
-        that cannot be saved; then nothing is noted.
+        that cannot be saved; then nothing is logged.
 
     Guarantee
     ---------
-    * Everything noted, but for the file ``report``, is public, or was released with noise by ``fit`` or ``measure`` and
-      is on their ledgers: no attribute, no exact number by group, no noise seed.
+    * Everything logged, except the file ``report``, is public, or was released with noise by ``fit`` or ``measure``
+      and is on their ledgers: no attribute, no exact number by group, no noise seed.
     """
     _check(model, measurement, report)
     _check_private(model, measurement, save_model=save_model)
@@ -116,7 +116,7 @@ def _check(model: Any, measurement: Any, report: Any) -> None:
 
 
 def _check_private(model: LagrangianDualClassifier, measurement: Measurement | None, *, save_model: bool) -> None:
-    """Refuse what is made of exact numbers by group."""
+    """Refuse models and measurements with exact numbers by group."""
     if save_model and math.isinf(model.certificate_.epsilon):
         raise ValueError(
             "expected a model with a finite epsilon for save_model=True, got one whose history and multipliers are "
@@ -186,7 +186,7 @@ def _tags(model: LagrangianDualClassifier) -> dict[str, str]:
 
 
 def _spent(model: LagrangianDualClassifier) -> dict[str, float]:
-    """What the certificate says; an infinite epsilon is in its statement, which is a tag."""
+    """Epsilon and delta of the certificate; an infinite epsilon is in its statement, which is a tag."""
     paid = model.certificate_
     numbers = {"epsilon": paid.epsilon, "epsilon_spent": paid.spent_epsilon, "delta": paid.delta}
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
@@ -206,21 +206,21 @@ def _measured(measurement: Measurement) -> dict[str, float]:
 
 
 def _history(mlflow: ModuleType, model: LagrangianDualClassifier) -> Iterator[list[Any]]:
-    """Public and noised numbers by round, under names that MLflow accepts, in batches."""
+    """Public and noisy numbers by round, under names that MLflow accepts, in batches."""
     history, now = model.history_, int(1000 * time.time())
     columns = [column for column in model.history_columns_ if column.released and column.kind != "round"]
-    noted = [
+    metrics = [
         mlflow.entities.Metric(name, float(value), now, int(step))
-        for column, name in zip(columns, _accepted(columns), strict=True)
+        for column, name in zip(columns, _metric_names(columns), strict=True)
         for step, value in zip(history["round"], history[column.name], strict=True)
         if math.isfinite(value)
     ]
-    for start in range(0, len(noted), BATCH):
-        yield noted[start : start + BATCH]
+    for start in range(0, len(metrics), BATCH):
+        yield metrics[start : start + BATCH]
 
 
-def _accepted(columns: Sequence[Column]) -> list[str]:
-    """Names such as ``noisy_gap/f``, with underscores for what MLflow refuses; a number keeps equal ones apart."""
+def _metric_names(columns: Sequence[Column]) -> list[str]:
+    """Names such as ``noisy_gap/f``, with underscores for characters that MLflow refuses; duplicates get a number."""
     several = len({column.event for column in columns if column.event is not None}) > 1
     names: list[str] = []
     for column in columns:

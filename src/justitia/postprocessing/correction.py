@@ -25,6 +25,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from justitia.learners.base import Base, Inputs
+from justitia.learners.calibration import Calibration
+from justitia.postprocessing.dual import clip_to_decision_side
+
 Array = NDArray[np.float64]
 #: Hidden units: so many for each column of c, and at least so many.
 UNITS_EACH, UNITS = 3, 12
@@ -246,3 +250,50 @@ class Levels:
         """(m,): the moved probability of rows with these features and this eta."""
         margins = [2 * (eta - s) - t(numbers, eta) for s, t in zip(self.at, self.corrections, strict=True)]
         return moved_probability(np.stack(margins), self.at)
+
+
+class Rule:
+    r"""The deployed model: decisions 2 (eta(x) - threshold) > t(x), and a probability on their side of the threshold.
+
+    Where the correction does not change a decision the probability is the base's, eta. Where it does, it is next to the
+    threshold, on the side of the decision.
+
+    Parameters
+    ----------
+    base : Base
+    calibration : Calibration
+        Of the base.
+    correction : Correction
+        t.
+    threshold : float
+    levels : Levels, optional
+        Corrections at many thresholds, of a model with ``at="scores"``.
+    """
+
+    def __init__(
+        self,
+        base: Base,
+        calibration: Calibration,
+        correction: Correction,
+        threshold: float,
+        levels: Levels | None = None,
+    ) -> None:
+        self.base, self.calibration, self.correction, self.threshold = base, calibration, correction, threshold
+        self.levels = levels
+
+    def base_probability(self, inputs: Inputs) -> Array:
+        """(m,): eta, before the correction."""
+        return self.calibration(self.base.probability(inputs))
+
+    def margin(self, inputs: Inputs) -> Array:
+        """(m,): twice the probability less the threshold; positive is a positive decision."""
+        eta = self.base_probability(inputs)
+        if self.levels is not None:
+            return 2 * (self.levels.probability(inputs.numbers, eta) - self.threshold)
+        gain = 2 * (eta - self.threshold)
+        return clip_to_decision_side(gain, gain - self.correction(inputs.numbers, eta))
+
+    def probability(self, margin: Array) -> Array:
+        """(m,): between 0 and 1, from the margin."""
+        moved: Array = np.clip(self.threshold + margin / 2, 0.0, 1.0)
+        return moved

@@ -1,26 +1,31 @@
-"""Public rows whose group sums the moments engine asks for: what may tell the groups apart, bounded by 1.
+"""Public rows of the first release: features that may tell the groups apart, as rows of norm at most 1.
 
-A row holds a constant, the row's features, a public representation of it and its score: a network's last hidden layer
-and its logit, or what a model of the label says. They come in one block per label, or once, with the label as one more
-column. Everything here is a function of features, labels and a public model.
+A row holds a constant, the row's features, a public representation of it and its score: the probability and log-odds of
+a base model, or a network's last hidden layer and its logit. The columns come in one block per label, or once with the
+label as one more column. Everything here is a function of features, labels and a public model.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 from sklearn.utils.extmath import randomized_svd
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from justitia.privacy.rows import index_chunks, placed_chunks
+from justitia.privacy.rows import placed_chunks
+from justitia.rows.source import Block
 from justitia.training.remarks import silence_by_label
 
 Array = NDArray[Any]
-Index = NDArray[np.int64]
-#: Standardised features are cut off here, so that one far outlier does not make everybody else's row small.
+#: From a block to an (m, width) representation and (m,) scores; public and picklable.
+Represent = Callable[[Block], tuple[Array, Array]]
+#: Standardised features are cut off here, so that one far outlier does not make all other rows short.
 CUT = 3.0
 #: Features, or hidden units, beyond this number are replaced by as many principal components.
 MOST_FEATURES = 128
@@ -28,164 +33,152 @@ MOST_FEATURES = 128
 SAMPLE = 20_000
 #: Share of rows that keep their length; longer ones are shortened to the bound.
 KEPT = 0.8
-#: Rows of one product of matrices, at most; those of fewer rows are filled up.
-PLACES = 2048
-#: What rows learn from a sample of theirs, and how many of them are computed at once.
-_LEARNED = (
-    "_chunk_rows",
-    "_blocks",
-    "_centre",
-    "_spread",
-    "_axes",
-    "_hidden_axes",
-    "_hidden_length",
-    "_score_length",
-    "_length",
-)
+#: Rows of one product of matrices. Products have this shape whatever rows are there, so that the numbers of a row are
+#: the same to the last bit in every block, process and engine.
+ALIGNED = 2048
 
 
+def base_scores(block: Block) -> tuple[Array, Array]:
+    """Representation of rows that a base model has scored: probability and log-odds."""
+    if block.score is None:
+        raise ValueError("expected rows with scores of a base model, got none; call score first.")
+    score = block.score.astype(np.float32)
+    return (2 * score - 1)[:, None], logit(score)
+
+
+@dataclass(frozen=True, eq=False)
 class PublicRows:
-    """Rows of norm at most 1 for everybody, computed a few at a time.
+    """Row function of the moments: public rows of norm at most 1.
 
-    Parameters
+    Means, scales, axes and lengths are learned from a sample by :meth:`fit`.
+
+    Attributes
     ----------
     represent : callable
-        From the positions of rows to an (m, width) representation and (m,) scores; public.
-    X, y : ndarray
-        Public features and labels.
-    chunk_rows : int
-        Rows computed at once; bounds memory.
     blocks : bool
-        One block per label; otherwise the label is a column, for half as many sums and less noise.
+        One block of columns per label; otherwise the label is a column, for half as many sums and less noise.
     """
 
-    def __init__(
-        self,
-        represent: Callable[[Index], tuple[Array, Array]],
-        X: Array,
-        y: Array,
-        *,
-        chunk_rows: int,
-        blocks: bool = True,
-    ) -> None:
-        self._represent, self._blocks = represent, blocks
-        self._X, self._y, self._chunk_rows = X, y, chunk_rows
-        sample = np.linspace(0, len(X) - 1, min(SAMPLE, len(X))).astype(np.int64)
-        flat = _flat(X[sample])
-        spread = flat.std(0)
-        self._centre, self._spread = flat.mean(0), np.where(spread > 0, spread, np.float32(1.0))
-        self._axes = _principal_axes(self._standardised(X[sample]), MOST_FEATURES)
-        hidden, scores = represent(sample)
-        self._hidden_axes = _principal_axes(hidden, MOST_FEATURES)
-        self._hidden_length = max(float(np.linalg.norm(hidden, axis=1).mean()), 1e-6)
-        self._score_length = CUT * max(float(np.abs(scores).mean()), 1e-6)
-        self._length = 1.0
-        label = 0.0 if blocks else 1.0  # its column is 1 or -1 before it is scaled
-        self._length = float(np.quantile(np.hypot(np.linalg.norm(self._base(sample), axis=1), label), KEPT))
-
-    def of(self, represent: Callable[[Index], tuple[Array, Array]], X: Array, y: Array) -> PublicRows:
-        """Other rows, standardised and bounded as these are."""
-        others = copy.copy(self)
-        others._represent, others._X, others._y = represent, X, y
-        return others
-
-    def numbers(self) -> dict[str, Any]:
-        """Everything that was learned from the rows: means, scales, axes and lengths."""
-        return {name: getattr(self, name) for name in _LEARNED}
+    represent: Represent
+    blocks: bool
+    centre: Array
+    scale: Array
+    axes: Array | None
+    hidden_axes: Array | None
+    hidden_length: float
+    score_length: float
+    length: float
+    width: int
 
     @classmethod
-    def from_numbers(cls, numbers: dict[str, Any]) -> PublicRows:
-        """No rows yet, and what :meth:`numbers` of others gave; :meth:`of` adds rows."""
-        made = cls.__new__(cls)
-        for name in _LEARNED:
-            setattr(made, name, numbers[name])
-        return made
+    def fit(cls, represent: Represent, sample: Block, *, blocks: bool = True) -> PublicRows:
+        """Learn means, scales and lengths from rows of the sample."""
+        chosen = np.linspace(0, len(sample) - 1, min(SAMPLE, len(sample))).astype(np.int64)
+        some = sample.take(chosen)
+        flat = some.X.reshape(len(some), -1).astype(np.float32, copy=False)
+        stddev = flat.std(0)
+        centre, scale = flat.mean(0), np.where(stddev > 0, stddev, np.float32(1.0))
+        axes = _principal_axes(np.clip((flat - centre) / scale, -CUT, CUT))
+        hidden, scores = represent(some)
+        hidden_axes = _principal_axes(hidden)
+        lengths = (
+            max(float(np.linalg.norm(hidden, axis=1).mean()), 1e-6),
+            CUT * max(float(np.abs(scores).mean()), 1e-6),
+        )
+        made = cls(represent, blocks, centre, scale, axes, hidden_axes, *lengths, length=1.0, width=0)
+        base = made._base(some)
+        label = 0.0 if blocks else 1.0  # its column is 1 or -1 before it is scaled
+        length = float(np.quantile(np.hypot(np.linalg.norm(base, axis=1), label), KEPT))
+        width = 2 * base.shape[1] if blocks else base.shape[1] + 1
+        return cls(represent, blocks, centre, scale, axes, hidden_axes, *lengths, length=length, width=width)
 
-    def __len__(self) -> int:
-        return len(self._X)
+    def __call__(self, block: Block) -> Array:
+        """(m, width): rows of a block, by their own labels."""
+        base = self.label_free(block)
+        positive = block.y[:, None].astype(base.dtype)
+        if self.blocks:
+            return np.concatenate([base * (1 - positive), base * positive], axis=1)
+        return np.concatenate([base, (2 * positive - 1) * base[:, :1]], axis=1)
 
-    @property
-    def places(self) -> int:
-        """Rows of one product of matrices."""
-        return min(self._chunk_rows, PLACES)
+    def label_free(self, block: Block) -> Array:
+        """(m, columns): rows before the label is put in; with it they have norm at most 1."""
+        base = np.nan_to_num(self._base(block), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
+        norms = np.linalg.norm(base, axis=1, keepdims=True)
+        if not self.blocks:
+            norms = np.hypot(norms, base[:, :1])  # the label's column is as long as the constant
+        found: Array = base / np.maximum(norms, np.float32(1.0))
+        return found
 
-    @property
-    def width(self) -> int:
-        """Number of columns: those of a person once per label, or one more than those of a person."""
-        each = int(self._base(np.zeros(1, dtype=np.int64)).shape[1])
-        return 2 * each if self._blocks else each + 1
+    def by_label(self, weights: Array) -> tuple[Array, Array]:
+        """(C, columns) twice: what multiplies label-free rows of label 0 and of label 1 in ``weights . row``."""
+        if self.blocks:
+            half = self.width // 2
+            return weights[:, :half], weights[:, half:]
+        constant = np.zeros((len(weights), self.width - 1))
+        constant[:, 0] = weights[:, -1]
+        return weights[:, :-1] - constant, weights[:, :-1] + constant
 
-    def constants(self) -> Index:
+    def constants(self) -> NDArray[np.int64]:
         """(width,): for each column, the position of the constant of its block."""
-        block = self.width // 2 if self._blocks else self.width
+        block = self.width // 2 if self.blocks else self.width
         return np.arange(self.width) // block * block
 
-    def take(self, index: Index, label: float | None = None) -> Array:
-        """(m, width): these rows, by their own labels or as if all had one label."""
-        base = np.nan_to_num(self._base(index), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
-        positive = self._y[index, None].astype(base.dtype)
-        positive = positive if label is None else np.full_like(positive, label)
-        if not self._blocks:
-            base = np.concatenate([base, (2 * positive - 1) * base[:, :1]], axis=1)
-        base = base / np.maximum(np.linalg.norm(base, axis=1, keepdims=True), np.float32(1.0))
-        return np.concatenate([base * (1 - positive), base * positive], axis=1) if self._blocks else base
-
     def sizes(self, sums: Array, total: Array, n: int) -> Array:
-        """(C, 2): about how many of n rows, by label, the sums are of; the total of all rows is public."""
-        if self._blocks:
+        """(C, 2): estimated number of rows, by label, that the sums are of; the total over n rows is public."""
+        if self.blocks:
             constants = [0, self.width // 2]
-            sizes, everybody = sums[:, constants], total[constants].sum()
+            sizes, all_rows = sums[:, constants], total[constants].sum()
         else:
             sizes = np.stack([sums[:, 0] - sums[:, -1], sums[:, 0] + sums[:, -1]], axis=1) / 2
-            everybody = total[0]
-        counted: Array = sizes * n / everybody
+            all_rows = total[0]
+        counted: Array = sizes * n / all_rows
         return counted
 
-    def silence(self, answer: Array, total: Array, spread: float, n: int) -> Array:
+    def silence(self, answer: Array, total: Array, stddev: float, n: int) -> Array:
         """(2, 2): by label, the share of "not given" and its noise, from sums with noise of this deviation."""
         one = np.zeros_like(total)
         one[0] = 1.0  # what a sum of the constant is in rows
-        unit, everybody = self.sizes(one[None], total, n).sum(), self.sizes(total[None], total, n)[0]
-        return silence_by_label(self.sizes(answer, total, n), everybody, spread * float(unit))
+        unit, all_rows = self.sizes(one[None], total, n).sum(), self.sizes(total[None], total, n)[0]
+        return silence_by_label(self.sizes(answer, total, n), all_rows, stddev * float(unit))
 
-    def dense(self) -> Iterator[tuple[Index, Array]]:
-        """Yield ``(positions, rows)`` for all rows in order."""
-        for part in index_chunks(len(self), self._chunk_rows):
-            yield part, self.placed(int(part[0]), part)
-
-    def placed(self, first: int, part: Index) -> Array:
-        """(m, width): consecutive rows, of which the first has this position among all rows.
-
-        To the last bit it does not matter which of the others are here (``placed_chunks``).
-        """
-        chunks = placed_chunks(first, len(part), self.places)
-        return np.concatenate([self.take(part[who])[places] for places, who in chunks])
-
-    def _standardised(self, X: Array) -> Array:
-        standardised: Array = np.clip((_flat(X) - self._centre) / self._spread, -CUT, CUT)
-        return standardised
-
-    def _base(self, index: Index) -> Array:
-        """(m, width / 2): constant, features, representation and score, each part of length about 1."""
-        features = self._standardised(self._X[index])
-        hidden, scores = self._represent(index)
+    def _base(self, block: Block) -> Array:
+        """(m, columns): constant, features, representation and score, each part of length about 1."""
+        flat = block.X.reshape(len(block), -1).astype(np.float32, copy=False)
+        features = np.clip((flat - self.centre) / self.scale, -CUT, CUT)
+        hidden, scores = self.represent(block)
         parts = [
-            np.ones((len(index), 1), dtype=np.float32),
-            (features if self._axes is None else features @ self._axes) / features.shape[1] ** 0.5,
-            (hidden if self._hidden_axes is None else hidden @ self._hidden_axes) / self._hidden_length,
-            np.clip(scores[:, None] / self._score_length, -1, 1),
+            np.ones((len(block), 1), dtype=np.float32),
+            (features if self.axes is None else aligned_product(block.first, features, self.axes))
+            / features.shape[1] ** 0.5,
+            (hidden if self.hidden_axes is None else aligned_product(block.first, hidden, self.hidden_axes))
+            / self.hidden_length,
+            np.clip(scores[:, None] / self.score_length, -1, 1),
         ]
-        return np.concatenate([part.astype(np.float32) for part in parts], axis=1) / np.float32(self._length)
+        return np.concatenate([part.astype(np.float32) for part in parts], axis=1) / np.float32(self.length)
 
 
-def _flat(X: Array) -> NDArray[np.float32]:
-    return X.reshape(len(X), -1).astype(np.float32, copy=False)
+def aligned_product(first: int, rows: Array, matrix: Array) -> Array:
+    """(m, k): ``rows @ matrix`` of consecutive rows, of which the first has this position among all rows.
+
+    Each row is multiplied at a place that its position decides, in a product of one shape and in one thread: other
+    rows, blocks and processes do not change its last bit.
+    """
+    rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 16)))
+    matrix = np.pad(matrix.astype(rows.dtype), ((0, rows.shape[1] - len(matrix)), (0, 0)))
+    with _libraries().limit(limits=1, user_api="blas"):  # a worker has one thread, the driver may have more
+        return np.concatenate([(rows[who] @ matrix)[at] for at, who in placed_chunks(first, len(rows), ALIGNED)])
 
 
-def _principal_axes(standardised: Array, most: int) -> Array | None:
-    """(p, most): directions in which the rows differ most; None if there are few enough features as it is."""
-    if standardised.shape[1] <= most:
+@cache
+def _libraries() -> ThreadpoolController:
+    """The BLAS libraries of this process."""
+    return ThreadpoolController()
+
+
+def _principal_axes(rows: Array) -> Array | None:
+    """(p, MOST_FEATURES): directions in which the rows differ most; None if there are few enough columns."""
+    if rows.shape[1] <= MOST_FEATURES:
         return None
     # a public sketch; the same one whenever a run is resumed
-    axes: Array = randomized_svd(standardised, min(most, len(standardised)), n_iter=2, random_state=0)[2].T
+    axes: Array = randomized_svd(rows, min(MOST_FEATURES, len(rows)), n_iter=2, random_state=0)[2].T
     return axes

@@ -19,7 +19,8 @@ line.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from justitia.privacy.rows import index_chunks
+from justitia.postprocessing.features import PublicRows, aligned_product
+from justitia.rows.source import Block, IntArray
 
 Array = NDArray[Any]
 #: Largest derivative of F in coordinates in which its curvature is about 1: F is then right to about 1e-3 nats.
@@ -42,23 +44,23 @@ SMALL = 4_000_000
 RIDGE_PER_ROW = 1e-6
 #: Ridge without noise: without one memberships are too sure, and their correction is hard to learn.
 LEAST_RIDGE = 1.0
-#: Ridge of a column that tells nothing, for each of them, as a share of the variance of the noise: the more there are,
+#: Ridge of a column that is like noise, for each of them, as a share of the variance of the noise: the more there are,
 #: the less each can matter. Inner splits of four data sets, and wide data: ``docs/plugin.md``.
 IDLE = 0.02
 #: Rows that the memberships are fitted on, a public sample where there are more.
 FIT_ROWS = 200_000
-#: How often the sample's solution is then corrected by a pass over everybody.
+#: How often the sample's solution is then corrected by a pass over all rows.
 CORRECTIONS = 1
 
 
 def memberships(weights: Array, rows: Array) -> Array:
-    """(n, C): q of each row."""
+    """(n, C): memberships of each row."""
     q: Array = softmax(rows @ weights.T.astype(rows.dtype), axis=1)
     return q
 
 
 def expected_sums(weights: Array, rows: Array) -> Array:
-    """(C, d): what the sums over each category are under q."""
+    """(C, d): sums of rows over each category under the memberships."""
     return (memberships(weights, rows).T @ rows).astype(np.float64)
 
 
@@ -121,7 +123,7 @@ class _Objective:
 
 
 def ridges(
-    sums: Array, total: Array, rows: NDArray[Any], constant: NDArray[np.int64], n: int, spread: float, share: float
+    sums: Array, total: Array, rows: NDArray[Any], constant: NDArray[np.int64], n: int, stddev: float, share: float
 ) -> Array:
     """(d,): the ridge of each column.
 
@@ -130,75 +132,113 @@ def ridges(
     sums : ndarray (G, d)
         Noised sums over each group.
     total : ndarray (d,)
-        Of everybody.
+        Sum over all rows.
     rows : ndarray (m, d)
         Public rows of a sample.
     constant : ndarray of int (d,)
         Position of the column that is constant where this one is not 0.
     n : int
-        Number of rows of everybody.
-    spread : float
+        Number of all rows.
+    stddev : float
         Standard deviation of the noise of a sum.
     share : float
-        Ridge of a column that tells, as a share of the variance of the noise.
+        Ridge of a column whose sums differ from noise, as a share of the variance of the noise.
     """
     mean = total / np.maximum(total[constant], 1e-12)
     wide = rows.astype(np.float64)
     squares = np.square(wide - wide[:, constant] * mean).sum(0) * n / len(rows)
     part = np.clip(sums[:, constant] / np.maximum(total[constant], 1e-12), 0.0, 1.0)
-    chance = part * (1 - part) * squares + spread**2 * (1 + mean**2)
+    chance = part * (1 - part) * squares + stddev**2 * (1 + mean**2)
     statistic = (np.square(sums - sums[:, constant] * mean) / np.maximum(chance, 1e-12)).max(0)
-    tells = (statistic > 2 * math.log(len(total))) | (constant == np.arange(len(total)))
-    idle = max(share, IDLE * int((~tells).sum()))
-    return np.maximum(np.where(tells, share, idle) * spread**2, LEAST_RIDGE)
+    informative = (statistic > 2 * math.log(len(total))) | (constant == np.arange(len(total)))
+    idle = max(share, IDLE * int((~informative).sum()))
+    return np.maximum(np.where(informative, share, idle) * stddev**2, LEAST_RIDGE)
 
 
-class Everybody:
-    """All rows, a few at a time.
+@dataclass(frozen=True, eq=False)
+class Memberships:
+    """p(a | x, y) of any block of public rows; "not given" is the last category.
+
+    Parameters
+    ----------
+    rows : PublicRows
+    weights : ndarray (C, width)
+        The W that :func:`fit_memberships` finds.
+    """
+
+    rows: PublicRows
+    weights: Array
+
+    def both_labels(self, block: Block) -> tuple[Array, Array]:
+        """(m, G) twice: memberships of the named groups if the label were 0, and if it were 1."""
+        weights = np.concatenate(self.rows.by_label(self.weights))
+        logits = aligned_product(block.first, self.rows.label_free(block), weights.T)
+        q0, q1 = (softmax(part, axis=1).astype(np.float64) for part in np.split(logits, 2, axis=1))
+        return q0[:, :-1], q1[:, :-1]
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedSums:
+    """Pass: sums of public rows under memberships of these weights, in steps of ``scale * 4^-bits``.
 
     Parameters
     ----------
     columns : callable
-        From the positions of rows to their public columns (m, d).
-    n : int
-        Number of rows.
-    chunk_rows : int
-        Rows computed at once; bounds memory.
+        From a block to the public columns that memberships are a function of.
+    weights : ndarray (C, d)
+    bits : int
+        Behind the point of both factors of a product (:func:`product_bits`).
+    scale : ndarray (d,), optional
+        Powers of two by which the columns are at most 1 in size; 1 by default.
     """
 
-    def __init__(self, columns: Callable[[Array], Array], n: int, chunk_rows: int) -> None:
-        self._columns, self._n, self._chunk_rows = columns, n, chunk_rows
+    columns: Callable[[Block], Array]
+    weights: Array
+    bits: int
+    scale: Array | None = None
 
-    def fit(self, sums: Array, *, ridge: Array, start: Array | None = None) -> Array:
-        """(C, d): weights of memberships that agree with the sums over everybody.
+    def run(self, block: Block) -> IntArray:
+        """(C, d)."""
+        columns = self.columns(block)
+        q = softmax(aligned_product(block.first, columns, self.weights.T), axis=1).astype(np.float64)
+        scale = 1.0 if self.scale is None else self.scale
+        steps = np.rint(columns.astype(np.float64) * (2.0**self.bits / scale))
+        return (np.rint(q * 2.0**self.bits).T @ steps).astype(np.int64)  # below 2^53: exact in any order
 
-        What everybody's sums are at the sample's solution is computed once more, and the sample is asked for the
-        difference: F of everybody is F of the sample plus a nearly linear function (as in variance reduction).
-        """
-        seen = self.sample()
-        share = len(seen) / self._n
-        if share == 1:
-            return fit_memberships(seen, sums, ridge=ridge, start=start)
-        sizes = np.maximum(sums[:, 0], 0.0)
-        equal = (sizes / max(float(sizes.sum()), 1e-12))[:, None]
-        target = share * (sums - equal * sums.sum(0)) + equal * seen.sum(0, dtype=np.float64)
-        for _ in range(CORRECTIONS):
-            start = fit_memberships(seen, target, ridge=share * ridge, start=start)
-            target = share * (sums - self.expected(start)) + expected_sums(start, seen)
-        return fit_memberships(seen, target, ridge=share * ridge, start=start)
 
-    def sample(self) -> Array:
-        """Columns of the rows that memberships are fitted on."""
-        return self._columns(np.arange(0, self._n, math.ceil(self._n / FIT_ROWS)))
+def product_bits(n: int) -> int:
+    """Bits behind the point of both factors, so that sums of n products are exact and fit 62 bits."""
+    return min(18, (62 - n.bit_length()) // 2)
 
-    def expected(self, weights: Array) -> Array:
-        """(C, d): what everybody's sums are under memberships of these weights."""
-        total: Array = np.sum([expected_sums(weights, part) for part in self._parts()], axis=0)
-        return total
 
-    def memberships(self, weights: Array) -> Array:
-        """(n, C): q of everybody."""
-        return np.concatenate([memberships(weights, part) for part in self._parts()])
+def fit_to_all_rows(
+    sample: Array,
+    sums: Array,
+    *,
+    ridge: Array,
+    n: int,
+    expected: Callable[[Array], Array],
+    start: Array | None = None,
+) -> Array:
+    """(C, d): weights of memberships that agree with sums over all n rows, fitted on a sample of them.
 
-    def _parts(self) -> Iterator[Array]:
-        return (self._columns(part) for part in index_chunks(self._n, self._chunk_rows))
+    A pass computes the sums over all rows at the sample's solution, and the sample is then fitted to the difference: F
+    of all rows is F of the sample plus a nearly linear function (as in variance reduction).
+
+    Parameters
+    ----------
+    sample : ndarray (m, d)
+        Public columns of the sample.
+    expected : callable
+        From weights to sums over all rows under their memberships.
+    """
+    share = len(sample) / n
+    if share == 1:
+        return fit_memberships(sample, sums, ridge=ridge, start=start)
+    sizes = np.maximum(sums[:, 0], 0.0)
+    equal = (sizes / max(float(sizes.sum()), 1e-12))[:, None]
+    target = share * (sums - equal * sums.sum(0)) + equal * sample.sum(0, dtype=np.float64)
+    for _ in range(CORRECTIONS):
+        start = fit_memberships(sample, target, ridge=share * ridge, start=start)
+        target = share * (sums - expected(start)) + expected_sums(start, sample)
+    return fit_memberships(sample, target, ridge=share * ridge, start=start)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_rate
-from justitia.postprocessing.solver import PostProcessingEngine, ScoresEngine
-from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, budget_scale, check_noise, moments_and_checks
 
 #: Where a constraint can hold.
@@ -90,9 +87,8 @@ class PostProcessingPlan(Plan):
         checks = PlannedRelease("decisions", self.noise_checks, self.checks)
         return (*sizes, moments, checks) if self.checks else (*sizes, moments)
 
-    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:  # noqa: ARG002 - other plans need it
         """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
-        del n
         if math.isinf(epsilon):
             return replace(self, noise_sizes=None, noise_moments=Unprotected(), noise_checks=Unprotected())
         scale = budget_scale(epsilon, delta)
@@ -100,12 +96,3 @@ class PostProcessingPlan(Plan):
         rest = scale / math.sqrt(1 - self.share_sizes)
         moments, checks = moments_and_checks(rest, self.share_moments, self.checks)
         return replace(self, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)
-
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PostProcessingEngine:
-        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
-        if problem.crowd is not None:
-            from justitia.postprocessing.crowd import CrowdEngine  # noqa: PLC0415 - which needs the plan
-
-            return CrowdEngine(self, problem, vault, **public)
-        kind = ScoresEngine if self.at == "scores" else PostProcessingEngine
-        return kind(self, problem, vault, **public)

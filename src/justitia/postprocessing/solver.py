@@ -1,53 +1,81 @@
 """Post-processing solver: noised sums of public rows, the dual in closed form, and noised checks of its decisions.
 
-0. If the plan has it, a small first release: sizes of the groups. A run that they say cannot work stops here.
-1. One release: the sums of public rows (features, label and what the base says of the label) over each group. Soft
-   memberships p(a | x, y) of largest entropy agree with them, as in engine ``moments``.
-2. With p(y = 1 | x) of the base they give p(a, y | x), and the best rule under the constraint has a closed form whose
-   unknowns are a few multipliers (:mod:`justitia.postprocessing.dual`).
-3. At each check the sums of the current decisions are released. What they say differs from what the memberships say;
-   the difference, weighed by its known noise, goes into the constraint, and the dual is solved again.
+0. If the plan has it, a small first release: sizes of the groups. A run that they show cannot work stops here.
+1. One release: the sums of public rows (features, label, and the base model's score) over each group. Soft memberships
+   p(a | x, y) of maximum entropy agree with them (:mod:`justitia.postprocessing.memberships`).
+2. With the base model's p(y = 1 | x) they give p(a, y | x), and the best rule under the constraint has a closed form
+   whose unknowns are a few multipliers (:mod:`justitia.postprocessing.dual`).
+3. Each check releases the group sums of the current decisions. The difference between the answer and the membership
+   estimate, weighted by its known noise, goes into the constraint, and the dual is solved again.
 
-`ScoresEngine` is the solver for ``at="scores"``: the constraint holds at many thresholds, for the same releases. A
-check asks for the indicators of all thresholds as one row per individual, whose norm is bounded like any other's; the
-dual is solved once per threshold, each a convex problem in a few numbers.
+The dual is solved on a sample that is held in memory: all rows of a table, or a public sample of rows in files. Passes
+over all rows say how far rates of the sample are off, and that difference goes into the constraint too.
+
+With ``at="scores"`` the constraint holds at T thresholds ("levels") for the same number of releases: a check releases
+the decisions at all levels as one row per individual, and the dual is solved once per level.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
 
 from justitia.exceptions import Diagnostic, NoisyEstimateWarning
-from justitia.postprocessing.correction import levels_of, moved_probability
-from justitia.postprocessing.dual import Constraints, clip_to_decision_side, constraints_of, solve
-from justitia.postprocessing.features import PublicRows
-from justitia.postprocessing.memberships import Everybody, memberships, ridges
+from justitia.learners.base import Base, Inputs
+from justitia.learners.calibration import Calibration
+from justitia.postprocessing.correction import (
+    NOTHING,
+    Correction,
+    Distillation,
+    Levels,
+    Rule,
+    levels_of,
+    moved_probability,
+)
+from justitia.postprocessing.decisions import (
+    ColumnSums,
+    DecisionRows,
+    DecisionRule,
+    EvaluateDecisions,
+    Ones,
+    centred_table,
+    means_of_cells,
+    rates_of_cells,
+)
+from justitia.postprocessing.dual import Constraints, clip_to_decision_side, constraints_of, label_table, solve
+from justitia.postprocessing.features import PublicRows, base_scores
+from justitia.postprocessing.memberships import (
+    FIT_ROWS,
+    ExpectedSums,
+    Memberships,
+    fit_to_all_rows,
+    product_bits,
+    ridges,
+)
+from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.privacy.rows import ArrayRows, DenseSource, index_chunks
-from justitia.training.engine import ALL_ROWS, AnswersRefuse, Engine, Rows, calibrated
-from justitia.training.lagrangian import Problem, centred_rows, population_means, row_bound
+from justitia.privacy.mechanisms import Noise
+from justitia.privacy.noise_grid import exact_sum_step
+from justitia.rows.source import Block
+from justitia.training.checkpoint import Checkpoint
+from justitia.training.lagrangian import Problem, population_means
+from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Rows, Run, Trained, calibrated
+from justitia.training.public_scores import public_scores
 from justitia.training.remarks import cell_remark, silence_remark, size_remarks
 
-if TYPE_CHECKING:
-    from justitia.networks.moments.plan import MomentsPlan
-    from justitia.postprocessing.plan import PostProcessingPlan
-    from justitia.privacy.interface import Vault
-
 Array = NDArray[np.float64]
-#: Noise in a group's rate that is worth a sentence, whatever the tolerance.
+#: Noise in a group's rate that is worth a warning, whatever the tolerance.
 LOUD = 0.05
 #: Sizes are judged where all rows, or the mean of a group, are so many standard deviations of their noise.
 TELLING = 8.0
-#: All groups together are not there if their noised sizes add up to less than so many standard deviations.
+#: All groups together are empty if their noised sizes add up to less than so many standard deviations.
 NOBODY = 3.0
 #: A group is too small to be compared if its noised size is at most so many: an empty one is noticed 98 times in 100,
 #: one of four standard deviations is stopped for it twice in 100 times, one of five about once in 1,000.
@@ -58,23 +86,31 @@ SLACK, DEVIATIONS = 0.01, 3.0
 #: Variance of the noise times the number of features, per row, up to which memberships have weights of their own for
 #: each label.
 FEW = 0.005
-#: Probabilities of one base differ by less, whatever machine they were computed on.
+#: Probabilities of one base model differ by less, whatever machine they were computed on.
 SAME_BASE = 1e-4
 
 
 def sum_stddev(noise: Noise, bound: float, n_groups: int) -> float:
-    """Known standard deviation of a group's sum: sqrt(2) * bound * sigma, less what the public total takes off."""
-    if isinstance(noise, Unprotected):
-        return 0.0
-    return noise.noise_multiplier * math.sqrt(2 * (1 - 1 / (n_groups + 1))) * bound
+    """Standard deviation of the noise in a group's sum, after the projection onto the public total."""
+    return noise.stddev(math.sqrt(2) * bound) * math.sqrt(1 - 1 / (n_groups + 1))
 
 
-def gap_stddev(plan: MomentsPlan | PostProcessingPlan, heaviest: float, n_groups: int) -> float:
-    """Known standard deviation of a group's gap times its size, at most: all releases of the plan taken together."""
-    noises = [calibrated(plan.noise_moments), *[calibrated(plan.noise_checks)] * plan.checks]
-    if isinstance(noises[0], Unprotected):
+def all_releases_stddev(moments: Noise, checks: Noise, count: int, bounds: tuple[float, float], n_groups: int) -> float:
+    """Standard deviation of the noise in a group's sum if moments and checks were one release; at most.
+
+    Parameters
+    ----------
+    count : int
+        Number of checks.
+    bounds : (float, float)
+        Norms of the rows of the moments and of a check.
+    """
+    if moments.is_exact:
         return 0.0
-    return math.sqrt(1 / sum(sum_stddev(noise, heaviest, n_groups) ** -2 for noise in noises))
+    precision = sum_stddev(moments, bounds[0], n_groups) ** -2
+    if count:
+        precision += count * sum_stddev(checks, bounds[1], n_groups) ** -2
+    return 1 / math.sqrt(precision)
 
 
 def noise_warnings(size: float, noise: float, tolerance: float) -> list[Diagnostic]:
@@ -88,50 +124,50 @@ def noise_warnings(size: float, noise: float, tolerance: float) -> list[Diagnost
     return [Diagnostic(sentence, NoisyEstimateWarning)]
 
 
-def refusal(sizes: NDArray[np.float64], spread: float, n: int, names: Sequence[str]) -> str | None:
+def refusal(sizes: NDArray[np.float64], stddev: float, n: int, names: Sequence[str]) -> str | None:
     """Why a run with these groups cannot work; None if nothing speaks against it.
 
     Parameters
     ----------
     sizes : ndarray (G,)
         Noised.
-    spread : float
+    stddev : float
         Known standard deviation of each.
     n : int
         Rows, public.
     """
     total = float(sizes.sum())
-    if n >= TELLING * spread and total <= min(NOBODY * spread, n / TELLING):
+    if n >= TELLING * stddev and total <= min(NOBODY * stddev, n / TELLING):
         return (
             f"the noised sizes of all {len(sizes)} groups add up to about {max(total, 0):.0f} of {n:,} rows; "
             f"check the names of the groups, where capital letters count, {GO_ON}."
         )
-    empty = [name for name, size in zip(names, sizes, strict=True) if size <= EMPTY * spread]
-    if n < TELLING * spread * len(sizes) or not empty:
+    empty = [name for name, size in zip(names, sizes, strict=True) if size <= EMPTY * stddev]
+    if n < TELLING * stddev * len(sizes) or not empty:
         return None
     listed = ", ".join(repr(name) for name in empty[:3]) + (", ..." if len(empty) > 3 else "")
     return (
-        f"{len(empty)} of {len(sizes)} groups ({listed}) have a noised size of at most {EMPTY * spread:.0f} "
+        f"{len(empty)} of {len(sizes)} groups ({listed}) have a noised size of at most {EMPTY * stddev:.0f} "
         f"rows; merge them with others (--bins cuts a number), correct or leave out their names, {GO_ON}."
     )
 
 
-def ask_sizes(vault: Vault, ones: DenseSource, noise: Noise, n: int) -> None:
-    """Ask for noised sizes, a sum of ones, and stop by them alone, before more is spent.
+def check_sizes(vault: Vault, noise: Noise, n: int) -> None:
+    """Release noised sizes of the groups, and stop by them alone before more is spent.
 
     Raises
     ------
     AnswersRefuse
-        If they say that the run cannot work.
+        If they show that the run cannot work.
     """
-    answer = vault.group_sums(ones, bound=1.0, noise=noise, purpose="sizes")[:, 0]
-    spread = sum_stddev(noise, float(vault.rows_per_person), vault.n_groups)
-    sentence = refusal(answer, spread, n, [str(name) for name in vault.group_names])
+    answer = vault.group_sums(Ones(), bound=1.0, noise=noise, purpose="sizes")[:, 0]
+    stddev = sum_stddev(noise, float(vault.rows_per_person), vault.n_groups)
+    sentence = refusal(answer, stddev, n, [str(name) for name in vault.group_names])
     if sentence is not None:
         raise AnswersRefuse(sentence)
 
 
-def default_tolerance(plan: PostProcessingPlan, rates: Array, sizes: Array, sum_noise: float) -> float:
+def default_tolerance(least: float, dead_zone: float, rates: Array, sizes: Array, sum_noise: float) -> float:
     """The tolerance where none is given: standard errors of the difference between the two least known groups.
 
     Parameters
@@ -143,7 +179,7 @@ def default_tolerance(plan: PostProcessingPlan, rates: Array, sizes: Array, sum_
     sum_noise : float
         Standard deviation of the noise in the sum of a group.
     """
-    return min(1.0, max(plan.least, plan.dead_zone * rates_stddev(rates, sizes, sum_noise)))
+    return min(1.0, max(least, dead_zone * rates_stddev(rates, sizes, sum_noise)))
 
 
 def rates_stddev(rates: Array, sizes: Array, sum_noise: float) -> float:
@@ -154,43 +190,33 @@ def rates_stddev(rates: Array, sizes: Array, sum_noise: float) -> float:
 
 
 def check_weight(trust: float, variance: Array) -> Array:
-    """(G, K): how much of what the checks say is believed, by their known variance; all of it without noise."""
+    """(G, K): weight of the checks against the membership estimate, by their known variance; 1 without noise."""
     prior = max(trust, math.sqrt(np.finfo(float).tiny)) ** 2
     weight: Array = np.where(variance > 0, prior / (prior + variance), 1.0)
     return weight
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """Decisions at a check: centred public rows with their bound, means of the population, rates by the memberships."""
-
-    rows: DenseSource
-    bound: float
-    means: Array
-    rates: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Checked:
-    """Multipliers and what a check said of their decisions.
+class CheckResult:
+    """Multipliers and what a check measured of their decisions.
 
     Attributes
     ----------
     lam : ndarray (G, K)
-    told : ndarray (G, K)
-        Noised rates.
+    rates : ndarray (G, K)
+        Noised.
     variance : ndarray (G, K)
         Of their known noise.
     """
 
     lam: Array
-    told: Array
+    rates: Array
     variance: Array
 
     @property
     def violation(self) -> float:
         """Largest noised difference between two groups."""
-        return float(np.ptp(self.told, axis=0).max())
+        return float(np.ptp(self.rates, axis=0).max())
 
     @property
     def noise(self) -> float:
@@ -198,38 +224,40 @@ class Checked:
         return float(np.sort(self.variance, axis=0)[-2:].sum(0).max() ** 0.5)
 
 
-def settled(checks: Sequence[Checked], allowed: float) -> int | None:
-    """Which check to go back to; None where the last one shows no more than the best, or than is allowed.
+def best_iterate(checks: Sequence[CheckResult], tolerance: float) -> int | None:
+    """The check to go back to; None where the last one shows no more than the best, or than the tolerance.
 
     Each correction assumes that memberships are wrong about the next decisions as they were about the last ones. Where
-    they know little of a group that need not be, and corrections may run away.
+    the features say little about a group that need not hold, and corrections may run away.
     """
     if not checks:
         return None
     best, last = int(np.argmin([one.violation for one in checks])), checks[-1]
-    beyond = last.violation - max(allowed, checks[best].violation)
+    beyond = last.violation - max(tolerance, checks[best].violation)
     return best if beyond > max(SLACK, DEVIATIONS * last.noise) else None
 
 
-def represented(eta: Array) -> Callable[[NDArray[np.int64]], tuple[NDArray[Any], NDArray[Any]]]:
-    """What the base says of rows, by their positions: probability and log-odds."""
-    single = eta.astype(np.float32)
+class PostProcessingRun(Run):
+    """Closed-form dual on maximum-entropy memberships, and what is deployed of it.
 
-    def represent(index: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        some = single[index]
-        return (2 * some - 1)[:, None], logit(some)
-
-    return represent
-
-
-class PostProcessingEngine(Engine):
-    """Closed-form dual on maximum-entropy memberships.
+    Parameters
+    ----------
+    plan : PostProcessingPlan
+    problem : Problem
+        The sample.
+        Its source has all rows, with scores of the base model.
+    vault : Vault
+    eta : ndarray (n,)
+        p(y = 1 | x) of the sample, by models that have not learned from the row.
+    model : (Base, Calibration, Inputs)
+        The base model, and the features of the sample.
+    tolerance : float, optional
+        Largest difference between two groups that is allowed; None: the plan's ``dead_zone`` standard errors.
 
     Guarantee
     ---------
     * A enters only through ``group_sums`` of the vault: for sizes if the plan has them, once for the moments and once
-      per check; everything else here, a run that stops included, is a function of public data and of their noised
-      answers.
+      per check. Everything else here, a run that stops included, is a function of public data and of noised answers.
     """
 
     def __init__(
@@ -237,414 +265,396 @@ class PostProcessingEngine(Engine):
         plan: PostProcessingPlan,
         problem: Problem,
         vault: Vault,
-        *,
+        eta: Array,
+        model: tuple[Base, Calibration, Inputs],
         tolerance: float | None,
-        seed: int = 0,
     ) -> None:
-        super().__init__(problem, vault, tolerance=tolerance, seed=seed)
-        if problem.eta is None:
-            raise ValueError("expected a problem with eta, got none; learn a base first.")
-        self.plan = plan
-        self.asks = True
-        self._given = tolerance is not None
-        self._eta: Array = problem.eta.astype(np.float64)
-        self.gain = 2 * (self._eta - problem.threshold)
-        self._rows = PublicRows(
-            self._represented, problem.X, problem.y, chunk_rows=plan.micro_batch, blocks=self._in_blocks()
+        source = problem.source
+        self.plan, self.problem, self.source, self.vault, self.model = plan, problem, source, vault, model
+        self.eta, self._given = eta, tolerance
+        self.at_scores = plan.at == "scores"
+        self._groups, self._each = vault.n_groups, float(vault.rows_per_person)
+        self._moments_noise, self._checks_noise = calibrated(plan.noise_moments), calibrated(plan.noise_checks)
+        self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups)
+        self._sample = Block(0, problem.X.reshape(len(problem), -1), problem.y, problem.weight, eta)
+        # Memberships have weights of their own for each label where there are many rows for the noise.
+        columns = math.prod(problem.X.shape[1:])
+        self._rows = PublicRows.fit(
+            base_scores, self._sample, blocks=self._moments_stddev**2 * columns <= FEW * source.n
         )
-        self._everybody = self._make_everybody()
+        self._queries = True  # a run of a curve makes none
         self._answer: Array | None = None  # (G, width), noised: the moments
-        self._weights: Array | None = None  # of the memberships
+        self._memberships: Memberships | None = None
         self._constraints: Constraints | None = None
-        self._surprises: list[Array] = []  # (G, K): what each check said beyond the memberships
-        self._variances: list[Array] = []  # (G, K): of their known noise
-        self._lam: Array | None = None  # (G, K): the last solution
-        self._checked: list[Checked] = []
-        self._sizes: Array | None = None  # (G, K), noised, by the memberships
+        self._sizes: Array = np.ones((0, 0))  # (G, K), noised, by the memberships
         self._counted: Array | None = None  # (G,), noised, by the sums themselves
         self._silence: Array | None = None  # (2, 2): share of "not given" by label, and its noise
+        self._shift: Array = np.zeros(1)  # (T, G, K): rates of all rows less those of the sample, by the memberships
+        self._surprises: list[Array] = []  # (T, G, K): answer of each check less the membership estimate
+        self._variances: list[Array] = []  # (G, K): of their known noise
+        self._checked: list[CheckResult] = []
+        self._lams: Array = np.zeros((0, 0, 0))  # (T, G, K)
         self._lost = 0
+        self._history: list[dict[str, Any]] = []
+        self._distilled: dict[str, Distillation] = {}  # shared by the runs of a curve
+        self._correction: Correction | Levels | None = None  # as deployed
+        levels = levels_of(eta, problem.threshold, plan.levels) if self.at_scores else np.array([problem.threshold])
+        self._put_levels(levels)
+        # Public invariants: the longest row of the moments and of a check, and rates of the base model's decisions.
+        heaviest = source.max_weight * self._each * float(np.linalg.norm(label_table(problem.notion)[0], axis=1).max())
+        # Indicators of evenly spaced quantiles, less their means: T / 3 is the mean square of the longest row.
+        longer = heaviest * math.sqrt(max(1.0, len(levels) / 3))
+        self._sum_noise = all_releases_stddev(
+            self._moments_noise, self._checks_noise, plan.checks, (heaviest, longer), self._groups
+        )
+        h = problem.notion.h_exact(2 * (eta - problem.threshold), problem.y)
+        rates = population_means(h.astype(problem.y.dtype), problem.events)
+        self._population_rates = np.full_like(rates, 0.5) if self.at_scores else rates  # some level is near 0.5
 
-    def _in_blocks(self) -> bool:
-        """Whether what tells the groups apart may differ by label: where there are many rows for the noise."""
-        noise = sum_stddev(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups)
-        columns = math.prod(self.problem.X.shape[1:])
-        return noise**2 * columns <= FEW * self.problem.rows
+    # -- queries ------------------------------------------------------------------------------------------------
 
-    def _make_everybody(self) -> Everybody:
-        """Whose memberships are fitted."""
-        return Everybody(self._rows.take, len(self.problem), self.plan.micro_batch)
+    def train(self, bar: Bar, *, start: Array | None = None, checkpoint: Checkpoint | None = None) -> Trained:
+        """Release, solve; then check and solve again as often as the plan says."""
+        lam = np.zeros((self._groups, self.problem.events.shape[1])) if start is None else start
+        first = 0
+        if checkpoint is not None and (saved := checkpoint.restore()) is not None:
+            self._restore(saved.state, saved.lost)
+            lam, first = saved.lam, saved.position
+        checks = self.plan.checks if self._queries else 0
+        with bar(checks + 1, "dual") as shown:
+            if self._answer is None and self._constraints is None:
+                self._release_moments()
+                if checkpoint is not None:  # before memberships are fitted, which takes time
+                    checkpoint.save(self._state(), lam, 0)
+            if self._constraints is None:
+                self._fit_memberships()
+                if checkpoint is not None:
+                    checkpoint.save(self._state(), lam, 1)
+            for k in range(max(first - 1, 0), checks + 1):
+                lam = self._solve(lam)
+                self._record(k, lam)
+                if k < checks:
+                    self._check()
+                    if checkpoint is not None:
+                        checkpoint.save(self._state(), lam, k + 2)
+                shown.update()
+            back = best_iterate(self._checked, self.tolerance) if self._queries else None
+            if back is not None:
+                self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
+                lam = self._checked[back].lam
+                self._lams, self._checked = lam[None], []
+                self._evaluate()
+                self._history.pop()  # its last row is about what is deployed
+                self._record(checks, lam)
+        return Trained(lam, self._history)
 
-    def _represented(self, index: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """What the base says of these rows: probability and log-odds."""
-        return represented(self._eta)(index)
+    def _release_moments(self) -> None:
+        """Sizes, if the plan has them, and the moments."""
+        if self.plan.noise_sizes is not None:
+            self.source.check_unchanged()
+            check_sizes(self.vault, self.plan.noise_sizes, self.source.n)
+        self.source.check_unchanged()
+        self._answer = self.vault.group_sums(self._rows, bound=1.0, noise=self._moments_noise, purpose="moments")
 
-    def ask_before(self, module: Any, lam: Array, k: int) -> None:
-        """Sizes, if the plan has them, and the moments, once."""
-        del module, lam
-        if k or self._constraints is not None:
+    def _check(self) -> None:
+        """Release the group sums of the current decisions, and compare them with the membership estimate."""
+        if self._lost:  # paid for by a run that was interrupted
+            self._lost -= 1
             return
-        noise = calibrated(self.plan.noise_moments)
-        if self._answer is None:
-            if self.plan.noise_sizes is not None:
-                ask_sizes(self.vault, self._size_rows(), self.plan.noise_sizes, self.problem.rows)
-            self._answer = self.vault.group_sums(self._moment_rows(), bound=1.0, noise=noise, purpose="moments")
-            self.keep(self)
-        answer, total = self._answer, self._total()
-        sums = np.concatenate([answer, (total - answer.sum(0))[None]])
-        self._counted = self._rows.sizes(answer, total, self.problem.rows).sum(1)
-        spread = sum_stddev(noise, self._each, self.vault.n_groups)
-        self._silence = self._rows.silence(answer, total, spread, self.problem.rows)
-        rows, constant = self._everybody.sample(), self._rows.constants()
-        ridge = ridges(answer, total, rows, constant, self.problem.rows, spread, self.plan.ridge)
-        self._use(self._everybody.fit(sums, ridge=ridge))
+        notion, (rates, cells) = self.problem.notion, self._evaluate()
+        means = means_of_cells(notion, cells)
+        rows = DecisionRows(self._rule(), centred_table(notion, means))
+        bound = rows.bound(self.source.max_weight, cells)
+        self.source.check_unchanged()
+        answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
+        by_level = np.stack(np.split(answer, len(self._levels), axis=1))  # (T, G, K)
+        measured = by_level / self._sizes + means[:, None]
+        variance = (sum_stddev(self._checks_noise, bound * self._each, self._groups) / self._sizes) ** 2
+        self._surprises.append(measured - rates)
+        self._variances.append(variance)
+        if not self.at_scores:
+            self._checked.append(CheckResult(self._lams[0], measured[0], variance))
 
-    def _size_rows(self) -> DenseSource:
-        """A one for everybody."""
-        return ArrayRows(np.ones((len(self.problem), 1)))
+    # -- solving ------------------------------------------------------------------------------------------------
 
-    def _moment_rows(self) -> DenseSource:
-        """Everybody's public rows."""
-        return self._rows
+    def _fit_memberships(self) -> None:
+        """Soft memberships that agree with the moments."""
+        assert self._answer is not None  # noqa: S101 - released before
+        answer, n, step = self._answer, self.source.n, exact_sum_step(2.0 * self.source.n)
+        total = self.source.run(ColumnSums(self._rows, step)) * step
+        self._counted = self._rows.sizes(answer, total, n).sum(1)
+        self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
+        chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
+        sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
+        ridge = ridges(answer, total, sample, self._rows.constants(), n, self._moments_stddev, self.plan.ridge)
+        sums, bits = np.concatenate([answer, (total - answer.sum(0))[None]]), product_bits(n)
 
-    def _total(self) -> Array:
-        """(width,): their sum."""
-        total: Array = np.sum([part.sum(0, dtype=np.float64) for _, part in self._rows.dense()], axis=0)
-        return total
+        def expected(weights: Array) -> Array:
+            return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
+
+        self._use(fit_to_all_rows(sample, sums, ridge=ridge, n=n, expected=expected))
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        self._weights = weights
-        problem, parts = self.problem, list(index_chunks(len(self.problem), self.plan.micro_batch))
-        q0, q1 = (
-            np.concatenate([memberships(weights, self._rows.take(part, label))[:, :-1] for part in parts]).astype(float)
-            for label in (0.0, 1.0)
-        )
-        own = np.where(problem.y[:, None] > 0.5, q1, q0)
-        self._sizes = np.maximum(own.T @ problem.events.astype(np.float64), 1.0)
-        self._constraints = constraints_of(problem.notion, self._eta, q0, q1, problem.weight.astype(np.float64))
+        self._memberships = Memberships(self._rows, weights)
+        q0, q1 = self._memberships.both_labels(self._sample)
+        weight = self.problem.weight.astype(np.float64)
+        self._constraints = constraints_of(self.problem.notion, self.eta, q0, q1, weight)
+        self._lams = np.zeros((len(self._levels), *self._constraints.b.shape))
+        own = self._evaluate_cells()[0][:, :, self._groups : 2 * self._groups].sum(1)  # (2, G)
+        self._sizes = np.maximum(own.T @ label_table(self.problem.notion)[0], 1.0)
+        self._shift = np.zeros_like(self._lams)
 
-    def ask_after(self, scores: Array, k: int) -> None:
-        """A check: the noised sums of everybody's decisions, held against what the memberships say of them."""
-        del k
-        if not self.asks:
-            return
-        if self._lost:
-            self._lost -= 1
-            return
-        noise = calibrated(self.plan.noise_checks)
-        seen = self._seen(scores)
-        answer = self.vault.group_sums(seen.rows, bound=seen.bound, noise=noise, purpose="decisions")
-        told = answer / self.sizes + seen.means
-        spread = sum_stddev(noise, seen.bound * self._each, self.vault.n_groups) / self.sizes
-        self._surprises.append(told - seen.rates)
-        self._variances.append(spread**2)
-        if self._lam is not None:
-            self._checked.append(Checked(self._lam, told, spread**2))
+    def _solve(self, lam: Array) -> Array:
+        """(G, K): the multipliers, exactly; those where decisions are made."""
+        if self.at_scores and not self._lams.any() and not self._surprises:
+            # Quantiles of eta say where to look; quantiles of the corrected score are then evenly spaced.
+            self._lams = self._solutions(lam)
+            self._put_levels(levels_of(self._probability(), self.problem.threshold, self.plan.levels))
+        self._lams = self._solutions(lam)
+        if not self._queries and self.source.n > len(self.problem):  # no check will say how far the sample is off
+            self._evaluate()
+            self._lams = self._solutions(lam)
+        decides: Array = self._lams[self._decides]
+        return decides.copy()
 
-    def settle(self, lam: Array) -> Array:
-        """The last multipliers, or those of an earlier check where further ones have made the violation larger."""
-        back = settled(self._checked, self.allowed()) if self.asks else None  # checks of a curve are of its first point
-        if back is None:
-            return lam
-        self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
-        self._lam, self._checked = self._checked[back].lam, []
-        return self._lam
+    def _solutions(self, lam: Array) -> Array:
+        """(T, G, K): multipliers at all levels, each from a solution nearby."""
+        found: list[Array] = []
+        for t, level in enumerate(self._levels):
+            start = self._lams[t] if self.at_scores and self._lams.any() else found[-1] if found else lam
+            margin = 2 * (self.eta - level)
+            found.append(solve(margin, self._constraint(t), self.tolerance, start if start.any() else None))
+        return np.stack(found)
 
-    def _seen(self, scores: Array) -> Seen:
-        """What the vault is asked about the decisions, and what the memberships say of them."""
-        problem = self.problem
-        h = problem.notion.h_exact(scores, problem.y)
-        rows, means = centred_rows(h, problem.events), population_means(h, problem.events)
-        rates = self._used().rates((scores > 0).astype(np.float64))
-        return Seen(ArrayRows(rows.astype(np.float64)), row_bound(rows), means, rates)
+    def _constraint(self, t: int) -> Constraints:
+        """The constraint at level t, with what passes and checks have shown."""
+        used = self._estimated()
+        b = used.b + (self._shift[t] if len(self._shift) > t else 0.0)
+        if self._surprises:
+            weight = check_weight(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
+            b = b + weight * np.mean([one[t] for one in self._surprises], axis=0)
+        return replace(used, b=b)
 
-    def solve(self, lam: Array) -> Array:
-        """The multipliers, exactly; from where they were if they are not 0."""
-        start = lam if lam.any() else None
-        self._lam = solve(self.gain, self._corrected(), self.allowed(), start)
-        return self._lam
+    def _estimated(self) -> Constraints:
+        if self._constraints is None:
+            raise ValueError("expected moments to have been released, got none; call train first.")
+        return self._constraints
 
-    def correction(self, lam: Array) -> Array:
-        """(n,): t = lambda . c of the training rows."""
-        return self._used().correction(lam)
+    def _rule(self) -> DecisionRule:
+        """The current decisions, for any block."""
+        assert self._memberships is not None  # noqa: S101 - known with the constraints
+        events, _, change = label_table(self.problem.notion)
+        shares = self._estimated().sizes
+        factors = np.stack([(events * change[:, None]) @ (lam / shares).T for lam in self._lams])
+        digest = hashlib.sha256()
+        for array in (self._memberships.weights, factors, self._levels):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return DecisionRule(self._memberships, factors, self._levels, digest.hexdigest())
 
-    def multiplied(self) -> Array:
+    def _evaluate_cells(self) -> Array:
+        step = exact_sum_step(2.0 * self.source.n * max(self.source.max_weight, 1e-300))
+        return self.source.run(EvaluateDecisions(self._rule(), step)).astype(np.float64) * step
+
+    def _evaluate(self) -> tuple[Array, Array]:
+        """(T, G, K) rates of all rows by the memberships and (T, 2, 2) public weights by label and decision; a pass.
+
+        How far the sample is off goes into the constraint.
+        """
+        notion, groups = self.problem.notion, self._groups
+        evaluated = self._evaluate_cells()
+        rates = rates_of_cells(notion, evaluated[..., :groups])
+        self._shift = rates - np.stack([self._estimated().rates(one) for one in self._decisions(self.scores())])
+        return rates, evaluated[..., -1]
+
+    def _put_levels(self, levels: Array) -> None:
+        """Other levels; their multipliers are those of the nearest ones before."""
+        if len(self._lams):
+            nearest = np.abs(self._levels - levels[:, None]).argmin(1)
+            self._lams, self._shift = self._lams[nearest], self._shift[nearest]
+        self._levels: Array = levels
+        self._decides = int(np.abs(levels - self.problem.threshold).argmin())
+
+    # -- estimates ----------------------------------------------------------------------------------------------
+
+    def _multiplied(self) -> Array:
         """(n, G K): the c that multipliers, which add up to 0, multiply, less what groups have in common."""
-        c = self._used().c
+        c = self._estimated().c
         return (c - c.mean(1)[:, None]).reshape(len(c), -1)  # type: ignore[no-any-return]
 
-    def scores(self, lam: Array) -> Array:
-        """(n,): positive is a positive decision."""
-        return clip_to_decision_side(self.gain, self.gain - self.correction(lam)).astype(self.problem.y.dtype)
+    def _probability(self) -> Array:
+        """(n,): the corrected score of the sample, with ``at="scores"``."""
+        lams = self._lams.reshape(len(self._lams), -1)
+        return moved_probability(2 * (self.eta - self._levels[:, None]) - lams @ self._multiplied().T, self._levels)
 
-    def gap(self, scores: Array, seen: Rows = ALL_ROWS) -> Array | None:
-        """Rates of the decisions by the memberships and all checks so far, less those of the population."""
-        del seen
+    def scores(self) -> Array:
+        """(n,) scores of the sample; positive is a positive decision."""
+        if self.at_scores:
+            return (2 * (self._probability() - self.problem.threshold)).astype(self.problem.y.dtype)
+        margin = 2 * (self.eta - self.problem.threshold)
+        corrected = margin - self._estimated().correction(self._lams[0])
+        return clip_to_decision_side(margin, corrected).astype(self.problem.y.dtype)
+
+    def _decisions(self, scores: Array) -> Array:
+        """(T, n): decisions at every level, as numbers."""
+        return (scores > 2 * (self._levels[:, None] - self.problem.threshold)).astype(np.float64)
+
+    def gap(self, scores: Array, rows: Rows = ALL_ROWS) -> Array | None:  # noqa: ARG002 - all scores are out of fold
+        """(G, K): rates of the decisions by the memberships and all checks so far, less those of the population."""
         if self._constraints is None:
             return None
         h = self.problem.notion.h_exact(scores, self.problem.y)
-        rates = self._corrected().rates((scores > 0).astype(np.float64))
-        return rates - population_means(h, self.problem.events)
-
-    def allowed(self) -> float:
-        """The largest difference between two groups that is allowed."""
-        if self._given:
-            return self.tolerance
-        return default_tolerance(self.plan, self._population_rates(), self.sizes, self._sum_noise)
-
-    def _population_rates(self) -> Array:
-        """(K,): of everybody, by the base's decisions."""
-        h = self.problem.notion.h_exact(self.gain, self.problem.y)
-        return population_means(h.astype(self.problem.y.dtype), self.problem.events)
-
-    def _used(self) -> Constraints:
-        if self._constraints is None:
-            raise ValueError("expected moments to have been asked for, got none; call ask_before first.")
-        return self._constraints
-
-    def _corrected(self) -> Constraints:
-        """The constraint with what the checks have said."""
-        used = self._used()
-        if not self._surprises:
-            return used
-        weight = check_weight(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
-        return replace(used, b=used.b + weight * np.mean(self._surprises, axis=0))
+        rates = self._constraint(self._decides).rates((scores > 0).astype(np.float64))
+        found: Array = rates - population_means(h, self.problem.events)
+        return found
 
     @property
-    def sizes(self) -> Array:
-        """(G, K): noised sizes of the groups in each event."""
-        self._used()
-        assert self._sizes is not None  # noqa: S101 - known with the constraints
-        return self._sizes
-
-    @property
-    def _each(self) -> float:
-        """One person moves a sum by as many rows; 1 where a row is what is protected."""
-        return float(self.vault.rows_per_person)
-
-    @property
-    def _sum_noise(self) -> float:
-        return gap_stddev(self.plan, self._row_bound() * self._each, self.vault.n_groups)
-
-    def _row_bound(self) -> float:
-        """How much one row may count."""
-        return row_bound(self.problem.events)
-
-    def outlook(self) -> list[Diagnostic]:
-        """Says so if even groups of equal sizes are too small for the noise."""
-        rows = self.problem.event_sizes * self.problem.rows / len(self.problem)
-        size = float(rows[rows > 0].min() / self.vault.n_groups)
-        return noise_warnings(size, self._sum_noise / size, self.tolerance)
-
-    def remarks(self) -> list[Diagnostic]:
-        """Silence that differs by label, small cells, groups that may not exist, and rates that are mostly noise."""
-        if self._sizes is None or self._counted is None:
-            return []
-        found = [*silence_remark(self._silence), *self._cell_remark()]
-        noise = (self._sum_noise / self.sizes).max(1)
-        few = max(1.0, 2 * sum_stddev(calibrated(self.plan.noise_moments), self._each, self.vault.n_groups))
-        few = -math.inf if isinstance(self.plan.noise_moments, Unprotected) else few
-        return found + size_remarks(self.vault.group_names, self._counted, noise, few, max(self.tolerance, LOUD))
-
-    def _cell_remark(self) -> list[Diagnostic]:
-        """Whether the smallest cell lets the constraint constrain."""
-        a, k = divmod(int(self.sizes.argmin()), self.sizes.shape[1])
-        cell = f"group {self.vault.group_names[a]!r}"
-        cell += f" and {self.problem.notion.event_names[k]!r}" if self.sizes.shape[1] > 1 else ""
-        return cell_remark(float(self.sizes[a, k]), cell, self.allowed(), self.violation_stddev(), given=self._given)
+    def tolerance(self) -> float:
+        """The tolerance that was given, or ``dead_zone`` standard errors once sizes are known."""
+        if self._given is not None:
+            return self._given
+        if not self._sizes.size:
+            return 0.0
+        plan = self.plan
+        return default_tolerance(plan.least, plan.dead_zone, self._population_rates, self._sizes, self._sum_noise)
 
     def violation_stddev(self) -> float:
-        """Of the two least known groups."""
-        return rates_stddev(self._population_rates(), self.sizes, self._sum_noise)
+        """Of the difference between the two least known groups."""
+        return rates_stddev(self._population_rates, self._sizes, self._sum_noise)
 
-    def gap_noise(self, share: float) -> float:
-        """Noise, of the two least known groups: everybody's decisions are out of fold."""
-        del share
-        return rates_stddev(np.zeros(self.sizes.shape[1]), self.sizes, self._sum_noise)
+    def gap_noise(self) -> float:
+        """Noise of the difference between the two least known groups; all decisions are out of fold."""
+        return rates_stddev(np.zeros(self._sizes.shape[1]), self._sizes, self._sum_noise)
+
+    def distance(self) -> float | None:
+        """Largest noised difference over all levels, with ``at="scores"``: that of the scores' distributions."""
+        if not self.at_scores:
+            return None
+        decided = self._decisions(self.deployed_scores())
+        rates = [self._constraint(t).rates(one) for t, one in enumerate(decided)]
+        return float(max(np.ptp(one, axis=0).max() for one in rates))
+
+    def preflight(self) -> list[Diagnostic]:
+        """Whether even groups of equal sizes are too small for the noise."""
+        rows = self.problem.event_sizes * self.source.n / len(self.problem)
+        size = float(rows[rows > 0].min() / self._groups)
+        return noise_warnings(size, self._sum_noise / size, self._given or 0.0)
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """Missing attributes that differ by label, small cells, groups that may not exist, and noisy rates."""
+        if self._counted is None:
+            return []
+        a, k = divmod(int(self._sizes.argmin()), self._sizes.shape[1])
+        cell = f"group {self.vault.group_names[a]!r}"
+        cell += f" and {self.problem.notion.event_names[k]!r}" if self._sizes.shape[1] > 1 else ""
+        smallest, given = float(self._sizes[a, k]), self._given is not None
+        found = silence_remark(self._silence)
+        found += cell_remark(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
+        few = -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
+        noise, loud = (self._sum_noise / self._sizes).max(1), max(self._given or 0.0, LOUD)
+        return found + size_remarks(self.vault.group_names, self._counted, noise, few, loud)
 
     def at(self, tolerance: float) -> Self:
-        """An engine on the same answers with this tolerance; it asks nothing."""
+        """A run on the same answers with this tolerance; it queries nothing."""
         follower = copy.copy(self)
-        follower.tolerance, follower._given, follower.asks = tolerance, True, False
+        follower._given, follower._queries, follower._history = tolerance, False, []
+        follower._correction = None
+        follower._follows = True
         return follower
 
-    def state(self) -> dict[str, Array]:
-        """What the base says, weights of the memberships and what the checks have said; no memberships.
+    # -- deployment ---------------------------------------------------------------------------------------------
 
-        Until these weights are known, the answer that they are made from.
-        """
-        eta = {"eta": self._eta}
-        if self._weights is None or self._counted is None:
-            return {} if self._answer is None else eta | {"answer": self._answer}
-        saved = eta | {"weights": self._weights, "counted": self._counted}
-        saved |= {} if self._silence is None else {"silence": self._silence}
-        for j, (surprise, variance) in enumerate(zip(self._surprises, self._variances, strict=True)):
-            saved |= {f"surprise.{j}": surprise, f"variance.{j}": variance}
-        for j, one in enumerate(self._checked):
-            saved |= {f"lam.{j}": one.lam, f"told.{j}": one.told}
-        return saved
+    #: Whether the run belongs to a curve, whose scores are not computed anew from the deployed correction.
+    _follows = False
 
-    def restore(self, state: dict[str, Array], *, lost: int) -> None:
-        """Continue from noised answers; what was paid for and lost is not asked again.
+    def fitted(self) -> Rule:
+        """The deployed model: the correction becomes a function of x, and memberships are dropped."""
+        base, calibration, inputs = self.model
+        threshold, c, lams = self.problem.threshold, self._multiplied(), self._lams.reshape(len(self._lams), -1)
+        largest = lams[int(np.abs(lams).sum(1).argmax())]
+        if np.abs(c @ largest).max(initial=0.0) <= NOTHING:
+            self._correction = Correction()
+            return Rule(base, calibration, self._correction, threshold)
+        if "network" not in self._distilled:
+            # Rows near the line are learned best; with many levels each row is near one of the lines.
+            margin = c @ largest if self.at_scores else 2 * (self.eta - threshold)
+            self._distilled["network"] = Distillation(inputs.numbers, self.eta, c, largest, margin)
+        network = self._distilled["network"]
+        if not self.at_scores:
+            self._correction = network.correction(lams[0])
+            return Rule(base, calibration, self._correction, threshold)
+        self._correction = levels = Levels(self._levels, tuple(network.correction(lam) for lam in lams))
+        return Rule(base, calibration, levels.corrections[self._decides], threshold, levels)
+
+    def deployed_scores(self) -> Array:
+        """(n,): out-of-fold margin less the correction as a function of x."""
+        numbers, correction, threshold = self.model[2].numbers, self._correction, self.problem.threshold
+        if correction is None or self._follows:
+            return self.scores()
+        if isinstance(correction, Levels):
+            found = 2 * (correction.probability(numbers, self.eta) - threshold)
+        else:
+            found = 2 * (self.eta - threshold) - correction(numbers, self.eta)
+        return found.astype(self.problem.y.dtype)
+
+    def base_scores(self) -> Array:
+        """(n,): out-of-fold margin of the base model."""
+        return (2 * (self.eta - self.problem.threshold)).astype(self.problem.y.dtype)
+
+    # -- record and checkpoint ----------------------------------------------------------------------------------
+
+    def _record(self, k: int, lam: Array) -> None:
+        """One row of the history: public loss, accuracy and AUC out of fold, the noised gaps, the multipliers."""
+        problem, scores = self.problem, self.scores()
+        p = np.clip(problem.threshold + scores.astype(np.float64) / 2, 1e-6, 1 - 1e-6)
+        loss = -np.log(np.where(problem.y > 0.5, p, 1 - p))
+        gap = self.gap(scores)
+        self._history.append(
+            {
+                "round": k,
+                "loss": float(np.average(loss, weights=problem.weight.astype(np.float64))),
+                **public_scores(scores, problem.y, problem.weight),
+                "noisy_gap": None if gap is None else gap.tolist(),
+                "violation_error": self.violation_stddev(),
+                "multiplier": lam.tolist(),
+            }
+        )
+
+    def _state(self) -> dict[str, Any]:
+        """Noised answers, scores of the base model and weights of the memberships; no memberships."""
+        state: dict[str, Any] = {"eta": self.eta, "answer": self._answer, "history": self._history}
+        if self._memberships is None:
+            return state
+        return state | {
+            "weights": self._memberships.weights,
+            "counted": self._counted,
+            "silence": self._silence,
+            "shift": self._shift,
+            "levels": self._levels,
+            "lams": self._lams,
+            "surprises": self._surprises,
+            "variances": self._variances,
+            "checked": [{"lam": one.lam, "rates": one.rates, "variance": one.variance} for one in self._checked],
+        }
+
+    def _restore(self, state: dict[str, Any], lost: int) -> None:
+        """Continue from noised answers; what was paid for and lost is not queried again.
 
         Raises
         ------
         ValueError
-            If the answers are about what another base says.
+            If the answers are about the scores of another base model.
         """
-        self._lost = lost
-        if "eta" not in state:
-            return
-        if not np.allclose(state["eta"], self._eta, rtol=0.0, atol=SAME_BASE):
+        if not np.allclose(state["eta"], self.eta, rtol=0.0, atol=SAME_BASE):
             raise ValueError(
-                "expected the base that the checkpoint was begun with, got one that says something else of the same "
-                "rows; pass that base, or choose another folder."
+                "expected the base that the checkpoint was begun with, got one with other scores of the same rows; "
+                "pass that base, or choose another folder."
             )
-        self._answer = state.get("answer")
-        if self._answer is not None:
-            return
-        self._use(state["weights"])
-        self._counted, self._silence = state["counted"], state.get("silence")
-        checks = range(sum(name.startswith("surprise.") for name in state))
-        self._surprises = [state[f"surprise.{j}"] for j in checks]
-        self._variances = [state[f"variance.{j}"] for j in checks]
-        self._checked = [
-            Checked(state[f"lam.{j}"], state[f"told.{j}"], variance)
-            for j, variance in enumerate(self._variances)
-            if f"lam.{j}" in state
-        ]
-
-
-class ScoresEngine(PostProcessingEngine):
-    """Closed-form duals at many thresholds on one set of memberships.
-
-    Guarantee
-    ---------
-    * That of :class:`PostProcessingEngine`: the same calls of ``group_sums``, with rows of T
-      times as many columns and a bound on their norm.
-    """
-
-    levels: Array
-
-    def __init__(self, plan: PostProcessingPlan, problem: Problem, vault: Vault, **public: Any) -> None:
-        super().__init__(plan, problem, vault, **public)
-        self._lams: Array | None = None  # (T, G, K)
-        self._put_levels(levels_of(self._eta, problem.threshold, plan.levels))
-
-    def solve(self, lam: Array) -> Array:
-        """The multipliers at all thresholds; those where decisions are made are returned."""
-        del lam
-        if self._lams is None:  # levels of eta say where to look; those of the score are then evenly filled
-            self._lams = self._solutions()
-            self._put_levels(levels_of(self.probability(), self.problem.threshold, self.plan.levels))
-        self._lams = self._solutions()
-        decides: Array = self._lams[self._decides]
-        return decides.copy()
-
-    def _put_levels(self, levels: Array) -> None:
-        """Other thresholds; multipliers are those of the nearest ones before."""
-        if self._lams is not None:
-            self._lams = self._lams[np.abs(self.levels - levels[:, None]).argmin(1)]
-        self.levels, self._decides = levels, int(np.abs(levels - self.problem.threshold).argmin())
-
-    def _solutions(self) -> Array:
-        """(T, G, K): multipliers at all thresholds."""
-        found: list[Array] = []
-        allowed = self.allowed()
-        for t, level in enumerate(self.levels):
-            start = self._lams[t] if self._lams is not None else found[-1] if found else None
-            start = None if start is None or not start.any() else start
-            found.append(solve(2 * (self._eta - level), self._constraint_at(t), allowed, start))
-        return np.stack(found)
-
-    @property
-    def multipliers(self) -> Array:
-        """(T, G K): of every threshold."""
-        if self._lams is None:
-            raise ValueError("expected a solution, got none; call solve first.")
-        return self._lams.reshape(len(self._lams), -1)
-
-    def probability(self) -> Array:
-        """(n,): the moved probability of the training rows."""
-        margins = 2 * (self._eta - self.levels[:, None]) - self.multipliers @ self.multiplied().T
-        return moved_probability(margins, self.levels)
-
-    def scores(self, lam: Array) -> Array:
-        """(n,): positive is a positive decision."""
-        del lam
-        return (2 * (self.probability() - self.problem.threshold)).astype(self.problem.y.dtype)
-
-    def _at(self, scores: Array, t: int) -> Array:
-        """(n,): scores whose sign is the decision at threshold t."""
-        return scores - 2 * float(self.levels[t] - self.problem.threshold)
-
-    def ask_after(self, scores: Array, k: int) -> None:
-        """A check: the noised sums of everybody's decisions at all thresholds."""
-        del k
-        if not self.asks:
-            return
-        if self._lost:
-            self._lost -= 1
-            return
-        problem, noise, sizes = self.problem, calibrated(self.plan.noise_checks), self.sizes
-        at = [self._at(scores, t) for t in range(len(self.levels))]
-        h = [problem.notion.h_exact(one, problem.y) for one in at]
-        rows = np.concatenate([centred_rows(one, problem.events) for one in h], axis=1)
-        bound = row_bound(rows)
-        answer = self.vault.group_sums(rows.astype(np.float64), bound=bound, noise=noise, purpose="decisions")
-        parts = np.split(answer, len(at), axis=1)
-        means = [population_means(one, problem.events) for one in h]
-        asked = np.stack([part / sizes + mean for part, mean in zip(parts, means, strict=True)])
-        held = np.stack([self._used().rates((one > 0).astype(np.float64)) for one in at])
-        self._surprises.append(asked - held)
-        self._variances.append((sum_stddev(noise, bound * self._each, self.vault.n_groups) / sizes) ** 2)
-
-    def _constraint_at(self, t: int) -> Constraints:
-        """The constraint at threshold t with what the checks have said."""
-        used = self._used()
-        if not self._surprises:
-            return used
-        weight = check_weight(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
-        return Constraints(used.c, used.b + weight * np.mean([one[t] for one in self._surprises], axis=0), used.weight)
-
-    def _corrected(self) -> Constraints:
-        return self._constraint_at(self._decides)
-
-    def distance(self, scores: Array) -> float | None:
-        """Largest noised difference between two groups over all thresholds: that of their scores' distributions."""
-        if self._constraints is None:
-            return None
-        rates = [
-            self._constraint_at(t).rates((self._at(scores, t) > 0).astype(np.float64)) for t in range(len(self.levels))
-        ]
-        return float(max(np.ptp(one, axis=0).max() for one in rates))
-
-    def _population_rates(self) -> Array:
-        """(K,): where sampling error is largest, some threshold is near."""
-        return np.full(self.problem.events.shape[1], 0.5)
-
-    @property
-    def _sum_noise(self) -> float:
-        """Noise of the moments and of checks whose rows are longer, taken together."""
-        moments, checks = calibrated(self.plan.noise_moments), calibrated(self.plan.noise_checks)
-        if isinstance(moments, Unprotected):
-            return 0.0
-        heaviest, groups = row_bound(self.problem.events) * self._each, self.vault.n_groups
-        # indicators of evenly spaced quantiles, less their means: T / 3 is the mean square of the longest row
-        longer = heaviest * math.sqrt(max(1.0, len(self.levels) / 3))
-        known = sum_stddev(moments, heaviest, groups) ** -2
-        known += self.plan.checks * sum_stddev(checks, longer, groups) ** -2
-        return 1 / math.sqrt(known)
-
-    def state(self) -> dict[str, Array]:
-        """And the multipliers of every threshold, where the next solutions start."""
-        saved = super().state()
-        return saved if self._lams is None or not saved else saved | {"lams": self._lams, "levels": self.levels}
-
-    def restore(self, state: dict[str, Array], *, lost: int) -> None:
-        """Inverse of :meth:`state`."""
-        super().restore(state, lost=lost)
-        if "levels" in state:
-            self._put_levels(state["levels"])
-            self._lams = state["lams"]
+        self._lost, self._answer, self._history = lost, state["answer"], state["history"]
+        if "weights" in state:
+            self._use(state["weights"])
+            self._counted, self._silence, self._shift = state["counted"], state["silence"], state["shift"]
+            self._levels, self._lams = state["levels"], state["lams"]
+            self._decides = int(np.abs(self._levels - self.problem.threshold).argmin())
+            self._surprises, self._variances = state["surprises"], state["variances"]
+            self._checked = [CheckResult(**one) for one in state["checked"]]

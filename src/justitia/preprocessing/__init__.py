@@ -1,1 +1,1 @@
-"""From tables to numbers: public features, labels and weights."""
+"""Preprocessing of public tables: features, labels and weights as numbers."""

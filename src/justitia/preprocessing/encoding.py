@@ -1,8 +1,7 @@
-"""From a table of public features to a matrix of numbers: the estimator's default preprocessing.
+"""Tabular encoder, the estimator's default preprocessing: a table of public features becomes a matrix of numbers.
 
-Numbers are kept in range, filled with the median and standardised; text and categories become one column per level.
-What was learned from the training rows is a handful of names and numbers, kept as JSON rather than as pickled
-transformers, so that a saved model can be loaded without running code from the file.
+Numbers are clipped, imputed with the median and standardised; text and categories are one-hot encoded. The fitted state
+is a handful of names and numbers that is saved as JSON, so that loading a model runs no code from its files.
 """
 
 import datetime as dt
@@ -23,7 +22,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_int
-from justitia.preprocessing.ranges import LARGEST, usual_range
+from justitia.preprocessing.outliers import MAX_FLOAT32, clipping_range
 
 Values: TypeAlias = NDArray[Any]
 """A column as read: float64 with NaN for missing, or objects that are str with None for missing."""
@@ -37,15 +36,15 @@ _NUMBERS = (numbers.Real, decimal.Decimal, np.bool_)
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """How one numeric column is encoded: (value or median, kept in range, - mean) / scale, and what was missing."""
+    """Encoding of a numeric column: (value or median, clipped, - mean) / scale, and an indicator of missing values."""
 
     name: str
     median: float
     mean: float
     scale: float
     missing: bool
-    low: float = -LARGEST
-    high: float = LARGEST
+    low: float = -MAX_FLOAT32
+    high: float = MAX_FLOAT32
     cut: int = 0
 
     @classmethod
@@ -53,7 +52,7 @@ class NumberColumn:
         """Learn from the training rows."""
         given = values[~np.isnan(values)]
         median = float(np.median(given)) if len(given) else 0.0
-        low, high = usual_range(given)
+        low, high = clipping_range(given)
         filled = np.where(np.isnan(values), median, values.clip(low, high))
         cut = int(((given < low) | (given > high)).sum())
         # A constant column has scale 0 by definition: its computed deviation may be a rounding error.
@@ -61,7 +60,7 @@ class NumberColumn:
         return cls(name, median, float(filled.mean()), scale, len(given) < len(values), low, high, cut)
 
     def encode(self, values: Values) -> Matrix:
-        """Cut and standardise; one more column tells what was missing, if the training rows had missing values."""
+        """Clip and standardise; append an indicator of missing values if the training rows had any."""
         if values.dtype == object:
             raise TypeError(f"column {self.name!r} held numbers in training but holds text now; pass numbers.")
         gone = np.isnan(values)
@@ -76,7 +75,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """How one column of text is encoded: one 0/1 column per level, for the rest, and for missing values."""
+    """One-hot encoding of a text column: one 0/1 column per level, for other levels, and for missing values."""
 
     name: str
     levels: tuple[str, ...]
@@ -114,7 +113,7 @@ class CategoryColumn:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _RawTable:
     """Names of the columns, whether they are the user's own, the number of rows, and the values, column by column."""
 
     names: list[str]
@@ -123,18 +122,18 @@ class _Table:
     columns: Iterator[Values]
 
 
-def _read(X: Any) -> _Table:
+def _read(X: Any) -> _RawTable:
     if sparse.issparse(X):
         raise TypeError("expected X to be a dense table, got a sparse matrix; pass X.toarray().")
     native = nw.from_native(X, pass_through=True, allow_series=True)
     if isinstance(native, nw.DataFrame):
         names = [str(name) for name in native.columns]
         own = all(isinstance(name, str) for name in native.columns)
-        return _Table(names, own, len(native), map(_from_series, native.iter_columns()))
+        return _RawTable(names, own, len(native), map(_from_series, native.iter_columns()))
     matrix = _as_matrix(X)
     names = [f"x{j}" for j in range(matrix.shape[1])]
     columns = (_from_array(matrix[:, j], name) for j, name in enumerate(names))
-    return _Table(names, own_names=False, n_rows=len(matrix), columns=columns)
+    return _RawTable(names, own_names=False, n_rows=len(matrix), columns=columns)
 
 
 def _as_matrix(X: Any) -> NDArray[Any]:
@@ -225,7 +224,7 @@ def _representable(values: Values, name: str) -> Values:
 class TabularEncoder(TransformerMixin, BaseEstimator):
     """Encode a mixed table as a float32 matrix, with everything learned from the training rows.
 
-    * numbers and booleans: cells far out of range are cut (``justitia.preprocessing.ranges``), missing
+    * numbers and booleans: cells far out of range are clipped (``justitia.preprocessing.outliers``), missing
       values become the median, then mean 0 and deviation 1 (a constant column becomes 0); one more 0/1 column where the
       training rows had missing values;
     * text, categories and other objects: one 0/1 column per level, most frequent first; when there are more than

@@ -1,4 +1,4 @@
-"""Tables into the estimator: features, class labels, sample weights, costs of errors."""
+"""Checks and conversion of estimator inputs: features, class labels, sample weights and class weights."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from justitia.preprocessing.ranges import truncated
+from justitia.preprocessing.outliers import clip_weights
 
 
 def read_numbers(model: BaseEstimator, X: Any, *, reset: bool) -> NDArray[np.float32]:
-    """X as it is, of two or more dimensions, if it holds finite numbers; ``reset`` notes its shape on ``model``."""
+    """X as float32, if it holds finite numbers in two or more dimensions; ``reset`` stores its shape on ``model``."""
     try:
         array = validate_data(
             model, X, dtype=np.float32, allow_nd=True, ensure_all_finite=False, copy=True, reset=reset
@@ -45,8 +45,20 @@ def read_numbers(model: BaseEstimator, X: Any, *, reset: bool) -> NDArray[np.flo
     return numbers
 
 
+class PlainNumbers:
+    """Encoder of ``preprocess=None``: tables with this many columns, as they are; picklable."""
+
+    def __init__(self, columns: int) -> None:
+        self._like = BaseEstimator()
+        self._like.n_features_in_ = columns
+
+    def __call__(self, table: Any) -> NDArray[np.float32]:
+        """Features as numbers."""
+        return read_numbers(self._like, np.asarray(table), reset=False)
+
+
 def read_target(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """The two class labels, sorted, and (n,) codes 0 and 1; any two labels will do."""
+    """The two class labels, sorted, and (n,) codes 0 and 1."""
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None; pass two class labels.")
     labels = column_or_1d(y, warn=True)
@@ -88,7 +100,7 @@ def _shown(classes: NDArray[Any]) -> str:
 
 
 def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Public weights (n,), truncated (:func:`justitia.preprocessing.ranges.truncated`) and scaled to mean 1."""
+    """Public weights (n,), clipped (:func:`justitia.preprocessing.outliers.clip_weights`) and scaled to mean 1."""
     n = len(target)
     if sample_weight is None:
         return np.ones(n, dtype=np.float32)
@@ -106,13 +118,13 @@ def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.f
     weight = weight / weight.max()
     if any(weight[target == code].sum() == 0 for code in (0, 1)):
         raise ValueError("expected a positive sample_weight in both classes, got it in one class only.")
-    weight = truncated(weight)
+    weight = clip_weights(weight)
     scaled: NDArray[np.float32] = (weight / weight.mean()).astype(np.float32)
     return scaled
 
 
 def read_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """(2,): what an error costs by its true class; None if nothing is said of it."""
+    """(2,): cost of an error by true class; None if ``class_weight`` is None."""
     if class_weight is None:
         return None
     try:
@@ -129,7 +141,7 @@ def read_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.floa
 
 
 def public_seed(random_state: Any) -> int:
-    """One seed for everything public; None draws a fresh one and leaves numpy's global generator alone."""
+    """Seed of all public randomness; None draws a fresh one and leaves numpy's global generator alone."""
     try:
         source = np.random.RandomState() if random_state is None else check_random_state(random_state)
     except (TypeError, ValueError):

@@ -1,38 +1,34 @@
-"""A holder for the sensitive attribute on its way to the vault."""
+"""The sensitive attribute on its way to the vault: closed, named by columns of files, or held elsewhere."""
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from justitia.privacy.columns import Column, Names, columns_of
-
-if TYPE_CHECKING:
-    from justitia.privacy.interface import Vault
-    from justitia.privacy.ledger import PrivacyLedger
-    from justitia.privacy.shards import Together
+from justitia.privacy.interface import Vault, VaultRequest
 
 #: From the name of a column and its entries to labels.
 Read = Callable[[str, Column], Column]
 
 
 class Attribute:
-    """Everybody's sensitive attribute, closed: who passes it on can neither print, index, copy nor store it.
+    """The sensitive attribute of all rows, closed: code that passes it on cannot print, index, copy or store it.
 
-    A plain list or frame that waits in a local variable is printed by whatever reports an error with the variables of
-    its frames. This object is printed as its number of rows.
+    An error reporter that prints local variables would print a list or a frame. It prints this object as its number of
+    rows.
 
     Guarantee
     ---------
     * Its text form, length and names show public facts only. It cannot be iterated, indexed, pickled or copied.
-    * Only :meth:`unsealed` gives out the entries; the vault and the metrics call it, through
+    * Only :meth:`reveal_entries` gives out the entries; the vault and the metrics call it, through
       :func:`justitia.privacy.groups.read_columns`.
     """
 
@@ -43,7 +39,7 @@ class Attribute:
         self.__columns = list(columns)
 
     @classmethod
-    def of(cls, container: Any) -> Self:
+    def from_container(cls, container: Any) -> Self:
         """Read a container, as :func:`justitia.privacy.groups.read_columns` describes.
 
         An Attribute is returned as it is, and so is what stands for one that is held elsewhere.
@@ -63,7 +59,7 @@ class Attribute:
     def __len__(self) -> int:
         return len(self.__columns[0])
 
-    def unsealed(self) -> tuple[Names, list[Column]]:
+    def reveal_entries(self) -> tuple[Names, list[Column]]:
         """Names and entries, for the vault and the metrics."""
         return self._names, list(self.__columns)
 
@@ -129,7 +125,7 @@ class SensitiveColumns:
         object.__setattr__(self, "read", read)
 
     @classmethod
-    def of(cls, where: Any) -> SensitiveColumns:
+    def from_name(cls, where: Any) -> SensitiveColumns:
         """What users pass as ``sensitive_features`` beside files: a name, or this.
 
         Raises
@@ -166,45 +162,29 @@ def _takes_two(read: Any) -> bool:
 
 
 class HeldElsewhere(ABC):
-    """Stands in the place of ``sensitive_features`` where the attribute is with its holder: public facts, no entry.
+    """Stands in the place of ``sensitive_features`` where another party holds the attribute: public facts, no entry.
 
-    A class of another room that knows how to ask (:class:`justitia.custodian.Custodian`).
+    :class:`justitia.custodian.Custodian` is the one that asks over a network.
     """
 
     #: Name of the column with the ids that the holder knows, where rows are in files.
     column: str | None = None
 
     @abstractmethod
-    def open(
-        self,
-        *,
-        groups: Any,
-        epsilon: float,
-        ledger: PrivacyLedger,
-        n: int,
-        person: Any,
-        features: Iterable[str],
-        noise_seed: int | None,
-        missing_marker: Hashable,
-        together: Together | None = None,
-    ) -> Vault:
-        """A vault that asks the holder; everything here is public."""
+    def open(self, request: VaultRequest) -> Vault:
+        """A vault that sends its queries to the holder."""
 
-    def enrolled(self, ids: Iterable[Sequence[Any]], *, person: bool) -> str:
-        """Tell the holder whose rows one process has, a few ids at a time; the name that it gives them."""
+    def with_ids(self, ids: Iterable[Sequence[Any]], rows: int, *, person: bool) -> Self:
+        """The same holder, for rows with these public ids, which come in parts."""
         raise NotImplementedError
 
-    def placed(self, names: Sequence[str], rows: Sequence[int], *, rank: int, person: bool) -> Self:
-        """The same holder, for rows of processes that were named so and have so many rows each."""
-        raise NotImplementedError
-
-    def measured(self, truth: NDArray[np.int64], decided: NDArray[np.int64], **asked: Any) -> Any:
-        """A private measurement made by the holder; None leaves it to a question of the vault."""
-        del truth, decided, asked
+    def measured(self, truth: NDArray[np.int64], decided: NDArray[np.int64], **options: Any) -> Any:  # noqa: ARG002
+        """A private measurement made by the holder; None if it has to be a query of the vault."""
+        return None
 
 
 class AttributeStream:
-    """Everybody's sensitive attribute, closed like an :class:`Attribute`, where it is read a few rows at a time.
+    """The sensitive attribute of rows in files, closed like an :class:`Attribute` and read a few rows at a time.
 
     Parameters
     ----------
@@ -235,8 +215,8 @@ class AttributeStream:
     def __len__(self) -> int:
         return self._rows
 
-    def unsealed(self) -> Iterator[list[Column]]:
-        """The columns of the next rows, for the vault."""
+    def reveal_entries(self) -> Iterator[list[Column]]:
+        """The columns of the next rows; only the vault calls this."""
         return self.__parts()
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ def _squares(values: Floats) -> Floats:
     return squares
 
 
-class Block(Protocol):
+class ColumnBlock(Protocol):
     """Some consecutive columns of m rows."""
 
     def __len__(self) -> int: ...
@@ -55,13 +55,13 @@ class Block(Protocol):
     def inner(self, vectors: Floats) -> Floats:
         """Inner products of each row with the rows of ``vectors`` (K, width), shape (m, K)."""
 
-    def zeroed(self, mask: Mask) -> Block:
+    def zeroed(self, mask: Mask) -> ColumnBlock:
         """Replace the rows where ``mask`` is true by exact zeros."""
 
-    def part(self, rows: slice) -> Block:
+    def part(self, rows: slice) -> ColumnBlock:
         """Some consecutive rows."""
 
-    def double(self) -> Block:
+    def double(self) -> ColumnBlock:
         """The same rows with factors in float64."""
 
 

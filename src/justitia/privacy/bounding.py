@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from justitia.privacy.arrays import Array, Floats, quietly
-from justitia.privacy.mechanisms import Noise
+from justitia.privacy.mechanisms import Mechanism
 from justitia.privacy.rows import CANCELLATION, SUM_ERROR, FactoredRows, round_off
 
 #: A row this long counts as zero: its square is infinite in float64, and sums of such rows are not exact on the grid.
@@ -74,7 +74,7 @@ def with_norm_rounding(bound: float, width: int) -> float:
     return bound * (1 + round_off(width)) + _UNDERFLOW if bound > 0 else 0.0
 
 
-def with_rounding(sensitivity: float, weights: Floats, bound: float, width: int, noise: Noise) -> float:
+def with_rounding(sensitivity: float, weights: Floats, bound: float, width: int, noise: Mechanism) -> float:
     """Sensitivity of the computed weighted sum: both neighbours' sums may be off, and both are rounded to the grid.
 
     Where the exact sensitivity is 0 the same numbers are added in the same order, and so is that of the computed sum.

@@ -1,4 +1,4 @@
-"""What can be said about the privacy of a run, in numbers and in sentences."""
+"""Privacy certificates: what is guaranteed about a run, in numbers and in sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_COVERED = (
 )
 #: Said where rows are not grouped by person: docs/privacy.md, section 1.1.
 SEVERAL_ROWS = "several rows of one person taken together (person= changes that)"
-#: Where a list of groups came from that nobody named.
+#: Source of a list of groups that was not given.
 INFERRED = "read off the data, the list is not protected"
 #: A sum of costs may exceed the budget by this much, relative, and still count as equal to it: float round-off only.
 ROUND_OFF = 1e-9
@@ -34,16 +34,16 @@ ROUND_OFF = 1e-9
 
 @dataclass(frozen=True)
 class Certificate:
-    """What can be said about the privacy of one training run.
+    """Privacy guarantee of one run, and what it is based on.
 
-    ``epsilon`` is what holds: what was spent if all of it was fixed in advance, otherwise the budget of the ledger
-    (``docs/privacy.md``, section 2.6). ``spent_epsilon`` is what the ledger recorded, an upper bound. ``reproduction``
-    is true where the noise was seeded, so that nothing is promised. ``claim`` holds, for mechanisms whose published
-    analysis does not establish the guarantee, what that analysis says; ``tolerance`` is the difference between two
-    groups that training allowed, given or not; ``remarks`` are sentences about the training
-    run, made from public and noised numbers. ``receipt`` names the state of the durable ledger that it was made from:
-    :meth:`DurableLedger.verify <justitia.DurableLedger.verify>` tells whether a file still holds it. ``custodian``
-    names who held the attribute and that ledger, where it was not whoever trained.
+    ``epsilon`` is what is guaranteed: what was spent if all of it was fixed in advance, otherwise the budget of the
+    ledger (``docs/privacy.md``, section 2.6). ``spent_epsilon`` is what the ledger recorded, an upper bound.
+    ``reproduction`` is true where the noise was seeded, so that nothing is promised. ``claim`` is, for mechanisms whose
+    published analysis does not establish the guarantee, what that analysis says; ``tolerance`` is the difference
+    between two groups that training allowed, given or not; ``remarks`` are sentences about the training run, made from
+    public and noised numbers. ``receipt`` names the state of the durable ledger that it was made from:
+    :meth:`DurableLedger.verify <justitia.DurableLedger.verify>` checks whether a file still has it. ``custodian`` names
+    who kept the attribute and that ledger, where that was not whoever trained.
     """
 
     epsilon: float
@@ -79,7 +79,7 @@ class Certificate:
         return Certificate(**kept)
 
     def without_exact_remarks(self) -> Certificate:
-        """For files that others read: without a finite epsilon these are made of exact numbers, and left out."""
+        """Copy for files that others read; without a finite epsilon it has no remarks, which are then exact numbers."""
         return self if math.isfinite(self.epsilon) else replace(self, remarks=(), tolerance=None)
 
     def to_json(self) -> str:
@@ -94,7 +94,7 @@ class Certificate:
             "custodian": self.custodian,
             "groups": f"{', '.join(self.groups)} ({self.groups_source})",
             "releases": "; ".join(_release_text(entry) for entry in self.releases) or "none",
-            "claim": "" if self.claim is None else f"printed, not established: {self.claim['statement']}",
+            "claim": "" if self.claim is None else f"as published, not established: {self.claim['statement']}",
             "tolerance": "" if self.tolerance is None else f"differences up to {self.tolerance:.3g} were allowed",
             "not covered": "; ".join(self.not_covered),
             "remarks": "; ".join(self.remarks),
@@ -115,51 +115,56 @@ def _paragraph(name: str, text: str) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Promise:
-    """What is promised, to whom, about what; its sentences are the first lines of a certificate."""
+def guarantee_statement(
+    epsilon: float,
+    delta: float,
+    spent: float,
+    *,
+    fixed: bool,
+    gaussian: bool,
+    unit: str,
+    subject: str,
+    claimed: bool,
+    reproduction: bool,
+    groups_given: bool,
+) -> str:
+    """First sentences of a certificate: the guarantee, and before it whatever limits it.
 
-    epsilon: float
-    delta: float
-    spent: float
-    fixed: bool
-    gaussian: bool
-    unit: str
-    subject: str
-
-    def statement(self, claim: Mapping[str, Any] | None, *, reproduction: bool, groups_given: bool) -> str:
-        """The promise; whatever takes away from it comes first."""
-        if math.isinf(self.epsilon):
-            return f"No privacy guarantee: {self._reason()}.{_PRINTED if claim else ''}"
-        shown = f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})-differentially private"
-        private = f"{shown} in the sensitive attribute of any one {self.unit}.{self._budget()}"
-        subject = self.subject if self.fixed else f"{self.subject}, with all else on its ledger,"
-        later = subject[:1].lower() + subject[1:]
-        if reproduction:
-            return f"{_SEEDED} With secret noise {later} would be {private}"
-        if not groups_given:
-            return f"{_LIST} Apart from that list, {later} is {private}"
-        return f"{subject} is {private}"
-
-    def _reason(self) -> str:
-        if math.isinf(self.spent):
-            return "epsilon is infinite"
-        if self.fixed:
-            return f"epsilon {self.spent:.4g} is more than noise as it is drawn can keep"
-        return "several runs share a ledger that has no finite budget"
-
-    def _budget(self) -> str:
-        if self.fixed:
-            return ""
-        budget = f" That is the ledger's budget, of which {rounded_up(self.spent)} is spent"
-        if not self.gaussian:  # docs/privacy.md, 2.6: adaptive plans are covered for Gaussian releases
-            return f"{budget}; not all releases are Gaussian, so it holds if every run was fixed before the first."
-        return f"{budget}: where runs follow one another, only the budget is promised."
-
-
-_PRINTED = " The printed analysis does not establish a guarantee."
-_SEEDED = "For reproduction only: the noise was seeded, so nothing is promised."
-_LIST = "Not protected: the list of groups, which was read off the data."
+    Parameters
+    ----------
+    fixed : bool
+        Whether all releases were fixed in advance; otherwise only the budget of the ledger is guaranteed.
+    gaussian : bool
+        Whether all releases are Gaussian.
+    claimed : bool
+        Whether a published analysis claims a guarantee that it does not establish.
+    """
+    if math.isinf(epsilon):
+        if math.isinf(spent):
+            reason = "epsilon is infinite"
+        elif fixed:
+            reason = f"epsilon {spent:.4g} is more than noise as it is drawn can keep"
+        else:
+            reason = "several runs share a ledger that has no finite budget"
+        published = " The published analysis does not establish a guarantee." if claimed else ""
+        return f"No privacy guarantee: {reason}.{published}"
+    shown = f"({rounded_up(epsilon)}, {rounded_up(delta)})-differentially private"
+    private = f"{shown} in the sensitive attribute of any one {unit}."
+    if not fixed:
+        subject = f"{subject}, with all else on its ledger,"
+        private += f" That is the ledger's budget, of which {rounded_up(spent)} is spent"
+        if gaussian:
+            private += ": where runs follow one another, only the budget is promised."
+        else:  # docs/privacy.md, 2.6: adaptive plans are covered for Gaussian releases
+            private += "; not all releases are Gaussian, so it holds if every run was fixed before the first."
+    later = subject[:1].lower() + subject[1:]
+    if reproduction:
+        seeded = "For reproduction only: the noise was seeded, so nothing is promised."
+        return f"{seeded} With secret noise {later} would be {private}"
+    if not groups_given:
+        inferred = "Not protected: the list of groups, which was read off the data."
+        return f"{inferred} Apart from that list, {later} is {private}"
+    return f"{subject} is {private}"
 
 
 def rounded_up(number: float) -> str:
@@ -174,7 +179,7 @@ def rounded_up(number: float) -> str:
 
 
 def json_ready(value: Any) -> Any:
-    """Plain data in which an infinite number is a word, since JSON has no such number."""
+    """Plain data in which infinity is the word "infinity", since JSON has no such number."""
     if isinstance(value, float) and math.isinf(value):
         return "infinity"
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""From a container of labels to plain Python entries, each read by itself.
+"""Reading of label columns: plain Python entries of any container, each read by itself.
 
 This module handles the sensitive attribute A; only :class:`justitia.privacy.attribute.Attribute` and the command line's
 readers of tables and of cut points call it.
@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 Column: TypeAlias = NDArray[np.object_]
 Names: TypeAlias = tuple[str | None, ...]
 
-#: All that may leave a function that reads an entry. Anything else, a panic of another language's runtime included,
-#: would tell that somebody's entry is odd.
+#: The only errors that may leave a function that reads an entry. Any other, a panic of another language's runtime
+#: included, would reveal that some entry is odd.
 INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
 
 #: A label made by a user's function is no larger than this, in bytes, and has at most so many parts.
@@ -50,7 +50,7 @@ def read_each(read: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
             found.append(read(item))
         except INTERRUPTS:
             raise
-        except BaseException:  # noqa: BLE001 - an error here would tell that an odd value exists
+        except BaseException:  # noqa: BLE001 - an error here would reveal that an odd value exists
             found.append(None)
     return found
 
@@ -80,7 +80,7 @@ def read_with(read: Callable[[str, Column], Any], name: str, entries: Column) ->
                 found[at] = _one_label(read(name, alone))
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # noqa: BLE001 - whatever goes wrong would tell that an odd value exists
+            except BaseException:  # noqa: BLE001 - an error here would reveal that an odd value exists
                 found[at] = None
     return found
 
@@ -110,10 +110,14 @@ def columns_of(container: Any) -> tuple[Names, list[Column]]:
     """Names and entries of one or several columns of labels; see :func:`justitia.privacy.groups.read_columns`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning would be about a value
-        return _columns_of(container)
+        names, columns = _columns_of(container)
+        for at, entries in enumerate(columns):
+            columns[at] = np.fromiter(entries, dtype=object, count=len(entries))
+        return names, columns
 
 
-def _columns_of(container: Any) -> tuple[Names, list[Column]]:
+def _columns_of(container: Any) -> tuple[Names, list[Any]]:
+    """Names of the columns, and the entries of each as a list."""
     if isinstance(container, Mapping):
         return _from_mapping(container)
     if isinstance(container, pd.api.extensions.ExtensionArray):
@@ -121,18 +125,18 @@ def _columns_of(container: Any) -> tuple[Names, list[Column]]:
     native = nw.from_native(container, pass_through=True, allow_series=True)
     if isinstance(native, nw.DataFrame):
         series = list(native.iter_columns())
-        return _nonempty(tuple(str(one.name) for one in series), [_as_column(_from_series(one)) for one in series])
+        return _nonempty(tuple(str(one.name) for one in series), [_from_series(one) for one in series])
     if isinstance(native, nw.Series):
         name = str(native.name) if native.name not in (None, "") else None
-        return (name,), [_as_column(_from_series(native))]
+        return (name,), [_from_series(native)]
     if hasattr(container, "to_pylist") and hasattr(container, "column_names"):  # a batch of Arrow's
         names = tuple(str(name) for name in container.column_names)
-        return _nonempty(names, [_as_column(_from_arrow(one)) for one in container.columns])
-    columns = [_as_column(one) for one in _unnamed(container)]
+        return _nonempty(names, [_from_arrow(one) for one in container.columns])
+    columns = _unnamed(container)
     return _nonempty((None,) * len(columns), columns)
 
 
-def _from_mapping(container: Mapping[Any, Any]) -> tuple[Names, list[Column]]:
+def _from_mapping(container: Mapping[Any, Any]) -> tuple[Names, list[Any]]:
     named = {str(name): _one_column(column) for name, column in container.items()}
     columns = list(named.values())
     if len({len(column) for column in columns}) > 1:
@@ -141,24 +145,21 @@ def _from_mapping(container: Mapping[Any, Any]) -> tuple[Names, list[Column]]:
     return _nonempty(tuple(named), columns)
 
 
-def _one_column(values: Any) -> Column:
+def _one_column(values: Any) -> list[Any]:
     _, columns = _columns_of(values)
     if len(columns) != 1:
         raise ValueError(
             f"expected each entry of sensitive_features to be one column, got {len(columns)}; "
             "pass a dict with one column per key."
         )
-    return columns[0]
+    entries: list[Any] = columns[0]
+    return entries
 
 
-def _nonempty(names: Names, columns: list[Column]) -> tuple[Names, list[Column]]:
+def _nonempty(names: Names, columns: list[Any]) -> tuple[Names, list[Any]]:
     if not columns:
         raise ValueError("expected sensitive_features to have at least one column, got none; pass the labels.")
     return names, columns
-
-
-def _as_column(entries: list[Any]) -> Column:
-    return np.fromiter(entries, dtype=object, count=len(entries))
 
 
 def _unnamed(values: Any) -> list[list[Any]]:

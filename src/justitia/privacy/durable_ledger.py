@@ -1,52 +1,259 @@
-"""A budget that outlives the process: one SQLite file per dataset, debited before every answer.
+"""Durable privacy ledger: a budget that outlives the process, in one SQLite file per dataset.
 
-Each operation opens a connection of its own, so that none crosses a fork, and so that nothing is held while noise is
-drawn. :mod:`justitia.privacy.ledger_file` says how the file is made and written.
+Each operation opens a connection of its own, so that none crosses a fork, and so that no lock is held while noise is
+drawn. The file is written with a rollback journal and ``synchronous=EXTRA``: a commit returns once the entry, and the
+removal of the journal that could undo it, are on the disk. A write-ahead log would be faster, but then a copy of the
+one file that users know of would lack the newest debits.
+
+The entries form a hash chain. A :class:`Head`, or a receipt made of it, that is kept elsewhere shows later whether the
+file was replaced by an old copy or rewritten.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import os
+import platform
 import sqlite3
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from justitia.exceptions import BudgetExceeded, LedgerError
-from justitia.privacy.accounting import Cost, epsilon_spent
-from justitia.privacy.ledger import PrivacyLedger, accountant, json_ready, rounded_up, summary
-from justitia.privacy.ledger_file import (
-    SCHEMA,
-    Header,
-    check_file,
-    check_sound,
-    check_writable,
-    connection_to,
-    entry_of,
-    insert_entry,
-    journal_of,
-    link,
-    make_file,
-    new_header,
-    read_entries,
-    read_header,
-    release_of,
+from justitia.privacy.accounting import Cost, cost_from_dict, cost_to_dict, epsilon_spent
+from justitia.privacy.certificate import json_ready, rounded_up
+from justitia.privacy.file_lock import sync_folder
+from justitia.privacy.ledger import PrivacyLedger, Release, accountant, summary
+
+#: Marks a SQLite file as a ledger: "JLed".
+APPLICATION = 0x4A4C6564
+#: Version of the tables below; a file of any other is refused.
+SCHEMA = 2
+
+#: A REPLACE deletes without asking the delete trigger, so an entry that is not the next one is refused as such.
+_TABLES = (
+    "CREATE TABLE ledger (identity TEXT NOT NULL, dataset TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL,"
+    " created TEXT NOT NULL, version TEXT NOT NULL)",
+    "CREATE TABLE debits (number INTEGER PRIMARY KEY, purpose TEXT NOT NULL, cost TEXT NOT NULL,"
+    " sensitivity REAL NOT NULL, unit TEXT NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, version TEXT NOT NULL,"
+    " link TEXT NOT NULL)",
+    "CREATE TRIGGER debits_stand BEFORE UPDATE ON debits BEGIN SELECT RAISE(ABORT, 'a debit stands'); END",
+    "CREATE TRIGGER debits_stay BEFORE DELETE ON debits BEGIN SELECT RAISE(ABORT, 'a debit stands'); END",
+    "CREATE TRIGGER debits_follow BEFORE INSERT ON debits WHEN NEW.number IS NOT"
+    " (SELECT COALESCE(MAX(number) + 1, 0) FROM debits) BEGIN SELECT RAISE(ABORT, 'a debit stands'); END",
+    "CREATE TRIGGER budget_stands BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'a budget stands'); END",
+    "CREATE TRIGGER budget_stays BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'a budget stands'); END",
+    "CREATE TRIGGER budget_is_one BEFORE INSERT ON ledger WHEN (SELECT COUNT(*) FROM ledger) > 0"
+    " BEGIN SELECT RAISE(ABORT, 'a budget stands'); END",
 )
-from justitia.privacy.receipts import Head, check_receipt, make_receipt
-from justitia.privacy.release import Release
+
+_SENTENCES = {
+    sqlite3.SQLITE_BUSY: "was in use by other processes for {timeout:g} s; try again, or pass a longer timeout.",
+    sqlite3.SQLITE_LOCKED: "was in use by other processes for {timeout:g} s; try again, or pass a longer timeout.",
+    sqlite3.SQLITE_READONLY: "cannot be written; allow writing to the file and to its folder.",
+    sqlite3.SQLITE_PERM: "cannot be written; allow writing to the file and to its folder.",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened or written; allow writing to the file and to its folder.",
+    sqlite3.SQLITE_FULL: "could not be written because the disk is full; make room and try again.",
+    sqlite3.SQLITE_IOERR: "could not be written or read because the disk failed or is full; make room or repair it.",
+    sqlite3.SQLITE_NOTADB: "is not a ledger; choose another file.",
+}
+_RESTORE = "restore its newest copy, and count every debit made since as spent."
+_DAMAGED = f"is damaged; {_RESTORE}"
+
+
+class Header(NamedTuple):
+    """Facts of a ledger file, fixed when it is made."""
+
+    identity: str
+    dataset: str
+    epsilon: float
+    delta: float
+    created: str
+    version: str
+
+
+class Entry(NamedTuple):
+    """One debit as it is stored in the file, without its link."""
+
+    number: int
+    purpose: str
+    cost: str
+    sensitivity: float
+    unit: str
+    time: str
+    run: str
+    version: str
+
+
+class Head(NamedTuple):
+    """State of a ledger file: the number of its debits, and a hash of all of them and of the header."""
+
+    debits: int
+    hash: str
+
+
+def _new_entry(release: Release, number: int, run: str) -> Entry:
+    """Entry of a debit that is made now."""
+    cost, sensitivity = json.dumps(cost_to_dict(release.cost)), float(release.sensitivity)
+    return Entry(number, release.purpose, cost, sensitivity, release.unit, _now(), run, _versions())
+
+
+def _to_release(entry: Entry, path: Path) -> Release:
+    """Release that an entry records."""
+    try:
+        return Release(entry.purpose, cost_from_dict(json.loads(entry.cost)), entry.sensitivity, entry.unit)
+    except (ValueError, TypeError, AttributeError):
+        raise LedgerError(f"The ledger {str(path)!r} holds a cost that this version cannot read; upgrade it.") from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@cache
+def _versions() -> str:
+    try:
+        own = metadata.version("justitia")
+    except metadata.PackageNotFoundError:
+        own = "unknown"
+    return f"justitia {own}, python {platform.python_version()}, sqlite {sqlite3.sqlite_version}"
+
+
+def link(previous: str, fields: Header | Entry) -> str:
+    """Hash of these fields and of the link before them; the first link is that of the header, after an empty one."""
+    # SQLite gives back 0.0 for -0.0; all other numbers come back to the last bit.
+    plain = [value + 0.0 if isinstance(value, float) else value for value in fields]
+    return hashlib.sha256(f"{previous}\n{json.dumps(plain)}".encode()).hexdigest()
+
+
+@contextmanager
+def _connect(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
+    """Connection for one operation; its end undoes an open transaction. Errors of SQLite become LedgerError."""
+    try:
+        with closing(
+            sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, isolation_level=None)
+        ) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")  # a viewer may have given it a write-ahead log
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
+            yield connection
+    except sqlite3.Error as error:
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of an extended code is detail
+        sentence = _SENTENCES.get(primary, _DAMAGED)
+        if primary == sqlite3.SQLITE_CANTOPEN and not path.exists():
+            sentence = f"is gone; {_RESTORE}"
+        raise LedgerError(f"The ledger {str(path)!r} {sentence.format(timeout=timeout)}") from error
+
+
+def _make_file(path: Path, header: Header, *, timeout: float) -> None:
+    """Make the file under another name and give it its own in one step, so that no ledger is ever half made."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        draft.touch(mode=0o644)  # its error says why, where a file cannot be made here
+        with _connect(draft, timeout) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for table in _TABLES:
+                connection.execute(table)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", header)
+            connection.execute("COMMIT")
+        os.link(draft, path)
+    except FileExistsError:
+        return  # another process made it first
+    except OSError as error:
+        raise LedgerError(
+            f"The ledger {str(path)!r} cannot be made here: {error.strerror}; choose another place."
+        ) from None
+    finally:
+        for left in (draft, _journal_of(draft)):
+            left.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what cannot be a ledger before SQLite opens it."""
+    if not path.exists():
+        raise LedgerError(f"There is no ledger {str(path)!r}; give a dataset and a budget to make one.")
+    if not path.is_file():
+        raise LedgerError(f"Expected {str(path)!r} to be a file, got a folder or a device; choose a file in it.")
+    if path.stat().st_size == 0:
+        raise LedgerError(f"The ledger {str(path)!r} is empty, and none is ever made so; restore its newest copy.")
+
+
+def _read_header(connection: sqlite3.Connection, path: Path) -> Header:
+    """Read the header; refuse a database of something else and tables of another version."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise LedgerError(f"The file {str(path)!r} is a database but not a ledger; choose another file.")
+    if version < SCHEMA:
+        raise LedgerError(
+            f"The ledger {str(path)!r} has schema {version} of an older version of justitia, and this one reads "
+            f"{SCHEMA}; keep it as a record, and make a new file whose budget is what remains of it."
+        )
+    if version > SCHEMA:
+        raise LedgerError(
+            f"The ledger {str(path)!r} has schema {version} and this version of justitia reads {SCHEMA}; upgrade it."
+        )
+    own = "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+    if sorted(sql for (sql,) in connection.execute(own)) != sorted(_TABLES):
+        raise LedgerError(f"The ledger {str(path)!r} has tables or triggers that were changed; {_RESTORE}")
+    rows = connection.execute("SELECT * FROM ledger").fetchall()
+    if len(rows) != 1:
+        raise LedgerError(f"The ledger {str(path)!r} {_DAMAGED}")
+    return Header(*rows[0])
+
+
+def _read_entries(connection: sqlite3.Connection, path: Path, links: Sequence[str]) -> list[tuple[Entry, str]]:
+    """Read the debits after those whose links are known (the first link is that of the header), each with its own.
+
+    Raises
+    ------
+    LedgerError
+        If debits are missing, or one does not follow from what came before it.
+    """
+    known = len(links) - 1
+    first = max(known - 1, 0)  # the last known one too: if any before it was changed, its link is another
+    # Nothing before it is read again, however long the file: a debit that was read once counts, whoever deletes it.
+    rows = connection.execute("SELECT * FROM debits WHERE number >= ? ORDER BY number", (first,)).fetchall()
+    held = first + len(rows)
+    if held < known or [row[0] for row in rows] != list(range(first, held)):
+        raise LedgerError(f"The ledger {str(path)!r} lacks debits that were made; {_RESTORE}")
+    found, previous = [], links[first]
+    for *fields, own_link in rows:
+        entry = Entry(*fields)
+        expected = link(previous, entry)
+        if own_link != expected or (entry.number < known and own_link != links[known]):
+            raise LedgerError(
+                f"The ledger {str(path)!r} was changed by other means than a debit, at or before entry {entry.number}; "
+                f"{_RESTORE}"
+            )
+        found.append((entry, own_link))
+        previous = own_link
+    return found[known - first :]
+
+
+def _journal_of(path: Path) -> Path:
+    """Path of SQLite's rollback journal."""
+    return path.with_name(path.name + "-journal")
 
 
 class DurableLedger(PrivacyLedger):
-    """A :class:`PrivacyLedger` in a file: every fit, curve and retry on the same people debits the same total.
+    """A :class:`PrivacyLedger` in a file: every fit, curve and retry on the same dataset debits the same total.
 
     Parameters
     ----------
     path : path
-        The file; created if there is none. One file per dataset of people, kept as long as their attribute is.
+        The file; created if there is none. Use one file per dataset, and keep it as long as the attribute is kept.
     dataset : str
         Public name of the dataset; a file of another one is refused.
     epsilon, delta : float
@@ -60,14 +267,14 @@ class DurableLedger(PrivacyLedger):
 
     Notes
     -----
-    The file holds purposes, costs, times, run names and versions: nothing derived from the attribute.
+    The file contains purposes, costs, times, run names and versions: nothing derived from the attribute.
 
     Guarantee
     ---------
     * :meth:`debit` returns after the debit is on the disk, or raises; a crash can lose an answer, never a debit.
     * A debit is one exclusive transaction over all entries: processes that debit at once cannot together exceed the
       budget.
-    * Whatever is wrong with the file raises :class:`LedgerError` before an answer is computed. Each entry holds a hash
+    * Whatever is wrong with the file raises :class:`LedgerError` before an answer is computed. Each entry has a hash
       of itself and of all before it, checked when entries are read: one that was changed without making all that follow
       anew is noticed, and what was made anew is noticed by :meth:`verify` with a receipt kept elsewhere. Entries that
       this object has read are not read again: they count as they were, and whoever opens the file next notices.
@@ -91,6 +298,7 @@ class DurableLedger(PrivacyLedger):
         writable: bool = True,
     ) -> None:
         super().__init__(epsilon=epsilon, delta=delta)
+        self._in_memory = False
         if not isinstance(dataset, str) or not dataset:
             raise ValueError(
                 f"expected dataset to be a name, got {dataset!r}; pass a public one such as 'people-2026'."
@@ -104,25 +312,37 @@ class DurableLedger(PrivacyLedger):
         self._runs: list[str] = []
         self._check_path()
         if not self.path.exists():
-            make_file(self.path, new_header(dataset, self.budget_epsilon, self.delta), timeout=self.timeout)
-        with self._connection() as connection:
-            header = self._checked(read_header(connection, self.path))
+            header = Header(uuid.uuid4().hex, dataset, self.budget_epsilon, self.delta, _now(), _versions())
+            _make_file(self.path, header, timeout=self.timeout)
+        with _connect(self.path, self.timeout) as connection:
+            header = _read_header(connection, self.path)
+            given = {"dataset": self.dataset, "epsilon": self.budget_epsilon, "delta": self.delta}
+            for name, came in given.items():
+                stored = getattr(header, name)
+                if stored != came:
+                    raise LedgerError(
+                        f"The ledger {str(self.path)!r} was made with {name}={stored!r}, got {came!r}; pass "
+                        f"{stored!r}, or choose another file for other people."
+                    )
             self._identity, self._links = header.identity, [link("", header)]
-            check_sound(connection, self.path)
-            if writable:
-                check_writable(connection)
+            if connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                raise LedgerError(f"The ledger {str(self.path)!r} {_DAMAGED}")
+            if writable:  # write, and undo it: raises now what the first debit would raise
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("CREATE TABLE trial (number INTEGER)")
+                connection.execute("ROLLBACK")
             connection.execute("BEGIN")  # what follows sees one state of the file
             self._read(connection)
 
     @classmethod
     def open(cls, path: Path | str, *, timeout: float = 60.0) -> Self:
-        """The ledger that is in this file, with the dataset and the budget that the file names; to look at it, say."""
+        """Open an existing ledger by its path alone: dataset and budget are those in the file. It may be read-only."""
         file = Path(path).absolute()
-        check_file(file)
-        with connection_to(file, timeout) as connection:
-            header = read_header(connection, file)
-        budget = header.epsilon, header.delta
-        return cls(file, dataset=header.dataset, epsilon=budget[0], delta=budget[1], timeout=timeout, writable=False)
+        _check_file(file)
+        with _connect(file, timeout) as connection:
+            header = _read_header(connection, file)
+        facts: dict[str, Any] = {"dataset": header.dataset, "epsilon": header.epsilon, "delta": header.delta}
+        return cls(file, **facts, timeout=timeout, writable=False)
 
     @property
     def identity(self) -> str:
@@ -142,10 +362,6 @@ class DurableLedger(PrivacyLedger):
 
     # -- the interface of PrivacyLedger
 
-    @property
-    def _in_memory(self) -> bool:
-        return False
-
     def debit(self, release: Release) -> int:
         """Record ``release`` on the disk and return its number, or raise and record nothing.
 
@@ -157,14 +373,14 @@ class DurableLedger(PrivacyLedger):
             If the file cannot be used.
         """
         with self._lock:
-            with self._connection() as connection:
+            with _connect(self.path, self.timeout) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 self._read(connection)
                 fits = self._fits(self._counts + Counter({release.cost: 1}))
                 if fits:
-                    entry = entry_of(release, len(self._releases), self.run)
+                    entry = _new_entry(release, len(self._releases), self.run)
                     own_link = link(self._links[-1], entry)
-                    insert_entry(connection, entry, own_link)
+                    connection.execute("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*entry, own_link))
                     connection.execute("COMMIT")
             if not fits:
                 raise BudgetExceeded(self._refusal({release.cost: 1}, release.purpose))
@@ -199,34 +415,52 @@ class DurableLedger(PrivacyLedger):
 
     @property
     def head(self) -> Head:
-        """The state of the file now; whoever keeps it elsewhere notices a file that was put back or rewritten."""
+        """The state of the file now; kept elsewhere, it shows later whether the file was put back or rewritten."""
         with self._fresh():
             return Head(len(self._releases), self._links[-1])
 
     def receipt(self) -> dict[str, Any]:
-        """:attr:`head` and the ledger's identity as plain data, for :meth:`verify`; certificates hold one too."""
+        """:attr:`head` and the ledger's identity as plain data, for :meth:`verify`; certificates have one too."""
         return self._receipt(self.head.debits)
 
     def _receipt(self, debits: int) -> dict[str, Any]:
-        return make_receipt(self._identity, Head(debits, self._links[debits]))
+        return {"ledger": self._identity, "debits": debits, "head": self._links[debits]}
 
     def verify(self, receipt: Mapping[str, Any]) -> None:
-        """Raise :class:`LedgerError` unless this file holds what it held when ``receipt`` was made.
+        """Raise :class:`LedgerError` unless this file still begins with the debits it had when ``receipt`` was made.
 
         Parameters
         ----------
         receipt : mapping
             From :meth:`receipt`, or ``certificate.receipt``.
         """
+        debits, head = receipt.get("debits"), receipt.get("head")
         with self._fresh():
-            check_receipt(receipt, identity=self._identity, links=self._links, path=self.path)
+            if not (isinstance(debits, int) and debits >= 0 and isinstance(head, str)):
+                raise LedgerError(
+                    "Expected a receipt with 'ledger', 'debits' and 'head', got other data; pass a receipt."
+                )
+            if receipt.get("ledger") != self._identity:
+                raise LedgerError(
+                    f"The receipt is not of the ledger {str(self.path)!r} but of another one; pass that one."
+                )
+            if debits >= len(self._links):
+                raise LedgerError(
+                    f"The ledger {str(self.path)!r} holds {len(self._links) - 1} debits and had {debits} when the "
+                    "receipt was made, so it is an old copy; restore its newest one."
+                )
+            if self._links[debits] != head:
+                raise LedgerError(
+                    f"The ledger {str(self.path)!r} does not begin with the {debits} debits that it had when the "
+                    "receipt was made, so it was rewritten; restore its newest copy."
+                )
 
-    # -- what people read
+    # -- text
 
     def to_json(self) -> str:
         """All entries and the totals as JSON text; an infinite number is the word "infinity"."""
         with self._fresh() as connection:
-            entries = [entry for entry, _ in read_entries(connection, self.path, self._links[:1])]
+            entries = [entry for entry, _ in _read_entries(connection, self.path, self._links[:1])]
             counts = Counter(release.cost for release in self._releases)
         exported = {
             "schema": SCHEMA,
@@ -285,23 +519,18 @@ class DurableLedger(PrivacyLedger):
 
     def _check_path(self) -> None:
         if self.path.exists():
-            check_file(self.path)
+            _check_file(self.path)
         elif not self.path.parent.is_dir():
             raise LedgerError(f"The folder {str(self.path.parent)!r} does not exist; make it, or choose another file.")
-        elif journal_of(self.path).exists() and not self.path.exists():  # nobody made it between the two looks
+        elif _journal_of(self.path).exists() and not self.path.exists():  # unless another process just made it
             raise LedgerError(
                 f"The ledger {str(self.path)!r} is gone but its journal is there; restore the ledger's newest copy."
             )
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        with connection_to(self.path, self.timeout) as connection:
-            yield connection
-
-    @contextmanager
     def _fresh(self) -> Iterator[sqlite3.Connection]:
         """A connection, after what other processes recorded has been read."""
-        with self._lock, self._connection() as connection:
+        with self._lock, _connect(self.path, self.timeout) as connection:
             connection.execute("BEGIN")
             self._read(connection)
             yield connection
@@ -311,20 +540,9 @@ class DurableLedger(PrivacyLedger):
         with self._fresh():
             yield
 
-    def _checked(self, header: Header) -> Header:
-        asked = {"dataset": self.dataset, "epsilon": self.budget_epsilon, "delta": self.delta}
-        for name, came in asked.items():
-            held = getattr(header, name)
-            if held != came:
-                raise LedgerError(
-                    f"The ledger {str(self.path)!r} was made with {name}={held!r}, got {came!r}; pass {held!r}, or "
-                    "choose another file for other people."
-                )
-        return header
-
     def _read(self, connection: sqlite3.Connection) -> None:
-        """Take up the entries that are new since the last look; entries are only ever added."""
-        header = read_header(connection, self.path)
+        """Read the entries that were added since the last time; entries are only ever added."""
+        header = _read_header(connection, self.path)
         if header.identity != self._identity:
             raise LedgerError(f"The ledger {str(self.path)!r} was replaced by another one while in use; restore it.")
         if link("", header) != self._links[0]:
@@ -333,8 +551,8 @@ class DurableLedger(PrivacyLedger):
             )
         known = len(self._releases)
         del self._runs[known:], self._links[known + 1 :]  # of a debit that was interrupted on its way into memory
-        for entry, own_link in read_entries(connection, self.path, self._links):
-            self._take(release_of(entry, self.path), entry.run, own_link)
+        for entry, own_link in _read_entries(connection, self.path, self._links):
+            self._take(_to_release(entry, self.path), entry.run, own_link)
 
 
 def _counted(number: int, what: str) -> str:

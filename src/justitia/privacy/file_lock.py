@@ -1,8 +1,8 @@
-"""A file that one holder at a time may use: the lock belongs to an open handle, so it ends with its process.
+"""File locks that end with their process, and writes that are on the disk when they return.
 
-However a process ends, the operating system closes its handles, so a lock never outlives its holder. Two handles in one
-process exclude each other like two processes do. A fork would share a handle and its lock: the child's copies are
-closed as soon as it exists, and the parent's lock stays with the parent.
+A lock belongs to an open handle. However a process ends, the operating system closes its handles, so a lock never
+outlives its process. Two handles in one process exclude each other like two processes do. A fork would share a handle
+and its lock: the child's copies are closed as soon as it exists, and the parent's lock stays with the parent.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Self
 from weakref import WeakSet
@@ -51,7 +52,7 @@ _PAUSE = 0.002  # seconds between two attempts
 
 
 class LockedFile:
-    """An open file that nobody else has locked.
+    """An open file with an exclusive lock.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class LockedFile:
     flags : int
         As for :func:`os.open`.
     timeout : float
-        Seconds to wait for whoever holds it.
+        Seconds to wait while another handle has it.
 
     Raises
     ------
@@ -83,7 +84,7 @@ class LockedFile:
             time.sleep(_PAUSE)
 
     def _lock(self, flags: int) -> bool:
-        """Open and lock the file that has the name; False if another handle holds it."""
+        """Open and lock the file that has the name; False if another handle has it locked."""
         while True:
             self.handle = os.open(self.path, flags, 0o666)
             _OPEN.add(self)  # before it is locked: a thread may fork at any time
@@ -101,7 +102,7 @@ class LockedFile:
                 return False
 
     def is_current(self) -> bool:
-        """Whether this process holds the file that has this name now."""
+        """Whether the locked file is still the one that has this name."""
         try:
             return self.handle is not None and os.path.samestat(os.fstat(self.handle), self.path.stat())
         except FileNotFoundError:
@@ -160,3 +161,24 @@ def _close_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_in_child)
+
+
+def write_durably(path: Path, text: str) -> None:
+    """A small file that is whole and on the disk when this returns."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """The name of a new file is durable once its folder is."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,7 +1,7 @@
-"""Errors that carry no private values.
+"""Decorators that keep the sensitive attribute out of tracebacks.
 
-An error keeps the frames that it passed through, with all their local variables, and error reporters print those. Where
-the attribute is read, or something exact is made of it, whatever is raised (Ctrl-C too) leaves without them.
+An error keeps the stack frames that it passed through, with all their local variables, and error reporters print those.
+Where the attribute is read, or an exact value is computed from it, whatever is raised (Ctrl-C too) leaves without them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import difflib
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 import pandas as pd
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def forgets_locals(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function whose errors say where they came from, and hold no variable of it or of what it called."""
+    """Decorator: errors keep the lines that they came from, and no local variable of the function or of its callees."""
 
     @functools.wraps(function)
     def closed(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -42,7 +42,7 @@ def forgets_locals(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def forget_locals(error: BaseException) -> None:
-    """Empty the frames of an error, and of those that it came from, as far as they have ended."""
+    """Clear the frames of an error, and of its causes, as far as they have ended."""
     known: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:
@@ -53,25 +53,26 @@ def forget_locals(error: BaseException) -> None:
             pending += [one.__cause__, one.__context__]
 
 
-def sealing(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function to which ``sensitive_features`` is handed closed, so that none of its frames holds it open.
+def protects_attribute(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorator: the function gets ``sensitive_features`` wrapped in an Attribute, so that none of its frames shows it.
 
-    Arguments that the function does not take are refused here, in a frame that has let go of them: one of them may be
-    the attribute, by position or under a name with a slip.
+    Arguments that the function does not take are refused here, in a frame that has dropped them: one of them may be
+    the attribute, by position or under a misspelt name.
     """
     parameters = inspect.signature(function).parameters
     name = getattr(function, "__name__", "this function")
 
     @functools.wraps(function)
-    def sealed(*args: P.args, **kwargs: P.kwargs) -> T:
+    def protected(*args: P.args, **kwargs: P.kwargs) -> T:
         if refusal := _refusal(name, parameters, len(args), list(kwargs)):
             del args, kwargs
             raise TypeError(refusal)
-        if not names_columns(kwargs.get("sensitive_features")):
+        # No local variable for the attribute: this frame would show it.
+        if not isinstance(kwargs.get("sensitive_features"), str | SensitiveColumns | None):
             try:
                 same_rows = has_index_of(kwargs["sensitive_features"], [*args, *kwargs.values()])
                 if same_rows:
-                    kwargs["sensitive_features"] = closed_attribute(kwargs["sensitive_features"])
+                    kwargs["sensitive_features"] = _wrapped(kwargs["sensitive_features"])
             except BaseException:
                 kwargs.clear()
                 raise
@@ -80,11 +81,11 @@ def sealing(function: Callable[P, T]) -> Callable[P, T]:
                 raise ValueError(_OTHER_INDEX)
         return function(*args, **kwargs)
 
-    return sealed
+    return protected
 
 
 def features_only(method: Callable[P, T]) -> Callable[P, T]:
-    """Make a method of prediction that says why the attribute is no argument of it."""
+    """Decorator for methods of prediction: the error for any other argument says why the attribute is not one."""
     most = len(inspect.signature(method).parameters)
 
     @functools.wraps(method)
@@ -103,7 +104,7 @@ def features_only(method: Callable[P, T]) -> Callable[P, T]:
 
 
 def _refusal(name: str, parameters: Mapping[str, inspect.Parameter], given: int, named: Sequence[str]) -> str | None:
-    """What is wrong with the number and the names of arguments; nothing if a function takes them."""
+    """Message about arguments that a function with these parameters does not take; None if it takes them."""
     kinds = [one.kind for one in parameters.values()]
     by_place = [one for one, kind in zip(parameters, kinds, strict=True) if kind in _BY_PLACE]
     if inspect.Parameter.VAR_POSITIONAL not in kinds and given > len(by_place):
@@ -123,34 +124,22 @@ def _refusal(name: str, parameters: Mapping[str, inspect.Parameter], given: int,
     return None
 
 
-def names_columns(where: object) -> bool:
-    """Whether there is nothing to close: nothing was passed, or where the attribute is in files."""
-    return where is None or isinstance(where, str | SensitiveColumns)
-
-
 @forgets_locals
-def has_index_of(attribute: object, others: Iterable[object]) -> bool:
+def has_index_of(attribute: object, others: Sequence[object]) -> bool:
     """Whether pandas objects of equal lengths have one index; otherwise rows by position are not what was meant.
 
-    An index is public, and nobody is named here. The caller raises, whose frame has let go of the attribute.
+    An index is public. The caller raises, because its frame has dropped the attribute.
     """
-    own = [index for index in map(_index, _columns(attribute)) if index is not None]
-    theirs = [index for index in map(_index, others) if index is not None]
-    return not any(len(one) == len(index) and not one.equals(index) for index in theirs for one in own)
+    for column in attribute.values() if isinstance(attribute, Mapping) else [attribute]:
+        for other in others:
+            pandas = isinstance(column, pd.Series | pd.DataFrame) and isinstance(other, pd.Series | pd.DataFrame)
+            if pandas and len(column) == len(other) and not column.index.equals(other.index):
+                return False
+    return True
 
 
-def _columns(attribute: object) -> list[object]:
-    return list(attribute.values()) if isinstance(attribute, Mapping) else [attribute]
+#: Its errors are about the container and have none of its entries.
+_wrapped = forgets_locals(Attribute.from_container)
 
 
-def _index(container: object) -> pd.Index | None:
-    return container.index if isinstance(container, pd.Series | pd.DataFrame) else None
-
-
-@forgets_locals
-def closed_attribute(container: object) -> Attribute:
-    """:meth:`Attribute.of`, whose errors are about the container and hold none of its entries."""
-    return Attribute.of(container)
-
-
-__all__ = ["closed_attribute", "features_only", "forget_locals", "forgets_locals", "has_index_of", "sealing"]
+__all__ = ["features_only", "forget_locals", "forgets_locals", "has_index_of", "protects_attribute"]

@@ -17,15 +17,17 @@ run that is to be private names its groups instead.
 import itertools
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.columns import INTERRUPTS, Column, Names, read_each
+from justitia.privacy.interface import Groups
 
-Groups: TypeAlias = tuple[Hashable, ...]
+#: Said where a list of groups would have to be read off files.
+GROUPS_OF_FILES = "expected the public list of groups where rows are read from files, got none; name the groups."
 
 
 def read_columns(sensitive_features: Any) -> tuple[Names, list[Column]]:
@@ -54,13 +56,13 @@ def read_columns(sensitive_features: Any) -> tuple[Names, list[Column]]:
             "expected the attribute itself, got a custodian, who gives noised answers only; use fit, tradeoff, "
             "private_search or measure with it."
         )
-    return Attribute.of(sensitive_features).unsealed()
+    return Attribute.from_container(sensitive_features).reveal_entries()
 
 
 def read_parts(sensitive_features: Any) -> tuple[Names, Iterable[list[Column]]]:
     """The same of rows that come a few at a time: names, and the columns of each part; all of a container at once."""
     if isinstance(sensitive_features, AttributeStream):
-        return sensitive_features.names, sensitive_features.unsealed()
+        return sensitive_features.names, sensitive_features.reveal_entries()
     names, columns = read_columns(sensitive_features)
     return names, [columns]
 
@@ -76,7 +78,7 @@ def only_part(parts: Iterable[list[Column]]) -> list[Column]:
     if isinstance(parts, list):
         columns: list[Column] = parts[0]
         return columns
-    raise ValueError("expected the public list of groups where rows are read from files, got none; name the groups.")
+    raise ValueError(GROUPS_OF_FILES)
 
 
 def public_groups(groups: Any, *, names: Sequence[str | None] = ()) -> Groups:
@@ -124,7 +126,7 @@ def _in_order(groups: Mapping[Any, Any], names: Sequence[str | None]) -> dict[st
 def _checked_labels(labels: Any, what: str, *, at_least: int) -> Groups:
     if isinstance(labels, str | bytes | set | frozenset) or not isinstance(labels, Iterable):
         raise TypeError(f"expected {what} to be a list of labels, got {type(labels).__name__!r}; pass them in order.")
-    checked = tuple(_label(label) for label in labels)
+    checked = tuple(map(_label, labels))
     if None in checked:
         raise ValueError(f"expected labels that can be hashed in {what}, got a missing one; leave out 'not given'.")
     if len(set(checked)) != len(checked):
@@ -154,10 +156,6 @@ def _label(value: Any) -> Hashable | None:
     return label
 
 
-def _row_labels(columns: Sequence[Column]) -> Iterable[Any]:
-    return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
-
-
 def encode(columns: Sequence[Column], groups: Groups, missing_marker: Any = None) -> NDArray[np.int64]:
     """Code of each row's group: 0 to G-1 as listed in `groups`, G for "not given".
 
@@ -178,35 +176,32 @@ def encode(columns: Sequence[Column], groups: Groups, missing_marker: Any = None
     ValueError
         If the listed groups do not have one part per column, or hold the marker.
     """
-    _check_parts(groups, len(columns), missing_marker)
-    lookup = {group: code for code, group in enumerate(groups)}
+    listed: set[Hashable] = set()
+    for group in groups:
+        parts = group if isinstance(group, tuple) else (group,)
+        if 1 < len(columns) != len(parts):
+            raise ValueError(
+                f"expected groups with one label for each of the {len(columns)} columns of sensitive_features, got "
+                "others; pass a dict {column: labels} or tuples of labels."
+            )
+        listed.update(parts)
+    marker = _label(missing_marker)
+    if marker is not None and marker in listed:
+        raise ValueError(f"expected groups without the missing marker {missing_marker!r}, got it listed; leave it out.")
+    lookup = dict(zip(groups, range(len(groups)), strict=True))
+    codes = np.full(len(columns[0]), len(groups), dtype=np.int64)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a comparison that warns would tell of a value
-        codes = (_code(label, lookup) for label in _row_labels(columns))
-        return np.fromiter(codes, dtype=np.int64, count=len(columns[0]))
-
-
-def _check_parts(groups: Groups, k: int, marker: Any) -> None:
-    parts = {len(group) if isinstance(group, tuple) else 1 for group in groups}
-    if k > 1 and parts != {k}:
-        raise ValueError(
-            f"expected groups with one label for each of the {k} columns of sensitive_features, got others; "
-            "pass a dict {column: labels} or tuples of labels."
-        )
-    listed = itertools.chain.from_iterable(g if isinstance(g, tuple) else (g,) for g in groups)
-    if _label(marker) is not None and _label(marker) in set(listed):
-        raise ValueError(f"expected groups without the missing marker {marker!r}, got it listed; leave it out.")
-
-
-def _code(value: Any, lookup: dict[Hashable, int]) -> int:
-    unknown = len(lookup)
-    try:
-        label = _label(value)
-        return unknown if label is None else lookup.get(label, unknown)
-    except INTERRUPTS:
-        raise
-    except BaseException:  # noqa: BLE001 - an equality test that fails means "not given", too
-        return unknown
+        warnings.simplefilter("ignore")  # a comparison that warns would reveal a value
+        for row, value in enumerate(columns[0] if len(columns) == 1 else zip(*columns, strict=True)):
+            try:
+                label = _label(value)
+                if label is not None:
+                    codes[row] = lookup.get(label, len(groups))
+            except INTERRUPTS:
+                raise
+            except BaseException:  # noqa: BLE001 - an equality test that fails means "not given", too
+                codes[row] = len(groups)
+    return codes
 
 
 def infer_groups(columns: Sequence[Column], missing_marker: Any = None) -> Groups:
@@ -247,16 +242,20 @@ def group_names(groups: Groups, *, names: Sequence[str | None] = ()) -> tuple[st
 
     Labels that would print alike, such as 1 and "1", are printed as Python writes them.
     """
-    printed = tuple(_printed(group, names, str) for group in groups)
-    return printed if len(set(printed)) == len(printed) else tuple(_printed(g, names, repr) for g in groups)
-
-
-def _printed(group: Hashable, names: Sequence[str | None], show: Callable[[Any], str]) -> str:
-    if not isinstance(group, tuple):
-        return _shown(group, show)
-    if len(names) != len(group) or None in names:
-        return " & ".join(_shown(part, show) for part in group)
-    return " & ".join(f"{name}={_shown(part, show)}" for name, part in zip(names, group, strict=True))
+    printed: list[str] = []
+    for show in (str, repr):
+        printed.clear()
+        for group in groups:
+            if not isinstance(group, tuple):
+                printed.append(_shown(group, show))
+            elif len(names) != len(group) or None in names:
+                printed.append(" & ".join(_shown(part, show) for part in group))
+            else:
+                pairs = zip(names, group, strict=True)
+                printed.append(" & ".join(f"{name}={_shown(part, show)}" for name, part in pairs))
+        if len(set(printed)) == len(printed):
+            break
+    return tuple(printed)
 
 
 def _shown(label: Any, show: Callable[[Any], str]) -> str:

@@ -1,33 +1,93 @@
-"""What a vault is to those who ask, wherever the attribute lies: in this process, in several, or with its holder."""
+"""The interface of a vault, wherever the attribute is: in this process, in worker processes, or with its holder."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.privacy.accounting import Cost
 from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.certificate import Certificate
-from justitia.privacy.costs import Cost
-from justitia.privacy.groups import Groups
-from justitia.privacy.mechanisms import Noise, NoiseSource, Response
-from justitia.privacy.rows import DenseSource, RowSource
-from justitia.privacy.shards import Drawn
+from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.mechanisms import Mechanism
+from justitia.privacy.rows import DenseSource
 
-_NOT_HERE = "the attribute is with its holder, who gives noised sums only; {what} needs it in this process: {advice}."
+#: Public labels of the groups, in the order of every answer; of crossed columns, tuples.
+Groups: TypeAlias = tuple[Hashable, ...]
+
+
+class RowFunction(Protocol):
+    """Public rows as a picklable function of a block."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+
+    def __call__(self, block: Any) -> Floats:
+        """(m, width): the rows of a block."""
+
+
+class BlockSource(Protocol):
+    """Runs passes over blocks of public rows and adds up what they return; a row source."""
+
+    def run(self, work: Any) -> NDArray[np.int64]:
+        """The sum of ``work.run(block)`` over all blocks."""
+
+    def map(self, function: Any) -> Iterable[Any]:
+        """A function of every block, in order."""
+
+    def read_codes(self, codes: Any) -> None:
+        """Let every process that holds rows read the group codes of its own rows, which stay there."""
+
+
+@dataclass(frozen=True, eq=False)
+class VaultRequest:
+    """What a vault is opened for. Everything here is public but the noise seed, which is never shown.
+
+    Attributes
+    ----------
+    groups : sequence, mapping or "infer"
+        The public list of groups; a finite epsilon needs one.
+    epsilon : float
+        Of the releases to come.
+    ledger : PrivacyLedger
+        Debited before any answer is computed.
+    n : int
+        Number of public rows.
+    person : array-like (n,), optional
+        Public ids; the promise is then made to persons instead of rows.
+    features : iterable of str
+        Names of public columns; the attribute must not be one of them.
+    noise_seed : int, optional
+        Seed of noise that promises nothing.
+    missing_marker : hashable, optional
+        One more value that means "not given".
+    source : BlockSource, optional
+        Runs passes over the public rows; without one, rows come as arrays.
+    """
+
+    groups: Any
+    epsilon: float
+    ledger: PrivacyLedger
+    n: int
+    person: Any = None
+    features: Iterable[str] = ()
+    noise_seed: int | None = field(default=None, repr=False)
+    missing_marker: Hashable = None
+    source: BlockSource | None = None
 
 
 class Vault(ABC):
-    """Answers questions about everybody's group with noise, and pays before it computes.
+    """Answers queries about groups with noise, and debits before it computes.
 
-    Guarantee
-    ---------
-    * A vault that does not hold the attribute has no :meth:`reveal`, no :meth:`randomized_labels` and no source of
-      noise: they refuse in one sentence, before anything is asked.
+    This is what every vault can do, one that is held elsewhere included. A vault with the attribute in reach,
+    :class:`justitia.privacy.vault.SensitiveVault`, can do more.
     """
 
     __slots__ = ()
@@ -43,7 +103,7 @@ class Vault(ABC):
     @property
     @abstractmethod
     def groups(self) -> Groups:
-        """The public list of labels, in the order of every answer; of crossed columns, tuples."""
+        """The public list of labels, in the order of every answer."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -58,12 +118,12 @@ class Vault(ABC):
     @property
     @abstractmethod
     def rows_per_person(self) -> int:
-        """How many rows of one person are asked about at most; 1 where a row is what is protected."""
+        """The largest number of rows of one person that a query counts; 1 where a row is what is protected."""
 
     @property
     @abstractmethod
     def persons_digest(self) -> str:
-        """A public name of which rows are one person's; nothing where a row is what is protected."""
+        """A public hash of which rows belong to one person; empty where a row is what is protected."""
 
     @abstractmethod
     def check(self, costs: Mapping[Cost, int]) -> None:
@@ -72,53 +132,19 @@ class Vault(ABC):
     @property
     @abstractmethod
     def spent(self) -> Counter[Cost]:
-        """How often each cost was debited by this vault, whatever others debit from the same ledger meanwhile."""
+        """How often this vault debited each cost, whatever others debit from the same ledger."""
 
     @abstractmethod
-    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
+    def group_sums(
+        self, values: Floats | DenseSource | RowFunction, *, bound: float, noise: Mechanism, purpose: str
+    ) -> Array:
         """(G, d): noised sum of public rows over each group."""
 
     @abstractmethod
     def certificate(
         self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
     ) -> Certificate:
-        """What can be said about everything asked so far."""
-
-    def weighted_sum(
-        self, values: Floats | RowSource, weights: Floats, *, bound: float, noise: Noise, purpose: str
-    ) -> Array:
-        """Noised sum of public rows, each weighted by its person's group; not everywhere."""
-        del values, weights, bound, noise, purpose
-        self._not_here("this engine", "use engine 'post-processing' or 'moments'")
-
-    def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
-        """Add the rows of this place to an answer that another place has debited; only where the attribute is."""
-        del source, bound, step
-        self._not_here("training in several processes", "train in one")
-
-    def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> NDArray[np.int64]:
-        """Everybody's randomised group code; only where the attribute is."""
-        del mechanism, purpose, not_given
-        self._not_here("randomised response", "use a method that asks for sums")
-
-    def hand_over(self, drawn: Drawn) -> None:
-        """Add the codes of this place to those that another place reveals; only where the attribute is."""
-        del drawn
-        self._not_here("training in several processes", "train in one")
-
-    def reveal(self, *, purpose: str, drawn: Drawn | None = None) -> NDArray[np.int64]:
-        """Everybody's true group code, or that of some rows, at an infinite price; only where the attribute is."""
-        del purpose, drawn
-        self._not_here("training without privacy", "pass a finite epsilon, and engine 'post-processing' or 'moments'")
-
-    @property
-    def noise_source(self) -> NoiseSource:
-        """Where this vault's noise comes from; only where the attribute is."""
-        self._not_here("this engine", "use engine 'post-processing' or 'moments'")
-
-    @staticmethod
-    def _not_here(what: str, advice: str) -> NoReturn:
-        raise ValueError(_NOT_HERE.format(what=what, advice=advice))
+        """What the ledger can promise about all releases so far."""
 
 
-__all__ = ["Vault"]
+__all__ = ["BlockSource", "Groups", "RowFunction", "Vault", "VaultRequest"]

@@ -1,11 +1,11 @@
 """The attribute of rows in files: beside them, or joined by key with a file of its own, which is not held in memory.
 
-Keys of the data are public. Rows of the second file are private: how many there are, which keys they have, and what
-they say. Somebody without a row there is "not given"; of several rows with one key the first counts.
+Keys of the data are public. Rows of the second file are private: how many there are, their keys, and their entries. A
+row of the data without one there is "not given"; of several rows with one key the first counts.
 
 Guarantee
 ---------
-* Nothing in the second file changes whether the join succeeds, or the label of anybody but the person whose key it has.
+* Nothing in the second file changes whether the join succeeds, or the label of any row but that with the same key.
 * A function of the user that makes labels of entries is called with one entry at a time; where it fails, that entry is
   "not given" (:func:`justitia.privacy.columns.read_with`).
 * Keys are compared by 128 bits of a hash of their text.
@@ -35,7 +35,7 @@ Digests = NDArray[np.bytes_]
 
 
 class Files(Protocol):
-    """Rows in files, as the room of inputs has them."""
+    """Rows in files."""
 
     def __len__(self) -> int: ...
 
@@ -47,44 +47,74 @@ class Files(Protocol):
         """
 
 
-def stream_of(
-    where: SensitiveColumns, files: Files, start: int, stop: int, second: Files | None = None
-) -> AttributeStream:
-    """The attribute of the rows from start to stop, closed.
+class FileAttribute:
+    """Where the attribute of rows in files is: beside them, or in files of its own. It holds no entry.
 
     Parameters
     ----------
+    where : SensitiveColumns
     files : Files
         With the rows of the data.
     second : Files, optional
         Those that hold the attribute, if it is not in the data.
+    ranges : tuple of (int, int)
+        Rows that one process reads at once; all rows by default.
     """
-    names, rows = where.columns, stop - start
 
-    if second is None or where.key is None:
-        return AttributeStream(
-            names, rows, lambda: (_read(where, columns_of(one)[1]) for one in files.tables(names, start, stop))
-        )
-    key, theirs = [where.key], [where.key, *names]
-    labels = join(names, where.key, rows, lambda: files.tables(key, start, stop), lambda: second.tables(theirs))
-    return AttributeStream(names, rows, lambda: (_read(where, part) for part in _parts(labels, rows)))
+    def __init__(
+        self,
+        where: SensitiveColumns,
+        files: Files,
+        second: Files | None = None,
+        ranges: tuple[tuple[int, int], ...] | None = None,
+    ) -> None:
+        self._where, self._files, self._second = where, files, second
+        self.names = where.columns
+        self.ranges = ((0, len(files)),) if ranges is None else ranges
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def check_keys(self) -> None:
+        """Refuse keys that repeat in rows of different processes; each process finds those in its own rows.
+
+        An entry of the second file that counted in two rows would move answers twice as far as the ledger records.
+
+        Raises
+        ------
+        ValueError
+        """
+        key, files = self._where.key, self._files
+        if self._second is not None and key is not None and len(self.ranges) > 1:
+            _own(lambda: files.tables([key]), key, 0, 1)
+
+    def stream(self, start: int, stop: int) -> AttributeStream:
+        """The attribute of the rows from start to stop, closed."""
+        where, files, second, names, rows = self._where, self._files, self._second, self.names, stop - start
+        if second is None or where.key is None:
+            return AttributeStream(
+                names, rows, lambda: (_read(where, columns_of(one)[1]) for one in files.tables(names, start, stop))
+            )
+        key, theirs = [where.key], [where.key, *names]
+        labels = join(names, where.key, rows, lambda: files.tables(key, start, stop), lambda: second.tables(theirs))
+        return AttributeStream(names, rows, lambda: (_read(where, part) for part in _parts(labels, rows)))
 
 
-def enrolled(held: HeldElsewhere, files: Files, start: int, stop: int, person: str | None) -> str:
-    """Tell a custodian whose rows these are, by the public ids in their column; the name that it gives them."""
-    assert held.column is not None  # noqa: S101 - checked before
-    tables = files.tables([held.column], start, stop)
-    return held.enrolled((table.column(0).to_pylist() for table in tables), person=person is not None)
-
-
-def check_held(held: HeldElsewhere, person: Any) -> str:
-    """The column of a custodian's ids, where rows are in files.
+def held_for_files(held: HeldElsewhere, files: Files, person: str | None) -> HeldElsewhere:
+    """A custodian for the rows of files, which it knows by the public ids in their column.
 
     Raises
     ------
     TypeError, ValueError
-        If none was named, or persons are in another column.
+        If no column was named, or persons are in another one.
     """
+    column = check_held(held, person)
+    ids = (table.column(0).to_pylist() for table in files.tables([column]))
+    return held.with_ids(ids, len(files), person=person is not None)
+
+
+def check_held(held: HeldElsewhere, person: Any) -> str:
+    """The column of a custodian's ids, where rows are in files; raises as :func:`held_for_files`."""
     if held.column is None:
         raise TypeError(
             "expected ids to be the name of a column where X is in files, got a list of them; pass ids='id', say."
@@ -225,4 +255,4 @@ def _parts(labels: Sequence[Labels], rows: int) -> Iterator[list[Column]]:
         yield [one.take(slice(start, min(start + 65_536, rows))) for one in labels]
 
 
-__all__ = ["check_held", "enrolled", "join", "key_digest", "key_text", "stream_of"]
+__all__ = ["FileAttribute", "check_held", "held_for_files", "join", "key_digest", "key_text"]

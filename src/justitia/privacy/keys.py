@@ -1,6 +1,6 @@
-"""Keys of clients: drawn from the operating system, kept as a hash.
+"""API keys of a custodian's clients: drawn from the operating system, stored as a hash.
 
-A key has 256 bits, so nobody finds one by trying, and a plain hash is enough to store.
+A key has 256 random bits, so it cannot be guessed, and an unsalted hash is enough to store.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ PREFIX = "justitia-"
 
 
 def new_key() -> str:
-    """A key as text, for one client."""
+    """A new key as text, for one client."""
     return PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
 
 
 def new_name() -> str:
-    """A public name that nothing else has."""
+    """A unique public name, such as a request id."""
     return os.urandom(16).hex()
 
 
 def key_hash(key: str) -> str:
-    """What is stored of a key."""
+    """Hash under which a key is stored."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def same_hash(one: str, other: str) -> bool:
-    """Whether two hashes are the same, in a time that does not tell where they differ."""
+    """Whether two hashes are equal, in a time that does not depend on where they differ."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 

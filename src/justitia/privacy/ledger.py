@@ -1,19 +1,34 @@
-"""What was released, what it cost, and the certificate that says so."""
+"""Privacy ledgers: every release is debited before it is computed, or refused.
+
+:class:`PrivacyLedger` keeps its releases in memory, or in a journal with one line per debit that several ledgers and
+processes may share. :class:`~justitia.privacy.durable_ledger.DurableLedger` keeps them in a file per dataset.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakSet
 
 from justitia.exceptions import BudgetExceeded, LedgerError
-from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_left, epsilon_spent
+from justitia.privacy.accounting import (
+    COST_KINDS,
+    Cost,
+    GaussianCost,
+    UnboundedCost,
+    delta_spent,
+    epsilon_left,
+    epsilon_spent,
+    kind_of,
+)
 from justitia.privacy.certificate import (
     ADJACENCY,
     INFERRED,
@@ -21,13 +36,12 @@ from justitia.privacy.certificate import (
     ROUND_OFF,
     SEVERAL_ROWS,
     Certificate,
-    Promise,
+    guarantee_statement,
     json_ready,
     rounded_up,
 )
-from justitia.privacy.journal import opened_journal
+from justitia.privacy.file_lock import LockedFile, sync_folder
 from justitia.privacy.noise_grid import check_deliverable, largest_epsilon
-from justitia.privacy.release import Release
 
 __all__ = [
     "ADJACENCY",
@@ -45,6 +59,96 @@ __all__ = [
     "summary",
 ]
 
+#: What the sensitivity of a release can be about.
+UNITS = ("row", "person")
+#: Seconds to wait for other processes, each of which locks a journal for as long as one debit takes.
+JOURNAL_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True)
+class Release:
+    """One entry of a ledger: the purpose of a noised answer, its sensitivity and its cost.
+
+    Parameters
+    ----------
+    unit : {"row", "person"}
+        Whether the sensitivity is about the attribute of one row, or of all rows of one person.
+    """
+
+    purpose: str
+    cost: Cost
+    sensitivity: float
+    unit: str = "row"
+
+    def __post_init__(self) -> None:
+        if not self.sensitivity >= 0:
+            raise ValueError(f"expected a sensitivity of at least 0, got {self.sensitivity!r}.")
+        if self.unit not in UNITS:
+            raise ValueError(f"expected unit to be 'row' or 'person', got {self.unit!r}.")
+
+    @property
+    def mechanism(self) -> str:
+        """Name of the mechanism, as the certificate shows it."""
+        return kind_of(self.cost)
+
+    def to_json(self) -> str:
+        """One line of the journal."""
+        record = {"purpose": self.purpose, "mechanism": self.mechanism, "sensitivity": self.sensitivity}
+        return json.dumps(record | {"unit": self.unit, "cost": asdict(self.cost)})
+
+    @staticmethod
+    def from_json(line: str) -> Release:
+        """Inverse of :meth:`to_json`."""
+        record = json.loads(line)
+        cost = COST_KINDS[record["mechanism"]](**record["cost"])
+        return Release(record["purpose"], cost, record["sensitivity"], record["unit"])
+
+
+class _Journal:
+    """The lines of a locked journal, which no other process or thread can read or append to meanwhile."""
+
+    def __init__(self, file: LockedFile) -> None:
+        self._file = file
+        self._content = file.read()
+        self._end = self._content.rfind(b"\n") + 1  # half a line is a debit whose answer was never computed
+
+    def lines(self, offset: int) -> list[bytes]:
+        """Complete lines from this position on, each with its end."""
+        if offset > self._end:
+            raise LedgerError(
+                f"The journal {str(self._file.path)!r} lacks debits that were made; restore its newest copy."
+            )
+        return self._content[offset : self._end].splitlines(keepends=True)
+
+    def append(self, line: str) -> None:
+        """Add a line, to the disk; half a line at the end makes room for it."""
+        added, start = line.encode() + b"\n", self._end
+        self._file.write(added, at=start)
+        if start == 0:  # the name of a new file is durable once its folder is
+            sync_folder(self._file.path.parent)
+        self._content = self._content[:start] + added
+        self._end += len(added)
+
+
+@contextmanager
+def _opened_journal(path: Path, *, write: bool) -> Iterator[_Journal]:
+    """The journal, created if it is to be written; waits while other processes have it locked.
+
+    Raises
+    ------
+    LedgerError
+        If others have it locked for long, or it cannot be locked.
+    """
+    flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
+    try:
+        file = LockedFile(path, flags, timeout=JOURNAL_TIMEOUT)
+    except TimeoutError:
+        raise LedgerError(
+            f"The journal {str(path)!r} was in use by other processes for {JOURNAL_TIMEOUT:g} s; try again."
+        ) from None
+    with file:
+        yield _Journal(file)
+
 
 class PrivacyLedger:
     """Append-only list of releases that refuses whatever would exceed the budget.
@@ -56,15 +160,15 @@ class PrivacyLedger:
     delta : float
         Probability mass of the guarantee that may fail, in [0, 1).
     journal : path, optional
-        A file that receives every debit, flushed to disk, before its answer is computed. If it holds debits already
-        (of an interrupted run, or of another ledger with the same journal), they count.
+        A file to which every debit is appended, flushed to disk, before its answer is computed. Debits that are in it
+        already (of an interrupted run, or of another ledger with the same journal) count.
 
     Notes
     -----
     A ledger without a journal counts what passes through this object, from any thread of the process that made it.
     ``copy.copy``, ``copy.deepcopy`` and scikit-learn's ``clone`` give the same object. A pickle, or the copy that a
-    forked process has, shows what was debited until then and refuses to debit: it could not tell the others. Searches
-    with ``n_jobs`` above 1 need a :class:`~justitia.privacy.durable_ledger.DurableLedger`.
+    forked process has, shows what was debited until then and refuses to debit: the original would not count it.
+    Searches with ``n_jobs`` above 1 need a :class:`~justitia.privacy.durable_ledger.DurableLedger`.
 
     Guarantee
     ---------
@@ -87,6 +191,8 @@ class PrivacyLedger:
         self._journal = None if journal is None else Path(journal).absolute()
         self._offset = 0  # how much of the journal is counted
         self._owner: int | None = os.getpid()  # the process in which it may debit, where it is in memory only
+        #: Whether other processes do not see the debits of this ledger.
+        self._in_memory = journal is None
         self._renew_lock()
         if self._journal is not None:
             with self._reading():
@@ -98,13 +204,8 @@ class PrivacyLedger:
         with self._reading():
             self._check(costs, purpose)
 
-    @property
-    def _in_memory(self) -> bool:
-        """Whether other processes cannot see what is debited here."""
-        return self._journal is None
-
     def _check_owner(self) -> None:
-        """Refuse to debit a copy whose debits nobody else would count."""
+        """Raise in a copy, whose debits the original would not count."""
         if self._in_memory and self._owner != os.getpid():
             raise LedgerError(
                 "expected a ledger that this process made, or one in a file, got a copy of a ledger in memory, whose "
@@ -117,12 +218,14 @@ class PrivacyLedger:
 
     def _refusal(self, costs: Mapping[Cost, int], purpose: str) -> str:
         total = epsilon_spent(self._counts + Counter(costs), self.delta)
-        would, budget = _told_apart(total, self.budget_epsilon)
+        # Four digits, or as many as it takes to see which number is larger.
+        budget = self.budget_epsilon
+        digits = next((n for n in range(4, 18) if f"{total:.{n}g}" != f"{budget:.{n}g}"), 4)
         advice = "Use fewer or noisier releases, or raise epsilon."
         if self.delta == 0 and math.isinf(total):
             advice = "Without a delta no amount of Gaussian noise suffices: use randomized response, or a delta."
         return (
-            f"{purpose!r} would bring epsilon to {would}; the budget is {budget} "
+            f"{purpose!r} would bring epsilon to {total:.{digits}g}; the budget is {budget:.{digits}g} "
             f"(spent {epsilon_spent(self._counts, self.delta):.4g}). {advice}"
         )
 
@@ -142,23 +245,28 @@ class PrivacyLedger:
                 self._check({release.cost: 1}, release.purpose)
                 self._append(release)
             else:
-                self._debit_journal(self._journal, release)
+                if not self._journal.exists():
+                    if self._offset:
+                        raise LedgerError(f"The journal {str(self._journal)!r} is gone; restore its newest copy.")
+                    self._check({release.cost: 1}, release.purpose)  # a refusal creates no file
+                with _opened_journal(self._journal, write=True) as journal:
+                    self._count_new(journal)
+                    self._check({release.cost: 1}, release.purpose)
+                    journal.append(release.to_json())
+                    self._count_new(journal)
             return len(self._releases) - 1
 
-    def _debit_journal(self, path: Path, release: Release) -> None:
-        if not path.exists():
-            if self._offset:
-                raise LedgerError(f"The journal {str(path)!r} is gone; restore its newest copy.")
-            self._check({release.cost: 1}, release.purpose)  # a refusal makes no file
-        with opened_journal(path, write=True) as journal:
-            self._count(journal.lines(self._offset))
-            self._check({release.cost: 1}, release.purpose)
-            journal.append(release.to_json())
-            self._count(journal.lines(self._offset))
-
-    def _count(self, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            self._append(_read_line(line, self._journal))
+    def _count_new(self, journal: _Journal) -> None:
+        """Count the debits that this or another ledger has added to the journal."""
+        for line in journal.lines(self._offset):
+            try:
+                release = Release.from_json(line.decode())
+            except (ValueError, TypeError, KeyError):
+                raise LedgerError(
+                    f"The journal {str(self._journal)!r} holds a line that this version cannot read; restore its "
+                    "newest copy."
+                ) from None
+            self._append(release)
             self._offset += len(line)
 
     def _append(self, release: Release) -> None:
@@ -167,11 +275,11 @@ class PrivacyLedger:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Nobody debits meanwhile, and what others wrote to the journal is counted."""
+        """Hold the lock, after counting what others wrote to the journal."""
         with self._lock:
             if self._journal is not None and self._journal.exists():
-                with opened_journal(self._journal, write=False) as journal:
-                    self._count(journal.lines(self._offset))
+                with _opened_journal(self._journal, write=False) as journal:
+                    self._count_new(journal)
             yield
 
     @property
@@ -186,7 +294,7 @@ class PrivacyLedger:
             return dict(self._counts)
 
     def own_releases(self) -> tuple[Release, ...]:
-        """What this run released, in order; another run may share the budget, never the run."""
+        """The releases of this run, in order; several runs may share the budget."""
         return self.releases
 
     def own_costs(self) -> Counter[Cost]:
@@ -203,7 +311,7 @@ class PrivacyLedger:
 
     @property
     def identity(self) -> str:
-        """What tells this ledger from others where it outlives the process; nothing for one in memory."""
+        """A unique name where the ledger outlives the process; empty for one in memory."""
         return ""
 
     def certificate(
@@ -217,7 +325,7 @@ class PrivacyLedger:
         claim: Mapping[str, Any] | None = None,
         subject: str = "Every output of training",
     ) -> Certificate:
-        """What can be said about everything recorded so far.
+        """Certificate of everything recorded so far.
 
         Parameters
         ----------
@@ -226,28 +334,39 @@ class PrivacyLedger:
         reproduction : bool
             Whether the noise was seeded.
         planned : int
-            How many releases were fixed in advance, before any answer was seen. If the ledger holds more than these,
-            somebody chose to go on, and may have chosen to stop, after looking: then only the budget is promised.
+            How many releases were fixed in advance, before any answer was known. If the ledger has more than these,
+            somebody chose to go on, and may have chosen to stop, because of the answers: then only the budget is
+            promised.
         subject : str
-            What the statement speaks of.
+            Subject of the statement.
         """
         releases = self.releases
-        counts = Counter(release.cost for release in releases)
+        counts: Counter[Cost] = Counter()
+        unit = "person" if releases else "row"
+        for release in releases:
+            counts[release.cost] += 1
+            unit = "row" if release.unit == "row" else unit
         spent = epsilon_spent(counts, self.delta)
         fixed = len(releases) <= planned
         epsilon = spent if fixed else max(spent, self.budget_epsilon)
         epsilon = epsilon if epsilon <= largest_epsilon(self.delta) * (1 + ROUND_OFF) else math.inf
-        unit = "row" if any(release.unit == "row" for release in releases) else "person"
-        unit = unit if releases else "row"
-        promise = Promise(
-            epsilon, self.delta, spent, fixed=fixed, gaussian=_all_gaussian(counts), unit=unit, subject=subject
-        )
         return Certificate(
             epsilon=epsilon,
             delta=self.delta,
             budget_epsilon=self.budget_epsilon,
             spent_epsilon=spent,
-            statement=promise.statement(claim, reproduction=reproduction, groups_given=groups_source != INFERRED),
+            statement=guarantee_statement(
+                epsilon,
+                self.delta,
+                spent,
+                fixed=fixed,
+                gaussian=_all_gaussian(counts),
+                unit=unit,
+                subject=subject,
+                claimed=bool(claim),
+                reproduction=reproduction,
+                groups_given=groups_source != INFERRED,
+            ),
             accountant=accountant(counts),
             releases=summary(releases),
             noise=noise,
@@ -261,12 +380,11 @@ class PrivacyLedger:
             receipt=self._receipt(len(releases)),
         )
 
-    def _receipt(self, debits: int) -> Mapping[str, Any] | None:
-        """What names this ledger's state after so many debits; none for one that is not kept in a file."""
-        del debits
+    def _receipt(self, _debits: int) -> Mapping[str, Any] | None:
+        """Receipt of the state after so many debits; None for a ledger that is not kept in a file."""
         return None
 
-    # -- the lock: neither pickled nor copied, and a fork's child, where nobody would end it, gets a new one
+    # -- The lock is neither pickled nor copied. A fork's child, in which no thread would release it, gets a new one.
 
     def _renew_lock(self) -> None:
         self._lock = threading.RLock()
@@ -303,30 +421,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_locks)
 
 
-def _told_apart(total: float, budget: float) -> tuple[str, str]:
-    """Both numbers with four digits, or as many as it takes to see which is larger."""
-    pairs = ((f"{total:.{digits}g}", f"{budget:.{digits}g}") for digits in range(4, 18))
-    return next((pair for pair in pairs if pair[0] != pair[1]), (f"{total:.4g}", f"{budget:.4g}"))
-
-
-def _read_line(line: bytes, path: Path | None) -> Release:
-    try:
-        return Release.from_json(line.decode())
-    except (ValueError, TypeError, KeyError):
-        raise LedgerError(
-            f"The journal {str(path)!r} holds a line that this version cannot read; restore its newest copy."
-        ) from None
-
-
 def _all_gaussian(counts: Mapping[Cost, int]) -> bool:
-    return all(isinstance(cost, GaussianCost) for cost in counts)
+    return set(map(type, counts)) <= {GaussianCost}
 
 
 def accountant(counts: Mapping[Cost, int]) -> str:
-    """How the total of these costs is computed, as the certificate prints it."""
+    """How the total of these costs is computed, as the certificate shows it."""
     if not counts:
         return "none needed: nothing was asked"
-    if any(isinstance(cost, UnboundedCost) for cost in counts):
+    if UnboundedCost() in counts:
         return "none: an answer was given without noise"
     if _all_gaussian(counts):
         return "exact composition of Gaussian releases over all rows (mu-GDP)"
@@ -335,14 +438,15 @@ def accountant(counts: Mapping[Cost, int]) -> str:
 
 def summary(releases: Sequence[Release]) -> tuple[dict[str, Any], ...]:
     """One entry per purpose and cost, in order of first appearance."""
-    counts = Counter((release.purpose, release.mechanism, release.cost) for release in releases)
-    return tuple(
-        {
+    entries: dict[tuple[str, Cost], dict[str, Any]] = {}
+    for release in releases:
+        purpose, cost = release.purpose, release.cost
+        new = {
             "purpose": purpose,
-            "mechanism": mechanism,
-            "count": count,
+            "mechanism": kind_of(cost),
+            "count": 0,
             "noise_multiplier": getattr(cost, "noise_multiplier", None),
             "epsilon": getattr(cost, "epsilon", None),
         }
-        for (purpose, mechanism, cost), count in counts.items()
-    )
+        entries.setdefault((purpose, cost), new)["count"] += 1
+    return tuple(entries.values())

@@ -1,8 +1,14 @@
-"""How noise is drawn and what it costs: Gaussian, RandomizedResponse, MinorityResponse, Unprotected.
+"""Privacy mechanisms and the sources of their noise.
+
+:class:`Mechanism` is the interface of whatever protects sums: :class:`Gaussian`, and :class:`Unprotected` for
+comparisons without privacy. A mechanism states its cost, its standard deviation and whether its answers are exact, so
+that callers never ask for its class; a new one is one class. :class:`RandomizedResponse` and :class:`MinorityResponse`
+randomize each row's label instead.
 
 Noise comes from the operating system's generator, never from ``random_state``. What is added to sums is a Gaussian
-rounded to a public grid (:mod:`justitia.privacy.noise_grid`), so that no bit of an answer tells what lies under the
-noise.
+rounded to a public grid (:mod:`justitia.privacy.noise_grid`), so that no bit of an answer depends on what lies under
+the noise. A noise seed, for tables that have to be reproduced, is a secret: whoever knows it can draw the noise again
+and subtract it.
 """
 
 from __future__ import annotations
@@ -10,10 +16,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import numbers
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +34,7 @@ Codes = NDArray[np.int64]
 
 
 class NoiseSource(ABC):
-    """Where the randomness that protects people comes from.
+    """Source of the randomness of mechanisms.
 
     Every draw names the ledger's number of the release it is for, so that a seeded source never gives two releases
     the same noise, not even in a run that was interrupted and resumed.
@@ -38,9 +45,8 @@ class NoiseSource(ABC):
     #: Whether the noise can be drawn again, so that a certificate promises nothing.
     seeded: bool = False
 
-    def about(self, question: bytes) -> Self:
-        """The source for one question, described by ``question``: itself, unless the noise is seeded."""
-        del question
+    def about(self, _query: bytes) -> Self:
+        """Source for one query, described by public bytes: the source itself, unless the noise is seeded."""
         return self
 
     @abstractmethod
@@ -49,7 +55,11 @@ class NoiseSource(ABC):
 
     def uniform(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.float64]:
         """Independent draws from the open interval (0, 1), multiples of 2^-53."""
-        return _open_uniform(self.words(size, release=release, stream=stream))
+        # 52 bits, not 53: with one more, adding a half would round the largest word up to 1.
+        draws = (self.words(size, release=release, stream=stream) >> np.uint64(12)).astype(np.float64)
+        draws += 0.5
+        draws *= 2.0**-52
+        return draws
 
     def add_gaussian(self, exact: Array, std: float, *, release: int) -> Array:
         """``exact``, rounded to the grid of ``std``, plus an independent N(0, std^2) rounded to it in every entry.
@@ -62,13 +72,12 @@ class NoiseSource(ABC):
 
 
 class SystemNoise(NoiseSource):
-    """The operating system's generator, asked anew for every draw."""
+    """The operating system's generator, read anew for every draw."""
 
     description = "operating system entropy"
 
-    def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
-        """Independent words; the names are not needed, no two reads of the generator agree."""
-        del release, stream
+    def words(self, size: int, **_names: object) -> NDArray[np.uint64]:
+        """Independent words; release and stream are not needed, because no two reads of the generator agree."""
         return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
 
 
@@ -86,27 +95,19 @@ class SeededNoise(NoiseSource):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise ValueError(f"Expected a noise seed that is a whole number of at least 0; got {seed!r}.")
         self._seed = int(seed)
-        self._question = b""
+        self._query = b""
         self.description = "fixed noise seed: it can be drawn again, so it promises nothing"
 
-    def about(self, question: bytes) -> Self:
-        """The same seed for one question."""
-        asked = copy.copy(self)
-        asked._question = question
-        return asked
+    def about(self, query: bytes) -> Self:
+        """The same seed for one query."""
+        source = copy.copy(self)
+        source._query = query
+        return source
 
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
-        """Independent words, the same for the same seed, question, release and stream."""
+        """Independent words, the same for the same seed, query, release and stream."""
         named = f"{self._seed}/{release}/{stream}/".encode()
-        return np.frombuffer(hashlib.shake_256(named + self._question).digest(8 * size), dtype=np.uint64)
-
-
-def _open_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    # 52 bits, not 53: with one more, adding a half would round the largest word up to 1.
-    draws = (words >> np.uint64(12)).astype(np.float64)
-    draws += 0.5
-    draws *= 2.0**-52
-    return draws
+        return np.frombuffer(hashlib.shake_256(named + self._query).digest(8 * size), dtype=np.uint64)
 
 
 def _fine_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -115,8 +116,37 @@ def _fine_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return high * 2.0**-64 + (low + 0.5) * 2.0**-128
 
 
+@runtime_checkable
+class Mechanism(Protocol):
+    """Interface of a mechanism that protects sums; a frozen value.
+
+    Guarantee
+    ---------
+    * :meth:`cost` bounds what :meth:`add_noise` reveals, if neighbours' answers are at most ``sensitivity`` apart in
+      Euclidean norm after they were rounded to multiples of :meth:`step`.
+    * All randomness of :meth:`add_noise` comes from ``source``, under the number ``release``.
+    * Nothing but the answer of :meth:`add_noise` depends on the exact answer.
+    """
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether answers are given without noise, and so without any privacy."""
+
+    def cost(self) -> Cost:
+        """What the ledger charges for one release; a ValueError for noise that protects nothing."""
+
+    def stddev(self, sensitivity: float, /) -> float:
+        """Standard deviation of the noise in each entry of an answer with this sensitivity; 0 for no noise."""
+
+    def step(self, sensitivity: float, /) -> float:
+        """Step of the grid that an answer of this sensitivity is released on; 0 if it needs no grid."""
+
+    def add_noise(self, exact: Array, *, sensitivity: float, source: NoiseSource, release: int) -> Array:
+        """Noisy ``exact``, whose entries together move by at most ``sensitivity`` in Euclidean norm."""
+
+
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Mechanism):
     """Adds N(0, (noise_multiplier * sensitivity)^2), rounded to a public grid, to every entry.
 
     Guarantee
@@ -127,42 +157,58 @@ class Gaussian:
 
     noise_multiplier: float
 
+    @property
+    def is_exact(self) -> bool:
+        """False."""
+        return False
+
     def cost(self) -> Cost:
         """What the ledger charges for one release."""
         return GaussianCost(self.noise_multiplier)
 
+    def stddev(self, sensitivity: float) -> float:
+        """Standard deviation of the noise in each entry, before it is rounded to the grid."""
+        return self.noise_multiplier * sensitivity
+
     def step(self, sensitivity: float) -> float:
         """Step of the grid that an answer of this sensitivity is released on; 0 if it needs no noise."""
-        std = self.noise_multiplier * sensitivity
-        return grid_step(std) if std > 0 else 0.0
+        stddev = self.stddev(sensitivity)
+        return grid_step(stddev) if stddev > 0 else 0.0
 
     def add_noise(self, exact: Array, *, sensitivity: float, source: NoiseSource, release: int) -> Array:
-        """Noised ``exact``, whose entries together move by at most ``sensitivity`` in Euclidean norm."""
-        return source.add_gaussian(exact, self.noise_multiplier * sensitivity, release=release)
+        """Noisy ``exact``, whose entries together move by at most ``sensitivity`` in Euclidean norm."""
+        return source.add_gaussian(exact, self.stddev(sensitivity), release=release)
 
 
 @dataclass(frozen=True)
-class Unprotected:
-    """No noise and an infinite price: for comparisons with training that is not private."""
+class Unprotected(Mechanism):
+    """No noise, at an infinite cost: for comparisons with training that is not private."""
+
+    @property
+    def is_exact(self) -> bool:
+        """True."""
+        return True
 
     def cost(self) -> Cost:
         """Infinite."""
         return UnboundedCost()
 
-    def step(self, sensitivity: float) -> float:
-        """0: an answer without noise needs no grid."""
-        del sensitivity
+    def stddev(self, _sensitivity: float) -> float:
+        """0: there is no noise."""
         return 0.0
 
-    def add_noise(self, exact: Array, *, sensitivity: float, source: NoiseSource, release: int) -> Array:
+    def step(self, _sensitivity: float) -> float:
+        """0: an answer without noise needs no grid."""
+        return 0.0
+
+    def add_noise(self, exact: Array, **_names: object) -> Array:
         """``exact`` itself."""
-        del sensitivity, source, release
         return exact
 
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    r"""Tells the true category with probability :math:`e^\epsilon / (e^\epsilon + k - 1)`, else one of the others.
+    r"""Reports the true category with probability :math:`e^\epsilon / (e^\epsilon + k - 1)`, else one of the others.
 
     Guarantee
     ---------
@@ -172,32 +218,32 @@ class RandomizedResponse:
     epsilon: float
 
     def cost(self, *, categories: int) -> Cost:
-        """What the ledger charges for one randomised answer from everybody."""
+        """What the ledger charges for one randomised label of every row."""
         return RandomizedResponseCost(self.epsilon, categories)
 
     def randomize(self, codes: Codes, *, categories: int, source: NoiseSource, release: int) -> Codes:
-        """Randomised copy of ``codes`` (0 .. categories - 1); the code ``categories`` answers with any of them."""
+        """Randomised copy of ``codes`` (0 .. categories - 1); any of them is reported for the code ``categories``."""
         coin = _fine_uniform(source.words(2 * len(codes), release=release, stream="coins"))
         second = source.uniform(len(codes), release=release)
         rare = (categories - 1) * math.exp(-self.epsilon)
         other = (codes + 1 + (second * (categories - 1)).astype(np.int64)) % categories
-        told = np.where(coin < rare / (1.0 + rare), other, codes)
-        return np.where(codes < categories, told, (second * categories).astype(np.int64))
+        reported = np.where(coin < rare / (1.0 + rare), other, codes)
+        return np.where(codes < categories, reported, (second * categories).astype(np.int64))
 
 
 @dataclass(frozen=True)
 class MinorityResponse:
-    r"""One of two groups tells the truth with probability :math:`1 - e^{-\epsilon} / 2`; all others toss a fair coin.
+    r"""Reports one of two groups truly with probability :math:`1 - e^{-\epsilon} / 2`, all others by a fair coin.
 
     The mechanism for two groups of Ghoukasian and Asoodeh (2025), Theorem 1, where the smaller group is the one that
-    tells more. Write p and q for how often the two groups tell the truth: among all :math:`p, q \ge 1/2` that use up
-    epsilon, it leaves the least :math:`|P(Y = 1 \mid Z = 1) - P(Y = 1 \mid Z = 0)|`.
+    is reported more truly. Write p and q for how often the two groups are reported truly: among all
+    :math:`p, q \ge 1/2` that use up epsilon, it leaves the least :math:`|P(Y = 1 \mid Z = 1) - P(Y = 1 \mid Z = 0)|`.
 
     Parameters
     ----------
     epsilon : float
     minority : {0, 1}
-        Code of the group that tells the truth more often. It has to be public: it is not read off the data.
+        Code of the group that is reported truly more often. It has to be public: it is not read off the data.
 
     Guarantee
     ---------
@@ -210,22 +256,84 @@ class MinorityResponse:
     minority: int
 
     def cost(self, *, categories: int) -> Cost:
-        """What the ledger charges: binary randomised response, which tells more than any other answer of epsilon."""
-        if categories != 2:
-            raise ValueError(f"expected two categories, got {categories}; use RandomizedResponse for more.")
+        """What the ledger charges: binary randomised response, which reveals more than any other answer of epsilon."""
+        _check_two(categories)
         if self.minority not in (0, 1):
             raise ValueError(f"expected the minority to be 0 or 1, got {self.minority!r}.")
         return RandomizedResponseCost(self.epsilon, categories)
 
     def randomize(self, codes: Codes, *, categories: int, source: NoiseSource, release: int) -> Codes:
-        """Randomised copy of ``codes`` (0 and 1); any other code, as the larger group, answers with either."""
-        del categories
+        """Randomised copy of ``codes`` (0 and 1); for any other code, as for the larger group, either is reported."""
+        _check_two(categories)
         coin = _fine_uniform(source.words(2 * len(codes), release=release, stream="coins"))
         hides = np.where(codes == self.minority, math.exp(-self.epsilon) / 2, 0.5)
         return np.where(coin < hides, 1 - self.minority, self.minority)
 
 
-#: What everybody may answer with.
+def _check_two(categories: int) -> None:
+    if categories != 2:
+        raise ValueError(f"expected two categories, got {categories}; use RandomizedResponse for more.")
+
+
+#: Mechanisms that randomize each row's label.
 Response = RandomizedResponse | MinorityResponse
-#: What a sum may be noised with.
+#: Mechanisms that plans are calibrated with; whoever takes any mechanism takes a :class:`Mechanism`.
 Noise = Gaussian | Unprotected
+
+
+class NoiseSeed(int):
+    """A whole number that neither ``repr`` nor ``str`` shows: not in the text or HTML of an estimator or pipeline."""
+
+    def __repr__(self) -> str:
+        return "<not shown>"
+
+    __str__ = __repr__
+
+
+def hidden_seed(seed: Any) -> Any:
+    """``seed`` as a :class:`NoiseSeed` if it is a whole number; anything else as it is, for ``fit`` to refuse."""
+    if isinstance(seed, NoiseSeed | bool) or not isinstance(seed, numbers.Integral):
+        return seed
+    return NoiseSeed(seed)
+
+
+class _SeedParameter:
+    """Descriptor that keeps the parameter under its own name, as scikit-learn needs it, as a :class:`NoiseSeed`."""
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        try:
+            return instance.__dict__["noise_seed"]
+        except KeyError:
+            raise AttributeError("noise_seed") from None
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__["noise_seed"] = hidden_seed(value)
+
+
+class HiddenNoiseSeed:
+    """Mixin for estimators with a parameter ``noise_seed``; it comes before ``BaseEstimator`` in the list of bases.
+
+    Guarantee
+    ---------
+    * No text about the estimator shows the seed.
+    * A pickle of a fitted estimator does not hold it. One that is not fitted yet keeps its seed, so that worker
+      processes fit with it; so do copies in memory and ``sklearn.clone``.
+    """
+
+    noise_seed = _SeedParameter()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        return state | {"noise_seed": None} if "certificate_" in state else state
+
+    def __copy__(self) -> Self:
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(vars(self))
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        twin = memo[id(self)] = type(self).__new__(type(self))
+        twin.__dict__.update(copy.deepcopy(vars(self), memo))
+        return twin

@@ -1,4 +1,4 @@
-r"""The grid that noised sums live on, and noise that is a Gaussian rounded to whole steps of it.
+r"""Noise grid: the public grid of noisy sums, and Gaussian noise rounded to whole steps of it.
 
 .. math:: P(N = k) = \Phi((k + 1/2) / s) - \Phi((k - 1/2) / s)
 

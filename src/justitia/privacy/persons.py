@@ -50,7 +50,7 @@ class Persons:
     digest: str
 
     @classmethod
-    def of(cls, ids: Any) -> Persons:
+    def from_ids(cls, ids: Any) -> Persons:
         """Group rows by their public ids.
 
         Raises
@@ -58,10 +58,10 @@ class Persons:
         TypeError, ValueError
             If ``ids`` is not one column, or an id is missing.
         """
-        return cls.of_codes(person_codes(ids))
+        return cls.from_codes(person_codes(ids))
 
     @classmethod
-    def of_codes(cls, codes: NDArray[np.int64]) -> Persons:
+    def from_codes(cls, codes: NDArray[np.int64]) -> Persons:
         """The same from numbers of persons, in order of appearance."""
         sizes = np.bincount(codes)
         each = rows_each(sizes)

@@ -1,9 +1,11 @@
-r"""Distributions of the privacy loss on a grid: how mixed releases compose.
+r"""Privacy-loss distributions on a grid, and their composition by fast Fourier transform.
 
-Gaussian releases compose in closed form (``costs``). Everything else goes through the distribution of the
-privacy loss ``log P/Q`` of a pair (P, Q) that dominates the release, on a grid. A loss between two grid
-points is split over both so that its mass under P *and* under Q stays: that can only raise every
-hockey-stick divergence H, so the answer is an upper bound.
+The privacy loss of a pair of laws (P, Q) that dominates a release is ``log P/Q``. Gaussian releases compose in closed
+form (:mod:`justitia.privacy.accounting`); for everything else the losses of all releases are put on one grid and added
+up. A loss between two grid points is split over both so that its mass under P *and* under Q stays: that can only raise
+every hockey-stick divergence H, so the answer is an upper bound.
+
+This module is pure numerics. It takes plain numbers, and knows neither the ledger nor the kinds of costs.
 """
 
 import math
@@ -15,17 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, optimize, signal, special
 
-from justitia.privacy.costs import Bounded, GaussianCost, RandomizedResponseCost, SelectionCost, private_end
-from justitia.privacy.selection import mean_trials, selection_shift
-
 Floats = NDArray[np.float64]
 
 _LOG_ROUNDING = math.log(2.0**-52)
-_SETTLED = 3e-4  # relative change at which halving the grid step stops; what is left is a third of it
-_LARGEST_GRID = 2**18
 
 
-class _Grid(NamedTuple):
+class LossGrid(NamedTuple):
     """Masses under P of the losses ``(low + j) * step``, and the mass whose loss counts as infinite."""
 
     low: int
@@ -33,17 +30,17 @@ class _Grid(NamedTuple):
     infinite: float
 
 
-def _spread(losses: Floats, masses: Floats, step: float, infinite: float) -> _Grid:
+def on_grid(losses: Floats, masses: Floats, step: float, infinite: float) -> LossGrid:
     """Split each loss over its two grid neighbours, keeping the mass under P and under Q."""
     below = np.floor(losses / step)
     up = np.clip(np.expm1(below * step - losses) / math.expm1(-step), 0.0, 1.0) * masses
     low = int(below.min())
     index = (below - low).astype(np.int64)
     size = int(index.max()) + 2
-    spread: Floats = np.zeros(size)
-    spread += np.bincount(index, masses - up, size)
-    spread += np.bincount(index + 1, up, size)
-    return _Grid(low, spread, infinite)
+    gridded: Floats = np.zeros(size)
+    gridded += np.bincount(index, masses - up, size)
+    gridded += np.bincount(index + 1, up, size)
+    return LossGrid(low, gridded, infinite)
 
 
 def _normal_masses(centre: float, mu: float, low: float, last: float, step: float) -> tuple[Floats, Floats]:
@@ -63,69 +60,48 @@ def _normal_masses(centre: float, mu: float, low: float, last: float, step: floa
 
 
 @lru_cache(maxsize=64)
-def _gaussian_grid(cost: GaussianCost, step: float, tail: float) -> _Grid:
-    """Losses of one Gaussian release: mu^2 / 2 + mu z under P."""
-    mu, last = 1 / cost.noise_multiplier, -float(special.ndtri(tail))
+def gaussian_losses(mu: float, step: float, tail: float) -> LossGrid:
+    """Losses of one mu-GDP release, mu^2 / 2 + mu z under P; what exceeds the ``tail`` quantile counts as infinite."""
+    last = -float(special.ndtri(tail))
     centre = mu**2 / 2
     losses, masses = _normal_masses(centre, mu, -centre - mu * last, last, step)
     infinite = float(special.ndtr(-last))
     # What lies below the smallest loss is given that loss: rounding up.
     masses[0] += max(0.0, 1.0 - infinite - float(masses.sum()))
-    return _spread(losses, masses, step, infinite)
+    return on_grid(losses, masses, step, infinite)
 
 
-def _response_law(cost: RandomizedResponseCost) -> tuple[Floats, Floats]:
+def response_law(epsilon: float, categories: int) -> tuple[Floats, Floats]:
     """Losses -epsilon, 0, epsilon of randomized response and their masses under P."""
-    other = math.exp(-cost.epsilon) / (1 + (cost.categories - 1) * math.exp(-cost.epsilon))
-    masses = np.array([other, (cost.categories - 2) * other, 1 - (cost.categories - 1) * other])
-    return np.array([-cost.epsilon, 0.0, cost.epsilon]), masses
-
-
-def _selection_start(cost: SelectionCost) -> float:
-    """Loss e above which the pair of a search lives: all its mass lies beyond e or below -e.
-
-    Under P the loss is c + G, m times as often as the loss G of a trial, and cut at e; below -e it is the mirror image,
-    with the masses that Q has above e. Of all symmetric pairs whose profile is at most m * delta_G(epsilon - c) this
-    one has the largest profile: it is that curve, continued from e to 0 by its tangent (``docs/privacy.md``, 2.8).
-    """
-    mu, m, shift = 1 / cost.noise_multiplier, mean_trials(cost.stop, cost.shape), selection_shift(cost)
-
-    def holds_everything(start: float) -> bool:
-        z = (start - shift) / mu - mu / 2
-        return m * float(special.ndtr(-z) + math.exp(-shift) * special.ndtr(-z - mu)) >= 1.0
-
-    if not holds_everything(0.0):
-        return 0.0
-    return private_end(holds_everything, shift + mu**2 / 2 + 40 * mu, 0.0, 1e-12)
+    other = math.exp(-epsilon) / (1 + (categories - 1) * math.exp(-epsilon))
+    masses = np.array([other, (categories - 2) * other, 1 - (categories - 1) * other])
+    return np.array([-epsilon, 0.0, epsilon]), masses
 
 
 @lru_cache(maxsize=64)
-def _selection_grid(cost: SelectionCost, step: float, tail: float) -> _Grid:
-    """Losses of the best of several trials."""
-    mu, m, start = 1 / cost.noise_multiplier, mean_trials(cost.stop, cost.shape), _selection_start(cost)
-    centre = selection_shift(cost) + mu**2 / 2  # of the loss under P: centre + mu z with z normal
-    last = max(-float(special.ndtri(tail / m)), (start - centre) / mu + 1.0)
+def selection_losses(mu: float, mean: float, shift: float, start: float, step: float, tail: float) -> LossGrid:
+    """Losses of the best of ``mean`` mu-GDP trials on average.
+
+    Under P the loss is ``shift`` plus the loss of a trial, ``mean`` times as often, cut at ``start``; below -start it
+    is the mirror image, with the masses that Q has above it. Of all symmetric pairs whose profile is at most
+    ``mean * delta_trial(epsilon - shift)`` this one has the largest profile: it is that curve, continued from ``start``
+    to 0 by its tangent (``docs/privacy.md``, 2.8).
+    """
+    centre = shift + mu**2 / 2  # of the loss under P: centre + mu z with z normal
+    last = max(-float(special.ndtri(tail / mean)), (start - centre) / mu + 1.0)
     losses, masses = _normal_masses(centre, mu, start, last, step)
-    masses, infinite = m * masses, m * float(special.ndtr(-last))
+    masses, infinite = mean * masses, mean * float(special.ndtr(-last))
     mirrored = masses * np.exp(-losses)
     missing = max(0.0, 1.0 - infinite - float(masses.sum() + mirrored.sum()))
-    return _spread(
+    return on_grid(
         np.concatenate((losses, -losses, [start])), np.concatenate((masses, mirrored, [missing])), step, infinite
     )
 
 
-def _one_grid(cost: Bounded, step: float, tail: float) -> _Grid:
-    if isinstance(cost, GaussianCost):
-        return _gaussian_grid(cost, step, tail)
-    if isinstance(cost, SelectionCost):
-        return _selection_grid(cost, step, tail)
-    return _spread(*_response_law(cost), step, 0.0)
+class GriddedReleases(NamedTuple):
+    """Loss distributions of the distinct releases on one grid, each with its count."""
 
-
-class _Releases(NamedTuple):
-    """Grids of the distinct releases, each with its count."""
-
-    parts: tuple[tuple[_Grid, int], ...]
+    parts: tuple[tuple[LossGrid, int], ...]
     step: float
 
     def tilted(self, order: float) -> tuple[float, list[Floats]]:
@@ -141,7 +117,7 @@ class _Releases(NamedTuple):
         return log_moment, tilted
 
 
-def _window(releases: _Releases, order: float) -> tuple[int, int]:
+def _window(releases: GriddedReleases, order: float) -> tuple[int, int]:
     """First and last grid index of the total loss, up to a rounding error of its tilted mass (Chernoff)."""
     log_moment, tilted = releases.tilted(order)
     variance = 0.0
@@ -156,11 +132,11 @@ def _window(releases: _Releases, order: float) -> tuple[int, int]:
     return max(first, math.floor(low / releases.step)), min(last, math.ceil(high / releases.step))
 
 
-def _compose(releases: _Releases, order: float) -> tuple[Floats, Floats]:
+def _compose(releases: GriddedReleases, order: float) -> tuple[Floats, Floats]:
     """Total losses and an upper bound of delta at each, sharpest where the tilted total loss concentrates.
 
     The transform is applied to masses tilted by e^(order * loss), so that its rounding errors are relative to
-    the tail we ask about and not to 1; an allowance for them is added.
+    the tail in question and not to 1; a margin for them is added.
     """
     (first, last), step = _window(releases, order), releases.step
     log_moment, tilted = releases.tilted(order)
@@ -176,11 +152,11 @@ def _compose(releases: _Releases, order: float) -> tuple[Floats, Floats]:
     slopes = signal.lfilter([math.exp(-step)], [1.0, -math.exp(-step)], (total * untilt)[::-1])
     deltas = math.expm1(step) * np.append(0.0, np.cumsum(slopes[:-1]))[::-1]
     infinite = sum(count * grid.infinite for grid, count in releases.parts)
-    allowance = math.exp(_LOG_ROUNDING) * (100 + sum(count for _, count in releases.parts))
-    return losses, deltas + infinite + allowance * untilt
+    margin = math.exp(_LOG_ROUNDING) * (100 + sum(count for _, count in releases.parts))
+    return losses, deltas + infinite + margin * untilt
 
 
-def _tilt(releases: _Releases, objective: Callable[[float, float], float]) -> float:
+def _tilt(releases: GriddedReleases, objective: Callable[[float, float], float]) -> float:
     """Order that minimises ``objective(order, log bound)``; any order is correct, the best one is sharp.
 
     The bound is log delta(epsilon) <= log bound - order * epsilon, by E_P[1 - e^(epsilon - loss)]_+.
@@ -198,7 +174,7 @@ def _tilt(releases: _Releases, objective: Callable[[float, float], float]) -> fl
     return math.exp(float(found.x))
 
 
-def epsilon_on_grid(releases: _Releases, delta: float) -> float:
+def epsilon_on_grid(releases: GriddedReleases, delta: float) -> float:
     """Smallest epsilon with delta(epsilon) <= delta."""
     order = _tilt(releases, lambda t, log_bound: (log_bound - math.log(delta)) / t)
     losses, deltas = _compose(releases, order)
@@ -212,7 +188,7 @@ def epsilon_on_grid(releases: _Releases, delta: float) -> float:
     return max(0.0, float(losses[j]) + math.log1p(share * math.expm1(releases.step)))
 
 
-def delta_on_grid(releases: _Releases, epsilon: float) -> float:
+def delta_on_grid(releases: GriddedReleases, epsilon: float) -> float:
     """Smallest delta at epsilon."""
     order = _tilt(releases, lambda t, log_bound: log_bound - t * epsilon)
     losses, deltas = _compose(releases, order)
@@ -223,38 +199,3 @@ def delta_on_grid(releases: _Releases, epsilon: float) -> float:
         return float(deltas[-1])
     share = math.expm1(epsilon - losses[j]) / math.expm1(releases.step)
     return min(1.0, float(deltas[j] + share * (deltas[j + 1] - deltas[j])))
-
-
-@lru_cache(maxsize=1024)
-def _mean_square(cost: Bounded) -> float:
-    """Mean square of the loss of one release."""
-    if not isinstance(cost, RandomizedResponseCost):
-        shift = selection_shift(cost) if isinstance(cost, SelectionCost) else 0.0
-        return (shift + cost.noise_multiplier**-2 / 2) ** 2 + cost.noise_multiplier**-2
-    losses, masses = _response_law(cost)
-    return float(masses @ losses**2)
-
-
-@lru_cache(maxsize=4096)
-def refine(
-    costs: frozenset[tuple[Bounded, int]],
-    measure: Callable[[_Releases, float], float],
-    at: float,
-    tail: float,
-) -> float:
-    """Halve the grid step until the upper bound settles; its error falls with the square of the step."""
-    events = sorted(costs, key=repr)
-    n = sum(count for _, count in events)
-    # Powers of two, so that calls with neighbouring counts share their cached grids.
-    tail = 2.0 ** math.floor(math.log2(max(tail / n, 1e-300)))
-    rms = math.sqrt(sum(_mean_square(cost) * count for cost, count in events) / n)
-    step, best = min(1.0, 2.0 ** math.floor(math.log2(rms / 6))), math.inf
-    epsilons = {cost.epsilon if isinstance(cost, RandomizedResponseCost) else 0.0 for cost, _ in events}
-    if len(epsilons) == 1 and (epsilon := epsilons.pop()) > 0.0:
-        step = epsilon / math.ceil(epsilon)  # all losses lie on this grid: exact
-    while True:
-        parts = tuple((_one_grid(cost, step, tail), count) for cost, count in events)
-        before, best = best, min(best, measure(_Releases(parts, step), at))
-        if not before - best > _SETTLED * best or max(len(grid.masses) for grid, _ in parts) > _LARGEST_GRID:
-            return best
-        step /= 2

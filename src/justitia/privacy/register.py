@@ -1,7 +1,7 @@
-"""Everybody's attribute by a key, for whoever holds it: read once, kept in a file of its own, closed.
+"""Register of a population's attribute by key, in a file of its own; a custodian opens it.
 
-Keys are kept as 128 bits of a hash and in their order, so that neither the file nor a look-up tells who is registered
-by its shape: whoever is not there is "not given", found in the same steps as everybody else.
+Keys are stored as 128 bits of a hash and sorted, so that neither the file nor a look-up shows by its shape who is
+registered: whoever is not registered is "not given", found in the same steps as everyone else.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from justitia.privacy.attribute import Attribute
 from justitia.privacy.columns import Column
 from justitia.privacy.frames import forgets_locals
-from justitia.privacy.groups import Groups
+from justitia.privacy.interface import Groups
 from justitia.privacy.joining import Digests, key_digest, key_text
 from justitia.privacy.persons import Persons
 
 _KEY = "key"
-#: No label: labels are text that was read, and this is none that can be written.
-NOBODY = "\ud800"
+#: Stands for "no label": a lone surrogate, which no text that was read from a file contains.
+NO_LABEL = "\ud800"
 
 
 def digests_of(keys: Iterable[Any]) -> Digests:
@@ -42,7 +42,7 @@ def digests_of(keys: Iterable[Any]) -> Digests:
 
 
 def check_once(digests: Digests) -> None:
-    """Refuse a key that comes twice."""
+    """Refuse keys that are not unique."""
     if len(np.unique(digests)) != len(digests):
         raise ValueError(
             "expected every id once, got one twice; keep one row of a person, or name persons, so that a person's rows "
@@ -51,15 +51,15 @@ def check_once(digests: Digests) -> None:
 
 
 def persons_of(digests: Digests) -> Persons:
-    """Rows grouped by key: each key is a person."""
+    """Rows grouped by person, each key being one person."""
     _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
     number = np.empty(len(first), dtype=np.int64)
     number[np.argsort(first)] = np.arange(len(first))  # in order of appearance, as rows in memory are numbered
-    return Persons.of_codes(number[inverse])
+    return Persons.from_codes(number[inverse])
 
 
 def _stored(label: Any) -> str | None:
-    """A label as text; None for one that no list of groups can hold. Never raises."""
+    """A label as text; None for one that cannot be in a list of groups. Never raises."""
     text = label if isinstance(label, str) else key_text(label)
     try:
         return text if text is None or text.encode("utf-8") else None
@@ -68,7 +68,7 @@ def _stored(label: Any) -> str | None:
 
 
 class Register:
-    """The attribute of a population by key; who passes it on can neither print, index, copy nor pickle it.
+    """The attribute of a population by key, in an object that can be neither printed, indexed, copied nor pickled.
 
     Parameters
     ----------
@@ -78,29 +78,29 @@ class Register:
         Sorted, each once.
     columns : sequence of object arrays
         Labels in that order: text, or None for "not given".
-    nobody : str, optional
-        What stands for the label of whoever is not registered; None unless said otherwise.
+    unregistered : str, optional
+        Label of keys that are not registered; None by default.
 
     Guarantee
     ---------
-    * Only :meth:`cohort` gives out labels, closed, to be put into a vault.
+    * Only :meth:`cohort` gives out labels, wrapped in an Attribute, to be put into a vault.
     """
 
-    __slots__ = ("__columns", "__keys", "_names", "_nobody")
+    __slots__ = ("__columns", "__keys", "_names", "_unregistered")
 
     def __init__(
-        self, names: Iterable[str], keys: Digests, columns: Iterable[Column], nobody: str | None = None
+        self, names: Iterable[str], keys: Digests, columns: Iterable[Column], unregistered: str | None = None
     ) -> None:
         self._names = tuple(names)
         self.__keys = keys
         self.__columns = list(columns)
-        self._nobody = nobody
+        self._unregistered = unregistered
 
     @classmethod
     @forgets_locals
-    def of(cls, keys: Iterable[Any], attribute: Attribute) -> Self:
-        """From rows of a file; of several with one key the first counts, and one without a key is nobody's."""
-        names, columns = attribute.unsealed()
+    def from_rows(cls, keys: Iterable[Any], attribute: Attribute) -> Self:
+        """Register of the rows of a file; of several with one key the first counts, one without a key is left out."""
+        names, columns = attribute.reveal_entries()
         texts = [key_text(one) for one in keys]
         kept = np.array([at for at, text in enumerate(texts) if text is not None], dtype=np.int64)
         digests = np.array([key_digest(text) for text in texts if text is not None], dtype="S16")
@@ -118,31 +118,32 @@ class Register:
 
     @forgets_locals
     def listed(self, groups: Groups) -> Self:
-        """The same people, with one and the same text in the place of every label that no group has, and of none.
+        """The same keys, with one and the same text for every label that is not in ``groups``, and for missing ones.
 
-        A cohort of it is then read by the same steps whoever is registered, has told, and told what.
+        A cohort of it is then read in the same steps, whoever is registered, has given a label, and which one.
         """
         found = []
         for place, column in enumerate(self.__columns):
             own = {one[place] if isinstance(one, tuple) else one for one in groups}
             same = {one: one for one in own if isinstance(one, str)}  # one object for each label
-            found.append(np.fromiter((same.get(one, NOBODY) for one in column), dtype=object, count=len(column)))
-        return type(self)(self._names, self.__keys, found, NOBODY)
+            found.append(np.fromiter((same.get(one, NO_LABEL) for one in column), dtype=object, count=len(column)))
+        return type(self)(self._names, self.__keys, found, NO_LABEL)
 
     @forgets_locals
     def cohort(self, digests: Digests) -> Attribute:
-        """The attribute of the people with these keys, in this order; that of nobody for whoever is not registered."""
+        """The attribute of these keys, in this order."""
         place: NDArray[np.intp] = np.searchsorted(self.__keys, digests)
         inside = np.minimum(place, len(self.__keys) - 1)
         known = self.__keys[inside] == digests if len(self.__keys) else np.zeros(len(digests), dtype=np.bool_)
         none = np.empty(len(digests), dtype=object)
-        none.fill(self._nobody)  # the same object each time, which numpy.full would copy
+        none.fill(self._unregistered)  # the same object each time, which numpy.full would copy
         found = [np.where(known, column[inside], none) if len(column) else none for column in self.__columns]
         return Attribute(self._names, found)
 
     def write(self, path: Path) -> None:
-        """Into a file that is there already, empty, with its permissions; on the disk when this returns."""
-        columns = {name: pa.array([_stored(one) for one in column], pa.string()) for name, column in self._pairs()}
+        """Write into an existing, empty file, which has its permissions already; on the disk when this returns."""
+        pairs = zip(self._names, self.__columns, strict=True)
+        columns = {name: pa.array([_stored(one) for one in column], pa.string()) for name, column in pairs}
         padded = [bytes(one).ljust(16, b"\0") for one in self.__keys]
         table = pa.table(
             {_KEY: pa.array(padded, pa.binary(16)), **{f"label {name}": one for name, one in columns.items()}}
@@ -153,15 +154,12 @@ class Register:
             os.fsync(written.fileno())
 
     def forget(self) -> None:
-        """Overwrite keys and labels, and drop them: nobody is registered here from now on."""
+        """Overwrite keys and labels, and drop them: no key is registered from now on."""
         self.__keys.fill(b"")
         for column in self.__columns:
             column.fill(None)
         self.__keys = self.__keys[:0].copy()
         self.__columns = [column[:0].copy() for column in self.__columns]
-
-    def _pairs(self) -> Iterable[tuple[str, Column]]:
-        return zip(self._names, self.__columns, strict=True)
 
     @classmethod
     @forgets_locals

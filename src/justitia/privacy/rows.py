@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from justitia.privacy.arrays import Array, Floats, Index, Mask, quietly
-from justitia.privacy.blocks import Block, DenseBlock, OuterBlock, ScatterBlock, zero_rows
+from justitia.privacy.blocks import ColumnBlock, DenseBlock, OuterBlock, ScatterBlock, zero_rows
 
 #: Relative round-off that centring may hide in a squared norm; it is added, so that a row is never clipped too little.
 ROUND_OFF = 1e-5
@@ -41,7 +41,7 @@ class FactoredRows:
 
     Parameters
     ----------
-    blocks : tuple of Block
+    blocks : tuple of ColumnBlock
         At least one, all with m rows.
     scale : ndarray of shape (m,), optional
         One factor per row; 1 if absent.
@@ -51,7 +51,7 @@ class FactoredRows:
         Public vectors.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ColumnBlock, ...]
     scale: Floats | None = None
     member: Floats | None = None
     centres: Floats | None = None
@@ -177,8 +177,9 @@ class LongSum:
         return self._total + self._lost
 
 
+@runtime_checkable
 class DenseSource(Protocol):
-    """Public rows asked for a few at a time, as they are."""
+    """Public rows that come a few at a time."""
 
     def __len__(self) -> int: ...
 
@@ -190,8 +191,8 @@ class DenseSource(Protocol):
         """Yield ``(positions, rows)`` for all rows in order."""
 
 
-class RowSource(Protocol):
-    """Public rows asked for a few at a time, in factored form."""
+class FactoredSource(Protocol):
+    """Public rows in factored form that come a few at a time."""
 
     def __len__(self) -> int: ...
 
@@ -266,13 +267,13 @@ __all__ = [
     "SUM_ERROR",
     "TERMS",
     "ArrayRows",
-    "Block",
+    "ColumnBlock",
     "DenseBlock",
     "DenseSource",
     "FactoredRows",
+    "FactoredSource",
     "LongSum",
     "OuterBlock",
-    "RowSource",
     "ScatterBlock",
     "index_chunks",
     "placed_chunks",

@@ -1,31 +1,16 @@
-r"""The best of a random number of trials: what choosing costs, and how the number is drawn.
+r"""Private selection: how many trials a search runs, and how noisy each of them has to be.
 
 A search draws K from the truncated negative binomial law (Liu and Talwar 2019; Papernot and Steinke 2022),
 
 .. math:: \Pr[K = k] \propto (1-\gamma)^k \prod_{l=0}^{k-1} \frac{l + \eta}{l + 1}, \qquad k = 1, 2, \dots,
 
-runs K independent trials of one mechanism and shows the best outcome alone: not K, and nothing of the others. With
-:math:`\delta_Q` the privacy profile of a trial, :math:`m = E[K]` and any :math:`t \ge 0` such that
-:math:`\gamma (e^t - 1) \ge (1-\gamma) \delta_Q(t)`, the profile of the search is at most
-
-.. math:: \delta(\varepsilon + (1+\eta) t) \le m \, \delta_Q(\varepsilon).
-
-``docs/privacy.md``, section 2.8, has the proof; bounds of this form are due to Koskela, Redberg and Wang (2024).
+runs K independent trials of one mechanism and releases the best outcome alone: neither K nor anything of the others.
+:class:`~justitia.privacy.accounting.SelectionCost` says what that costs.
 """
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
 
-from justitia.privacy.costs import SelectionCost, check_target, gaussian_delta, gaussian_epsilon, private_end
-
-
-def mean_trials(stop: float, shape: float = 1.0) -> float:
-    """E[K], from which gamma follows: the smaller ``stop``, the more trials."""
-    if stop == 1.0:
-        return 1.0
-    survival = -math.log(stop) if shape == 0.0 else -math.expm1(shape * math.log(stop)) / shape
-    return (1 - stop) / (stop * survival)
+from justitia.privacy.accounting import SelectionCost, check_target, mean_trials, private_end, selection_epsilon
 
 
 def stop_for(trials: float, shape: float = 1.0) -> float:
@@ -50,38 +35,6 @@ def draw_trials(uniform: float, stop: float, shape: float = 1.0) -> int:
         total += chance
         k += 1
     return k
-
-
-def extra_loss(profile: Callable[[float], float], stop: float) -> float:
-    """Smallest t with gamma (e^t - 1) >= (1 - gamma) profile(t), rounded up: what one factor of the choice costs."""
-    if stop == 1.0:
-        return 0.0
-
-    def is_enough(t: float) -> bool:
-        return stop * math.expm1(t) >= (1 - stop) * profile(t)
-
-    return 0.0 if is_enough(0.0) else private_end(is_enough, 0.0, math.log(1 / stop), 1e-14)
-
-
-@lru_cache(maxsize=1024)
-def selection_shift(cost: SelectionCost) -> float:
-    """(1 + eta) t of this search, whose trials are Gaussian."""
-    mu = 1 / cost.noise_multiplier
-    return (1 + cost.shape) * extra_loss(lambda t: gaussian_delta(mu, t), cost.stop)
-
-
-def selection_delta(cost: SelectionCost, epsilon: float) -> float:
-    """Upper bound of the search's delta at ``epsilon``."""
-    trial = epsilon - selection_shift(cost)
-    if trial < 0.0:
-        return 1.0
-    return min(1.0, mean_trials(cost.stop, cost.shape) * gaussian_delta(1 / cost.noise_multiplier, trial))
-
-
-def selection_epsilon(cost: SelectionCost, delta: float) -> float:
-    """Upper bound of the search's epsilon at ``delta``."""
-    share = delta / mean_trials(cost.stop, cost.shape)
-    return selection_shift(cost) + gaussian_epsilon(1 / cost.noise_multiplier, share)
 
 
 def calibrate_selection(epsilon: float, delta: float, *, trials: float, shape: float = 1.0) -> SelectionCost:

@@ -1,16 +1,23 @@
-"""The only reader of the sensitive attribute during training."""
+"""The vault: the only reader of the sensitive attribute during training, and the only way in for it (`open_vault`)."""
 
 from __future__ import annotations
 
 import math
+import uuid
+import warnings
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia._validate import check_fraction, check_int, check_nonnegative, check_same_length
+from justitia.exceptions import LargeDeltaWarning
+from justitia.privacy.accounting import Cost
 from justitia.privacy.arrays import Array, Floats, quietly, sum_by
+from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
 from justitia.privacy.bounding import (
     LONGEST,
     bounded_rows,
@@ -20,10 +27,10 @@ from justitia.privacy.bounding import (
     with_norm_rounding,
     with_rounding,
 )
-from justitia.privacy.costs import Cost
+from justitia.privacy.columns import Names
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.groups import (
-    Groups,
+    GROUPS_OF_FILES,
     encode,
     group_names,
     infer_groups,
@@ -31,29 +38,209 @@ from justitia.privacy.groups import (
     public_groups,
     read_parts,
 )
-from justitia.privacy.interface import Vault
+from justitia.privacy.interface import BlockSource, Groups, RowFunction, Vault, VaultRequest
+from justitia.privacy.joining import FileAttribute
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
-from justitia.privacy.mechanisms import Noise, NoiseSource, Response, SystemNoise, Unprotected
-from justitia.privacy.noise_grid import exact_sum_step, to_nearest, toward_zero
+from justitia.privacy.mechanisms import Mechanism, NoiseSource, Response, SeededNoise, SystemNoise, Unprotected
+from justitia.privacy.noise_grid import check_deliverable, exact_sum_step, to_nearest, toward_zero
 from justitia.privacy.persons import Persons
-from justitia.privacy.rows import ArrayRows, DenseSource, LongSum, RowSource
-from justitia.privacy.shards import Alone, Drawn, Together
+from justitia.privacy.rows import ArrayRows, DenseSource, FactoredSource, LongSum
 
-#: Asks for the list of groups to be read off the data.
+Codes = NDArray[np.signedinteger[Any]]
+#: The list of groups is read off the data.
 INFER = "infer"
-#: The list that is read off data in which nobody has given the attribute: a group that nobody is in.
+#: The list that is read off data in which every attribute is missing: a group without rows.
 NONE_FOUND = ("no group found",)
 
 
+class GroupCodes(Protocol):
+    """The group code of every row, wherever it is."""
+
+    def take(self, first: int, stop: int) -> Codes:
+        """Codes of consecutive rows; only this module calls it."""
+
+    def forget(self, code: int) -> None:
+        """Overwrite every code in this process with this one, also those that were not read yet."""
+
+
+class MemoryCodes:
+    """Group codes in this process; they cannot be pickled, copied or printed."""
+
+    __slots__ = ("__codes",)
+
+    def __init__(self, codes: Codes) -> None:
+        self.__codes = codes
+
+    def take(self, first: int, stop: int) -> Codes:
+        """Codes of consecutive rows."""
+        return self.__codes[first:stop]
+
+    def forget(self, code: int) -> None:
+        """Overwrite every code with this one."""
+        self.__codes.fill(code)
+
+    def __repr__(self) -> str:
+        return f"<group codes of {len(self.__codes)} rows>"
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("group codes cannot be pickled or copied: they are the sensitive attribute.")
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
+
+
+@dataclass(frozen=True, eq=False)
+class FileCodes:
+    """Group codes of rows in files: each process reads those of its own rows when a pass first needs them.
+
+    Pickling passes on the public description below; codes stay in the process that has read them.
+
+    Parameters
+    ----------
+    attribute : FileAttribute
+        Where the entries are; it holds none.
+    groups : tuple
+        Public.
+    missing_marker : hashable, optional
+    counted : ndarray of bool, optional
+        Rows that count; the others are "not given".
+    """
+
+    attribute: FileAttribute
+    groups: Groups
+    missing_marker: Hashable = None
+    counted: NDArray[np.bool_] | None = field(default=None, repr=False)
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _read: dict[int, MemoryCodes] = field(default_factory=dict, repr=False)
+
+    @forgets_locals
+    def take(self, first: int, stop: int) -> Codes:
+        """Codes of consecutive rows; a range of rows is read when the first of it is needed."""
+        found = []
+        for start, end in self.attribute.ranges:
+            low, high = max(first, start), min(stop, end)
+            if low < high:
+                if start not in self._read:
+                    counted = None if self.counted is None else self.counted[start:end]
+                    parts = self.attribute.stream(start, end).reveal_entries()
+                    codes = _encoded(parts, self.groups, self.missing_marker, counted)
+                    if len(codes) != end - start:
+                        raise ValueError("expected files that stay as they are, got another number of rows; fit again.")
+                    self._read[start] = MemoryCodes(codes)
+                found.append(self._read[start].take(low - start, high - start))
+        return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=np.int16), *found])
+
+    def forget(self, code: int) -> None:
+        """Overwrite the codes that this process has read; it reads none from now on."""
+        for start, end in self.attribute.ranges:
+            if start in self._read:
+                self._read[start].forget(code)
+            else:
+                self._read[start] = MemoryCodes(np.full(end - start, code))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _codes_in_worker, (self.attribute, self.groups, self.missing_marker, self.counted, self.token)
+
+    __copy__ = __deepcopy__ = MemoryCodes._refuse
+
+
+#: Codes that this worker process has read, by their token; they end with the process.
+_IN_WORKER: dict[str, FileCodes] = {}
+
+
+def _codes_in_worker(*described: Any) -> FileCodes:
+    return _IN_WORKER.setdefault(described[-1], FileCodes(*described))
+
+
+def _encoded(parts: Any, groups: Groups, missing_marker: Hashable, counted: NDArray[np.bool_] | None) -> Codes:
+    """Group codes of rows that come in parts; rows that do not count are "not given"."""
+    small = np.int16 if len(groups) < 2**15 else np.int64  # a vault of millions of rows stays small
+    coded = (encode(part, groups, missing_marker).astype(small) for part in parts)
+    codes: Codes = np.concatenate([np.empty(0, dtype=small), *coded])
+    if counted is not None:
+        if len(counted) != len(codes):
+            raise ValueError(
+                f"expected one id per row in person, got {len(counted)} for {len(codes)} rows; pass a column of the "
+                "table."
+            )
+        codes[~counted] = len(groups)
+    return codes
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """Pass: exact sums of bounded public rows over each group, on the public grid. Only the vault may have the result.
+
+    Parameters
+    ----------
+    rows : RowFunction
+        Public.
+    bound : float
+        Longer rows are scaled down to this norm.
+    step : float
+        Of the grid, from the number of all rows.
+    codes : GroupCodes
+    blocks : int
+        G + 1; the last is "not given".
+    """
+
+    rows: RowFunction
+    bound: float
+    step: float
+    codes: GroupCodes
+    blocks: int
+
+    @forgets_locals
+    @quietly
+    def run(self, block: Any) -> NDArray[np.int64]:
+        """(G + 1, width) steps."""
+        rows = self.rows(block)  # before the codes, which the caller's function then cannot meet
+        # A narrower part would be added to every column of the others, and so exceed the bound.
+        if rows.shape != (len(block), self.rows.width):
+            raise ValueError(f"Expected rows of shape {(len(block), self.rows.width)} for a block; got {rows.shape}.")
+        codes = self.codes.take(block.first, block.first + len(block))
+        return group_steps(codes, rows, self.bound, self.step, self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class EveryRow:
+    """Pass that adds to the result of another one how many rows it was of, and the sum of their positions.
+
+    Both are public. A row source that added a row twice would double what one row can change, which noise and ledger
+    would not know.
+    """
+
+    work: GroupSums
+
+    def run(self, block: Any) -> NDArray[np.int64]:
+        """The result, flat, and the two numbers."""
+        count = len(block)
+        positions = count * block.first + count * (count - 1) // 2
+        return np.append(self.work.run(block), [count, positions])
+
+
+def group_steps(codes: Codes, rows: Floats, bound: float, step: float, blocks: int) -> NDArray[np.int64]:
+    """(G + 1, d): sums of rows over each group in whole steps; rows are bounded, then rounded toward zero.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many codes as rows; only public numbers decide that.
+    """
+    if len(codes) != len(rows):
+        raise ValueError(f"Expected one public row per label ({len(codes)}); got {len(rows)}.")
+    bounded = toward_zero(bounded_rows(rows.astype(np.float64, copy=False), bound), step)
+    return to_nearest(sum_by(codes, bounded, blocks).astype(np.float64), step).astype(np.int64)
+
+
 class SensitiveVault(Vault):
-    r"""Holds each row's group and answers questions about it with noise.
+    r"""Holds each row's group, or reads it where the rows are, and answers queries about it with noise.
 
     A appears only as a selector, so every answer has the form :math:`\sum_i c_i(A_i) + \text{noise}` and moves by at
     most :math:`\max_i \max_{a,a'} \|c_i(a) - c_i(a')\|` when one row's attribute changes.
 
     Parameters
     ----------
-    labels : array-like, Series or DataFrame
+    labels : array-like, Series, DataFrame or FileAttribute
         Each row's attribute; several columns are crossed. None, NaN, ``missing_marker`` and any label that is not in
         ``groups`` mean "not given", which is one more category with the same protection.
     groups : sequence, mapping or "infer"
@@ -65,22 +252,22 @@ class SensitiveVault(Vault):
         Which rows are one person's. Everything recorded and promised is then about all rows of one person at once;
         otherwise about one row.
     noise_source : NoiseSource, optional
-        The operating system's generator unless said otherwise.
-    together : Together, optional
-        The other places that hold rows of the same people; none unless said otherwise.
+        By default the operating system's generator.
+    source : BlockSource, optional
+        Runs passes over the public rows, for queries that are row functions.
 
     Guarantee
     ---------
     * With a given list of groups, no label changes whether a call fails, what it costs, or the shape and scale of what
       it returns.
     * The vault cannot be pickled or copied, and its text form shows public facts only.
-    * Whatever is raised while a question is answered holds no local variable, so that who prints those prints nothing
-      exact.
+    * Whatever is raised while a query is answered holds no local variable, so an error reporter that prints those
+      prints nothing exact.
     """
 
     __slots__ = (
-        *("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_names", "_people", "_source", "_spent"),
-        "_together",
+        *("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_n", "_names", "_people", "_rows"),
+        *("_source", "_spent"),
     )
 
     @forgets_locals
@@ -93,29 +280,39 @@ class SensitiveVault(Vault):
         people: Persons | None = None,
         noise_source: NoiseSource | None = None,
         missing_marker: Hashable = None,
-        together: Together | None = None,
+        source: BlockSource | None = None,
     ) -> None:
         inferred = isinstance(groups, str) and groups == INFER
-        self._columns, parts = read_parts(labels)
-        self._groups_source = INFERRED if inferred else "given"
-        found = infer_groups(only_part(parts), missing_marker) or NONE_FOUND if inferred else None
-        listed = public_groups(groups, names=self._columns) if found is None else found
-        self._groups = listed
-        self._names = group_names(listed, names=self._columns)
-        self._ledger = ledger
-        self._spent: Counter[Cost] = Counter()
-        self._people = people
+        self._ledger, self._people, self._rows = ledger, people, source
         self._source = noise_source if noise_source is not None else SystemNoise()
-        small = np.int16 if len(listed) < 2**15 else np.int64  # a vault of millions of rows stays small
-        codes = (encode(part, listed, missing_marker).astype(small) for part in parts)
-        self.__codes: NDArray[np.signedinteger[Any]] = np.concatenate([np.empty(0, dtype=small), *codes])
-        if people is not None:
-            people.check_rows(len(self.__codes))
-            self.__codes[~people.counted] = len(listed)  # rows beyond a person's share count as "not given"
-        self._together = Alone(len(self.__codes)) if together is None else together
+        self._spent: Counter[Cost] = Counter()
+        self._groups_source = INFERRED if inferred else "given"
+        self.__codes: GroupCodes
+        self._columns: Names
+        counted = None if people is None else people.counted
+        if isinstance(labels, FileAttribute):
+            if inferred:
+                raise ValueError(GROUPS_OF_FILES)
+            self._n = len(labels)
+            self._columns = tuple(labels.names)
+            self._groups = public_groups(groups, names=self._columns)
+            labels.check_keys()
+            self.__codes = FileCodes(labels, self._groups, missing_marker, counted)
+            # Now, so that files that cannot be read are noticed before anything is debited.
+            if source is None:
+                self.__codes.take(0, self._n)
+            else:
+                source.read_codes(self.__codes)
+        else:
+            self._columns, parts = read_parts(labels)
+            found = infer_groups(only_part(parts), missing_marker) or NONE_FOUND if inferred else None
+            self._groups = public_groups(groups, names=self._columns) if found is None else found
+            codes = _encoded(parts, self._groups, missing_marker, counted)
+            self._n, self.__codes = len(codes), MemoryCodes(codes)
+        self._names = group_names(self._groups, names=self._columns)
 
     def __len__(self) -> int:
-        return len(self.__codes)
+        return self._n
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -134,17 +331,17 @@ class SensitiveVault(Vault):
 
     @property
     def rows_per_person(self) -> int:
-        """How many rows of one person are asked about at most; 1 where a row is what is protected."""
+        """The largest number of rows of one person that a query counts; 1 where a row is what is protected."""
         return 1 if self._people is None else self._people.rows_each
 
     @property
     def persons_digest(self) -> str:
-        """A public name of which rows are one person's; nothing where a row is what is protected."""
+        """A public hash of which rows belong to one person; empty where a row is what is protected."""
         return "" if self._people is None else self._people.digest
 
     def forget(self) -> None:
         """Overwrite the attribute: every row is "not given" from now on."""
-        self.__codes.fill(len(self._groups))
+        self.__codes.forget(len(self._groups))
 
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
@@ -152,7 +349,7 @@ class SensitiveVault(Vault):
 
     @property
     def spent(self) -> Counter[Cost]:
-        """How often each cost was debited by this vault, whatever others debit from the same ledger meanwhile."""
+        """How often this vault debited each cost, whatever others debit from the same ledger."""
         return Counter(self._spent)
 
     def _debit(self, release: Release) -> int:
@@ -163,12 +360,14 @@ class SensitiveVault(Vault):
 
     @property
     def noise_source(self) -> NoiseSource:
-        """Where this vault's noise comes from."""
+        """The generator of this vault's noise."""
         return self._source
 
     @forgets_locals
     @quietly
-    def group_sums(self, values: Floats | DenseSource, *, bound: float, noise: Noise, purpose: str) -> Array:
+    def group_sums(
+        self, values: Floats | DenseSource | RowFunction, *, bound: float, noise: Mechanism, purpose: str
+    ) -> Array:
         r"""Noised sum of public rows over each group.
 
         .. math:: S_a = \sum_{i : A_i = a} v_i + \xi_a,  \qquad \|v_i\| \le B
@@ -178,8 +377,9 @@ class SensitiveVault(Vault):
 
         Parameters
         ----------
-        values : ndarray (n, d) or DenseSource
-            Public rows; a longer row is scaled down to ``bound``. A source is read a few rows at a time.
+        values : ndarray (n, d), RowFunction or DenseSource
+            Public rows; a longer row is scaled down to ``bound``. A function of blocks is applied where the blocks are;
+            a dense source is read a few rows at a time.
         bound : float
             B.
 
@@ -196,59 +396,68 @@ class SensitiveVault(Vault):
         * The ledger is debited first; if the budget does not allow it, nothing is computed.
         * A row that is not finite counts as zero, so no row can change whether the call fails.
         """
-        source = ArrayRows(self._check_rows(values)) if isinstance(values, np.ndarray) else values
-        self._check_length(source)
-        sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), source.width) * self.rows_per_person
+        rows = ArrayRows(self._check_rows(values)) if isinstance(values, np.ndarray) else values
+        dense = isinstance(rows, DenseSource)
+        if dense and len(rows) != len(self):  # type: ignore[arg-type]
+            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(rows)}.")  # type: ignore[arg-type]
+        if not dense and self._rows is None:
+            raise ValueError("expected a row source for rows that are a function of blocks, got none; pass an array.")
+        sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), rows.width) * self.rows_per_person
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
-        step = max(noise.step(sensitivity), exact_sum_step(2.0 * self._together.rows * min(bound, LONGEST)))
-        self._together.begin(source, bound=bound, step=step)
-        exact = self._add_up(source, bound, step)
-        drawn = self._noise_about(purpose, source.width, float(bound), noise)
+        step = max(noise.step(sensitivity), exact_sum_step(2.0 * len(self) * min(bound, LONGEST)))
+        steps = self._dense_steps(rows, bound, step) if dense else self._pass_steps(rows, bound, step)  # type: ignore[arg-type]
+        exact = steps.astype(np.float64) * step
+        drawn = self._noise_about(purpose, rows.width, float(bound), noise)
         noisy = noise.add_noise(exact, sensitivity=sensitivity, source=drawn, release=release)
-        total = exact.sum(0)  # public: everybody is in one block, and nothing is rounded
+        total = exact.sum(0)  # public: every row is in one block, and nothing is rounded
         projected: Array = noisy + (total - noisy.sum(0)) / len(noisy)
         return projected[: self.n_groups]
 
-    @forgets_locals
-    @quietly
-    def contribute(self, source: DenseSource, *, bound: float, step: float) -> None:
-        """Add the rows of this place to an answer that another place has debited; nothing is returned here."""
-        self._check_length(source)
-        self._add_up(source, bound, step)
+    def _pass_steps(self, rows: RowFunction, bound: float, step: float) -> NDArray[np.int64]:
+        """(G + 1, d): sums over all blocks of the source."""
+        assert self._rows is not None  # noqa: S101 - checked before the debit
+        found = self._rows.run(EveryRow(GroupSums(rows, bound, step, self.__codes, self.n_groups + 1)))
+        shape = self.n_groups + 1, rows.width
+        if found.shape != (math.prod(shape) + 2,):
+            raise ValueError(f"Expected sums of {math.prod(shape)} numbers from the row source; got {found.shape}.")
+        if found[-2:].tolist() != [self._n, self._n * (self._n - 1) // 2]:
+            raise ValueError("Expected a row source that adds every row once; got one that does not.")
+        return found[:-2].reshape(shape)
 
-    def _add_up(self, source: DenseSource, bound: float, step: float) -> Array:
-        """(G + 1, d): sums over all places, exact on the grid."""
-        sums = np.zeros((self.n_groups + 1, source.width))
-        done = 0
+    def _dense_steps(self, source: DenseSource, bound: float, step: float) -> NDArray[np.int64]:
+        """(G + 1, d): sums over rows that come in order."""
+        steps, done = np.zeros((self.n_groups + 1, source.width), dtype=np.int64), 0
         for index, rows in source.dense():
             if not np.array_equal(index, np.arange(done, done + len(rows))):
-                raise ValueError("Expected a source that gives everybody's row once and in order; got another order.")
+                raise ValueError("Expected a source that gives every row once and in order; got another order.")
+            if rows.shape != (len(rows), source.width):
+                raise ValueError(f"Expected {source.width} columns in every row of the source; got {rows.shape}.")
             done += len(rows)
-            bounded = bounded_rows(rows.astype(np.float64, copy=False), bound)
-            sums += sum_by(self.__codes[index], toward_zero(bounded, step), len(sums))
+            if done <= len(self):
+                codes = self.__codes.take(done - len(rows), done)
+                steps += group_steps(codes, rows, bound, step, len(steps))
         if done != len(self):
-            raise ValueError(f"Expected a source that gives everybody's row once; got {done} of {len(self)} rows.")
-        steps = self._together.add(to_nearest(sums, step).astype(np.int64).ravel())
-        return steps.reshape(sums.shape).astype(np.float64) * step
+            raise ValueError(f"Expected a source that gives every row once; got {done} of {len(self)} rows.")
+        return steps
 
     @forgets_locals
     @quietly
     def weighted_sum(
         self,
-        values: Floats | RowSource,
+        values: Floats | FactoredSource,
         weights: Floats,
         *,
         bound: float,
-        noise: Noise,
+        noise: Mechanism,
         purpose: str,
     ) -> Array:
-        r"""Noised sum of public rows, each clipped and weighted by its person's group.
+        r"""Noised sum of public rows, each clipped and weighted by its row's group.
 
         .. math:: \sum_i \omega_{i, A_i} \, v_i \min(1, B / \|v_i\|) + \xi
 
         Parameters
         ----------
-        values : ndarray (n, d) or RowSource
+        values : ndarray (n, d) or FactoredSource
             Public rows; a source is read a few rows at a time.
         weights : ndarray (n, G + 1)
             Public weights, the last column for "not given".
@@ -277,7 +486,7 @@ class SensitiveVault(Vault):
         sensitivity = check_bound(bound) * weight_range(weights) * self.rows_per_person
         sensitivity = with_rounding(sensitivity, weights, bound, source.width, noise)
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
-        selected = np.take_along_axis(weights, self.__codes[:, None], axis=1)[:, 0]
+        selected = np.take_along_axis(weights, self.__codes.take(0, len(self))[:, None], axis=1)[:, 0]
         exact = LongSum(source.width)
         for chunk, rows in source.chunks():
             c = selected[chunk]
@@ -288,9 +497,9 @@ class SensitiveVault(Vault):
 
     @forgets_locals
     def randomized_labels(self, mechanism: Response, *, purpose: str, not_given: bool = True) -> NDArray[np.int64]:
-        """Everybody's randomised group code: 0 .. G - 1 and, if ``not_given``, G for people who did not give theirs.
+        """The randomised group code of every row: 0 .. G - 1 and, if ``not_given``, G for a missing attribute.
 
-        Without that category such people answer with any group; there are fewer lies for the others.
+        Without that category rows with a missing attribute answer with any group; there are fewer lies for the others.
 
         Guarantee
         ---------
@@ -301,23 +510,20 @@ class SensitiveVault(Vault):
         categories = self.n_groups + not_given
         release = self._debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
         drawn = self._noise_about(purpose, categories, mechanism)
-        return mechanism.randomize(self.__codes.astype(np.int64), categories=categories, source=drawn, release=release)
+        codes = self.__codes.take(0, len(self)).astype(np.int64)
+        return mechanism.randomize(codes, categories=categories, source=drawn, release=release)
 
-    def reveal(self, *, purpose: str, drawn: Drawn | None = None) -> NDArray[np.int64]:
-        """Everybody's true group code, or of rows drawn from all places, without privacy: debits infinity, visibly."""
+    @forgets_locals
+    def reveal(self, *, purpose: str, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """The true group code of every row, or of these rows, without privacy: debits infinity, visibly."""
         self._debit(Release(purpose, Unprotected().cost(), math.inf))
-        codes = self.__codes if drawn is None else self._together.gather(drawn.placed(self.__codes))
-        return codes.astype(np.int64)
-
-    def hand_over(self, drawn: Drawn) -> None:
-        """Add the codes of this place to those that another place reveals; debits infinity here as well."""
-        self._debit(Release("exact attribute, for another process", Unprotected().cost(), math.inf))
-        self._together.add(drawn.placed(self.__codes))
+        codes = self.__codes.take(0, len(self)).astype(np.int64)
+        return codes if rows is None else codes[rows]
 
     def certificate(
         self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
     ) -> Certificate:
-        """What the ledger can say about everything asked so far: :meth:`justitia.PrivacyLedger.certificate`."""
+        """What the ledger can promise about all releases so far: :meth:`justitia.PrivacyLedger.certificate`."""
         return self._ledger.certificate(
             groups=self._names,
             groups_source=self._groups_source,
@@ -333,12 +539,8 @@ class SensitiveVault(Vault):
         return "row" if self._people is None else "person"
 
     def _noise_about(self, *question: Any) -> NoiseSource:
-        """The source of noise for one question: its purpose, width, bound and mechanism. Rows are no part of it."""
+        """The generator for one query: its purpose, width, bound and mechanism. Rows are no part of it."""
         return self._source.about(repr(question).encode())
-
-    def _check_length(self, source: DenseSource) -> None:
-        if len(source) != len(self):
-            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(source)}.")
 
     def _check_rows(self, values: Floats) -> Array:
         rows = values[:, None] if values.ndim == 1 else values
@@ -350,9 +552,111 @@ class SensitiveVault(Vault):
         return f"SensitiveVault(n={len(self)}, groups={list(self._names)})"
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError("A SensitiveVault cannot be pickled or copied: it holds people's sensitive attributes.")
+        raise TypeError("A SensitiveVault cannot be pickled or copied: it holds sensitive attributes.")
 
     __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
 
 
-__all__: Sequence[str] = ["INFER", "SensitiveVault"]
+def open_vault(sensitive_features: Any, request: VaultRequest) -> Vault:
+    """The one way of the attribute into a vault, or to the vault of whoever holds it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For the kind, names and length of the container and for public settings; never for an entry.
+    """
+    if isinstance(sensitive_features, HeldElsewhere):
+        return sensitive_features.open(request)
+    files = isinstance(sensitive_features, FileAttribute | AttributeStream)
+    attribute = sensitive_features if files else Attribute.from_container(sensitive_features)
+    check_same_length(X=range(request.n), sensitive_features=range(len(attribute)))
+    person = request.person
+    people = person if person is None or isinstance(person, Persons) else Persons.from_ids(person)
+    if people is not None:
+        people.check_rows(request.n)
+    shared = sorted({name for name in attribute.names if name is not None} & {str(name) for name in request.features})
+    if shared:
+        raise ValueError(
+            f"the column {shared[0]!r} is both a feature and a sensitive attribute; drop it from X, "
+            "so that it is not an input at prediction time."
+        )
+    return SensitiveVault(
+        attribute,
+        groups=named_groups(request.groups, request.epsilon),
+        ledger=request.ledger,
+        people=people,
+        noise_source=noise_from(request.noise_seed),
+        missing_marker=request.missing_marker,
+        source=request.source,
+    )
+
+
+def local_vault(vault: Vault) -> SensitiveVault:
+    """The vault, if the attribute is in its reach.
+
+    Raises
+    ------
+    ValueError
+        If another party holds the attribute, who returns noised sums only.
+    """
+    if not isinstance(vault, SensitiveVault):
+        raise ValueError(
+            "the attribute is with its holder, who gives noised sums only; use engine 'post-processing' or 'moments' "
+            "with a finite epsilon."
+        )
+    return vault
+
+
+def named_groups(groups: Any, epsilon: float) -> Any:
+    """The public list of groups. A finite epsilon needs one: a list read off the data tells about the attribute."""
+    if groups is not None:
+        return groups
+    if math.isinf(epsilon):
+        return INFER
+    raise ValueError(
+        "expected the public list of groups, got None; name them, such as groups=['f', 'm'], or pass groups='infer' to "
+        "read the list off the data, which does not protect it."
+    )
+
+
+def noise_from(seed: int | None) -> NoiseSource:
+    """The operating system's generator, or noise that can be drawn again."""
+    return SystemNoise() if seed is None else SeededNoise(check_int("noise_seed", seed, at_least=0))
+
+
+def check_budget(epsilon: float, delta: float) -> None:
+    """Refuse a budget that no Gaussian release fits into."""
+    if check_nonnegative("epsilon", epsilon, allow_inf=True) == 0:
+        raise ValueError("epsilon=0 allows no question about groups at all; use a positive epsilon.")
+    if check_fraction("delta", delta, example=1e-5) == 0 and not math.isinf(epsilon):
+        raise ValueError("delta=0 rules out Gaussian noise; use a small positive delta such as 1e-5.")
+    check_deliverable(float(epsilon), float(delta))
+
+
+def ledger_or_new(ledger: Any, *, epsilon: float, delta: float) -> PrivacyLedger:
+    """The user's ledger, or a new one with this budget.
+
+    Raises
+    ------
+    TypeError
+        If ``ledger`` is something else.
+    """
+    if ledger is None:
+        return PrivacyLedger(epsilon=epsilon, delta=delta)
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError(f"expected ledger to be a PrivacyLedger, got {type(ledger).__name__!r}; make one first.")
+    return ledger
+
+
+def warn_large_delta(epsilon: float, delta: float, n: int, *, stacklevel: int) -> None:
+    """Warn of a delta that lets a mechanism publish the attribute of one of n rows and still keep its promise."""
+    if delta >= 1 / n and not math.isinf(epsilon):
+        warnings.warn(
+            f"delta={delta:g} is not below 1/n = {1 / n:.2g}: such a guarantee allows the attribute "
+            "of one row to be published; choose a smaller delta.",
+            LargeDeltaWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+__all__: Sequence[str] = ["INFER", "FileCodes", "GroupSums", "SensitiveVault", "noise_from", "open_vault"]

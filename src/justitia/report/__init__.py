@@ -1,4 +1,4 @@
-"""One page and one model card for people who have to sign: made of public and noised numbers only."""
+"""Reports for people who have to sign: one HTML page and a model card, made of public and noisy numbers only."""
 
 from justitia.report.build import Report, build_report
 

@@ -1,4 +1,4 @@
-"""``build_report``: a fitted model, and what was measured and compared, as one page and one card."""
+"""Report on a fitted model: one HTML page, a Markdown model card and JSON facts, rendered from templates."""
 
 from __future__ import annotations
 
@@ -21,50 +21,42 @@ from justitia.curve import Tradeoff
 from justitia.estimator import LagrangianDualClassifier
 from justitia.metrics.measurement import Measurement
 from justitia.report import charts, formatting
-from justitia.report.about import EMPTY, About
-from justitia.report.contents import Contents, headline, read_contents
+from justitia.report.contents import Contents, headline, not_promised, read_contents
 from justitia.report.facts import KIND, plain, report_facts
-from justitia.report.inputs import read_curve, read_measurement
-from justitia.report.looks import read_looks
-from justitia.report.markdown import escaped, fenced
-from justitia.report.promises import not_promised
-from justitia.report.quality_charts import calibration_chart, gap_curve_chart, impact_chart
+from justitia.report.inputs import EMPTY, About, read_curve, read_log, read_measurement
 
-#: By these a page, a card and facts are recognised as ours.
+#: Text by which an earlier report is recognised, so that no other file is overwritten.
 PAGE, CARD, FACTS = '<meta name="generator" content="justitia ', "\nMade by justitia ", f'"kind": "{KIND}"'
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was trained, how it treats groups, and what is promised, for people who have to sign it.
+    """Report on the model, its rates by group and its privacy guarantee, for people who have to sign it.
 
     Guarantee
     ---------
-    * A function of what ``fit`` and ``measure`` released and of public facts. No number by group that was not noised
-      is in it: where a certificate has no finite epsilon, those numbers are left out.
-    * The page loads nothing and runs no script but its own.
+    * The report is a function of public facts and of what ``fit`` and ``measure`` released. It holds no exact number by
+      group: where a certificate has no finite epsilon, numbers by group are left out.
+    * The page loads nothing from elsewhere and runs no script but its own.
     """
 
     contents: Contents
 
     def html(self) -> str:
         """One self-contained page."""
-        style, script = (_read_part(name) for name in ("style.css", "script.js"))
+        loader, pages = PackageLoader("justitia.report"), _pages()
+        style, script = (loader.get_source(pages, name)[0] for name in ("style.css", "script.js"))
         policy = (
             f"default-src 'none'; style-src 'sha256-{_digest(style)}'; script-src 'sha256-{_digest(script)}'; "
             "img-src data:; base-uri 'none'; form-action 'none'"
         )
-        return (
-            _pages()
-            .get_template("page.html")
-            .render(
-                report=self.contents,
-                pictures=_pictures(self.contents),
-                style=Markup(style),  # noqa: S704 - our own file
-                script=Markup(script),  # noqa: S704 - our own file
-                policy=policy,
-                **_common(self.contents),
-            )
+        return pages.get_template("page.html").render(
+            report=self.contents,
+            pictures=_pictures(self.contents),
+            style=Markup(style),  # noqa: S704 - a file of this package
+            script=Markup(script),  # noqa: S704 - a file of this package
+            policy=policy,
+            **_common(self.contents),
         )
 
     def markdown(self) -> str:
@@ -72,7 +64,7 @@ class Report:
         return _cards().get_template("card.md").render(report=self.contents, **_common(self.contents))
 
     def facts(self) -> dict[str, Any]:
-        """The same facts as plain data, with the record for a registry of deployments under ``registry``."""
+        """The facts of the page as plain data; ``registry`` holds a record for a registry of deployments."""
         found: dict[str, Any] = plain(report_facts(self.contents))
         return found
 
@@ -89,12 +81,12 @@ class Report:
             A name that ends in ``.html``, or a folder, which then gets ``report.html``, ``report.md`` and
             ``report.json``.
         overwrite : bool
-            Replace an earlier report; files of others are never replaced.
+            Replace an earlier report; other files are never replaced.
 
         Raises
         ------
         FileExistsError
-            If one of the files is there already and may not be replaced.
+            If one of the files exists and may not be replaced.
         """
         path = page_path(target)
         parts = {
@@ -112,7 +104,7 @@ class Report:
 
 
 def page_path(target: Path | str) -> Path:
-    """Where the page goes: a name that ends in ``.html``, or ``report.html`` in a folder."""
+    """Path of the page: a name that ends in ``.html``, or ``report.html`` in a folder."""
     path = Path(target)
     if path.suffix.lower() not in {".html", ".htm"}:
         if path.suffix and not path.is_dir():
@@ -134,25 +126,25 @@ def build_report(
     about: Mapping[str, Any] | None = None,
     looks: Sequence[Mapping[str, Any]] | None = None,
 ) -> Report:
-    """A report on a fitted (or loaded) model.
+    """Build a report on a fitted or loaded model.
 
     Parameters
     ----------
     model : LagrangianDualClassifier
-        Its certificate, history, multipliers and plan are read; nothing else of it.
+        Its certificate, history, multipliers, plan and other public attributes are read.
     measurement : mapping or Measurement, optional
-        A private measurement of evaluation people, as :meth:`~justitia.Measurement.to_dict` gives it.
+        A private measurement on evaluation data, as :meth:`~justitia.Measurement.to_dict` gives it.
     curve : mapping or Tradeoff, optional
-        ``{"points": [{"tolerance", "accuracy", "noisy_violation"}, ...], "chosen": place or None}``.
+        ``{"points": [{"tolerance", "accuracy", "noisy_violation"}, ...], "chosen": index or None}``.
     facts : mapping, optional
         Public facts about the run. ``title``, ``accuracy`` (on training rows), ``command``, ``created`` and
-        ``version`` have places of their own; the others are printed as they are.
+        ``version`` have places of their own; the others are shown in a table.
     about : mapping, optional
-        What only people can say: ``owner``, ``purpose``, ``population``, ``version``, ``monitoring_plan``,
+        Statements of people: ``owner``, ``purpose``, ``population``, ``version``, ``monitoring_plan``,
         ``human_oversight``, ``positive_means``, ``title``, ``region``, ``sector``. An empty field is visibly empty.
     looks : sequence of mappings, optional
-        Facts of the training and of every measurement, oldest first (:func:`justitia.report.looks.read_looks`); by
-        default the training and ``measurement``.
+        The measurement log: facts of the training and of every measurement, oldest first
+        (:func:`justitia.report.inputs.read_log`). By default the training and ``measurement``.
 
     Raises
     ------
@@ -167,18 +159,20 @@ def build_report(
     if not isinstance(facts, Mapping | None):
         raise TypeError(f"expected facts to be a mapping, got {type(facts).__name__!r}; pass names with their values.")
     given = facts or {}
-    sources = _own_looks(model, measurement, given) if looks is None else looks
+    sources = _default_log(model, measurement, given) if looks is None else looks
     return Report(
         read_contents(
             *(model, read_measurement(measurement), read_curve(curve, model), given),
-            stated=About.of(about),
-            looks=read_looks(sources),
+            stated=About.from_mapping(about),
+            measurement_log=read_log(sources),
         )
     )
 
 
-def _own_looks(model: LagrangianDualClassifier, measurement: Any, facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The training and the one measurement."""
+def _default_log(
+    model: LagrangianDualClassifier, measurement: Any, facts: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """Facts of the training and of the one measurement."""
     public = {name: facts.get(name) for name in ("created", "data", "rows")}
     training = {"name": "training", "certificate": model.certificate_.to_dict(), **public}
     if measurement is None:
@@ -187,7 +181,7 @@ def _own_looks(model: LagrangianDualClassifier, measurement: Any, facts: Mapping
 
 
 def _common(contents: Contents) -> dict[str, Any]:
-    """What page and card share besides the contents."""
+    """Variables of the templates that page and card share, besides the contents."""
     return {
         "headline": headline(contents),
         "odds": formatting.odds_sentence(contents.certificate),
@@ -214,7 +208,7 @@ def _common(contents: Contents) -> dict[str, Any]:
 
 
 def _verdict(contents: Contents) -> str | None:
-    """The model's violation against its tolerance, if both are there."""
+    """Sentence that compares the violation with the tolerance, if both are known."""
     measured = contents.measured
     found = () if measured is None else measured.violations
     one = next((one for one in found if one.notion == contents.notion), None)
@@ -226,19 +220,18 @@ def _verdict(contents: Contents) -> str | None:
 
 
 def _pictures(contents: Contents) -> dict[str, Any]:
+    """Charts of the page by name; None where there is nothing to draw."""
+    pictures: dict[str, Any] = dict.fromkeys(("rates", "violation", "impact", "gap_curve", "calibration"))
     measured = contents.measured
-    return {
-        "rates": None if measured is None else charts.rates_chart(measured),
-        "violation": None
-        if measured is None
-        else charts.violation_chart(measured, contents.notion, contents.tolerance),
-        "impact": None
-        if measured is None or measured.impact is None
-        else impact_chart(measured.impact, measured.confidence),
-        "gap_curve": None
-        if measured is None or measured.scores is None
-        else gap_curve_chart(measured.scores["curve"], measured.confidence),
-        "calibration": None if measured is None else calibration_chart(measured.public.get("calibration", ())),
+    if measured is not None:
+        pictures["rates"] = charts.rates_chart(measured)
+        pictures["violation"] = charts.violation_chart(measured, contents.notion, contents.tolerance)
+        pictures["calibration"] = charts.calibration_chart(measured.public.get("calibration", ()))
+        if measured.impact is not None:
+            pictures["impact"] = charts.impact_chart(measured.impact, measured.confidence)
+        if measured.scores is not None:
+            pictures["gap_curve"] = charts.gap_curve_chart(measured.scores["curve"], measured.confidence)
+    return pictures | {
         "curve": None if contents.curve is None else charts.curve_chart(contents.curve),
         "history": charts.history_charts(contents.history, contents.columns),
         "multipliers": None if contents.multipliers is None else charts.multipliers_chart(contents.multipliers),
@@ -259,23 +252,18 @@ def _pages() -> Environment:
 
 @cache
 def _cards() -> Environment:
-    """Markdown: every value passes through ``escaped``, as autoescaping has it for HTML."""
+    """Templates of Markdown; every value passes through ``escaped``, as autoescaping does for HTML."""
     cards = Environment(
         loader=PackageLoader("justitia.report"),
         autoescape=False,  # noqa: S701 - not HTML; `finalize` escapes what Markdown and HTML would read
-        finalize=escaped,
+        finalize=formatting.escaped,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    cards.filters["fenced"] = fenced
+    cards.filters["fenced"] = formatting.fenced
     return cards
-
-
-def _read_part(name: str) -> str:
-    source, _, _ = PackageLoader("justitia.report").get_source(_pages(), name)
-    return source
 
 
 def _digest(text: str) -> str:
@@ -283,12 +271,11 @@ def _digest(text: str) -> str:
 
 
 def _check_free(path: Path, mark: str, *, overwrite: bool) -> None:
-    """Refuse to replace anything but an earlier report, and that only if told to."""
-    if path.is_symlink() or (path.exists() and not (path.is_file() and mark in _text_of(path))):
+    """Refuse to replace anything but an earlier report, and that only with ``overwrite``."""
+    if not path.exists() and not path.is_symlink():
+        return
+    is_report = path.is_file() and not path.is_symlink() and mark in path.read_text(encoding="utf-8", errors="replace")
+    if not is_report:
         raise FileExistsError(f"{str(path)!r} exists and is no report of this package; choose another name.")
-    if path.exists() and not overwrite:
+    if not overwrite:
         raise FileExistsError(f"{str(path)!r} exists; pass overwrite=True to replace it, or choose another name.")
-
-
-def _text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")

@@ -1,8 +1,8 @@
-"""The charts of a report: intervals by group, the violation against the tolerance, curve, history, bars."""
+"""Charts of a report as inline SVG: rates, violations, trade-off, history, budget, calibration, impact, scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from markupsafe import Markup
 from justitia.report import svg
 from justitia.report.contents import Spending
 from justitia.report.formatting import bounds, known, number, plain_name
-from justitia.report.inputs import Curve, Largest, MeasurementInput, Point, Rate
+from justitia.report.inputs import Curve, CurvePoint, GroupRate, LargestDifference, MeasurementInput
 from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
 from justitia.training.history import Column
 
@@ -20,10 +20,12 @@ from justitia.training.history import Column
 ROW, NAMES, RIGHT = 30.0, 136.0, 18.0
 #: Room of an axis with its title below a chart.
 AXIS = 46.0
+#: Four-fifths rule: impact ratios below it count as adverse impact. Equal rates have ratio 1; ratios are drawn up to 2.
+FOUR_FIFTHS, EQUAL, MAX_RATIO = 0.8, 1.0, 2.0
 
 
 def rates_chart(measured: MeasurementInput) -> Chart:
-    """Noisy rates with their bounds, one block and axis per rate, everybody's public rate as a dashed line."""
+    """Noisy rates with their bounds, one block and axis per rate, the public rate of all rows as a dashed line."""
     parts: list[Markup] = []
     marks: list[Mark] = []
     y = 0.0
@@ -36,13 +38,13 @@ def rates_chart(measured: MeasurementInput) -> Chart:
         parts += [svg.bottom_axis(scale, y, top), *_reference(scale, overall, top, y)]
         for k, rate in enumerate(rows):
             place = top + ROW * (k + 0.5)
-            told = (
+            text = (
                 f"{rate.group}, {plain_name(metric)}: {_with_bounds(rate.rate, rate, measured.confidence)}, "
                 f"about {rate.count:,.0f} rows"
             )
             parts += [svg.label(0, place, svg.shortened(rate.group, NAMES - 8))]
             parts += _interval(rate.rate, rate, scale, place, rate.evidence)
-            marks += [] if rate.rate is None else [Mark(scale(rate.rate), place, told, index=len(marks))]
+            marks += [] if rate.rate is None else [Mark(scale(rate.rate), place, text, index=len(marks))]
         y += 40
     described = "; ".join(
         f"{plain_name(rate.metric)}, {rate.group}: {number(rate.rate)} between {bounds(rate.lower, rate.upper)}"
@@ -53,25 +55,27 @@ def rates_chart(measured: MeasurementInput) -> Chart:
     return Chart("rates", "Noised rates by group with bounds", described, y - 10, tuple(parts), tuple(marks))
 
 
-def _interval(estimate: float | None, ends: Rate | Largest, scale: Scale, y: float, evidence: str) -> list[Markup]:
+def _interval(
+    estimate: float | None, ends: GroupRate | LargestDifference, scale: Scale, y: float, evidence: str
+) -> list[Markup]:
     """Whiskers, or the sentence that says why there are none."""
     if estimate is None:
         return [svg.label(scale.start + 6, y, evidence, class_="label quiet")]
     return whisker(scale, ends.lower, ends.upper, y)
 
 
-def _with_bounds(estimate: float | None, ends: Rate | Largest, confidence: float) -> str:
+def _with_bounds(estimate: float | None, ends: GroupRate | LargestDifference, confidence: float) -> str:
     return f"{number(estimate)}, bounds {bounds(ends.lower, ends.upper)} at {confidence:.4g} confidence"
 
 
 def _reference(scale: Scale, value: float | None, top: float, bottom: float) -> list[Markup]:
-    """Everybody's rate."""
+    """Dashed line at the rate of all rows."""
     if not known(value) or value is None:
         return []
     x = scale(value)
     near_end = x > (scale.start + scale.end) / 2
     text = svg.label(
-        x, top - 16, f"everybody {number(value)}", anchor="end" if near_end else "start", class_="label quiet"
+        x, top - 16, f"all rows {number(value)}", anchor="end" if near_end else "start", class_="label quiet"
     )
     return [svg.line(x, top - 8, x, bottom, class_="reference"), text]
 
@@ -96,13 +100,13 @@ def violation_chart(measured: MeasurementInput, notion: str, tolerance: float | 
     for violation, gap in zip(measured.violations, measured.largest_gaps, strict=True):
         parts += [svg.label(0, y + 12, plain_name(violation.notion), class_="label strong")]
         y += 28
-        for name, one in (("to everybody", gap), ("between groups", violation)):
+        for name, one in (("to all rows", gap), ("between groups", violation)):
             place, found = y + ROW / 2, one.estimate
-            told = _with_bounds(found, one, measured.confidence)
+            text = _with_bounds(found, one, measured.confidence)
             which = f" {one.among}" if one.among else ""
-            told = f"{plain_name(one.notion)}, largest difference {name}{which}: {told}"
+            text = f"{plain_name(one.notion)}, largest difference {name}{which}: {text}"
             parts += [svg.label(0, place, name), *_interval(found, one, scale, place, "not enough evidence")]
-            marks += [] if found is None else [Mark(scale(found), place, told, index=len(marks))]
+            marks += [] if found is None else [Mark(scale(found), place, text, index=len(marks))]
             y += ROW
         if tolerance is not None and violation.notion == notion:
             parts += _tolerance_line(scale, tolerance, y - ROW, y)
@@ -156,7 +160,7 @@ def curve_chart(curve: Curve) -> Chart | None:
     return Chart("curve", "Accuracy against noised violation", described, height, tuple(parts), tuple(marks))
 
 
-def _curve_mark(point: Point, x: float, y: float, index: int, *, chosen: bool, beaten: bool) -> Mark:
+def _curve_mark(point: CurvePoint, x: float, y: float, index: int, *, chosen: bool, beaten: bool) -> Mark:
     text = (
         f"tolerance {tolerance_name(point.tolerance)}: accuracy {number(point.accuracy)}, noised violation "
         f"{number(point.violation)}"
@@ -173,7 +177,7 @@ def _chosen_label(x: float, y: float) -> Markup:
 
 
 def tolerance_name(tolerance: float | None) -> str:
-    """A tolerance in a table; None is what the noise could hide."""
+    """A tolerance in a table; None is the default, which follows from the noise."""
     return "by the noise" if tolerance is None else f"{tolerance:.4g}"
 
 
@@ -195,15 +199,15 @@ def history_charts(history: pd.DataFrame, columns: Sequence[Column]) -> list[Cha
         for name, title in (("loss", "Loss (public)"), ("accuracy", "Accuracy (public)"), ("auc", "AUC (public)"))
         if name in history
     ]
-    for kind, title in (("noisy_gap", "Noised gap of a group to everybody"), ("multiplier", "Multiplier")):
+    for kind, title in (("noisy_gap", "Noised gap of a group to all rows"), ("multiplier", "Multiplier")):
         for place, (event, series) in enumerate(_by_event(history, columns, kind).items()):
-            told = f"{title}, {event}, by round" if event else f"{title} by round"
-            charts += [_rounds_chart(f"history-{plain_id(kind)}-{place}", told, series, rounds)]
+            text = f"{title}, {event}, by round" if event else f"{title} by round"
+            charts += [_rounds_chart(f"history-{plain_id(kind)}-{place}", text, series, rounds)]
     return [chart for chart in charts if chart is not None]
 
 
 def plain_id(name: str) -> str:
-    """A name of ours as part of an identifier."""
+    """A name as part of an HTML identifier."""
     return name.replace("_", "-")
 
 
@@ -261,13 +265,13 @@ def _rounds_chart(name: str, title: str, series: Sequence[Series], rounds: Seque
 
 
 def _visible(place: int, path: Sequence[Any]) -> str:
-    """Long lines show a few of their marks; the others appear when they are reached."""
+    """Class of a mark: long lines show a few of their marks, the others appear on focus."""
     every = max(1, len(path) // 8)
     return "" if place % every == 0 or place == len(path) - 1 else "faint"
 
 
 def _end_labels(ends: Sequence[tuple[float, float, str, int]], right: float, scale: Scale) -> list[Markup]:
-    places = svg.spread([y for _, y, _, _ in ends], LETTER + 3, scale.end, scale.start)
+    places = svg.separate([y for _, y, _, _ in ends], LETTER + 3, scale.end, scale.start)
     parts = []
     for (x, y, name, _), place in zip(ends, places, strict=True):
         parts += [svg.line(x, y, right + 12, place, class_="leader")]
@@ -335,3 +339,89 @@ def _bars(names: Sequence[str], values: Sequence[float], scale: Scale, written: 
         ]
         marks += [Mark(scale(value), y, f"{name}: {written(value)}", index=k, class_="tip-of-bar")]
     return parts, marks
+
+
+def calibration_chart(bins: Sequence[Mapping[str, Any]]) -> Chart | None:
+    """Share of the positive label against the mean score, by bin of scores; on the dashed line both are equal."""
+    if len(bins) < 2:
+        return None
+    height = 300.0
+    low, high = svg.span([one[name] for one in bins for name in ("score", "share")], floor=0.0, ceiling=1.0)
+    x_scale, y_scale = Scale(low, high, 52.0, WIDTH - RIGHT), Scale(low, high, height - AXIS, 26.0)
+    places = [(x_scale(one["score"]), y_scale(one["share"])) for one in bins]
+    parts = [
+        svg.left_axis(y_scale, x_scale.start, x_scale.end, "share of the positive label"),
+        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "mean score"),
+        svg.line(x_scale(low), y_scale(low), x_scale(high), y_scale(high), class_="reference"),
+        svg.polyline(places, 0),
+    ]
+    text = [
+        f"score {number(one['score'], 2)}: {number(one['share'], 2)} have the positive label, {one['rows']:,} rows"
+        for one in bins
+    ]
+    marks = [Mark(x, y, text, index=k) for k, ((x, y), text) in enumerate(zip(places, text, strict=True))]
+    return Chart("calibration", "Calibration, all rows", "; ".join(text), height, tuple(parts), tuple(marks))
+
+
+def impact_chart(impact: Mapping[str, Any], confidence: float) -> Chart | None:
+    """Impact ratios with bounds, a line at four fifths, equal rates dashed."""
+    rows = impact["by_group"]
+    shown = [one for one in rows if known(one["impact_ratio"])]
+    if not shown:
+        return None
+    ends = [min(MAX_RATIO, one["upper"]) if known(one["upper"]) else MAX_RATIO for one in shown]
+    scale = Scale(0.0, max(1.1, *ends) * 1.02, NAMES, WIDTH - RIGHT)
+    top, bottom = 24.0, 24.0 + ROW * len(rows)
+    parts = [
+        svg.bottom_axis(scale, bottom, top, "impact ratio"),
+        svg.line(scale(EQUAL), top, scale(EQUAL), bottom, class_="reference"),
+        svg.line(scale(FOUR_FIFTHS), top, scale(FOUR_FIFTHS), bottom, class_="limit"),
+        svg.label(scale(FOUR_FIFTHS), top - 12, "four fifths", anchor="end", class_="label limit-text"),
+    ]
+    marks: list[Mark] = []
+    for k, one in enumerate(rows):
+        y = top + ROW * (k + 0.5)
+        parts += [svg.label(0, y, svg.shortened(str(one["group"]), NAMES - 8))]
+        if not known(one["impact_ratio"]):
+            parts += [svg.label(scale.start + 6, y, one["evidence"], class_="label quiet")]
+            continue
+        upper = min(MAX_RATIO, one["upper"]) if known(one["upper"]) else MAX_RATIO
+        parts += whisker(scale, one["lower"], upper, y) if upper > one["lower"] else []  # the reference has none
+        text = f"{one['group']}: {number(one['impact_ratio'], 2)}, bounds {bounds(one['lower'], one['upper'], 2)}"
+        marks += [
+            Mark(scale(min(MAX_RATIO, one["impact_ratio"])), y, f"{text} at {confidence:.4g} confidence", index=k)
+        ]
+    described = "; ".join(mark.text for mark in marks)
+    return Chart("impact-chart", "Impact ratios with bounds", described, bottom + AXIS, tuple(parts), tuple(marks))
+
+
+def gap_curve_chart(curve: Sequence[Mapping[str, Any]], confidence: float) -> Chart | None:
+    """Gap between each group's share above a threshold and that of all rows, over thresholds; strokes are bounds."""
+    known_ones = [one for one in curve if known(one["gap"])]
+    thresholds = [one["threshold"] for one in known_ones]
+    if not known_ones or min(thresholds) == max(thresholds):
+        return None
+    height, end = 260.0, WIDTH - 112.0
+    x_scale = Scale(min(thresholds), max(thresholds), 58.0, end)
+    ends = [one[name] for one in known_ones for name in ("gap_lower", "gap_upper")]
+    y_scale = Scale(*svg.span([0.0, *ends]), height - AXIS, 8.0)
+    parts = [
+        svg.left_axis(y_scale, x_scale.start, end, ""),
+        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "threshold"),
+        svg.line(x_scale.start, y_scale(0.0), end, y_scale(0.0), class_="axis"),
+    ]
+    marks: list[Mark] = []
+    for series, group in enumerate(dict.fromkeys(str(one["group"]) for one in known_ones)):
+        own = [one for one in known_ones if str(one["group"]) == group]
+        path = [(x_scale(one["threshold"]), y_scale(one["gap"])) for one in own]
+        parts += [svg.polyline(path, series)] if len(path) > 1 else []
+        for k, (one, (x, y)) in enumerate(zip(own, path, strict=True)):
+            parts += [svg.line(x, y_scale(one["gap_lower"]), x, y_scale(one["gap_upper"]), class_="leader")]
+            text = f"{group}, above {number(one['threshold'])}: gap {number(one['gap'])}"
+            text += f", bounds {bounds(one['gap_lower'], one['gap_upper'])} at {confidence:.4g} confidence"
+            marks += [Mark(x, y, text, series=series, index=k)]
+        beside = 14.0 + (svg.LETTER + 6) * series
+        parts += [svg.sign(end + 14, beside, series)]
+        parts += [svg.label(end + 24, beside, svg.shortened(group, WIDTH - end - 24))]
+    described = "; ".join(mark.text for mark in marks)
+    return Chart("gap-curve", "Gap to all rows at every threshold", described, height, tuple(parts), tuple(marks))

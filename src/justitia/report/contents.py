@@ -1,10 +1,15 @@
-"""Everything that page and card say, as plain data: public facts of a fitted model and numbers that were noised."""
+"""Contents of a report as plain data: public facts of a fitted model, and noisy numbers that were released.
+
+:func:`read_contents` gathers everything that page, model card and JSON show; no function here takes an attribute.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import Any
 
@@ -12,23 +17,22 @@ import pandas as pd
 
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
-from justitia.metrics.told import beside
+from justitia.metrics.bounds import format_bound
+from justitia.notions import notion_name
+from justitia.preprocessing.encoding import CategoryColumn, NumberColumn
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.about import About
-from justitia.report.formatting import NOTIONS, known, listed, number, plain_name, short, tolerance_sentence
-from justitia.report.inputs import Curve, MeasurementInput
-from justitia.report.looks import Look, looks_sentences
-from justitia.report.trained import about, features, notion_name, plan_digest, settings, snippet
+from justitia.report.formatting import ENGINES, NOTIONS, known, listed, number, plain_name, short, tolerance_sentence
+from justitia.report.inputs import About, Curve, LogEntry, MeasurementInput, log_sentences
 from justitia.training.history import Column, names_of
 
-#: Most rounds that a chart and its table show; a longer history is thinned evenly.
+#: Rounds that a chart and its table show at most; a longer history is thinned evenly.
 MOST_ROUNDS = 100
-#: Facts that the model itself tells; and those that are exact if there is no noise.
-TOLD = frozenset({"columns", "groups", "classes", "positive", "base", "threshold", "tolerance"})
+#: Facts that are left out because they are read off the model; and facts that are exact without privacy.
+READ_OFF_MODEL = frozenset({"columns", "groups", "classes", "positive", "base", "threshold", "tolerance"})
 NOISED = frozenset({"noisy_violation"})
-#: Facts with a place of their own on the page, by the names they may come under.
-KNOWN = {
+#: Facts with a place of their own on the page, and the names under which they may be given.
+OWN_PLACES = {
     "title": ("title",),
     "accuracy": ("accuracy", "training_accuracy"),
     "auc": ("auc", "training_auc"),
@@ -41,10 +45,18 @@ KNOWN = {
     "version": ("version", "justitia"),
 }
 
+#: Labels of facts that differ from their names.
+FACT_NAMES = {
+    "sensitive": "Sensitive attribute",
+    "key": "Key that joins it",
+    "person": "Ids of people",
+    "noisy_violation": "Violation in training, noised",
+}
+
 
 @dataclass(frozen=True)
 class Spending:
-    """One kind of release: how often, with which noise, and its part of the budget."""
+    """One kind of release: count, noise multiplier, and share of the budget."""
 
     purpose: str
     mechanism: str
@@ -56,14 +68,14 @@ class Spending:
 
 @dataclass(frozen=True)
 class Contents:
-    """What one report says.
+    """Everything that a report shows.
 
     Guarantee
     ---------
-    * Made of what ``fit`` and ``measure`` released and of public facts: no function here takes an attribute.
-    * If the certificate has no finite epsilon, numbers by group of training people are exact, and none is kept:
-      ``multipliers``, ``curve``, remarks, the noisy violation and a ``tolerance`` made of sizes of groups are left out.
-    * ``history`` and ``columns`` have what is public or noised, by the status of each column.
+    * All of it is public, or was released by ``fit`` or ``measure``: no function here takes an attribute.
+    * If the certificate has no finite epsilon, numbers by group of the training data are exact, and none is kept:
+      ``multipliers``, ``curve``, remarks, the noisy violation and a ``tolerance`` made of group sizes are left out.
+    * ``history`` and ``columns`` hold public and noisy columns only, by the status of each column.
     """
 
     title: str
@@ -90,9 +102,9 @@ class Contents:
     curve: Curve | None
     about: tuple[tuple[str, str], ...]
     stated: About
-    looks: tuple[Look, ...]
-    looks_say: tuple[str, ...]
-    joint: tuple[str, ...]
+    measurement_log: tuple[LogEntry, ...]
+    log_notes: tuple[str, ...]
+    total_cost: tuple[str, ...]
     features: tuple[tuple[str, str], ...]
     digests: tuple[tuple[str, str | None], ...]
     settings: tuple[tuple[str, str], ...]
@@ -113,15 +125,15 @@ def read_contents(
     curve: Curve | None,
     facts: Mapping[str, Any],
     stated: About,
-    looks: tuple[Look, ...],
+    measurement_log: tuple[LogEntry, ...],
 ) -> Contents:
-    """What a report on this model says."""
+    """Gather everything that a report on this model shows."""
     own, others = _sorted_facts(facts)
     private = math.isfinite(model.certificate_.epsilon)
     certificate = model.certificate_.without_exact_remarks()
     columns = tuple(column for column in model.history_columns_ if column.released)
-    name = notion_name(model)
-    accuracy, accuracy_source = _accuracy(own.get("accuracy"), model)
+    name = notion_name(model.notion)
+    accuracy, accuracy_source, auc = _training_quality(model, own)
     given = model.tolerance is not None
     tolerance = float(model.tolerance_) if given or private else None
     return Contents(
@@ -137,7 +149,7 @@ def read_contents(
         certificate=certificate,
         accuracy=accuracy,
         accuracy_source=accuracy_source,
-        auc=_auc(own.get("auc"), model.history_),
+        auc=auc,
         history=_thinned(model.history_[names_of(columns)]),
         columns=columns,
         rounds=len(model.history_),
@@ -151,9 +163,9 @@ def read_contents(
             model, {n: v for n, v in others.items() if private or n not in NOISED}, stated.get("positive_means")
         ),
         stated=stated,
-        looks=looks,
-        looks_say=looks_sentences(looks, None if measured is None else measured.confidence),
-        joint=looks[-1].remarks if looks and looks[-1].name != "training" else (),
+        measurement_log=measurement_log,
+        log_notes=log_sentences(measurement_log, None if measured is None else measured.confidence),
+        total_cost=measurement_log[-1].remarks if measurement_log and measurement_log[-1].name != "training" else (),
         features=features(model, own.get("read_as") or ()),
         digests=(
             ("Model", own.get("model_digest")),
@@ -169,39 +181,39 @@ def read_contents(
 
 
 def _sorted_facts(facts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts with a place of their own, and the others that say something."""
+    """Facts with a place of their own, and the others that are not empty."""
     own = {
         place: next(facts[name] for name in names if name in facts)
-        for place, names in KNOWN.items()
+        for place, names in OWN_PLACES.items()
         if any(name in facts for name in names)
     }
-    taken = {name for names in KNOWN.values() for name in names}
-    others = {str(name): value for name, value in facts.items() if name not in taken | TOLD}
+    taken = {name for names in OWN_PLACES.values() for name in names}
+    others = {str(name): value for name, value in facts.items() if name not in taken | READ_OFF_MODEL}
     return own, {name: value for name, value in others.items() if value is not None and value != []}
 
 
-def _accuracy(given: Any, model: LagrangianDualClassifier) -> tuple[float | None, str]:
-    found = _last(model.history_, "accuracy")
-    if isinstance(given, int | float) and not isinstance(given, bool) and given != found:
-        return float(given), "on the training rows"
-    return found, "not recorded" if found is None else _rows_of_last_round(model)
-
-
-def _rows_of_last_round(model: LagrangianDualClassifier) -> str:
-    if not hasattr(model, "rule_"):
-        return "on the rows of the last training round"
-    unseen = ", each scored by a model that has not learned from it" if model.rule_.base.fits else ""
-    return f"on the training rows{unseen}"
-
-
-def _auc(given: Any, history: pd.DataFrame) -> float | None:
-    told = isinstance(given, int | float) and not isinstance(given, bool)
-    found = float(given) if told else _last(history, "auc")
-    return found if known(found) else None
-
-
-def _last(history: pd.DataFrame, name: str) -> float | None:
-    return float(history[name].iloc[-1]) if name in history and len(history) else None
+def _training_quality(
+    model: LagrangianDualClassifier, own: Mapping[str, Any]
+) -> tuple[float | None, str, float | None]:
+    """Accuracy on training rows, which rows these are, and AUC: as stated, or of the last round of the history."""
+    history = model.history_
+    last = {name: float(history[name].iloc[-1]) for name in ("accuracy", "auc") if name in history and len(history)}
+    stated = {
+        name: float(own[name])
+        for name in ("accuracy", "auc")
+        if isinstance(own.get(name), int | float) and not isinstance(own[name], bool)
+    }
+    auc = stated.get("auc", last.get("auc"))
+    auc = auc if known(auc) else None
+    if "accuracy" in stated and stated["accuracy"] != last.get("accuracy"):
+        return stated["accuracy"], "on the training rows", auc
+    if "accuracy" not in last:
+        return None, "not recorded", auc
+    source = "on the rows of the last training round"
+    if hasattr(model, "rule_"):
+        held_out = ", each scored by a model that was not fitted on it" if model.rule_.base.fits else ""
+        source = f"on the training rows{held_out}"
+    return last["accuracy"], source, auc
 
 
 def _thinned(history: pd.DataFrame) -> pd.DataFrame:
@@ -211,7 +223,7 @@ def _thinned(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def _last_gaps(history: pd.DataFrame, columns: Sequence[Column]) -> tuple[tuple[str, float], ...]:
-    """Noised gaps of the last round that has them, by group (and event, if there are several)."""
+    """Noisy gaps of the last round that has them, by group (and event, if there are several)."""
     of_groups = [column for column in columns if column.kind == "noisy_gap"]
     known = history[[column.name for column in of_groups]].dropna(how="all")
     if known.empty:
@@ -224,47 +236,41 @@ def _last_gaps(history: pd.DataFrame, columns: Sequence[Column]) -> tuple[tuple[
 
 
 def spending(certificate: Certificate) -> tuple[Spending, ...]:
-    """Where the budget went; shares of mu^2 if all of it went into Gaussian releases.
+    """Budget by kind of release; shares of mu^2 if all releases are Gaussian.
 
-    For those the costs 1/sigma^2 add up to mu^2, so shares are exact; other costs do not add up, and have none.
+    The costs 1/sigma^2 of Gaussian releases add up to mu^2, so their shares are exact. Other costs do not add up and
+    have no share.
     """
     entries = certificate.releases
-    squares = [_square(entry) for entry in entries]
-    total = sum(one for one in squares if one is not None)
-    shares = [None if None in squares or one is None else one / total for one in squares]
-    return tuple(
-        Spending(
-            purpose=str(entry["purpose"]),
-            mechanism=str(entry["mechanism"]),
-            count=int(entry["count"]),
-            noise_multiplier=entry["noise_multiplier"],
-            alone=_alone(entry, certificate.delta),
-            share=share,
+    gaussian = [one["mechanism"] == "gaussian" for one in entries]
+    squares = [one["count"] / one["noise_multiplier"] ** 2 for one in entries] if all(gaussian) else []
+    found = []
+    for k, entry in enumerate(entries):
+        alone = None  # epsilon of these releases without the others, where the certificate determines it
+        if gaussian[k]:
+            alone = epsilon_spent({GaussianCost(entry["noise_multiplier"]): entry["count"]}, certificate.delta)
+        elif entry["mechanism"] == "randomized response":
+            alone = float(entry["epsilon"] * entry["count"])
+        elif entry["mechanism"] == "unprotected":
+            alone = math.inf
+        found.append(
+            Spending(
+                purpose=str(entry["purpose"]),
+                mechanism=str(entry["mechanism"]),
+                count=int(entry["count"]),
+                noise_multiplier=entry["noise_multiplier"],
+                alone=alone,
+                share=float(squares[k] / sum(squares)) if squares else None,
+            )
         )
-        for entry, share in zip(entries, shares, strict=True)
-    )
-
-
-def _square(entry: Mapping[str, Any]) -> float | None:
-    if entry["mechanism"] != "gaussian":
-        return None
-    return float(entry["count"] / entry["noise_multiplier"] ** 2)
-
-
-def _alone(entry: Mapping[str, Any], delta: float) -> float | None:
-    """Epsilon of these releases without the others; None where the certificate does not hold enough to tell."""
-    if entry["mechanism"] == "gaussian":
-        return epsilon_spent({GaussianCost(entry["noise_multiplier"]): entry["count"]}, delta)
-    if entry["mechanism"] == "randomized response":
-        return float(entry["epsilon"] * entry["count"])
-    return math.inf if entry["mechanism"] == "unprotected" else None
+    return tuple(found)
 
 
 def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
-    """The four numbers to read first: what, how much, in which sense."""
+    """The four numbers to read first: label, value, explanation."""
     violation, sense = _headline_violation(contents)
     tolerance = "by the noise" if contents.tolerance is None else f"{contents.tolerance:.4g}"
-    whose = "asked for" if contents.tolerance_given else "by default"
+    whose = "as given" if contents.tolerance_given else "by default"
     privacy = ("none", "seeded noise, for reproduction" if contents.certificate.reproduction else "no guarantee")
     if contents.private and not contents.certificate.reproduction:
         epsilon, delta = rounded_up(contents.certificate.epsilon), rounded_up(contents.certificate.delta)
@@ -275,21 +281,21 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
     return (
         ("Accuracy", *_headline_accuracy(contents)),
         ("Violation", violation, sense),
-        ("Tolerance", tolerance, f"largest difference between two groups that was allowed, {whose}"),
+        ("Tolerance", tolerance, f"largest allowed difference between two groups, {whose}"),
         ("Privacy", *privacy),
     )
 
 
 def _headline_accuracy(contents: Contents) -> tuple[str, str]:
-    """On evaluation people if it is known there."""
+    """Accuracy on evaluation data if it is known there."""
     measured = contents.measured
     if measured is None or measured.accuracy is None:
         return number(contents.accuracy), contents.accuracy_source
-    return number(measured.accuracy), f"on {measured.people:,} rows of evaluation people"
+    return number(measured.accuracy), f"on {measured.people:,} rows of evaluation data"
 
 
 def _headline_violation(contents: Contents) -> tuple[str, str]:
-    """Of the model's own notion; another one is no substitute."""
+    """Violation of the notion that the model was trained for, never of another one."""
     found = () if contents.measured is None else contents.measured.violations
     one = next((one for one in found if one.notion == contents.notion), None)
     if one is None:
@@ -300,5 +306,151 @@ def _headline_violation(contents: Contents) -> tuple[str, str]:
     which = f" {one.among}" if one.among else ""
     if one.at_most is None:
         return number(one.estimate), f"largest difference between two groups{which}, noised"
-    most = beside(one.at_most, one.at_most if contents.tolerance is None else contents.tolerance)
+    most = format_bound(one.at_most, one.at_most if contents.tolerance is None else contents.tolerance)
     return f"\N{LESS-THAN OR EQUAL TO} {most}", f"largest difference between two groups{which}, one-sided bound"
+
+
+def about(
+    model: LagrangianDualClassifier, others: Mapping[str, Any], positive_means: str | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Table of public facts: those of the model, then those that came with it."""
+    notion, meaning = notion_name(model.notion), "" if positive_means is None else f": {positive_means}"
+    rows = {
+        "Decision": f"{model.classes_[1]} (positive{meaning}) or {model.classes_[0]}",
+        "Notion of fairness": f"{plain_name(notion)}: {NOTIONS.get(notion, 'the user’s own')}",
+        "Groups": f"{listed(model.certificate_.groups)} ({model.certificate_.groups_source})",
+        "Engine": ENGINES.get(name_of(model.plan_), ""),
+        "Features": f"{model.n_features_in_}; the sensitive attribute is not among them",
+    }
+    if hasattr(model, "rule_"):
+        rule = model.rule_
+        rows["Base"] = rule.base.describe()
+        rows["Calibration of the base"] = rule.calibration.describe()
+        rows["Correction"] = rule.correction.describe()
+        rows["Decides above"] = f"{rule.threshold:.4g}"
+    else:
+        rows["Network"] = _network(model)
+    stated = []
+    for name, value in others.items():
+        label = FACT_NAMES.get(name, plain_name(name))
+        text = short(value)
+        if isinstance(value, float):
+            text = f"{value:.3g}"
+        elif name == "rows" and isinstance(value, int) and not isinstance(value, bool):
+            text = f"{value:,}"
+        stated.append((label[:1].upper() + label[1:], text))
+    return (*rows.items(), *stated)
+
+
+def features(
+    model: LagrangianDualClassifier, column_types: Sequence[Mapping[str, Any]] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Every public feature and its encoding; then the columns of the file that are not features.
+
+    Parameters
+    ----------
+    column_types : sequence of mappings
+        Name, kind and summary of each column of the file.
+    """
+    if not hasattr(model, "encoder_"):
+        names = getattr(model, "feature_names_in_", [f"column {j + 1}" for j in range(model.n_features_in_)])
+        return tuple((str(name), "a number, as it was given") for name in names)
+    types = {str(one["name"]): ", ".join(filter(None, (one["kind"], one.get("says")))) for one in column_types}
+    used = {str(one.name): _encoding_text(one, types.get(str(one.name), "number")) for one in model.encoder_.columns_}
+    return tuple((used | {name: how for name, how in types.items() if name not in used}).items())
+
+
+def _encoding_text(column: NumberColumn | CategoryColumn, number: str) -> str:
+    missing = "; one more column says where it is missing" if column.missing else ""
+    if isinstance(column, NumberColumn):
+        filled = f", gaps filled with the median {column.median:.6g}" if column.missing else ""
+        return f"{number}{filled}{missing}"
+    rest = ", rarer ones together" if column.other else ""
+    few = f" ({', '.join(column.levels)})" if len(column.levels) <= 8 else ""
+    return f"category of {len(column.levels)} levels{few}{rest}{missing}"
+
+
+def plan_digest(model: LagrangianDualClassifier) -> str:
+    """SHA-256 of the engine and the settings of the plan."""
+    text = json.dumps([name_of(model.plan_), *settings(model)])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _network(model: LagrangianDualClassifier) -> str:
+    from justitia.networks.multilayer import widths_of  # noqa: PLC0415 - needs torch, which a network has
+
+    widths = widths_of(model.module_)
+    weights = sum(parameter.numel() for parameter in model.module_.parameters())
+    name = type(model.module_).__name__ if widths is None else "-".join(str(width) for width in widths)
+    return f"{name}, {weights:,} weights"
+
+
+def settings(model: LagrangianDualClassifier) -> tuple[tuple[str, str], ...]:
+    """Every setting of the plan; of noise, its multiplier."""
+    values = {field.name: getattr(model.plan_, field.name) for field in fields(model.plan_)}
+    return tuple((name, short(getattr(value, "noise_multiplier", value))) for name, value in values.items())
+
+
+def snippet(model: LagrangianDualClassifier, notion: str) -> str:
+    """Python code that fits such a model again; a base model of the user's own is shown as ``...``."""
+    groups = model.groups
+    if not (groups is None or isinstance(groups, str | Mapping)):
+        groups = [group.item() if hasattr(group, "item") else group for group in groups]
+    options = {
+        "epsilon": float(model.epsilon),
+        "delta": float(model.delta),
+        "tolerance": model.tolerance,
+        "groups": groups,
+        "engine": name_of(model.plan_),
+        "random_state": model.random_state if isinstance(model.random_state, int) else None,
+    }
+    if hasattr(model, "rule_"):
+        base = model.rule_.base
+        if not getattr(base, "encoded", False):
+            options["base"] = getattr(base, "name", ...)
+        if float(model.threshold) != 0.5:
+            options["threshold"] = float(model.threshold)
+        if model.class_weight is not None:
+            options["class_weight"] = model.class_weight
+    arguments = "".join(f"    {name}={_python(value)},\n" for name, value in options.items())
+    return (
+        f"model = LagrangianDualClassifier(\n    {notion!r},\n{arguments})\n"
+        f"model.fit(X, y, sensitive_features=A)  # {model.n_features_in_} public features; A is private"
+    )
+
+
+def _python(value: Any) -> str:
+    if value is ...:
+        return "..."
+    return 'float("inf")' if isinstance(value, float) and math.isinf(value) else repr(value)
+
+
+def not_promised(contents: Contents) -> tuple[str, ...]:
+    """Limitations of the report, one sentence each: first of privacy, then of fairness."""
+    certificate = contents.certificate
+    found = [f"Privacy does not cover: {one}." for one in certificate.not_covered]
+    if not contents.private:
+        found = ["Privacy of the sensitive attribute: this model has no guarantee.", *found]
+    if certificate.groups_source != "given":
+        found += [f"The list of groups was {certificate.groups_source}."]
+    if certificate.reproduction:
+        found += [f"Noise: {certificate.noise}."]
+    found += [
+        "Fairness in another population: the rates are those of the population from which the measured rows were drawn "
+        "and change when that population does.",
+        "Fairness in another sense: the model may do worse by other notions, for other groups and for single persons; "
+        "notions can contradict each other.",
+        "That the tolerance is met: training aims at it on its own rows, and only a measurement on other data shows "
+        "how close it came.",
+        "That decisions are lawful or right: a small violation is no proof that nobody is discriminated against.",
+    ]
+    if contents.measured is not None:
+        # Remarks of a measurement state its total cost with the training, if the training's certificate was given.
+        found += [
+            "Joint privacy of training and measurement, except for what the remarks of the measurement state under "
+            "their conditions."
+            if contents.measured.certificate.remarks
+            else "Joint privacy of training and measurement, unless one ledger paid for both: costs add up for people "
+            "who are in both, and this report does not know who they are."
+        ]
+    return tuple(found)

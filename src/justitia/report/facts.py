@@ -1,22 +1,35 @@
-"""The facts of a report as plain data, for programs: what page and card say, and nothing else."""
+"""Facts of a report as JSON, with a record for OpenDP's public registry of differential-privacy deployments.
+
+Names and order of the record's fields are those of the registry in 2026 (``opendp/deployments-registry-data``). Fields
+that only people can fill in are left empty, and ``status`` stays "Draft".
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
-from justitia.report.contents import Contents
+from justitia.privacy.ledger import Certificate
+from justitia.report.contents import Contents, not_promised
 from justitia.report.formatting import known
-from justitia.report.inputs import MeasurementInput
-from justitia.report.promises import not_promised
-from justitia.report.registry import record_of
+from justitia.report.inputs import About
 
-#: By this a file is recognised as ours.
+#: Kind of the file, by which an earlier report is recognised.
 KIND = "report of a model by justitia"
+DESCRIPTION = "A classifier that treats groups alike; the attribute that tells groups apart is protected."
+TUNING = "None that reads the attribute outside the ledger is known to this package."
+UNPROTECTED = (
+    "Features, labels, ids of persons, the list of groups, the number of rows, all settings, and everything that is "
+    "computed from these alone: accuracy, AUC, confusion and calibration over all rows, the base model."
+)
 
 
 def report_facts(contents: Contents) -> dict[str, Any]:
-    """Everything on the page but its pictures."""
+    """Everything that the page shows, without its charts."""
+    measured = None
+    if contents.measured is not None:
+        measured = plain(asdict(contents.measured) | {"certificate": contents.measured.certificate.to_dict()})
     return {
         "kind": KIND,
         "version": contents.version,
@@ -31,32 +44,93 @@ def report_facts(contents: Contents) -> dict[str, Any]:
         "classes": list(contents.classes),
         "tolerance": contents.tolerance,
         "training": {"accuracy": contents.accuracy, "auc": contents.auc, "rounds": contents.rounds},
-        "measurement": None if contents.measured is None else _measurement(contents.measured),
+        "measurement": measured,
         "curve": None if contents.curve is None else asdict(contents.curve),
-        "looks": [asdict(one) for one in contents.looks],
-        "looks_say": list(contents.looks_say),
+        "looks": [asdict(one) for one in contents.measurement_log],
+        "looks_say": list(contents.log_notes),
         "multipliers": None if contents.multipliers is None else contents.multipliers.to_dict(),
         "spending": [asdict(one) for one in contents.spending] if contents.private else [],
         "certificate": contents.certificate.to_dict(),
         "not_promised": list(not_promised(contents)),
         "settings": dict(contents.settings),
         "command": contents.command,
-        "registry": record_of(
+        "registry": registry_record(
             contents.certificate, contents.stated, contents.title, contents.created, contents.version
         ),
     }
 
 
-def _measurement(measured: MeasurementInput) -> dict[str, Any]:
-    facts = asdict(measured) | {"certificate": measured.certificate.to_dict()}
-    cleaned: dict[str, Any] = plain(facts)
-    return cleaned
-
-
 def plain(value: Any) -> Any:
-    """Numbers that JSON has, and None for the others."""
+    """Plain data for JSON; numbers that are not finite become None."""
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     return None if isinstance(value, float) and not known(value) else value
+
+
+def registry_record(
+    certificate: Certificate, about: About, title: str, created: str | None, version: str
+) -> dict[str, Any]:
+    """Record in the form of the registry's YAML files.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        Certificate of the training run.
+    title, created, version : str
+        Title and date of the report, and version of this package.
+    """
+    finite = math.isfinite(certificate.epsilon) and not certificate.reproduction
+    unit = "persons" if certificate.unit == "person" else "rows"
+    releases = [f"{one['count']} x {one['mechanism']} ({one['purpose']})" for one in certificate.releases]
+    return {
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "product": {
+                "name": title,
+                "data_curators": [about.get("owner")] if about.get("owner") else [],
+                "intended_use": about.get("purpose"),
+                "data_product_type": "Machine learning model",
+                "data_product_region": about.get("region"),
+                "description": DESCRIPTION,
+                "publication_date": None if created is None else created[:10],
+                "data_product_sector": about.get("sector"),
+            },
+            "dp_flavor": {
+                "name": "Approximate DP" if finite else None,
+                "input_metric": f"number of {unit} whose attribute differs",
+                "bound_on_input_distance": "1",
+                "output_measure": "(epsilon, delta)-closeness" if finite else None,
+                "bound_on_output_distance": None,
+                "data_domain": "public rows, each with one label of a sensitive attribute or none",
+                "unprotected_quantities": UNPROTECTED,
+            },
+            "privacy_loss": {
+                "privacy_unit": f"the sensitive attribute of one {certificate.unit}",
+                "privacy_unit_description": certificate.adjacency,
+                "privacy_parameters": {"epsilon": certificate.epsilon, "delta": certificate.delta} if finite else {},
+                "privacy_parameters_description": certificate.statement,
+            },
+            "model": {
+                "model_name": "Central",
+                "actors": None,
+                "release_type": "One release",
+                "data_source_type": "Static",
+                "access_type": "Non-interactive",
+            },
+            "accounting": {
+                "post_processing": "Training on noised sums, decisions, multipliers, this report.",
+                "composition": certificate.accountant,
+            },
+            "implementation": {
+                "pre_processing_eda_hyperparameter_tuning": TUNING,
+                "mechanisms": f"{'; '.join(releases) or 'none'}. Justitia {version}. Noise: {certificate.noise}. Sums "
+                "are exact on a public grid, and noise is rounded to that grid, against floating-point errors. Running "
+                "time and memory access are not covered.",
+                "justification": None,
+            },
+            "resources": {"sources": None, "registry_authors": []},
+        },
+    }

@@ -1,20 +1,23 @@
-"""Numbers and sentences as the page and the card print them."""
+"""Numbers, sentences and escaped text as page and card show them."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scipy.stats import norm
 
-from justitia.metrics.told import beside
+from justitia.metrics.bounds import format_bound
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.ledger import Certificate, rounded_up
 
 NONE = "\N{EN DASH}"
+#: Characters that have a meaning in Markdown anywhere in a line.
+SPECIAL = re.compile(r"([\\`*_\[\]|~#$])")
 
-#: What each notion asks for.
+#: Definition of each notion.
 NOTIONS = {
     "demographic_parity": "every group receives positive decisions at the same rate",
     "equalized_odds": "among people with the same label, every group receives positive decisions at the same rate",
@@ -24,7 +27,7 @@ NOTIONS = {
     "predictive_equality": "among people with the negative label, every group receives positive decisions at the same "
     "rate",
 }
-#: How rates of a measurement are called in words.
+#: Rates of a measurement in words.
 RATES = {
     "selection_rate": "positive decisions",
     "true_positive_rate": "positive decisions among the positive label",
@@ -43,17 +46,17 @@ ENGINES = {
 }
 
 
-#: What may differ where no tolerance was given.
-BY_CHANCE = {"post-processing": "chance and the known noise", "moments": "the known noise"}
+#: Sources of the default tolerance, by engine.
+DEFAULT_TOLERANCE = {"post-processing": "sampling error and noise", "moments": "noise"}
 
 
 def plain_name(name: str) -> str:
-    """A name of ours without its underscores."""
+    """A name of this package without its underscores."""
     return name.replace("_", " ")
 
 
 def said(sentence: str) -> str:
-    """A sentence of a measurement, with our names as words and a capital at its beginning."""
+    """A sentence of a measurement, with names as words and an initial capital."""
     words = plain_name(sentence)
     return words[:1].upper() + words[1:]
 
@@ -67,7 +70,7 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def known(value: Any) -> bool:
-    """Whether there is a finite number."""
+    """Whether a value is a finite number."""
     return value is not None and math.isfinite(value)
 
 
@@ -77,22 +80,22 @@ def bounds(lower: Any, upper: Any, digits: int = 3) -> str:
 
 
 def digits_known(lower: Any, upper: Any) -> int:
-    """Decimals of a number that is known between two bounds: two where they are a twentieth apart or more."""
+    """Decimals for a number with these bounds: two if they are 0.05 or more apart, else three."""
     return 2 if known(lower) and known(upper) and upper - lower >= 0.05 else 3
 
 
 def rounded(value: Any, lower: Any, upper: Any) -> str:
-    """A number with as many decimals as its bounds let it have."""
+    """A number with as many decimals as its bounds justify."""
     return number(value, digits_known(lower, upper))
 
 
 def rounded_bounds(lower: Any, upper: Any) -> str:
-    """Two bounds with as many decimals as they let each other have."""
+    """Two bounds with as many decimals as their distance justifies."""
     return bounds(lower, upper, digits_known(lower, upper))
 
 
 def rounded_count(count: Any, deviation: Any) -> str:
-    """A noisy count to the tens or hundreds that its noise leaves; never below 0."""
+    """A noisy count, rounded to the order of magnitude of its noise; never below 0."""
     if not known(count):
         return NONE
     unit = 10 ** max(0, math.floor(math.log10(max(float(deviation or 1.0), 1.0))))
@@ -105,7 +108,7 @@ def ratio_bounds(lower: Any, upper: Any) -> str:
 
 
 def shortfall(one: Mapping[str, Any]) -> str:
-    """How many positive decisions lack, with bounds; "none" where the group has the higher rate."""
+    """Number of missing positive decisions with bounds; "none" if the group has the higher rate."""
     found = [one[name] for name in ("shortfall", "shortfall_lower", "shortfall_upper")]
     if not all(known(value) for value in found):
         return NONE
@@ -134,7 +137,7 @@ def listed(names: Any) -> str:
 
 
 def odds_sentence(certificate: Certificate) -> str:
-    r"""The guarantee as the success of whoever guesses the group of one row or, with ids, of one person.
+    r"""Privacy guarantee as the success rate of an attacker who guesses the group of one row or person.
 
     For (epsilon, delta)-differential privacy, no test tells two neighbouring datasets, equally likely beforehand, apart
     with probability above :math:`(e^\epsilon + \delta) / (1 + e^\epsilon)`. Gaussian releases of the same cost keep it
@@ -146,9 +149,9 @@ def odds_sentence(certificate: Certificate) -> str:
     share = min(100.0, math.ceil(_best_guess(certificate) * 1000) / 10)
     who = "a person" if certificate.unit == "person" else "the person of a row"
     return (
-        f"Suppose that somebody knows all features and labels, everybody else's group, and that {who} is in one of two "
-        "groups, each as likely as the other. With everything that training made public in hand, they name the right "
-        f"one in at most {share:g} of 100 such cases; without it, in 50."
+        f"Suppose an attacker knows all features and labels, the group of everyone else, and that {who} is in one of "
+        "two groups that are equally likely. With everything that training made public, the attacker names the right "
+        f"group in at most {share:g} of 100 such cases; without it, in 50."
     )
 
 
@@ -162,7 +165,7 @@ def _best_guess(certificate: Certificate) -> float:
 
 
 def privacy_sentence(certificate: Certificate) -> str:
-    """What was spent, of what."""
+    """Epsilon spent, and the budget."""
     if math.isinf(certificate.epsilon):
         return "This model was trained without a privacy guarantee."
     spent = f"Epsilon {rounded_up(certificate.spent_epsilon)} was spent"
@@ -172,41 +175,63 @@ def privacy_sentence(certificate: Certificate) -> str:
 
 
 def tolerance_sentence(asked: float | None, in_force: float | None, engine: str) -> str:
-    """Which difference between two groups was allowed, and by whom."""
+    """The tolerance, and whether it was given or is the default."""
     if asked is not None:
         return f"The rates of two groups were allowed to differ by {asked:.4g}."
-    if engine not in BY_CHANCE:
+    if engine not in DEFAULT_TOLERANCE:
         return "No tolerance was given: training aimed at no difference at all."
-    told = "" if in_force is None else f", {in_force:.4g}"
-    return f"No tolerance was given: two groups were allowed to differ by what {BY_CHANCE[engine]} could show{told}."
+    text = "" if in_force is None else f", {in_force:.4g}"
+    causes = DEFAULT_TOLERANCE[engine]
+    return f"No tolerance was given: two groups were allowed to differ by as much as {causes} can explain{text}."
 
 
 def among(groups: int, not_compared: Sequence[str]) -> str:
-    """Of how many groups a largest difference speaks, where it does not speak of all."""
+    """Number of groups that are compared, in words; empty if all are."""
     return f"among {groups - len(not_compared)} of {groups} groups" if not_compared else ""
 
 
 def verdict(
     lower: Any, upper: Any, tolerance: float, groups: int, not_compared: Sequence[str], confidence: float = 0.95
 ) -> str:
-    """One-sided bounds of the violation against the tolerance; a group that is not compared rules out "within".
+    """Compare one-sided bounds of the violation with the tolerance; a group that is not compared rules out "within".
 
     Parameters
     ----------
     groups : int
-        Their number, with those that are not compared.
+        Number of groups, including those that are not compared.
     """
     if not (known(lower) and known(upper)):
         return f"There is not enough evidence to compare with the tolerance of {tolerance:.4g}."
-    held = f"(one-sided bound at {confidence:.4g} confidence)"
+    level = f"(one-sided bound at {confidence:.4g} confidence)"
     if lower > tolerance:
-        least = f"The largest difference between two groups is at least {beside(lower, tolerance)} {held}"
+        least = f"The largest difference between two groups is at least {format_bound(lower, tolerance)} {level}"
         return f"{least}: above the tolerance of {tolerance:.4g}."
     which = f" {among(groups, not_compared)}" if not_compared else ""
-    most = f"The largest difference between two groups{which} is at most {beside(upper, tolerance)} {held}"
+    largest = f"largest difference between two groups{which} is at most {format_bound(upper, tolerance)} {level}"
     if upper <= tolerance and not not_compared:
-        return f"{most}: within the tolerance of {tolerance:.4g}."
+        return f"The {largest}: within the tolerance of {tolerance:.4g}."
     lacking = f"; there is not enough evidence on {listed(not_compared)}" if not_compared else ""
     if upper <= tolerance:
-        return f"{most}, within the tolerance of {tolerance:.4g}{lacking}."
-    return f"{most}: the evidence does not tell whether it is within the tolerance of {tolerance:.4g}{lacking}."
+        return f"The {largest}, within the tolerance of {tolerance:.4g}{lacking}."
+    return f"Inconclusive: the {largest}; the tolerance is {tolerance:.4g}{lacking}."
+
+
+class Markdown(str):
+    """Text that is Markdown already and is not escaped."""
+
+    __slots__ = ()
+
+
+def escaped(value: Any) -> Any:
+    """One line of text, escaped so that Markdown and HTML show it as it is."""
+    if isinstance(value, Markdown) or not isinstance(value, str):
+        return value
+    line = " ".join(value.split())
+    return SPECIAL.sub(r"\\\1", line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+
+
+def fenced(text: str, language: str = "") -> Markdown:
+    """Code block whose fence is longer than any in the text."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return Markdown(f"{fence}{language}\n{text}\n{fence}")

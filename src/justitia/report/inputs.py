@@ -1,25 +1,44 @@
-"""Measurement and curve as plain data: read, checked, and kept only if they are private."""
+"""Inputs of a report as plain data, checked: measurement, trade-off curve, measurement log, and stated fields.
+
+A measurement or curve is kept only if it is private. The measurement log lists the training and every measurement of
+the model, with dates and costs.
+"""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from justitia._validate import check_choice
 from justitia.curve import Tradeoff
+from justitia.metrics.bounds import format_bound
 from justitia.metrics.measurement import Measurement
-from justitia.privacy.ledger import Certificate
-from justitia.report.formatting import among
+from justitia.privacy.ledger import Certificate, rounded_up
+from justitia.report.formatting import among, listed, plain_name
 
+#: Fields that people state, by their name in the file, and their label on the page.
+FIELDS = {
+    "owner": "Owner",
+    "purpose": "Purpose",
+    "population": "Population it is used for",
+    "version": "Version",
+    "monitoring_plan": "Monitoring plan",
+    "human_oversight": "Human oversight",
+}
+#: Further fields: meaning of the positive decision, title of the page, and fields of the registry.
+OTHERS = ("positive_means", "title", "region", "sector")
+#: Text of an empty field.
+EMPTY = "not stated"
 MEASUREMENT = "what Measurement.to_dict() gives"
 CURVE = "a mapping with 'points' (each with tolerance, accuracy and noisy_violation) and 'chosen'"
 
 
 @dataclass(frozen=True)
-class Rate:
-    """A noisy rate of one group with its bounds; None where there is not enough evidence."""
+class GroupRate:
+    """Noisy rate of one group with its bounds; None where there is not enough evidence."""
 
     metric: str
     group: str
@@ -34,11 +53,11 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Largest:
-    """A noisy violation or largest gap of one notion with its bounds.
+class LargestDifference:
+    """Noisy violation or largest gap of one notion with its bounds.
 
-    ``at_least`` and ``at_most`` are one-sided: what a verdict rests on. Only violations have them. It speaks of all
-    ``groups`` but those ``not_compared``.
+    ``at_least`` and ``at_most`` are the one-sided bounds of a verdict, which only violations have. The difference is
+    over all ``groups`` but those ``not_compared``.
     """
 
     notion: str
@@ -52,37 +71,37 @@ class Largest:
 
     @property
     def among(self) -> str:
-        """Of how many groups it speaks, if not of all."""
+        """Number of groups that are compared, in words; empty if all are."""
         return among(self.groups, self.not_compared)
 
 
 @dataclass(frozen=True)
-class Before:
-    """The same rates and violations of the decisions before the correction, from the same noisy answer."""
+class BeforeCorrection:
+    """Rates and violations of the decisions before the correction, from the same noisy answer."""
 
     overall: Mapping[str, float]
-    rates: tuple[Rate, ...]
-    violations: tuple[Largest, ...]
+    rates: tuple[GroupRate, ...]
+    violations: tuple[LargestDifference, ...]
 
-    def rate(self, metric: str, group: str) -> Rate:
+    def rate(self, metric: str, group: str) -> GroupRate:
         """The rate of one group."""
         return next(one for one in self.rates if (one.metric, one.group) == (metric, group))
 
 
 @dataclass(frozen=True)
 class MeasurementInput:
-    """A private measurement of evaluation people.
+    """Private measurement on evaluation data.
 
-    Accuracy, the name of their file, and how many measurements of this model there are, are public; so is all in
-    ``public``: accuracy, AUC, confusion and calibration of the model, and of its base.
+    Accuracy, the file name and the number of measurements of this model are public; so is everything in ``public``:
+    accuracy, AUC, confusion and calibration of the model and of its base model.
     """
 
     people: int
     confidence: float
     overall: Mapping[str, float]
-    rates: tuple[Rate, ...]
-    violations: tuple[Largest, ...]
-    largest_gaps: tuple[Largest, ...]
+    rates: tuple[GroupRate, ...]
+    violations: tuple[LargestDifference, ...]
+    largest_gaps: tuple[LargestDifference, ...]
     unknown_groups: tuple[str, ...]
     verdicts: tuple[str, ...]
     certificate: Certificate
@@ -90,20 +109,20 @@ class MeasurementInput:
     data: str | None = None
     measurements: int = 1
     created: str | None = None
-    before: Before | None = None
+    before: BeforeCorrection | None = None
     impact: Mapping[str, Any] | None = None
     scores: Mapping[str, Any] | None = None
     public: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def private(self) -> bool:
-        """Whether every number by group was noised."""
+        """Whether every number by group is noisy."""
         return math.isfinite(self.certificate.epsilon)
 
 
 @dataclass(frozen=True)
-class Point:
-    """One model of a curve: what it was asked, its public accuracy and AUC, its noised violation."""
+class CurvePoint:
+    """One model of a trade-off curve: its tolerance, public accuracy and AUC, and noisy violation."""
 
     tolerance: float | None
     accuracy: float
@@ -113,19 +132,19 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Models along a grid of tolerances, and the place of the one that was chosen."""
+    """Models along a grid of tolerances, and the index of the chosen one."""
 
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     chosen: int | None
 
 
 def read_measurement(source: Mapping[str, Any] | Measurement | None) -> MeasurementInput | None:
-    """A measurement from its plain data.
+    """Read a measurement from plain data.
 
     Raises
     ------
     ValueError, TypeError
-        If it is not what :meth:`~justitia.metrics.measurement.Measurement.to_dict` gives.
+        If it does not have the form of :meth:`~justitia.metrics.measurement.Measurement.to_dict`.
     """
     if source is None:
         return None
@@ -158,15 +177,15 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measurem
         ) from None
 
 
-def _before(facts: Any) -> Before | None:
+def _before(facts: Any) -> BeforeCorrection | None:
     if facts is None:
         return None
     overall = {str(name): _number(value) for name, value in facts["overall"].items()}
-    return Before(overall, tuple(_rate(row) for row in facts["by_group"]), _largest(facts, "violations"))
+    return BeforeCorrection(overall, tuple(_rate(row) for row in facts["by_group"]), _largest(facts, "violations"))
 
 
 def _checked(facts: Any, *names: str) -> Mapping[str, Any] | None:
-    """A part of a measurement that is printed as it is, if it has these names."""
+    """A part of a measurement that is shown as it is, after a check that it has these keys."""
     if facts is None:
         return None
     for name in names:
@@ -175,18 +194,18 @@ def _checked(facts: Any, *names: str) -> Mapping[str, Any] | None:
     return found
 
 
-def _rate(row: Mapping[str, Any]) -> Rate:
+def _rate(row: Mapping[str, Any]) -> GroupRate:
     values: dict[str, Any] = {name: str(row[name]) for name in ("metric", "group", "evidence")}
     values |= {name: _number(row[name]) for name in ("count", "lower", "upper")}
     values |= {name: _optional(row[name]) for name in ("rate", "gap", "gap_lower", "gap_upper")}
-    return Rate(**values)
+    return GroupRate(**values)
 
 
-def _largest(facts: Mapping[str, Any], kind: str) -> tuple[Largest, ...]:
-    """Violations or largest gaps of a measurement, which leave out the same groups."""
+def _largest(facts: Mapping[str, Any], kind: str) -> tuple[LargestDifference, ...]:
+    """Violations or largest gaps of a measurement."""
     groups = len({str(row["group"]) for row in facts["by_group"]})
     return tuple(
-        Largest(
+        LargestDifference(
             notion=str(name),
             estimate=_optional(one["estimate"]),
             lower=_number(one["lower"]),
@@ -201,16 +220,16 @@ def _largest(facts: Mapping[str, Any], kind: str) -> tuple[Largest, ...]:
 
 
 def not_compared(facts: Mapping[str, Any], notion: str) -> tuple[str, ...]:
-    """Groups that the violation of a notion does not speak of; of older measurements, all with a rate not known."""
+    """Groups that the violation of a notion leaves out; older versions list them once for all notions."""
     listed = facts["violations"][notion].get("not_compared", facts.get("unknown_groups", ()))
     return tuple(str(group) for group in listed)
 
 
 def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Curve | None:
-    """A curve from its plain data, or from a :class:`~justitia.Tradeoff` of which ``model`` may be one.
+    """Read a trade-off curve from plain data, or from a :class:`~justitia.Tradeoff` that may contain ``model``.
 
-    None if there is none, or if its certificate has no finite epsilon: its violations are exact then. Plain data have
-    no certificate; they are those of the model's own training.
+    None if there is no curve, or if its certificate has no finite epsilon, because its violations are exact then. Plain
+    data have no certificate; they belong to the model's own training.
 
     Raises
     ------
@@ -224,7 +243,7 @@ def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Cu
         raise TypeError(f"expected curve to be {CURVE}, got {type(source).__name__!r}; pass that mapping.")
     try:
         points = tuple(
-            Point(
+            CurvePoint(
                 tolerance=_optional(one["tolerance"]),
                 accuracy=_number(one["accuracy"]),
                 violation=_optional(one["noisy_violation"]),
@@ -258,3 +277,161 @@ def _optional(value: Any) -> float | None:
 
 def _reason(error: Exception) -> str:
     return f"no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One entry of the measurement log: the training or a measurement, its data, date, cost and result.
+
+    Field names are keys of the report's JSON.
+
+    Attributes
+    ----------
+    same_people : tuple of str
+        Names of earlier entries with the same people, or perhaps the same.
+    models : int
+        Number of models that the cost covers: several if ``justitia compare`` measured them in one table.
+    remarks : tuple of str
+        Sentences on the total cost together with earlier entries.
+    """
+
+    name: str
+    created: str | None
+    data: str | None
+    rows: int | None
+    digest: str | None
+    cost: str
+    found: str
+    same_people: tuple[str, ...] = ()
+    models: int = 1
+    remarks: tuple[str, ...] = ()
+
+
+def read_log(sources: Sequence[Mapping[str, Any]]) -> tuple[LogEntry, ...]:
+    """Read the measurement log from the facts of training and measurements, oldest first.
+
+    Each has ``certificate``, and may have ``name``, ``created``, ``data``, ``people`` or ``rows``, ``digest``,
+    ``violations``, ``by_group``, ``confidence``, ``verdicts``, ``shared_with`` and ``compared`` (the names of all
+    models of a table).
+
+    Raises
+    ------
+    ValueError
+        If one has no certificate.
+    """
+    try:
+        return tuple(_log_entry(number, one) for number, one in enumerate(sources))
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise ValueError("expected looks to be facts of training and measurements, got something else.") from None
+
+
+def _log_entry(number: int, facts: Mapping[str, Any]) -> LogEntry:
+    certificate = Certificate.from_dict(facts["certificate"])
+    rows = facts.get("people", facts.get("rows"))
+    models = len(facts.get("compared") or ()) or 1
+    if math.isinf(certificate.epsilon):
+        cost = "no guarantee"
+    else:
+        cost = f"\N{GREEK SMALL LETTER EPSILON} {rounded_up(certificate.spent_epsilon)}"
+        cost += " with all else on its ledger" if certificate.epsilon > certificate.spent_epsilon else ""
+    stated = {name: None if facts.get(name) is None else str(facts[name]) for name in ("created", "data", "digest")}
+    return LogEntry(
+        **stated,
+        name=str(facts.get("name", number)),
+        rows=None if rows is None else int(rows),
+        cost=cost + (f", for {models} models" if models > 1 else ""),
+        found="" if math.isinf(certificate.epsilon) else _result_text(facts),
+        same_people=tuple(str(one) for one in facts.get("shared_with") or ()),
+        models=models,
+        remarks=certificate.remarks,
+    )
+
+
+def _result_text(facts: Mapping[str, Any]) -> str:
+    """One-sided bounds of each violation, as a verdict uses them; the lower bound only if it is above 0."""
+    parts = []
+    for notion, one in (facts.get("violations") or {}).items():
+        verdict = (facts.get("verdicts") or {}).get(notion)
+        if one["estimate"] is None:
+            text = "not enough evidence"
+        else:
+            least, most = one.get("at_least"), one.get("at_most")
+            most = one["upper"] if most is None else most
+            limit = most if verdict is None else verdict["threshold"]
+            text = f"at least {format_bound(least, limit)}, " if least else ""
+            text += f"at most {format_bound(most, limit)}"
+        which = among(len({str(row["group"]) for row in facts["by_group"]}), not_compared(facts, notion))
+        text += f" {which}" if which else ""
+        if verdict is not None:
+            answer = {"below": "yes", "above": "no"}.get(verdict["answer"], verdict["answer"])
+            text += f" (below {verdict['threshold']:g}? {answer})"
+        parts.append(f"{plain_name(notion)}: {text}")
+    return "; ".join(parts)
+
+
+def log_sentences(log: Sequence[LogEntry], confidence: float | None) -> tuple[str, ...]:
+    """Sentences on the confidence of several measurements together, and warnings about people measured twice."""
+    measured = [one for one in log if one.name != "training"]
+    alone = [one for one in measured if one.models == 1]
+    shown = (
+        "the newest" if len(alone) in {0, len(measured)} else "the newest that is not part of a comparison of models"
+    )
+    sentences = []
+    if len(measured) > 1:
+        together = 1 - len(measured) * (1 - (0.95 if confidence is None else confidence))
+        level = f"at {together:.2f} confidence or more" if together > 0 else "at no confidence that can be stated"
+        sentences.append(
+            f"This model was measured {len(measured)} times. The page shows {shown}. The measurements are not "
+            "pooled: each has its own rows, of the same people or of others. The bounds of each measurement hold for "
+            f"that measurement alone; the bounds of all {len(measured)} hold together {level}. If "
+            "measurements were repeated until the answer suited, that has to be disclosed."
+        )
+    for one in measured:
+        again = [name for name in one.same_people if name != "training"]
+        if again:
+            sentences.append(
+                f"Warning: measurement {one.name} includes, or may include, people of measurement {listed(again)}. "
+                "Measuring the same people again gives no new evidence about sampling error, and the privacy cost adds "
+                "up for them."
+            )
+        if "training" in one.same_people:
+            sentences.append(
+                f"Warning: measurement {one.name} includes, or may include, people of the training data. Its bounds "
+                "are about new people and do not hold for these."
+            )
+    return tuple(sentences)
+
+
+@dataclass(frozen=True)
+class About:
+    """Fields that people stated about the model; None where nobody did."""
+
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_mapping(cls, facts: Mapping[str, Any] | None) -> About:
+        """Read the fields from a mapping, such as a TOML file.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a name is not a field, or a value is not text.
+        """
+        if not isinstance(facts, Mapping | None):
+            raise TypeError(f"expected about to be a mapping, got {type(facts).__name__!r}; pass fields as text.")
+        found = {
+            check_choice("field of about", str(name), (*FIELDS, *OTHERS)): one for name, one in (facts or {}).items()
+        }
+        for name, one in found.items():
+            if not isinstance(one, str):
+                raise TypeError(f"expected {name!r} to be text, got {type(one).__name__!r}; put it in quotation marks.")
+        return cls({name: " ".join(one.split()) for name, one in found.items() if one.strip()})
+
+    def get(self, name: str) -> str | None:
+        """Value of one field, or None."""
+        return self.given.get(name)
+
+    @property
+    def rows(self) -> tuple[tuple[str, str | None], ...]:
+        """Every field with its label on the page."""
+        return tuple((words, self.get(name)) for name, words in FIELDS.items())

@@ -1,4 +1,4 @@
-"""The few shapes that charts are made of, as escaped inline SVG: scales, ticks, axes, marks and labels."""
+"""SVG elements of charts: scales, ticks, axes, marks and labels, with all text escaped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 WIDTH, LETTER = 460.0, 14.0
 #: Mean width of a letter in units of its size, a little above what system fonts have.
 LETTER_WIDTH = 0.6
-#: A series is told by its shape and its dashes first; colour only repeats it.
+#: A series is recognised by its shape and dashes first; colour only repeats it.
 SHAPES = ("circle", "square", "triangle", "diamond", "cross")
 DASHES = ("none", "7 4", "2 3", "9 3 2 3")
 _PATHS = {
@@ -197,8 +197,8 @@ class Chart:
         return element("div", drawing, marks if self.marks else "", class_="chart", id=self.name)
 
 
-def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places moved apart to at least ``gap``, in their order, within ``low`` and ``high`` where there is room."""
+def separate(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions moved apart to at least ``gap``, in their order, within ``low`` and ``high`` where there is room."""
     order = sorted(range(len(places)), key=lambda k: places[k])
     moved = [0.0] * len(places)
     last = -math.inf

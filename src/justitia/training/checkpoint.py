@@ -18,19 +18,19 @@ import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import NDArray
 
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.file_lock import LockedFile
+from justitia.privacy.file_lock import LockedFile, sync_folder, write_durably
 from justitia.privacy.ledger import BudgetExceeded, LedgerError, PrivacyLedger
-from justitia.privacy.ledger_file import sync_folder, write_durably
 from justitia.training import state_file
 
-if TYPE_CHECKING:
-    from justitia.training.engine import Array, Engine
-
+Array = NDArray[Any]
 
 #: Holds the debits of a run that has no durable ledger.
 JOURNAL = "ledger.jsonl"
@@ -150,6 +150,28 @@ def _holder(folder: Path) -> str:
         return "another process"
 
 
+@dataclass(frozen=True, eq=False)
+class SavedRun:
+    """What an interrupted run has left.
+
+    Attributes
+    ----------
+    state : dict
+        As the run saved it.
+    lam : ndarray
+        Multipliers.
+    position : int
+        In the schedule, to go on from.
+    lost : int
+        Answers that were paid for and not saved: they are not queried again.
+    """
+
+    state: dict[str, Any]
+    lam: Array
+    position: int
+    lost: int
+
+
 class Checkpoint:
     """A folder that an interrupted ``fit`` can be resumed from.
 
@@ -213,8 +235,8 @@ class Checkpoint:
             )
         return state
 
-    def restore(self, run: Any, engine: Engine, lam: Array) -> tuple[Array, int]:
-        """Put the saved state back; returns the multipliers and the position in the schedule to go on from."""
+    def restore(self) -> SavedRun | None:
+        """The state that an earlier run has saved; None if there is none, or an error if a debit was lost with it."""
         self._spent = spent = len(self.ledger.own_releases())
         if self._state is None:
             if spent:
@@ -222,34 +244,32 @@ class Checkpoint:
                     f"The run in {str(self.folder)!r} stopped before its first answer was saved, and the debit stands; "
                     "start again in another folder with a new budget."
                 )
-            return lam, 0
-        if spent < self._state["releases"]:
+            return None
+        state = self._state
+        if spent < state["releases"]:
             raise ValueError(
                 f"The checkpoint in {str(self.folder)!r} has seen debits that its ledger does not hold; "
                 "resume it with the ledger it was started with."
             )
-        run.restore(self._state["run"])
-        engine.restore(self._state["engine"], lost=spent - self._state["releases"])
-        return self._state["lam"], self._state["position"]
+        return SavedRun(state["state"], state["lam"], state["position"], spent - state["releases"])
 
-    def save(self, run: Any, engine: Engine, lam: Array, position: int) -> None:
-        """Write the state atomically, and to the disk."""
+    def save(self, state: dict[str, Any], lam: Array, position: int) -> None:
+        """Write the state of a run atomically, and to the disk."""
         self._held.check()
         spent = len(self.ledger.own_releases())
         if self._state is not None and self._state["position"] == position and spent == self._spent:
             return  # just restored: to save it again would forget how many of the debits so far have lost their answer
-        state = {
+        saved = {
             "fingerprint": self.fingerprint,
             "releases": spent,
             "position": position,
             "lam": lam,
-            "engine": engine.state(),
-            "run": run.state(),
+            "state": state,
         }
         temporary = self.folder / "state.tmp"
         temporary.unlink(missing_ok=True)  # of a run that was killed
         with temporary.open("xb") as file:  # never through a link
-            file.write(state_file.to_bytes(state))
+            file.write(state_file.to_bytes(saved))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.folder / "state.npz")

@@ -9,7 +9,7 @@ with signed multipliers, so that no sign of a violation has to be known exactly 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.notions import FairnessNotion
+from justitia.rows.source import MemoryRows, RowSource
 
 Array = NDArray[Any]
 
@@ -33,29 +34,30 @@ class Problem:
     weight : ndarray (n,)
         How often a row counts, in the loss and in every mean.
     notion : FairnessNotion
-    eta : ndarray (n,), optional
-        p(y = 1 | x) by a model that has not learned from the row, where there is one.
     threshold : float
-        A positive decision is worth its price where p(y = 1 | x) is above.
-    crowd : object, optional
-        Everybody, where these rows are a public sample of them; the engine knows what it is.
+        A positive decision is worth its cost where p(y = 1 | x) is above.
+    source : RowSource
+        All rows, of which the arrays above are a public sample; by default these rows.
     """
 
     X: Array
     y: Array
     weight: Array
     notion: FairnessNotion
-    eta: Array | None = None
     threshold: float = 0.5
-    crowd: Any = None
+    source: RowSource = field(default=None, repr=False)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.source is None:
+            object.__setattr__(self, "source", MemoryRows(self.X, self.y, self.weight))
 
     def __len__(self) -> int:
         return len(self.y)
 
     @property
     def rows(self) -> int:
-        """How many rows the vault is asked about: these, or those that they are a sample of."""
-        return len(self) if self.crowd is None else int(self.crowd.n)
+        """Number of all rows."""
+        return self.source.n
 
     @cached_property
     def events(self) -> Array:
@@ -112,8 +114,8 @@ def shrink(values: Array, by: float | Array) -> Array:
     return pulled
 
 
-def ascend_printed(lam: Array, violation: Array, *, step: float, limit: float) -> Array:
-    """Lines 5 and 6 of Algorithm 1 as printed: lambda + s_k * violation, at most lambda^max.
+def ascend_as_published(lam: Array, violation: Array, *, step: float, limit: float) -> Array:
+    """Lines 5 and 6 of Algorithm 1 as published: lambda + s_k * violation, at most lambda^max.
 
     The noise of Equation 13 can make a violation negative; multipliers stay at or above 0, as the paper asks.
     """

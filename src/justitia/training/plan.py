@@ -13,12 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 from justitia._validate import check_positive
-from justitia.privacy.accounting import Cost, epsilon_spent
-from justitia.privacy.costs import gaussian_mu
-from justitia.privacy.interface import Vault
+from justitia.privacy.accounting import Cost, epsilon_spent, gaussian_mu
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.training.engine import Engine
-from justitia.training.lagrangian import Problem
 
 #: Tolerances below this are strict: a curve approaches them from looser ones.
 STRICT_BELOW = 0.06
@@ -72,6 +68,8 @@ class Plan(ABC):
     shares_answers: ClassVar[bool] = False
     #: Whether the engine trains a network, by Algorithm 1.
     trains_network: ClassVar[bool] = False
+    #: Rows whose columns are held in memory at once.
+    micro_batch: int = 65_536
 
     @abstractmethod
     def releases(self) -> tuple[PlannedRelease, ...]:
@@ -80,10 +78,6 @@ class Plan(ABC):
     @abstractmethod
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
         """A new plan whose releases together cost at most (epsilon, delta)."""
-
-    @abstractmethod
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> Engine:
-        """The engine that carries this plan out; ``public`` are the keyword arguments of :class:`Engine`."""
 
     def costs(self) -> Counter[Cost]:
         """What the ledger will hold after ``fit``."""
@@ -96,9 +90,8 @@ class Plan(ABC):
         """What this plan costs."""
         return epsilon_spent(self.costs(), delta)
 
-    def at_tolerance(self, tolerance: float | None) -> Self:
-        """The plan for a tolerance that was given; the same, unless said otherwise."""
-        del tolerance
+    def at_tolerance(self, tolerance: float | None) -> Self:  # noqa: ARG002 - plans of networks need it
+        """The plan for a tolerance that was given; by default the same."""
         return self
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,31 +8,16 @@ from typing import Any
 from tqdm.auto import tqdm
 
 
-def progress_bar(shown: bool | None, total: int, name: str, **look: Any) -> tqdm[Any]:
+def progress_bar(shown: bool | None, total: int, name: str, **options: Any) -> tqdm[Any]:
     """A progress bar; with None only in a terminal."""
     if shown is None:
         shown = sys.stderr is not None and sys.stderr.isatty()
-    return tqdm(total=total, disable=not shown, desc=name, **{"unit": "step"} | look)
+    return tqdm(total=total, disable=not shown, desc=name, **{"unit": "step"} | options)
 
 
-class Passes:
-    """A bar for each pass over the rows of a process, which is gone when the pass is done.
-
-    Parameters
-    ----------
-    shown : bool, optional
-        As for :func:`progress_bar`.
-    """
-
-    def __init__(self, shown: bool | None) -> None:
-        self._shown = shown
-        self._begun = 0
-
-    def __call__(self, rows: int) -> tqdm[Any]:
-        """The bar of the next pass."""
-        self._begun += 1
-        look = {"unit": "row", "unit_scale": True, "leave": False}
-        return progress_bar(self._shown, rows, f"pass {self._begun}", **look)
+def pass_bar(shown: bool | None, rows: int, name: str) -> tqdm[Any]:
+    """The bar of one pass over rows, which is gone when the pass is done."""
+    return progress_bar(shown, rows, name, unit="row", unit_scale=True, leave=False)
 
 
-__all__ = ["Passes", "progress_bar"]
+__all__ = ["pass_bar", "progress_bar"]

@@ -1,7 +1,7 @@
 """One fit from its checks to its result: the only owner of the vault.
 
-Check what can be checked without the attribute, open ledger, vault and engine, train, check what was spent. The
-estimator, a curve and a search all go this way.
+A session checks what can be checked without the attribute, opens ledger, vault and run, trains, and checks what was
+spent. The estimator, a curve and a search all use it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from tqdm.auto import tqdm
 from justitia.exceptions import warn_of
 from justitia.preprocessing.tables import public_seed
 from justitia.privacy.accounting import Cost, UnboundedCost, epsilon_spent
-from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
+from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import Certificate
-from justitia.privacy.door import ledger_or_new, open_vault, warn_large_delta
 from justitia.privacy.durable_ledger import DurableLedger
-from justitia.privacy.interface import Vault
+from justitia.privacy.interface import Vault, VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
+from justitia.privacy.vault import ledger_or_new, open_vault, warn_large_delta
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
-from justitia.training.engine import AnswersRefuse, Array, Engine
-from justitia.training.lagrangian import Problem
-from justitia.training.learner import Learner, Trained
+from justitia.training.method import AnswersRefuse, Array, Method, Run, Trained
 from justitia.training.plan import Plan
 from justitia.training.progress import progress_bar
 from justitia.training.remarks import decisions_remarks, gap_remark, value
 
+#: Layout of the state in a checkpoint; a folder with another one belongs to another version.
+LAYOUT = 2
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Settings:
-    """What one fit is to do; all of it public but the noise seed, which is never shown.
+    """What one fit is to do. Everything here is public but the noise seed, which is never shown.
 
     Parameters
     ----------
@@ -44,13 +45,13 @@ class Settings:
     seed : int
         Of public randomness.
     features : iterable of str
-        Names of public columns, which the attribute must not be among.
+        Names of public columns; the attribute must not be one of them.
     remarks : tuple of str
-        What public rows have shown already.
+        Diagnostics of the public rows.
     open_vault : callable
-        Another door, for audits that watch what is asked.
+        :func:`justitia.privacy.vault.open_vault`, or what audits put in its place to record queries.
     rows : str
-        A hash of the public rows, by which another fit of them is recognised; empty where that is not asked for.
+        A hash of the public rows, by which another fit of them is recognised; empty where there is none.
     """
 
     plan: Plan
@@ -64,14 +65,12 @@ class Settings:
     progress: bool | None = False
     features: Iterable[str] = ()
     remarks: tuple[str, ...] = ()
-    open_vault: Callable[..., Vault] = open_vault
+    open_vault: Callable[[Any, VaultRequest], Vault] = open_vault
     rows: str = ""
 
     @classmethod
-    def of(
-        cls, model: Any, plan: Plan, door: Callable[..., Vault], remarks: tuple[str, ...] = (), rows: str = ""
-    ) -> Settings:
-        """Those of an estimator, which goes through this door; remarks on its public rows, and their hash."""
+    def from_model(cls, model: Any, plan: Plan, *, remarks: tuple[str, ...] = (), rows: str = "") -> Settings:
+        """The settings of an estimator."""
         return cls(
             plan=plan,
             epsilon=float(model.epsilon),
@@ -84,37 +83,49 @@ class Settings:
             progress=model.progress,
             features=getattr(model, "feature_names_in_", ()),
             remarks=remarks,
-            open_vault=door,
+            open_vault=model._open_vault,
             rows=rows,
         )
-
-    def calibrated(self, n: int) -> Plan:
-        """The plan for this tolerance and budget."""
-        return self.plan.at_tolerance(self.tolerance).calibrate(self.epsilon, self.delta, n=n)
 
     def bar(self, total: int, name: str) -> tqdm[Any]:
         """A progress bar; by default only in a terminal."""
         return progress_bar(self.progress, total, name)
 
+    def vault(self, attribute: Any, method: Method, *, person: Any, ledger: PrivacyLedger) -> Vault:
+        """The vault of one run: the attribute ends here."""
+        source = method.problem.source
+        request = VaultRequest(
+            groups=self.groups,
+            epsilon=self.epsilon,
+            ledger=ledger,
+            n=source.n,
+            person=person,
+            features=self.features,
+            noise_seed=self.noise_seed,
+            missing_marker=self.missing_marker,
+            source=source,
+        )
+        return self.open_vault(attribute, request)
+
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """What one fit works with between its checks and its result."""
+    """One fit between its checks and its result."""
 
     settings: Settings
-    learner: Learner[Any]
-    problem: Problem
+    method: Method
     plan: Plan
     ledger: PrivacyLedger
     vault: Vault
-    engine: Engine
+    run: Run
     saved: Checkpoint | None
 
     def warn(self, *, stacklevel: int) -> None:
-        """What can be said before anything is asked."""
+        """Warn of what can be seen before the first query."""
         settings = self.settings
-        warn_large_delta(settings.epsilon, settings.delta, self.problem.rows, stacklevel=stacklevel + 1)
-        for sentence in self.engine.outlook():
+        n = self.method.problem.rows
+        warn_large_delta(settings.epsilon, settings.delta, n, stacklevel=stacklevel + 1)
+        for sentence in self.run.preflight():
             warn_of(sentence, stacklevel=stacklevel + 1)
 
     def train(self, start: Array | None = None) -> Trained:
@@ -123,40 +134,40 @@ class Session:
         Raises
         ------
         ValueError
-            If the first noised answers say that the run cannot work; it says what they have cost.
+            If the first noised answers show that the run cannot work; it says what they have cost.
         """
-        bar = self.settings.bar
         try:
-            return self.learner.train(self.problem, self.plan, self.engine, bar, start=start, checkpoint=self.saved)
+            return self.run.train(self.settings.bar, start=start, checkpoint=self.saved)
         except AnswersRefuse as refused:
-            raise ValueError(f"{refused} {self._spent()}") from None
-
-    def _spent(self) -> str:
-        """What this run has spent so far, as a sentence; rounded up."""
-        epsilon = epsilon_spent(self.vault.spent, self.settings.delta)
-        digits = 0 if not 0 < epsilon < math.inf else 2 - math.floor(math.log10(epsilon))
-        told = math.ceil(epsilon * 10.0**digits) / 10.0**digits if math.isfinite(epsilon) else epsilon
-        budget = f"epsilon {self.settings.epsilon:g} (delta {self.settings.delta:g})"
-        return f"This check has spent epsilon {told:g} of this run's budget of {budget}, and it stays spent."
+            epsilon = epsilon_spent(self.vault.spent, self.settings.delta)
+            digits = 0 if not 0 < epsilon < math.inf else 2 - math.floor(math.log10(epsilon))
+            spent = math.ceil(epsilon * 10.0**digits) / 10.0**digits if math.isfinite(epsilon) else epsilon
+            budget = f"epsilon {self.settings.epsilon:g} (delta {self.settings.delta:g})"
+            raise ValueError(
+                f"{refused} This check has spent epsilon {spent:g} of this run's budget of {budget}, and it stays "
+                "spent."
+            ) from None
 
     def follow(self, last: Session, tolerance: float) -> Session:
-        """The session of a model with another tolerance, made of this one's answers; it goes on from the last."""
-        plan, engine = self.plan.following(tolerance), last.engine.at(tolerance)
-        return replace(last, learner=last.learner.follower(), plan=plan, engine=engine)
+        """The session of a model with another tolerance, on this one's answers; it goes on from the last."""
+        return replace(last, plan=self.plan.following(tolerance), run=last.run.at(tolerance))
 
-    def repeated(self, attribute: Attribute, *, person: Any, ledger: PrivacyLedger, noise_seed: int | None) -> Session:
+    def repeated(self, attribute: Any, *, person: Any, ledger: PrivacyLedger, noise_seed: int | None) -> Session:
         """The same fit once more with noise of its own, of a session that has not trained yet.
 
-        What is public is taken over: neither the base of the label nor anything else is learned a second time.
+        What is public is shared: neither the base model nor anything else is learned a second time.
         """
         settings = replace(self.settings, noise_seed=noise_seed)
-        vault = opened_vault(settings, attribute, n=self.problem.rows, person=person, ledger=ledger)
-        engine = opened_engine(settings, self.plan, self.problem, vault)
-        learner = self.learner.untrained()
-        return replace(self, settings=settings, learner=learner, ledger=ledger, vault=vault, engine=engine)
+        vault = settings.vault(attribute, self.method, person=person, ledger=ledger)
+        run = self.method.run(self.plan, vault, tolerance=settings.tolerance)
+        return replace(self, settings=settings, ledger=ledger, vault=vault, run=run)
+
+    def close(self) -> None:
+        """End worker processes and remove temporary files, if there are any."""
+        self.method.problem.source.close()
 
     def check_spent(self) -> None:
-        """What the plan said it would cost equals what the ledger recorded."""
+        """What the plan announced equals what the ledger recorded."""
         # By the vault, since others may debit the same ledger meanwhile; a run that was resumed has a vault that did
         # not see its first debits, and a ledger, or a name on one, of its own.
         spent = self.vault.spent if self.saved is None else self.ledger.own_costs()
@@ -164,84 +175,51 @@ class Session:
             raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
 
     def certificate(self) -> Certificate:
-        """What is promised, the tolerance in force, and remarks."""
+        """What is promised, the tolerance in force, and diagnostics."""
         planned = sum(self.plan.costs().values())
         certificate = self.vault.certificate(planned=planned, claim=getattr(self.plan, "claim", None))
-        return replace(certificate, tolerance=self.engine.allowed(), remarks=self.remarks())
-
-    def distance(self) -> float | None:
-        """Noised distance of the groups' distributions of deployed scores, where they are held alike."""
-        return None if self.engine.levels is None else self.engine.distance(self.learner.deployed(self.problem))
+        return replace(certificate, tolerance=self.run.tolerance, remarks=self.remarks())
 
     def remarks(self) -> tuple[str, ...]:
         """What public rows, noised answers and the decisions that were learned have shown."""
-        problem, engine = self.problem, self.engine
-        scores, plain = self.learner.deployed(problem), self.learner.plain(problem)
-        learned = decisions_remarks(problem, scores, None if plain is None else value(problem, plain))
-        seen = self.learner.unseen(problem, self.plan)
-        gap, share = engine.gap(scores[seen], seen), len(problem.y[seen]) / len(problem)
-        held = gap_remark(gap, engine.allowed(), engine.gap_noise(share))
-        return (*self.settings.remarks, *engine.remarks(), *learned, *held)
+        problem, run = self.method.problem, self.run
+        scores, base, held = run.deployed_scores(), run.base_scores(), run.held_out()
+        learned = decisions_remarks(problem, scores, None if base is None else value(problem, base))
+        beyond = gap_remark(run.gap(scores[held], held), run.tolerance, run.gap_noise())
+        return (*self.settings.remarks, *run.diagnostics(), *learned, *beyond)
 
 
 def open_session(
     settings: Settings,
-    problem: Problem,
-    learner: Learner[Any],
-    attribute: Attribute | AttributeStream | HeldElsewhere,
+    method: Method,
+    attribute: Any,
     *,
     person: Any = None,
     ledger: PrivacyLedger | None = None,
     folder: RunFolder | None = None,
 ) -> Session:
-    """Check everything that can be checked without the attribute, and open ledger, vault and engine."""
-    learner.check(problem, settings.plan)
-    n = problem.rows
-    plan = settings.calibrated(n)
-    if isinstance(attribute, HeldElsewhere) and not plan.shares_answers:
+    """Check everything that can be checked without the attribute, and open ledger, vault and run."""
+    method.check()
+    plan = settings.plan.at_tolerance(settings.tolerance)
+    plan = plan.calibrate(settings.epsilon, settings.delta, n=method.problem.rows)
+    held_elsewhere = isinstance(attribute, HeldElsewhere)
+    if held_elsewhere and not plan.shares_answers:
         raise ValueError(
             "expected engine 'post-processing' or 'moments' where a custodian holds the attribute, got another; it "
             "gives noised sums only."
         )
     ledger = open_ledger(settings, plan, ledger, folder)
-    vault = opened_vault(settings, attribute, n=n, person=person, ledger=ledger)
+    vault = settings.vault(attribute, method, person=person, ledger=ledger)
     saved = None
     if folder is None:
         vault.check(plan.costs())
     else:
-        saved = open_checkpoint(settings, folder, problem, plan, learner, vault, ledger)
-        if isinstance(ledger, DurableLedger) or isinstance(attribute, HeldElsewhere):
+        saved = open_checkpoint(settings, folder, plan, method, vault, ledger)
+        if isinstance(ledger, DurableLedger) or held_elsewhere:
             vault.check(plan.costs() - ledger.own_costs())
-    problem = learner.prepare(problem, plan, settings.bar)  # public, and last: it takes time
-    engine = opened_engine(settings, plan, problem, vault)
-    return Session(settings, learner, problem, plan, ledger, vault, engine, saved)
-
-
-def opened_vault(
-    settings: Settings,
-    attribute: Attribute | AttributeStream | HeldElsewhere,
-    *,
-    n: int,
-    person: Any,
-    ledger: PrivacyLedger,
-) -> Vault:
-    """The vault of one fit: the attribute ends here."""
-    return settings.open_vault(
-        attribute,
-        groups=settings.groups,
-        epsilon=settings.epsilon,
-        ledger=ledger,
-        n=n,
-        person=person,
-        features=settings.features,
-        noise_seed=settings.noise_seed,
-        missing_marker=settings.missing_marker,
-    )
-
-
-def opened_engine(settings: Settings, plan: Plan, problem: Problem, vault: Vault) -> Engine:
-    """The engine of one fit."""
-    return plan.engine(problem, vault, tolerance=settings.tolerance, seed=settings.seed)
+    method.prepare(settings.bar)  # public, and last: it takes time
+    run = method.run(plan, vault, tolerance=settings.tolerance)
+    return Session(settings, method, plan, ledger, vault, run, saved)
 
 
 def open_ledger(
@@ -276,16 +254,10 @@ def _resumable(ledger: PrivacyLedger | None, folder: RunFolder) -> PrivacyLedger
 
 
 def open_checkpoint(
-    settings: Settings,
-    folder: RunFolder,
-    problem: Problem,
-    plan: Plan,
-    learner: Learner[Any],
-    vault: Vault,
-    ledger: PrivacyLedger,
+    settings: Settings, folder: RunFolder, plan: Plan, method: Method, vault: Vault, ledger: PrivacyLedger
 ) -> Checkpoint:
     """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""
-    digest = hashlib.sha256()
+    digest, problem = hashlib.sha256(), method.problem
     for array in (problem.X, problem.y, problem.weight):
         digest.update(np.ascontiguousarray(array).data)
     notion = (problem.notion.name, problem.notion.event_names)
@@ -294,8 +266,7 @@ def open_checkpoint(
     # all the rest is public, so whoever has the hash could try one seed after another.
     seeded = settings.noise_seed is not None
     persons = (vault.group_names, vault.persons_digest)
-    rows = () if problem.crowd is None else (problem.rows,)
-    public = (*rows, plan, notion, budget, persons, settings.missing_marker, seeded, learner.shape())
+    public = (LAYOUT, problem.rows, plan, notion, budget, persons, settings.missing_marker, seeded, method.shape())
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger, rows=len(problem))
 

@@ -13,7 +13,7 @@ from bench.rivals.fairgbm import SHIFT, ProxyLagrangian
 from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.exceptions import BudgetExceeded
-from justitia.learners.default import boosted_trees
+from justitia.learners.lightgbm_base import lightgbm_model
 from justitia.metrics.exact import violation
 from justitia.notions import EqualizedOdds, get_notion
 
@@ -84,7 +84,7 @@ def test_multipliers_move_after_every_tree_and_not_before_the_first() -> None:
 def test_no_step_is_boosting_without_constraint() -> None:
     model = fitted(multiplier_step=0.0, n_estimators=30)
     rows = model._features(DATA.X, reset=False).astype(np.float64)
-    plain = boosted_trees("LGBMClassifier", n_estimators=30, num_leaves=7).fit(rows, DATA.y.to_numpy())
+    plain = lightgbm_model("LGBMClassifier", n_estimators=30, num_leaves=7).fit(rows, DATA.y.to_numpy())
     assert np.allclose(model.predict_proba(DATA.X), plain.predict_proba(rows), atol=1e-5)
     assert not model.multipliers_.any()
 

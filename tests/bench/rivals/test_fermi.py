@@ -93,7 +93,7 @@ def exact_engine(notion: str, labels: list[Any], X: Tensor, y: Tensor, strength:
     problem = Problem(X.numpy(), y.numpy(), np.ones(len(y)), soft_decisions(notion))
     vault = SensitiveVault(labels, groups=("a", "b", "c"), ledger=PrivacyLedger(epsilon=math.inf, delta=0.0))
     plan = FermiPlan(dual_step=0.3, strength=strength).calibrate(math.inf, 1e-5, n=len(y))
-    engine = plan.engine(problem, vault, tolerance=0.0, seed=0)
+    engine = FermiEngine(plan, problem, vault, tolerance=0.0, seed=0)
     opened(engine)
     return engine
 
@@ -123,7 +123,7 @@ def test_noised_and_public_part_without_noise_are_the_gradient_of_psi(notion: st
     for k in range(3):  # W away from where it starts
         gap = asked(engine, module(X)[:, 0].detach().numpy())
         lam = engine.ascend(lam, gap, k)
-    engine.ask_before(module, lam, 1)
+    engine.query_before(module, lam, 1)
     weights, noisy = engine.row_weights(lam, everybody), engine.constraint(module, lam, everybody)
     assert weights is not None
     assert noisy is not None

@@ -52,7 +52,7 @@ def exact_engine(notion: str, labels: list[Any], X: Tensor, y: Tensor, *, hard: 
     vault = SensitiveVault(labels, groups=("a", "b", "c"), ledger=PrivacyLedger(epsilon=math.inf, delta=0.0))
     decisions = "hard" if hard else "soft"
     plan = HistogramPlan(dual_step=0.7, slack=0.02, decisions=decisions).calibrate(math.inf, 1e-5, n=len(y))
-    engine = plan.engine(problem, vault, tolerance=0.0, seed=0)
+    engine = HistogramEngine(plan, problem, vault, tolerance=0.0, seed=0)
     opened(engine)
     return engine
 
@@ -85,7 +85,7 @@ def test_noised_part_without_noise_is_the_gradient_of_the_lagrangian(notion: str
     lam = np.zeros((3, engine.problem.events.shape[1]))
     for k in range(2):
         lam = engine.ascend(lam, asked(engine, module(X)[:, 0].detach().numpy()), k)
-    engine.ask_before(module, lam, 1)
+    engine.query_before(module, lam, 1)
     noisy = engine.constraint(module, lam, torch.arange(len(y)))
     assert noisy is not None
     gamma = gamma_of(engine, engine.problem.notion.h(module(X)[:, 0], y), labels)

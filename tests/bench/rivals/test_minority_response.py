@@ -11,7 +11,7 @@ from bench.rivals import LocalClassifier
 from bench.rivals.debiasing import minority_response_matrix
 from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
-from justitia.privacy.costs import RandomizedResponseCost
+from justitia.privacy.accounting import RandomizedResponseCost
 from justitia.privacy.mechanisms import MinorityResponse, SeededNoise
 
 DATA = make_synthetic(1500, random_state=0)

@@ -1,4 +1,4 @@
-"""``justitia audit``: attack your own settings."""
+"""``justitia audit``: empirical lower bound on epsilon from attacks on your own settings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from justitia.audit import audit as attacked
+from justitia.audit import audit as run_attack
 from justitia.cli import options
-from justitia.cli.command import Command, OneOf
+from justitia.cli.command import Command
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.files.streamed import StreamedRows
-from justitia.cli.output import filled, plain, tell, told_warnings, warn
-from justitia.cli.training import rows_of, unfitted
+from justitia.cli.output import json_value, print_result, print_warnings, warn, wrap
+from justitia.cli.training import make_estimator, read_training_rows
 
 EXAMPLE = """
 $ justitia audit people.csv --target y --sensitive group --groups a,b \\
@@ -21,15 +21,15 @@ $ justitia audit people.csv --target y --sensitive group --groups a,b \\
 """
 ATTACKS = ("mechanism", "weights", "predictions", "one run")
 NOT_PRIVATE = (
-    "an audit reads the attribute exactly and its result is not private; run it on public or made-up people, or keep "
-    "the result inside."
+    "an audit reads the attribute exactly and its result is not private; run it on public or synthetic data, or keep "
+    "the result confidential."
 )
 
 
 @click.command("audit", cls=Command, example=EXAMPLE)
 @options.training
 @click.option(
-    "--attack", type=OneOf("attack", ATTACKS), default="mechanism", show_default=True, help="What is attacked."
+    "--attack", type=options.OneOf("attack", ATTACKS), default="mechanism", show_default=True, help="What is attacked."
 )
 @click.option("--runs", type=click.IntRange(min=8), default=1000, show_default=True, help="Of each neighbour.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of the lower bound.")
@@ -44,22 +44,22 @@ def audit(
     as_json: bool,
     **settings: Any,
 ) -> int:
-    """Attack the attribute of one row, and hold what that proves against the certificate.
+    """Attack the attribute of one row and compare the result with the certificate.
 
-    The settings are those of 'justitia train'; many runs are made with the attribute of one row changed. NOT private:
-    for people whose attribute is public, or made up. Exit code 4 if the attack proves more than the certificate allows.
+    The settings are those of 'justitia train'; many models are trained with the attribute of one row changed. The
+    result is NOT private, so use public or synthetic data. Exit code 4 if it exceeds what the certificate allows.
     """
-    rows = rows_of(data, settings)
+    rows = read_training_rows(data, settings)
     if isinstance(rows, StreamedRows):
         raise Refusal("expected a file that is read at once, got one that is read a few rows at a time; audit a part.")
     if rows.person is not None:
-        raise Refusal("an audit tells apart one row's attribute; leave out --person.")
+        raise Refusal("an audit attacks the attribute of one row; leave out --person.")
     if rows.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
     warn(NOT_PRIVATE)
-    with told_warnings() as warnings:
-        found = attacked(
-            unfitted(rows, settings),
+    with print_warnings() as warnings:
+        found = run_attack(
+            make_estimator(rows, settings),
             rows.X,
             rows.y,
             sensitive_features=rows.sensitive,
@@ -71,5 +71,5 @@ def audit(
         )
     facts = {"private": False, "lower": found.lower, "epsilon": found.epsilon, "verdict": found.verdict}
     facts |= {"exceeded": bool(found.exceeded), "runs": runs, "attack": attack, "warnings": warnings}
-    tell(plain(facts), filled(found.verdict), as_json=as_json)
+    print_result(json_value(facts), wrap(found.verdict), as_json=as_json)
     return NOT_SHOWN if found.exceeded else OK

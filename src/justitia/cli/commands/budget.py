@@ -1,4 +1,4 @@
-"""``justitia budget``: make, look at, export and verify a ledger."""
+"""``justitia budget``: create, show, export and verify a ledger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from justitia._files import read_object
 from justitia.cli import options
 from justitia.cli.command import Commands
 from justitia.cli.errors import Refusal, shown_path
-from justitia.cli.output import staged_file, tell
+from justitia.cli.output import print_result, staged_file
 from justitia.privacy.durable_ledger import DurableLedger
 
 CREATE = """
@@ -33,32 +33,32 @@ $ justitia budget verify people.ledger --receipt kept.json
 
 @click.group("budget", cls=Commands)
 def budget() -> None:
-    """A privacy budget in a file: what a dataset's people may be asked in all.
+    """Manage a privacy budget in a file: the total for all queries about a dataset.
 
-    One file per dataset of people. Pass it as --ledger to train, tradeoff, evaluate, measure and compare: each
-    debits it before it gives an answer, and refuses what the budget does not allow.
+    Use one file per dataset and pass it as --ledger to train, tradeoff, evaluate, measure and compare. Each debits it
+    before it releases anything, and refuses a query that the budget does not allow.
     """
 
 
 @budget.command("create", example=CREATE)
 @click.argument("ledger", type=options.FILE)
-@click.option("--name", required=True, help="Public name of these people; other names are refused later.")
+@click.option("--name", required=True, help="Public name of the dataset; other names are refused later.")
 @click.option("--epsilon", type=float, required=True, help="Total budget; it is fixed from now on.")
 @options.delta
 @options.as_json
 def create(ledger: Path, name: str, epsilon: float, delta: float, as_json: bool) -> None:
     """Make the file LEDGER with a fixed total budget."""
     if ledger.exists():
-        raise Refusal(f"{shown_path(ledger)} exists; look at it with 'justitia budget show', or choose another file.")
-    _tell(DurableLedger(ledger, dataset=name, epsilon=epsilon, delta=delta), as_json=as_json)
+        raise Refusal(f"{shown_path(ledger)} exists; show it with 'justitia budget show', or choose another file.")
+    _print(DurableLedger(ledger, dataset=name, epsilon=epsilon, delta=delta), as_json=as_json)
 
 
 @budget.command("show", example=SHOW)
 @click.argument("ledger", type=options.FILE)
 @options.as_json
 def show(ledger: Path, as_json: bool) -> None:
-    """Show what was spent, on what, and what remains."""
-    _tell(_open(ledger), as_json=as_json)
+    """Show every debit, the total spent, and what remains."""
+    _print(_open(ledger), as_json=as_json)
 
 
 @budget.command("export", example=EXPORT)
@@ -67,19 +67,21 @@ def show(ledger: Path, as_json: bool) -> None:
 @options.as_json
 def export(ledger: Path, out: Path, overwrite: bool, as_json: bool) -> None:
     """Write all entries and totals as JSON."""
-    held = _open(ledger)
+    opened = _open(ledger)
     with staged_file(out, overwrite=overwrite, inputs=(ledger,)) as stage:
-        stage.write_text(held.to_json() + "\n", encoding="utf-8")
-    tell({"out": out, "entries": len(held.releases)}, f"{len(held.releases)} entries in {out}", as_json=as_json)
+        stage.write_text(opened.to_json() + "\n", encoding="utf-8")
+    print_result(
+        {"out": out, "entries": len(opened.releases)}, f"{len(opened.releases)} entries in {out}", as_json=as_json
+    )
 
 
 @budget.command("verify", example=VERIFY)
 @click.argument("ledger", type=options.FILE)
-@click.option("--model", type=options.FILE, help="Folder of a model whose certificate holds a receipt.")
+@click.option("--model", type=options.FILE, help="Folder of a model whose certificate contains a receipt.")
 @click.option("--receipt", type=options.FILE, help="JSON file: a receipt, a certificate, or an export of the ledger.")
 @options.as_json
 def verify(ledger: Path, model: Path | None, receipt: Path | None, as_json: bool) -> None:
-    """Tell whether LEDGER still holds the debits of a receipt.
+    """Check whether LEDGER still contains the debits of a receipt.
 
     Its own chain of hashes is checked too. A file that was put back or rewritten since the receipt was made is refused.
     """
@@ -87,11 +89,11 @@ def verify(ledger: Path, model: Path | None, receipt: Path | None, as_json: bool
         raise Refusal("expected one of --model and --receipt; pass the folder of a model, or a file with a receipt.")
     source = receipt if model is None else model / "model.json"
     found = _receipt_in(Path(str(source)))
-    held = _open(ledger)
-    held.verify(found)
-    head = held.head
-    text = f"{ledger} holds the {found['debits']} debits of the receipt, and {head.debits - found['debits']} since."
-    tell({"ledger": ledger, "receipt": found, "debits": head.debits, "head": head.hash}, text, as_json=as_json)
+    opened = _open(ledger)
+    opened.verify(found)
+    head = opened.head
+    text = f"{ledger} contains the {found['debits']} debits of the receipt, and {head.debits - found['debits']} since."
+    print_result({"ledger": ledger, "receipt": found, "debits": head.debits, "head": head.hash}, text, as_json=as_json)
 
 
 def _receipt_in(path: Path) -> Mapping[str, Any]:
@@ -120,5 +122,5 @@ def _open(ledger: Path) -> DurableLedger:
     return DurableLedger.open(ledger)
 
 
-def _tell(ledger: DurableLedger, *, as_json: bool) -> None:
-    tell(json.loads(ledger.to_json()) if as_json else {}, ledger.describe(), as_json=as_json)
+def _print(ledger: DurableLedger, *, as_json: bool) -> None:
+    print_result(json.loads(ledger.to_json()) if as_json else {}, ledger.describe(), as_json=as_json)

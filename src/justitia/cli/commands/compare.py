@@ -1,4 +1,4 @@
-"""``justitia compare``: several models in one table, measured on the same people."""
+"""``justitia compare``: private measurement of several models on the same rows, in one table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import click
 import numpy as np
@@ -15,26 +15,41 @@ from numpy.typing import NDArray
 
 from justitia._files import stage_beside
 from justitia.cli import options
-from justitia.cli.command import Command, OneOf
-from justitia.cli.commands.evaluate import Judged, judge
+from justitia.cli.command import Command
+from justitia.cli.commands.evaluate import EvaluatedModel, load_and_predict
 from justitia.cli.errors import Refusal
-from justitia.cli.files.columns import Columns, warn_of, written_by
-from justitia.cli.files.looks import COMPARED, Look, earlier_looks, joint_sentence, keep_measurement, shared_with
+from justitia.cli.files.attribute import Where
+from justitia.cli.files.columns import FeatureColumns, read_formats, warn_about
+from justitia.cli.files.measurement_log import (
+    COMPARED,
+    LogRecord,
+    add_measurement,
+    find_shared,
+    read_log,
+    total_cost,
+)
 from justitia.cli.files.metadata import measurement_metadata
-from justitia.cli.files.public_rows import public_rows
-from justitia.cli.files.rows import read_rows
+from justitia.cli.files.public_rows import hash_rows
+from justitia.cli.files.rows import LabelledRows, read_rows
 from justitia.cli.files.seen import Said, SeenRows, read_seen
 from justitia.cli.files.streamed import AT_ONCE, is_streamed
-from justitia.cli.ledger_options import LedgerOptions
-from justitia.cli.methods import METHODS, Recipe
-from justitia.cli.output import filled, json_text, shortened, table_text, tell, told_warnings
+from justitia.cli.output import json_text, print_result, print_warnings, table_text, truncate, wrap
+from justitia.cli.training import make_estimator
+from justitia.engines import MOMENTS, PF_LD, POST_PROCESSING
+from justitia.learners.base import Inputs
+from justitia.learners.calibration import calibrate
+from justitia.learners.lightgbm_base import default_base
+from justitia.metrics.bounds import Interval
 from justitia.metrics.measurement import Measurement
-from justitia.metrics.told import Interval
+from justitia.preprocessing.encoding import TabularEncoder
+from justitia.preprocessing.tables import public_seed
+from justitia.preprocessing.tables import read_target as read_labels
 from justitia.privacy.accounting import gaussian_epsilon, gaussian_mu
-from justitia.privacy.door import check_budget
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger
+from justitia.privacy.vault import check_budget
 
-METHOD = OneOf("method", METHODS, renamed=options.RENAMED)
+UNCORRECTED = "uncorrected"
+METHOD = options.OneOf("method", (UNCORRECTED, POST_PROCESSING, MOMENTS, PF_LD), renamed=options.RENAMED)
 EXAMPLE = """
 $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1
 $ justitia compare model --method uncorrected --train income.csv \\
@@ -44,9 +59,9 @@ $ justitia compare model --method uncorrected --train income.csv \\
 
 @click.command("compare", cls=Command, example=EXAMPLE)
 @click.argument("models", type=options.FILE, nargs=-1)
-@click.option("--data", type=options.FILE, required=True, help="People to measure on; others than those trained on.")
+@click.option("--data", type=options.FILE, required=True, help="Rows to measure on; not those of the training.")
 @click.option("--method", "methods", type=METHOD, multiple=True, help="A method to train now.")
-@click.option("--train", "train_file", type=options.FILE, help="People to train methods on.")
+@click.option("--train", "train_file", type=options.FILE, help="Rows to train methods on.")
 @click.option("--method-epsilon", type=float, default=1.0, show_default=True, help="Privacy budget of each method.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of the public randomness of methods.")
 @click.option("--notion", type=options.NOTION, metavar="NAME", help="By default that of the first model.")
@@ -59,121 +74,159 @@ $ justitia compare model --method uncorrected --train income.csv \\
 @options.stream
 @options.as_json
 def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: bool, **settings: Any) -> None:
-    """Measure several saved MODELS, and methods trained now, on the same people.
+    """Measure several saved MODELS, and methods trained now, on the same rows.
 
-    The budget is divided evenly: the more models, the more noise in each violation. Accuracy is public and exact.
-    Methods are trained on the people of --train, each at the price of --method-epsilon: what all of them together cost
-    those people is printed below the table. 'uncorrected' is the default base without a correction; it costs nothing.
+    The budget is divided evenly, so more models mean more noise in each violation. Accuracy is public and exact.
+    Methods are trained on the rows of --train, each at the price of --method-epsilon; their total cost is printed below
+    the table. 'uncorrected' is the default base without a correction; it costs nothing.
 
-    The folder of each saved model keeps its measurement, with what the whole table cost these people.
+    The folder of each saved model keeps its measurement, with the cost of the whole table.
     """
-    ledger = LedgerOptions.taken(settings)
+    ledger = options.LedgerOptions.from_options(settings)
+    settings["where"] = Where.from_options(settings)
     check_budget(settings["epsilon"], settings["delta"])
     folders: dict[Path, Path] = {}
     for model in models:
         folders.setdefault(model.resolve(), model)  # one model under two names is one model
-    saved = {str(model): _Saved(model, judge(model, data, dict(settings))) for model in folders.values()}
-    judged = {name: one.judged for name, one in saved.items()}
-    chosen = notion or (next(iter(judged.values())).notions[0] if judged else "demographic_parity")
+    saved = {str(one): _SavedModel(one, load_and_predict(one, data, dict(settings))) for one in folders.values()}
+    evaluated = {name: one.evaluated for name, one in saved.items()}
+    chosen = notion or (next(iter(evaluated.values())).notions[0] if evaluated else "demographic_parity")
     training = PrivacyLedger(epsilon=math.inf, delta=settings["delta"])
-    with ExitStack() as stack, told_warnings() as warnings:
-        # What can fail comes before the first release: what earlier measurements cost, and room for one more.
+    with ExitStack() as stack, print_warnings() as warnings:
+        # What can fail comes before the first release: to read earlier costs, and to make room for one more file.
         stages = {name: stack.enter_context(stage_beside(one.folder / "measurement")) for name, one in saved.items()}
-        shared = {name: shared_with(one.judged.public, one.looks, data.name, repr(name)) for name, one in saved.items()}
-        methods = _trained(judged, data, chosen, training, settings)
+        shared = {
+            name: find_shared(one.evaluated.hashes, one.log, data.name, repr(name)) for name, one in saved.items()
+        }
+        methods = _train_methods(evaluated, data, chosen, training, settings)
         for name, trained in methods.items():
-            trained.warn_of_training_rows(data.name, repr(name))
-        judged |= methods
-        each = part_of(settings["epsilon"], settings["delta"], len(judged))
+            trained.warn_training_rows(data.name, repr(name))
+        evaluated |= methods
+        each = part_of(settings["epsilon"], settings["delta"], len(evaluated))
         opened = ledger.open(settings["delta"]) or PrivacyLedger(epsilon=settings["epsilon"], delta=settings["delta"])
         budget = {"epsilon": each, "delta": settings["delta"], "ledger": opened}
-        found = {name: replace(one, notions=(chosen,)).measure(**budget) for name, one in judged.items()}
-        kept, statements = {}, [_table_certificate(opened, len(judged)).statement]
+        found = {name: replace(one, notions=(chosen,)).measure(**budget) for name, one in evaluated.items()}
+        kept, statements = {}, [_table_certificate(opened, len(evaluated)).statement]
         for name, one in saved.items():
-            price = _table_certificate(opened, len(judged), found[name].certificate)
-            look = one.look(price, shared[name])
-            statements += [f"{name}: {sentence}" for sentence in look.certificate.remarks]
-            facts = measurement_metadata(
-                replace(found[name], certificate=look.certificate), one.judged.accuracy, data.name
-            )
-            facts |= {"public": one.judged.quality(), COMPARED: list(judged)} | look.to_keep()
-            kept[name] = keep_measurement(json_text(facts), stages[name], one.folder)
+            price = _table_certificate(opened, len(evaluated), found[name].certificate)
+            entry = LogRecord("new", price, one.evaluated.hashes.sketch, shared[name])
+            total = total_cost(one.log, entry)
+            if total is not None:
+                price = replace(price, remarks=(total,))
+            statements += [f"{name}: {sentence}" for sentence in price.remarks]
+            facts = measurement_metadata(replace(found[name], certificate=price), one.evaluated.accuracy, data.name)
+            facts |= {"public": one.evaluated.quality(), COMPARED: list(evaluated)} | entry.to_dict()
+            kept[name] = add_measurement(json_text(facts), stages[name], one.folder)
     if training.releases:
-        statements.append(_methods_statement(training))
-    rows = [_row(name, one, found[name], kept.get(name)) for name, one in judged.items()]
+        # Which methods are trained is fixed before the first, so that the sum of their costs holds.
+        subject = "Everything that methods learned from --train"
+        statements.append(training.certificate(planned=len(training.releases), subject=subject).statement)
+    rows = [_row(name, one, found[name], kept.get(name)) for name, one in evaluated.items()]
     facts = {"data": data, "notion": chosen, "models": rows, "statements": statements, "warnings": warnings}
-    tell(facts, _text(facts), as_json=as_json)
+    print_result(facts, _text(facts), as_json=as_json)
 
 
 @dataclass(frozen=True)
-class _Saved:
-    """A saved model, the people it is judged on, and every earlier look at people through it."""
+class _SavedModel:
+    """A saved model, its decisions for the rows, and its measurement log."""
 
     folder: Path
-    judged: Judged
+    evaluated: EvaluatedModel
 
     @cached_property
-    def looks(self) -> list[Look]:
-        return earlier_looks(self.folder, self.judged.model.certificate_)
-
-    def look(self, price: Certificate, shared: tuple[str, ...]) -> Look:
-        """The new look, whose certificate says what it costs together with the earlier ones."""
-        own = Look("new", price, self.judged.public.sketch, shared)
-        sentence = joint_sentence(self.looks, own)
-        return own if sentence is None else replace(own, certificate=replace(price, remarks=(sentence,)))
+    def log(self) -> list[LogRecord]:
+        return read_log(self.folder, self.evaluated.model.certificate_)
 
 
 def _table_certificate(ledger: PrivacyLedger, models: int, own: Certificate | None = None) -> Certificate:
-    """The price of the whole table, which the same people paid; with the groups of one model's measurement."""
+    """Certificate of the whole table, which used the same rows; with the groups of one model's measurement."""
     names = ("groups", "groups_source", "noise", "reproduction")
     facts: dict[str, Any] = {} if own is None else {name: getattr(own, name) for name in names}
     return ledger.certificate(planned=models, subject="This table", **facts)
 
 
-def _methods_statement(training: PrivacyLedger) -> str:
-    """What the methods cost together; which ones are trained is fixed before the first, so what they spend holds."""
-    subject = "All that methods learned of the people of --train"
-    return training.certificate(planned=len(training.releases), subject=subject).statement
-
-
-def _trained(
-    judged: dict[str, Judged], data: Path, notion: str, total: PrivacyLedger, settings: dict[str, Any]
-) -> dict[str, Judged]:
-    """The methods asked for, trained now and judged on the same people as the models."""
+def _train_methods(
+    evaluated: dict[str, EvaluatedModel], data: Path, notion: str, total: PrivacyLedger, settings: dict[str, Any]
+) -> dict[str, EvaluatedModel]:
+    """Train the methods that options name, and predict for the same rows as the models."""
     methods = list(dict.fromkeys(settings["methods"]))
     if not methods:
         return {}
     if settings["train_file"] is None:
-        raise Refusal("expected a file of people to train methods on, got none; pass --train FILE.")
-    first = next(iter(judged.values()), None)
+        raise Refusal("expected a file to train methods on, got none; pass --train FILE.")
+    first = next(iter(evaluated.values()), None)
     target = settings["target"] or (None if first is None else first.target)
     if target is None:
         raise Refusal("expected the name of the column to predict, got none; pass --target NAME.")
-    where = settings["where"] if first is None else first.completed(settings["where"])
+    where = settings["where"] if first is None else first.complete(settings["where"])
     if is_streamed(settings["train_file"], asked=False):
         raise Refusal(f"expected --train with {AT_ONCE}")
-    fresh = Columns(written=written_by(dict(settings)))
+    fresh = FeatureColumns(written=read_formats(dict(settings)))
     rows = read_rows(settings["train_file"], where, target=target, positive=settings["positive"], columns=fresh)
-    warn_of(rows.readings)
+    warn_about(rows.readings)
     if rows.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
     same = replace(fresh, features=tuple(str(name) for name in rows.X), known=rows.readings)
-    people: dict[str, Any] = {"target": target, "classes": rows.classes, "columns": same}
+    public: dict[str, Any] = {"target": target, "classes": rows.classes, "columns": same}
     streamed = is_streamed(data, asked=settings["stream"])
-    others = None if streamed else read_rows(data, where, **people)
-    recipe = Recipe(notion, settings["method_epsilon"], settings["delta"], settings["seed"])
+    others = None if streamed else read_rows(data, where, **public)
     found = {}
-    trained_on = public_rows(rows, target).sketch
+    trained_on = hash_rows(rows, target).sketch
     for name in methods:
-        model = recipe.fit(name, rows, total)
-        seen = others or read_seen(data, where, partial(_said, model), **people)
+        model = _fit_method(name, rows, notion, settings, total)
+        seen = others or read_seen(data, where, partial(_said, model), **public)
         decided = seen.decided if isinstance(seen, SeenRows) else _decided(model, seen.X)
-        found[f"({name})"] = Judged(model, seen, decided, rows.attribute.groups, (notion,), target, trained_on)
+        found[f"({name})"] = EvaluatedModel(model, seen, decided, rows.attribute.groups, (notion,), target, trained_on)
     return found
 
 
+def _fit_method(name: str, rows: LabelledRows, notion: str, settings: dict[str, Any], total: PrivacyLedger) -> Any:
+    """A fitted classifier; its releases are also recorded on the ledger of all methods."""
+    if name == UNCORRECTED:
+        return UncorrectedModel(settings["seed"]).fit(rows.X, rows.y)
+    own = PrivacyLedger(epsilon=settings["method_epsilon"], delta=settings["delta"])
+    values = {"notion": notion, "epsilon": own.budget_epsilon, "delta": settings["delta"], "seed": settings["seed"]}
+    default = {"hidden": None, "plan_file": None, "base": None, "base_column": None, "threshold": 0.5}
+    model = make_estimator(rows, values | default | {"engine": name, "small_groups": True})  # as in Python
+    model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person, ledger=own)
+    for release in own.releases:
+        total.debit(release)
+    return model
+
+
+class UncorrectedModel:
+    """The default base (LightGBM, calibrated) without a correction; it never reads the attribute.
+
+    With the same seed its decisions are those of the base below engine "post-processing".
+
+    Attributes
+    ----------
+    certificate_ : Certificate
+        Epsilon 0.
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the label from the features."""
+        self._encoder = TabularEncoder().fit(X)
+        label = np.asarray(read_labels(y)[1], dtype=np.float64)
+        weight, self._base = np.ones(len(label)), default_base(len(label))
+        inputs = Inputs(X, self._encoder.transform(X))
+        raw = self._base.learn(inputs, label, weight, seed=public_seed(self.seed), progress=lambda _: None)
+        self._calibration = calibrate(raw, label, weight)
+        self.certificate_ = PrivacyLedger(epsilon=0.0, delta=0.0).certificate(groups_source="not asked")
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """(n,): 1 where the second class is more likely than not."""
+        raw = self._base.probability(Inputs(X, self._encoder.transform(X)))
+        return (self._calibration(raw) > 0.5).astype(np.int64)
+
+
 def _said(model: Any, X: Any) -> Said:
-    """Of a method, decisions stand for scores, too: a table of models has none."""
+    """Decisions of a method; they stand for its scores, too, because the table of models has none."""
     decided = _decided(model, X)
     return decided, decided.astype(np.float64), None
 
@@ -191,14 +244,14 @@ def part_of(epsilon: float, delta: float, parts: int) -> float:
     return gaussian_epsilon(gaussian_mu(epsilon, delta) / math.sqrt(parts), delta) * (1 - ROUND_OFF)
 
 
-def _row(model: str, judged: Judged, found: Measurement, kept: Path | None) -> dict[str, Any]:
+def _row(model: str, evaluated: EvaluatedModel, found: Measurement, kept: Path | None) -> dict[str, Any]:
     violation = found.violation
     return {
         "model": model,
-        "trained_for": judged.notions[0],
-        "tolerance": getattr(judged.model, "tolerance", None),
-        "epsilon": judged.model.certificate_.epsilon,
-        "accuracy": judged.accuracy,
+        "trained_for": evaluated.notions[0],
+        "tolerance": getattr(evaluated.model, "tolerance", None),
+        "epsilon": evaluated.model.certificate_.epsilon,
+        "accuracy": evaluated.accuracy,
         "violation": None if math.isnan(violation.estimate) else violation.estimate,
         "lower": violation.lower,
         "upper": violation.upper,
@@ -212,7 +265,7 @@ def _row(model: str, judged: Judged, found: Measurement, kept: Path | None) -> d
 def _text(facts: dict[str, Any]) -> str:
     rows = [
         (
-            shortened(str(one["model"]), 28),
+            truncate(str(one["model"]), 28),
             "-" if one["tolerance"] is None else f"{one['tolerance']:g}",
             f"{one['epsilon']:.3g}",
             f"{one['accuracy']:.3f}",
@@ -228,6 +281,4 @@ def _text(facts: dict[str, Any]) -> str:
         if one["not_compared"]
     ]
     sentences = (*partly, *facts["statements"])
-    return "\n".join(
-        [f"Compared on {facts['data']}, {facts['notion']}", table_text(head, rows), *map(filled, sentences)]
-    )
+    return "\n".join([f"Compared on {facts['data']}, {facts['notion']}", table_text(head, rows), *map(wrap, sentences)])

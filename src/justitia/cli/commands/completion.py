@@ -1,4 +1,4 @@
-"""``justitia completion``: the script that makes a shell complete commands and options."""
+"""``justitia completion``: shell completion script."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import click
 from click.shell_completion import get_completion_class
 
 from justitia.cli import options
-from justitia.cli.command import Command, OneOf
+from justitia.cli.command import Command
 from justitia.cli.errors import Refusal
-from justitia.cli.output import tell
+from justitia.cli.output import print_result
 
 EXAMPLE = """
 $ justitia completion zsh > _justitia
@@ -18,7 +18,7 @@ VARIABLE = "_JUSTITIA_COMPLETE"
 
 
 @click.command("completion", cls=Command, example=EXAMPLE)
-@click.argument("shell", type=OneOf("shell", SHELLS))
+@click.argument("shell", type=options.OneOf("shell", SHELLS))
 @options.as_json
 @click.pass_context
 def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
@@ -31,4 +31,4 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
     if kind is None:
         raise Refusal(f"this version of click cannot complete for {shell}; upgrade it.")
     script = kind.source_template % kind(ctx.find_root().command, {}, "justitia", VARIABLE).source_vars()
-    tell({"shell": shell, "script": script}, script, as_json=as_json)
+    print_result({"shell": shell, "script": script}, script, as_json=as_json)

@@ -1,4 +1,4 @@
-"""``justitia custodian``: hold the attribute for others."""
+"""``justitia custodian``: administration of the service that holds the attribute."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from justitia.cli import options
-from justitia.cli.command import Commands, Names
+from justitia.cli.command import Commands
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Where, read_registered
 from justitia.cli.files.databases import DUCKDB, open_database
 from justitia.cli.files.reading import Table, open_table
-from justitia.cli.output import fields_text, tell
+from justitia.cli.output import fields_text, print_result
 
 INIT = """
 $ justitia custodian init holder --client trainer --key-file trainer.key \\
@@ -42,36 +42,38 @@ $ justitia custodian init holder
 $ justitia custodian audit holder
 """
 _client = options.together(
-    click.option("--client", metavar="NAME", help="A client; with --key-file it gets a new key, and its old one ends."),
-    click.option("--key-file", type=options.FILE, help="File for its key, which is shown nowhere else."),
-    click.option("--roles", type=Names(), show_default="train,measure", help="Of train, measure, read."),
+    click.option(
+        "--client", metavar="NAME", help="A client; with --key-file it gets a new key, which replaces its old one."
+    ),
+    click.option("--key-file", type=options.FILE, help="File for its key, which is not printed."),
+    click.option("--roles", type=options.names, show_default="train,measure", help="Of train, measure, read."),
     click.option("--client-epsilon", type=float, help="Its own budget, within that of each population."),
 )
 
 
 @click.group("custodian", cls=Commands)
 def custodian() -> None:
-    """Hold the attribute for others: answer noised sums, keep the ledger, tell nobody more.
+    """Run a service that holds the attribute, answers noisy sums and keeps the ledger.
 
-    Whoever trains passes --custodian URL and never sees the attribute (docs/custodian.md).
+    Clients pass --custodian URL to train and measure, and never see the attribute (docs/custodian.md).
     """
 
 
 @custodian.command("init", example=INIT)
 @click.argument("folder", type=options.FILE)
-@click.option("--name", default="custodian", show_default=True, help="Certificates name it.")
-@click.option("--tls-for", metavar="HOST", help="Make a TLS certificate for this name or address, signed by itself.")
+@click.option("--name", default="custodian", show_default=True, help="Name of the custodian in certificates.")
+@click.option("--tls-for", metavar="HOST", help="Make a self-signed TLS certificate for this name or address.")
 @_client
 @click.option(
     "--population",
     "populations",
     multiple=True,
     metavar="NAME",
-    help="People whom the key may ask about; several times for several.",
+    help="Population that the key may query; several times for several.",
 )
 @options.as_json
 def init(folder: Path, name: str, tls_for: str | None, as_json: bool, **client: Any) -> None:
-    """Make FOLDER: settings, records, and a first client if one is named.
+    """Make FOLDER with settings, records, and a first client if one is named.
 
     A key is for the populations that are named with --population, which may be registered later.
     """
@@ -98,27 +100,29 @@ def init(folder: Path, name: str, tls_for: str | None, as_json: bool, **client: 
     shown = {"settings": folder / CONFIG, "client": made or "none yet; see 'justitia custodian register --help'"}
     if tls:
         shown["certificate"] = folder / CERTIFICATE
-    tell({"folder": folder, "client": made}, f"Made: {folder}\n{fields_text(_texts(shown))}", as_json=as_json)
+    print_result({"folder": folder, "client": made}, f"Made: {folder}\n{fields_text(_texts(shown))}", as_json=as_json)
 
 
 @custodian.command("register", example=REGISTER)
 @click.argument("folder", type=options.FILE)
 @click.argument("file", type=options.FILE, required=False)
 @click.option("--table", metavar="NAME", help="Table of FILE, if that is DuckDB; without FILE, of Postgres.")
-@click.option("--database-file", type=options.FILE, help="Has its connection string; or JUSTITIA_CUSTODIAN_DATABASE.")
+@click.option(
+    "--database-file", type=options.FILE, help="File with its connection string; or JUSTITIA_CUSTODIAN_DATABASE."
+)
 @click.option(
     "--population",
     "populations",
     multiple=True,
     metavar="NAME",
-    help="Public name of these people; without FILE, of people whom a key may ask about.",
+    help="Public name of the population; without FILE, of one that a key may query.",
 )
-@click.option("--id", "key", metavar="COLUMN", help="Column with their ids; clients send the same.")
+@click.option("--id", "key", metavar="COLUMN", help="Column with the ids that clients send.")
 @click.option("--sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed.")
 @click.option("--groups", multiple=True, metavar="A,B", help="Public names of the groups, fixed from now on.")
 @click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column.")
 @click.option("--missing", metavar="TEXT", help="A text that means 'not given', besides an empty one.")
-@click.option("--epsilon", type=float, help="All that these people may ever be asked.")
+@click.option("--epsilon", type=float, help="Total budget of all queries about this population.")
 @options.delta
 @_client
 @options.reading
@@ -135,22 +139,22 @@ def register(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Take people in (FILE: CSV, Parquet or DuckDB), or give a client a key, or both.
+    """Register a population (FILE: CSV, Parquet or DuckDB), or give a client a key, or both.
 
-    The attribute is copied into FOLDER, which only you can open. Groups and budget are fixed from then on; a service
-    that runs knows the people and the keys at once.
+    The attribute is copied into FOLDER, which only you can open. Groups and budget are fixed from then on. A running
+    service uses the new population and the new keys at once.
 
     A key may use the populations that are named when it is made, and no other; without any, a new key has those of
     the client's old one. --client without --key-file lets the client's present key use the named populations too.
     """
     _check(folder)
-    from justitia.custodian.people import register as take_in  # noqa: PLC0415 - an extra
+    from justitia.custodian.populations import register as register_population  # noqa: PLC0415 - an extra
     from justitia.privacy.register import Register  # noqa: PLC0415 - needs pyarrow
 
     client = {name: given.pop(name) for name in ("client", "key_file", "roles", "client_epsilon")}
     client["populations"] = populations
     if file is None and table is None and client["client"] is None:
-        raise Refusal("expected people or a client, got neither; pass FILE with --population, or --client.")
+        raise Refusal("expected a population or a client, got neither; pass FILE with --population, or --client.")
     records = _records(folder)
     _check_client({one.name: one for one in records.clients()}, **client)
     facts: dict[str, Any] = {}
@@ -160,26 +164,25 @@ def register(
         if len(populations) > 1:
             raise Refusal("expected one --population beside FILE or --table, got several; register one at a time.")
         where = Where(**given)
-        groups, ids, attribute = read_registered(_people(file, table, database_file, where), where, key)
-        made = take_in(
-            folder, records, populations[0], Register.of(ids, attribute), groups=groups, epsilon=epsilon, delta=delta
-        )
+        groups, ids, attribute = read_registered(_open_source(file, table, database_file, where), where, key)
+        held = Register.from_rows(ids, attribute)
+        made = register_population(folder, records, populations[0], held, groups=groups, epsilon=epsilon, delta=delta)
         facts = {"population": made.name, "people": made.people, "groups": list(made.groups), "epsilon": made.epsilon}
     facts["client"] = _put_client(folder, **client)
     if "population" in facts:
         facts["clients"] = [one.name for one in records.clients() if facts["population"] in one.populations]
     shown = {name: value for name, value in facts.items() if value is not None}
     if shown.get("clients") == []:
-        shown["clients"] = "none may ask about these people yet; pass --client NAME --population NAME"
-    tell(facts, f"Registered in {folder}\n{fields_text(_texts(shown))}", as_json=as_json)
+        shown["clients"] = "none may query this population yet; pass --client NAME --population NAME"
+    print_result(facts, f"Registered in {folder}\n{fields_text(_texts(shown))}", as_json=as_json)
 
 
 @custodian.command("serve", example=SERVE)
 @click.argument("folder", type=options.FILE)
-@click.option("--check", is_flag=True, help="Only check settings and ledgers, and say what would be served.")
+@click.option("--check", is_flag=True, help="Only check settings and ledgers, and print the address.")
 @options.as_json
 def serve(folder: Path, check: bool, as_json: bool) -> None:
-    """Answer clients until stopped; requests that were begun are answered first."""
+    """Answer clients until stopped; requests in progress are completed first."""
     settings = _check(folder)
     from justitia.custodian.server import serve as run  # noqa: PLC0415 - an extra
 
@@ -187,24 +190,23 @@ def serve(folder: Path, check: bool, as_json: bool) -> None:
     scheme = "https" if settings.tls_certificate else "http"
     page = f"http://127.0.0.1:{settings.page_port}" if settings.page_port else "none"
     facts = {"address": f"{scheme}://{settings.host}:{settings.port}", "page": page}
-    tell(facts, f"Custodian {settings.name!r} in {folder}\n{fields_text(facts)}", as_json=as_json)
+    print_result(facts, f"Custodian {settings.name!r} in {folder}\n{fields_text(facts)}", as_json=as_json)
     if not check:
         run(folder, settings)
 
 
 @custodian.command("retire", example=RETIRE)
 @click.argument("folder", type=options.FILE)
-@click.option("--population", metavar="NAME", help="Delete the attribute of these people; ledger and receipts stay.")
+@click.option("--population", metavar="NAME", help="Delete the attribute of this population; ledger and receipts stay.")
 @click.option("--client", metavar="NAME", help="Delete this client's key.")
 @options.as_json
 def retire(folder: Path, population: str | None, client: str | None, as_json: bool) -> None:
-    """Delete the attribute of people, or a client's key, and keep the record of what was asked.
+    """Delete the attribute of a population, or a client's key, and keep the record of all queries.
 
-    A service that runs forgets the attribute within a second. What a 'register' that was killed has left is deleted
-    too.
+    A running service forgets the attribute within a second. Files that a killed 'register' has left are deleted, too.
     """
     _check(folder)
-    from justitia.custodian import people  # noqa: PLC0415 - an extra
+    from justitia.custodian import populations as registered  # noqa: PLC0415 - an extra
 
     records = _records(folder)
     if (population is None) == (client is None):
@@ -213,19 +215,19 @@ def retire(folder: Path, population: str | None, client: str | None, as_json: bo
         if client not in {one.name for one in records.clients()}:
             raise Refusal(f"there is no client {client!r} here; 'justitia custodian audit' lists them.")
         records.drop_clients([client])
-    elif population is not None and not people.retire(folder, records, people.check_name(population)):
+    elif population is not None and not registered.retire(folder, records, registered.check_name(population)):
         raise Refusal(f"there is no population {population!r} here; 'justitia custodian audit' lists them.")
     what = f"client {client!r}" if population is None else f"population {population!r}"
-    tell({"population": population, "client": client}, f"Retired: {what}", as_json=as_json)
+    print_result({"population": population, "client": client}, f"Retired: {what}", as_json=as_json)
 
 
 @custodian.command("audit", example=AUDIT)
 @click.argument("folder", type=options.FILE)
 @options.as_json
 def audit(folder: Path, as_json: bool) -> None:
-    """Check every ledger and chain of receipts, and say who asked what."""
+    """Check every ledger and chain of receipts, and list the debits of each client."""
     settings = _check(folder)
-    from justitia.custodian.people import ledger_file, strays  # noqa: PLC0415 - an extra
+    from justitia.custodian.populations import ledger_file, unfinished  # noqa: PLC0415 - an extra
     from justitia.privacy.durable_ledger import DurableLedger  # noqa: PLC0415 - an extra
 
     records, found = _records(folder), []
@@ -235,13 +237,13 @@ def audit(folder: Path, as_json: bool) -> None:
         for receipt, _ in receipts:
             ledger.verify(receipt["ledger"])
         runs = [run for run, _ in ledger.releases_by_run()]
-        asked = {
+        by_client = {
             name: sum(run.rpartition("/")[0] == name for run in runs)
             for name in sorted({r.rpartition("/")[0] for r in runs})
         }
         facts = {"people": one.people, "retired": one.retired, "debits": len(runs), "receipts": len(receipts)}
         spent = {"epsilon": one.epsilon, "delta": one.delta, "spent": ledger.epsilon()}
-        found.append({"population": one.name, **facts, **spent, "debits_by_client": asked})
+        found.append({"population": one.name, **facts, **spent, "debits_by_client": by_client})
     clients = [
         {
             "client": one.name,
@@ -251,14 +253,14 @@ def audit(folder: Path, as_json: bool) -> None:
         }
         for one in records.clients()
     ]
-    left = strays(folder, records)
-    lines = [f"Custodian {settings.name!r}: ledgers and receipts hold"]
+    left = unfinished(folder, records)
+    lines = [f"Custodian {settings.name!r}: ledgers and receipts are valid"]
     for one in found:
-        who = ", ".join(f"{name} {count}" for name, count in one["debits_by_client"].items()) or "nobody"
+        who = ", ".join(f"{name} {count}" for name, count in one["debits_by_client"].items()) or "none"
         state = f"retired {one['retired']}" if one["retired"] else f"{one['people']:,} people"
         lines.append(
             f"  {one['population']}: {state}; epsilon {one['spent']:.4g} of {one['epsilon']:g} in {one['debits']} "
-            f"debits (asked by {who}), {one['receipts']} receipts"
+            f"debits (clients: {who}), {one['receipts']} receipts"
         )
     lines += [
         f"  client {one['client']}: {', '.join(one['roles'])}; populations: {', '.join(one['populations']) or 'none'}"
@@ -268,11 +270,11 @@ def audit(folder: Path, as_json: bool) -> None:
         f"  {name}: files of a registration that did not finish; 'justitia custodian retire' deletes them"
         for name in left
     ]
-    tell({"populations": found, "clients": clients, "unfinished": left}, "\n".join(lines), as_json=as_json)
+    print_result({"populations": found, "clients": clients, "unfinished": left}, "\n".join(lines), as_json=as_json)
 
 
 def _tls(host: str) -> tuple[bytes, bytes]:
-    from justitia.custodian.self_signed import self_signed  # noqa: PLC0415 - an extra
+    from justitia.custodian.settings import self_signed  # noqa: PLC0415 - an extra
 
     try:
         return self_signed(host)
@@ -280,8 +282,8 @@ def _tls(host: str) -> tuple[bytes, bytes]:
         raise Refusal(f"expected --tls-for to be the name or the address of a host, got {host!r}.") from None
 
 
-def _people(file: Path | None, table: str | None, database_file: Path | None, where: Where) -> Table:
-    """The table that holds their attribute."""
+def _open_source(file: Path | None, table: str | None, database_file: Path | None, where: Where) -> Table:
+    """The file or the table of a database with the attribute."""
     if file is None or table is not None or file.suffix.lower() in DUCKDB:
         return open_database(file, table, database_file)
     return open_table(file, where.separator, where.encoding)
@@ -305,9 +307,9 @@ def _check_extra() -> None:
 def _check(folder: Path) -> Any:
     """The settings of this folder."""
     _check_extra()
-    from justitia.custodian.settings import Settings  # noqa: PLC0415 - an extra
+    from justitia.custodian.settings import ServiceSettings  # noqa: PLC0415 - an extra
 
-    return Settings.read(folder)
+    return ServiceSettings.read(folder)
 
 
 def _records(folder: Path) -> Any:
@@ -325,8 +327,8 @@ def _check_client(
     client_epsilon: float | None,
     populations: tuple[str, ...],
 ) -> None:
-    """Refuse options of a client that cannot be used, before anything is written."""
-    from justitia.custodian.people import check_name  # noqa: PLC0415 - an extra
+    """Refuse wrong options of a client before anything is written."""
+    from justitia.custodian.populations import check_name  # noqa: PLC0415 - an extra
     from justitia.custodian.records import ROLES  # noqa: PLC0415
 
     for name in populations:
@@ -348,19 +350,19 @@ def _check_client(
         raise Refusal(f"expected --client-epsilon to be a positive number, got {client_epsilon!r}.")
     if not populations and (client not in known or not known[client].populations):
         raise Refusal(
-            f"expected --population beside --client {client}, got none: a key is for named populations only; name "
+            f"expected --population beside --client {client}, got none; a key is for named populations only: name "
             "them, also those that will be registered later."
         )
 
 
 def _check_allowed(client: str, known: Mapping[str, Any], populations: tuple[str, ...], *, changed: bool) -> None:
-    """Refuse what cannot be done without a new key: only the list of populations can grow."""
+    """Refuse changes that need a new key; without one only the list of populations can grow."""
     if client not in known:
         raise Refusal(f"expected --key-file beside --client {client}, who has no key yet; name a new file.")
     if not populations or changed:
         raise Refusal(
-            "expected --key-file, or --population alone, beside a known --client: without a new key only the list of "
-            "populations grows; name a new file for other roles or another budget."
+            "expected --key-file, or --population alone, beside a known --client, because without a new key only the "
+            "list of populations can grow; name a new file for other roles or another budget."
         )
 
 
@@ -373,7 +375,7 @@ def _put_client(
     client_epsilon: float | None,
     populations: tuple[str, ...],
 ) -> str | None:
-    """A client with a fresh key, in a file that only this user can read; without a file, more populations for one."""
+    """Write a client's new key to a file that only this user can read; without a file, add populations to its key."""
     from justitia.custodian.records import Client  # noqa: PLC0415 - an extra
     from justitia.privacy.keys import key_hash, new_key  # noqa: PLC0415
 
@@ -383,7 +385,7 @@ def _put_client(
     known = {one.name: one for one in records.clients()}
     if key_file is None:
         records.allow(client, populations)
-        return f"{client}, who may ask about {', '.join(populations)} too"
+        return f"{client}, may now query {', '.join(populations)}, too"
     listed = populations or known[client].populations
     roles = ["train", "measure"] if roles is None else roles
     key = new_key()
@@ -394,4 +396,4 @@ def _put_client(
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(key + "\n")
     records.put_client(Client(client, tuple(roles), client_epsilon, key_hash(key), tuple(dict.fromkeys(listed))))
-    return f"{client} ({', '.join(roles)}; may ask about {', '.join(listed)}), key in {key_file}"
+    return f"{client} ({', '.join(roles)}; may query {', '.join(listed)}), key in {key_file}"

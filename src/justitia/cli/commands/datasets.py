@@ -1,4 +1,4 @@
-"""``justitia datasets``: the datasets of the evaluation as CSV files."""
+"""``justitia datasets``: datasets of the evaluation as CSV files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 import click
 import pandas as pd
 
-from justitia import datasets as library
 from justitia.cli import options
-from justitia.cli.command import Commands, OneOf
+from justitia.cli.command import Commands
 from justitia.cli.errors import Refusal
-from justitia.cli.output import check_file, staged_file, table_text, tell
-from justitia.datasets import Dataset, make_synthetic
+from justitia.cli.output import check_file, print_result, staged_file, table_text
+from justitia.datasets import Dataset, load, make_synthetic
 
 LIST = """
 $ justitia datasets list
@@ -42,7 +41,7 @@ FACTS = {
 
 @click.group("datasets", cls=Commands)
 def datasets() -> None:
-    """Datasets to try things on: list them, or write one as CSV."""
+    """List example datasets, or write one as CSV."""
 
 
 @datasets.command("list", example=LIST)
@@ -51,16 +50,13 @@ def list_(as_json: bool) -> None:
     """List the datasets that can be written."""
     facts = [{"name": name, "rows": n, "features": d, "groups": groups} for name, (n, d, groups) in FACTS.items()]
     rows = [(name, "any" if n is None else f"{n:,}", str(d), groups) for name, (n, d, groups) in FACTS.items()]
-    tell({"datasets": facts}, _listed(rows), as_json=as_json)
-
-
-def _listed(rows: list[tuple[str, str, str, str]]) -> str:
     numbers = table_text(("name", "rows", "features"), [row[:3] for row in rows]).splitlines()
-    return "\n".join(f"{line}  {end}" for line, end in zip(numbers, ["groups", *(row[3] for row in rows)], strict=True))
+    lines = zip(numbers, ["groups", *(row[3] for row in rows)], strict=True)
+    print_result({"datasets": facts}, "\n".join(f"{line}  {groups}" for line, groups in lines), as_json=as_json)
 
 
 @datasets.command("write", example=WRITE)
-@click.argument("name", type=OneOf("dataset", list(FACTS)))
+@click.argument("name", type=options.OneOf("dataset", list(FACTS)))
 @click.option("--out", type=options.FILE, required=True, help="CSV file to write.")
 @click.option(
     "--sensitive-file", type=options.FILE, help="Second file for the sensitive column, joined by the key 'id'."
@@ -74,15 +70,15 @@ def write(
 ) -> None:
     """Write the dataset NAME as CSV: features, target, and the sensitive column.
 
-    Files are fetched once, checked, and kept in a cache (JUSTITIA_DATA names its folder). The file with the sensitive
-    column is for your eyes only.
+    Files are downloaded once, checked, and kept in a cache (JUSTITIA_DATA names its folder). Only you can read the file
+    with the sensitive column.
     """
     check_file(out, overwrite=overwrite)
     if sensitive_file is not None:
         if sensitive_file.resolve() == out.resolve():
             raise Refusal("expected two files, got one name for --out and --sensitive-file; rename one.")
         check_file(sensitive_file, overwrite=overwrite)
-    data = make_synthetic(rows, random_state=seed) if name == SYNTHETIC else library.load(name)
+    data = make_synthetic(rows, random_state=seed) if name == SYNTHETIC else load(name)
     target, sensitive = str(data.y.name), str(data.sensitive.name)
     for file, frame in _frames(data, out, sensitive_file).items():
         mode = OWN if sensitive in frame else PUBLIC
@@ -90,7 +86,7 @@ def write(
             frame.to_csv(stage, index=False)
     facts: dict[str, Any] = {"out": out, "sensitive_file": sensitive_file, "rows": len(data.y), "target": target}
     facts |= {"sensitive": sensitive, "groups": list(data.groups)}
-    tell(facts, _next(facts), as_json=as_json)
+    print_result(facts, _next(facts), as_json=as_json)
 
 
 def _frames(data: Dataset, out: Path, sensitive_file: Path | None) -> dict[Path, pd.DataFrame]:

@@ -1,4 +1,4 @@
-"""``justitia evaluate``: how a model treats groups of other people, measured privately."""
+"""``justitia evaluate``: private measurement of a saved model on test rows."""
 
 from __future__ import annotations
 
@@ -17,65 +17,73 @@ from justitia._files import stage_beside
 from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
-from justitia.cli.files.attribute import Groups, Where, groups_text
-from justitia.cli.files.bins import read_bins
-from justitia.cli.files.columns import Columns
-from justitia.cli.files.looks import (
-    Look,
-    earlier_looks,
-    joint_sentence,
-    keep_measurement,
-    shared_with,
-    training_sketch,
-    warn_trained_on,
+from justitia.cli.files.attribute import Groups, Where, groups_text, read_bins
+from justitia.cli.files.columns import FeatureColumns
+from justitia.cli.files.measurement_log import (
+    ROWS,
+    LogRecord,
+    add_measurement,
+    find_shared,
+    read_log,
+    total_cost,
+    warn_training_rows,
 )
 from justitia.cli.files.metadata import (
-    decisions,
-    features_of,
-    groups_from,
-    groups_of,
+    facts_groups,
     load_model,
     measurement_metadata,
+    model_features,
+    model_groups,
     said_of,
 )
-from justitia.cli.files.public_rows import PublicRows, Sketch, public_rows
-from justitia.cli.files.rows import Rows, read_rows
+from justitia.cli.files.public_rows import RowHashes, Sketch, hash_rows
+from justitia.cli.files.rows import LabelledRows, read_rows
 from justitia.cli.files.seen import SeenRows, read_seen
 from justitia.cli.files.streamed import AT_ONCE, is_streamed
-from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.measurement_text import exact_text, measurement_text
-from justitia.cli.output import json_text, staged_file, tell, told_warnings, warn
-from justitia.estimator import LagrangianDualClassifier
+from justitia.cli.options import LedgerOptions
+from justitia.cli.output import json_text, print_result, print_warnings, staged_file, warn
 from justitia.metrics.exact import rates_by_group, violation
 from justitia.metrics.measure import Measurement, measure
 from justitia.metrics.quality import public_quality
 from justitia.notions import notion_name
-from justitia.privacy.door import check_budget
-from justitia.privacy.durable_ledger import DurableLedger
+from justitia.privacy.vault import check_budget
 
 EXAMPLE = """
 $ justitia evaluate model test.csv --epsilon 0.5 --below 0.5
 """
 NOT_PRIVATE = (
-    "exact numbers about groups are not private: they tell about the people in DATA, and no ledger counts them. "
-    "Nothing is written to the model's folder."
+    "exact numbers about groups are not private, and no ledger counts them. Nothing is written to the model's folder."
 )
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A model, other people, its decisions about them, the public groups to compare, and whom it was trained on."""
+class EvaluatedModel:
+    """A model, rows to evaluate it on, and its decisions for them.
+
+    Attributes
+    ----------
+    model : fitted classifier
+    rows : LabelledRows or SeenRows
+    decided : array of 0 and 1
+    groups : dict
+        Public groups to compare.
+    notions : tuple of str
+    target : str
+    trained_on : Sketch or None
+        Summary of the training rows.
+    """
 
     model: Any
-    rows: Rows | SeenRows
+    rows: LabelledRows | SeenRows
     decided: NDArray[np.int64]
     groups: Groups
     notions: tuple[str, ...]
     target: str
     trained_on: Sketch | None = None
 
-    def completed(self, where: Where) -> Where:
-        """Options that leave the attribute open, by what these people were read with."""
+    def complete(self, where: Where) -> Where:
+        """Fill in options about the attribute that were not given, by those that these rows were read with."""
         if where.sensitive:
             return where
         attribute = self.rows.attribute
@@ -84,24 +92,24 @@ class Judged:
         groups = groups_text({name: labels for name, labels in self.groups.items() if name not in cut})
         return replace(where, sensitive=attribute.columns, bins=bins, groups=where.groups or tuple(groups))
 
-    def warn_of_training_rows(self, data: str, name: str) -> None:
-        """Say so if these people are those of the training, as far as public rows tell."""
-        if self.public.overlap(self.trained_on) == "shared":
-            warn_trained_on(data, name)
+    def warn_training_rows(self, data: str, name: str) -> None:
+        """Warn if training rows are among these rows."""
+        if self.hashes.overlap(self.trained_on) == "shared":
+            warn_training_rows(data, name)
 
     @cached_property
-    def public(self) -> PublicRows:
+    def hashes(self) -> RowHashes:
         """Hashes of features and target."""
-        return self.rows.public if isinstance(self.rows, SeenRows) else public_rows(self.rows, self.target)
+        return self.rows.public if isinstance(self.rows, SeenRows) else hash_rows(self.rows, self.target)
 
     @property
     def accuracy(self) -> float:
-        """Share of decisions that are right: public."""
+        """Share of correct decisions, which is public."""
         return float(np.mean(self.decided == self.rows.y))
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
-        """What decisions are made from: public."""
+        """Public scores by which the model decides."""
         if isinstance(self.rows, SeenRows):
             return self.rows.scores
         scores: NDArray[np.float64] = self.model.predict_proba(self.rows.X)[:, 1]
@@ -109,7 +117,7 @@ class Judged:
 
     @cached_property
     def base_scores(self) -> NDArray[np.float64] | None:
-        """The same of the base, before the correction; None of a network."""
+        """Scores of the base model, before the correction; None for a network."""
         if isinstance(self.rows, SeenRows):
             return self.rows.base_scores
         found: NDArray[np.float64] | None = self.model.base_proba(self.rows.X)
@@ -117,12 +125,12 @@ class Judged:
 
     @property
     def base_decided(self) -> NDArray[np.int64] | None:
-        """Decisions of the base, at the same threshold."""
+        """Decisions of the base model at the same threshold."""
         base = self.base_scores
         return None if base is None else (base > self.model.rule_.threshold).astype(np.int64)
 
     def quality(self) -> dict[str, Any]:
-        """Accuracy, AUC, confusion and calibration of the model, and of its base: public."""
+        """Public accuracy, AUC, confusion matrix and calibration of the model and of its base."""
         found = public_quality(self.rows.y, self.decided, self.scores)
         base = self.base_decided
         if base is not None:
@@ -131,7 +139,7 @@ class Judged:
         return found
 
     def measure(self, **settings: Any) -> Measurement:
-        """One noised answer about these people."""
+        """One noisy measurement on these rows."""
         settings |= {"data": self.rows.files} if isinstance(self.rows, SeenRows) else {}
         return measure(
             self.rows.y,
@@ -145,7 +153,7 @@ class Judged:
         )
 
     def exact(self) -> dict[str, Any]:
-        """Exact rates by group: not private."""
+        """Exact rates by group, which are not private."""
         if isinstance(self.rows, SeenRows):
             raise Refusal(f"expected --exact with {AT_ONCE}")
         given: dict[str, Any] = {"sensitive_features": self.rows.sensitive, "groups": self.groups, "pos_label": 1}
@@ -189,98 +197,96 @@ def evaluate(
     as_json: bool,
     **settings: Any,
 ) -> int:
-    """Measure how MODEL treats groups of the people in DATA.
+    """Measure how MODEL treats groups in DATA.
 
-    They should be other people than those of the training. Rates, gaps and the violation are released once, with
-    noise that protects the attribute of any one row (with --person, of any one person), and with bounds that hold both
-    noise and sampling error. Target, sensitive column, groups and --person are the training's unless given here.
-    Of a model that corrects a base, the base's decisions are measured with the same noise, for comparison.
+    DATA should contain no training rows. Rates, gaps and the violation are released once, with noise that protects the
+    attribute of any one row (with --person, of any one person). Their bounds cover noise and sampling error. Target,
+    sensitive column, groups and --person are those of the training unless given here. If the model corrects a base
+    model, the decisions of the base are measured with the same noise, for comparison.
 
-    Every measurement is kept in the model's folder. What it costs together with the training and with earlier ones is
-    printed: costs add up for people whose public rows were looked at before.
+    Every measurement is kept in the model's folder. The command prints its total cost with the training and earlier
+    measurements, because costs add up for individuals whose public rows were used before.
     """
-    ledger = LedgerOptions.taken(settings)
-    judged = judge(model, data, settings)
-    if exact and judged.rows.attribute.held is not None:
+    ledger = LedgerOptions.from_options(settings)
+    settings["where"] = Where.from_options(settings)
+    evaluated = load_and_predict(model, data, settings)
+    if exact and evaluated.rows.attribute.held is not None:
         raise Refusal("expected --exact where the attribute is in a file, got --custodian, who gives no exact number.")
     if exact:
-        return _tell_exact(judged, model, ledger, out, as_json=as_json)
+        return _print_exact(evaluated, model, ledger, out, as_json=as_json)
     check_budget(settings["epsilon"], settings["delta"])
     if out is not None and out.resolve().is_relative_to(model.resolve()):
         raise Refusal("the model's folder keeps every measurement by itself; choose an --out elsewhere, or none.")
     read = (data, settings["where"].sensitive_file, ledger.file)
     copy = nullcontext() if out is None else staged_file(out, overwrite=overwrite, inputs=read)
-    with stage_beside(model / "measurement") as stage, copy as second, told_warnings() as warnings:
+    with stage_beside(model / "measurement") as stage, copy as second, print_warnings() as warnings:
         opened = ledger.open(settings["delta"])
-        found, kept = _looked(judged, model, opened, settings | {"threshold": below}, name=data.name)
-        facts = measurement_metadata(found, judged.accuracy, data.name) | {"public": judged.quality()}
+        log = read_log(model, evaluated.model.certificate_)
+        shared = find_shared(evaluated.hashes, log, data.name)
+        found = evaluated.measure(
+            epsilon=settings["epsilon"],
+            delta=settings["delta"],
+            confidence=settings["confidence"],
+            threshold=below,
+            reference=settings["reference"],
+            before=evaluated.base_decided,
+            scores=evaluated.scores if settings["scores"] else None,
+            ledger=opened,
+        )
+        entry = LogRecord("new", found.certificate, evaluated.hashes.sketch, shared)
+        total = total_cost(log, entry)
+        if total is not None:
+            remarks = (*found.certificate.remarks, total)
+            found = replace(found, certificate=replace(found.certificate, remarks=remarks))
+        facts = measurement_metadata(found, evaluated.accuracy, data.name) | {"public": evaluated.quality()}
         if second is not None:
             second.write_text(json_text(facts), encoding="utf-8")
-        file = keep_measurement(json_text(facts | kept), stage, model)
-    written = {"model": model, "kept": file, "out": out, **facts, "warnings": warnings}
-    tell(written, measurement_text(found, judged.accuracy, data.name), as_json=as_json)
+        file = add_measurement(json_text(facts | entry.to_dict()), stage, model)
+    result = {"model": model, "kept": file, "out": out, **facts, "warnings": warnings}
+    print_result(result, measurement_text(found, evaluated.accuracy, data.name), as_json=as_json)
     shown = all(verdict.answer == "below" for verdict in found.verdicts.values())
     return OK if shown else NOT_SHOWN
 
 
-def _looked(
-    judged: Judged, model: Path, ledger: DurableLedger | None, settings: dict[str, Any], *, name: str
-) -> tuple[Measurement, dict[str, Any]]:
-    """One more look at people through a model, with what all looks cost together, and what to keep of it."""
-    rows = judged.public
-    looks = earlier_looks(model, judged.model.certificate_)
-    shared = shared_with(rows, looks, name)
-    asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "threshold", "reference")}
-    scores = judged.scores if settings["scores"] else None
-    found = judged.measure(**asked, before=judged.base_decided, scores=scores, ledger=ledger)
-    own = Look("new", found.certificate, rows.sketch, shared)
-    sentence = joint_sentence(looks, own)
-    if sentence is not None:
-        remarks = (*found.certificate.remarks, sentence)
-        found = replace(found, certificate=replace(found.certificate, remarks=remarks))
-    return found, own.to_keep()
-
-
-def _tell_exact(judged: Judged, model: Path, ledger: LedgerOptions, out: Path | None, *, as_json: bool) -> int:
+def _print_exact(
+    evaluated: EvaluatedModel, model: Path, ledger: LedgerOptions, out: Path | None, *, as_json: bool
+) -> int:
     if ledger.file is not None or out is not None:
-        raise Refusal("expected --exact without --ledger and --out: exact numbers cost an infinite epsilon.")
+        raise Refusal("expected --exact without --ledger and --out, because exact numbers cost an infinite epsilon.")
     warn(NOT_PRIVATE)
-    found = judged.exact()
-    facts = {"model": model, "private": False, "accuracy": judged.accuracy, "exact": found}
-    tell(facts, exact_text(found, judged.accuracy), as_json=as_json)
+    found = evaluated.exact()
+    facts = {"model": model, "private": False, "accuracy": evaluated.accuracy, "exact": found}
+    print_result(facts, exact_text(found, evaluated.accuracy), as_json=as_json)
     return OK
 
 
-def judge(model: Path, data: Path, settings: dict[str, Any]) -> Judged:
-    """Load the model, read the people by its facts or by the options, and decide about them."""
+def load_and_predict(model: Path, data: Path, settings: dict[str, Any]) -> EvaluatedModel:
+    """Load a model, read rows by its facts or by the options, and predict their decisions."""
     fitted, facts = load_model(model)
     target = settings.get("target") or facts.get("target")
     if target is None:
         raise Refusal("the model's folder does not say what it predicts; pass --target NAME.")
-    where = _completed(settings["where"], facts)
+    where = _complete(settings["where"], facts)
     public: dict[str, Any] = {
         "target": target,
         "positive": settings.get("positive"),
         "classes": None if settings.get("positive") else fitted.classes_.tolist(),
-        "columns": Columns.of_model(facts, features_of(fitted), settings),
+        "columns": FeatureColumns.from_model(facts, model_features(fitted), settings),
     }
-    rows: Rows | SeenRows
+    rows: LabelledRows | SeenRows
     if is_streamed(data, asked=settings["stream"]):
         rows = read_seen(data, where, lambda X: said_of(fitted, X), **public)
     else:
         rows = read_rows(data, where, **public)
-    decided = rows.decided if isinstance(rows, SeenRows) else decisions(fitted, rows.X)
-    groups = _groups(rows, fitted, facts)
-    notions = tuple(settings.get("notions") or ()) or (_notion(fitted),)
-    return Judged(fitted, rows, decided, groups, notions, target, training_sketch(facts))
+    decided = rows.decided if isinstance(rows, SeenRows) else (fitted.decision_function(rows.X) > 0).astype(np.int64)
+    columns = rows.attribute.columns
+    groups = rows.attribute.groups or facts_groups(facts, columns) or model_groups(fitted, columns)
+    notions = tuple(settings.get("notions") or ()) or (notion_name(fitted.notion),)
+    return EvaluatedModel(fitted, rows, decided, groups, notions, target, Sketch.from_dict(facts.get(ROWS)))
 
 
-def _notion(model: LagrangianDualClassifier) -> str:
-    return notion_name(model.notion)
-
-
-def _completed(where: Where, facts: dict[str, Any]) -> Where:
-    """What the options leave open, by the facts of the training."""
+def _complete(where: Where, facts: dict[str, Any]) -> Where:
+    """Fill in options about the attribute that were not given, by the facts of the training."""
     unsaid = [name for name in ("person", "separator", "encoding") if getattr(where, name) is None]
     trained: dict[str, Any] = {name: facts.get(name) for name in unsaid}
     where = replace(where, **trained)
@@ -294,11 +300,6 @@ def _completed(where: Where, facts: dict[str, Any]) -> Where:
     bins = tuple(where.bins or facts.get("bins") or ())
     missing = where.missing or facts.get("missing")
     cut = {read_bins(one).column for one in bins}
-    known = groups_from(facts, listed) or {}
+    known = facts_groups(facts, listed) or {}
     named = groups_text({name: labels for name, labels in known.items() if name not in cut})
     return replace(where, sensitive=tuple(listed), bins=bins, missing=missing, groups=tuple(where.groups or named))
-
-
-def _groups(rows: Rows | SeenRows, model: LagrangianDualClassifier, facts: dict[str, Any]) -> Groups:
-    columns = rows.attribute.columns
-    return rows.attribute.groups or groups_from(facts, columns) or groups_of(model, columns)

@@ -1,27 +1,33 @@
-"""``justitia measure``: how decisions in a file treat groups, whoever made them, measured privately."""
+"""``justitia measure``: private measurement of the decisions in a file, whoever made them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from justitia.cli import options
-from justitia.cli.bias_audit import bias_audit_csv
 from justitia.cli.command import Command
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
-from justitia.cli.files.decisions import Columns, Decisions, read_decisions
+from justitia.cli.files.attribute import Groups, Where, find_attribute, read_attribute, read_ids
 from justitia.cli.files.metadata import measurement_metadata
-from justitia.cli.ledger_options import LedgerOptions
-from justitia.cli.measurement_text import measurement_text
-from justitia.cli.output import json_text, staged_file, tell, told_warnings
+from justitia.cli.files.reading import Table, open_table
+from justitia.cli.files.rows import read_target
+from justitia.cli.files.streamed import is_streamed, place_of
+from justitia.cli.measurement_text import bias_audit_csv, measurement_text
+from justitia.cli.output import json_text, print_result, print_warnings, staged_file
 from justitia.metrics.measure import Measurement
-from justitia.metrics.measure import measure as measured
+from justitia.metrics.measure import measure as measure_decisions
 from justitia.metrics.quality import public_quality
-from justitia.privacy.door import check_budget
+from justitia.privacy.attribute import Attribute, HeldElsewhere, SensitiveColumns
+from justitia.privacy.vault import check_budget
+from justitia.rows.parquet import RowFiles
 
 EXAMPLE = """
 $ justitia measure hired.csv --decision hired --target qualified \\
@@ -33,9 +39,9 @@ $ justitia measure hired.csv --decision hired --target qualified \\
 @click.argument("data", type=options.FILE)
 @click.option("--decision", required=True, metavar="COLUMN", help="Column with the decisions; it has two values.")
 @options.target
-@click.option("--positive-decision", metavar="VALUE", help="The decision's positive value, if its words are its own.")
+@click.option("--positive-decision", metavar="VALUE", help="The decision's positive value, if it is not the target's.")
 @click.option("--score", metavar="COLUMN", help="Column with scores, larger for the positive decision.")
-@click.option("--before", metavar="COLUMN", help="Decisions of another model about the same people, to compare with.")
+@click.option("--before", metavar="COLUMN", help="Decisions of another model on the same rows, to compare with.")
 @options.attribute
 @options.stream
 @options.custodian
@@ -54,24 +60,29 @@ def measure(data: Path, as_json: bool, **settings: Any) -> int:
     """Measure how decisions in DATA (CSV or Parquet) treat groups, whoever made them.
 
     Decisions, target and scores are public columns. Rates, ratios, gaps and score metrics by group are released once,
-    with noise that protects the attribute of any one row (with --person, of any one person), and with bounds that hold
-    both noise and sampling error. Without --target only decisions are compared, and scores have no AUC.
+    with noise that protects the attribute of any one row (with --person, of any one person). Their bounds cover noise
+    and sampling error. Without --target only decisions are compared, and scores have no AUC.
     """
-    ledger = LedgerOptions.taken(settings)
-    columns = Columns(**{name: settings.pop(name) for name in Columns.__dataclass_fields__})
-    public = read_decisions(data, settings["where"], columns, stream=settings["stream"])
+    ledger = options.LedgerOptions.from_options(settings)
+    where = Where.from_options(settings)
+    columns = DecisionColumns(**{name: settings.pop(name) for name in DecisionColumns.__dataclass_fields__})
+    public = read_decisions(data, where, columns, stream=settings["stream"])
     check_budget(settings["epsilon"], settings["delta"])
-    notions = _notions(settings["notions"], columns)
-    asked = {one: settings[one] for one in ("epsilon", "delta", "confidence", "reference")}
+    notions = list(settings["notions"]) or [
+        "demographic_parity",
+        *(["equalized_odds"] if columns.target is not None else []),
+    ]
+    if columns.target is None and notions != ["demographic_parity"]:
+        raise Refusal(f"expected --target for {notions[-1]!r}, got none; without labels only decisions are compared.")
     files = {"audit": settings["audit"], "out": settings["out"]}
-    with ExitStack() as stack, told_warnings() as warnings:
-        read = (data, settings["where"].sensitive_file, ledger.file)
+    with ExitStack() as stack, print_warnings() as warnings:
+        read = (data, where.sensitive_file, ledger.file)
         stages = {
             name: stack.enter_context(staged_file(file, overwrite=settings["overwrite"], inputs=read))
             for name, file in files.items()
             if file is not None
         }
-        found = measured(
+        found = measure_decisions(
             None if columns.target is None else public.y,
             public.decided,
             sensitive_features=public.sensitive,
@@ -84,27 +95,116 @@ def measure(data: Path, as_json: bool, **settings: Any) -> int:
             threshold=settings["below"],
             pos_label=1,
             ledger=ledger.open(settings["delta"]),
-            **asked,
+            epsilon=settings["epsilon"],
+            delta=settings["delta"],
+            confidence=settings["confidence"],
+            reference=settings["reference"],
         )
         facts = _facts(found, public, data.name, columns)
         contents = {"audit": lambda: bias_audit_csv(found), "out": lambda: json_text(facts)}
         for name, stage in stages.items():
             stage.write_text(contents[name](), encoding="utf-8")
-    told = {"data": data, **files, **facts, "warnings": warnings}
-    tell(told, measurement_text(found, facts["accuracy"], data.name), as_json=as_json)
+    result = {"data": data, **files, **facts, "warnings": warnings}
+    print_result(result, measurement_text(found, facts["accuracy"], data.name), as_json=as_json)
     return OK if all(verdict.answer == "below" for verdict in found.verdicts.values()) else NOT_SHOWN
 
 
-def _notions(given: Sequence[str], columns: Columns) -> list[str]:
-    notions = list(given) or ["demographic_parity", *(["equalized_odds"] if columns.target is not None else [])]
-    if columns.target is None and notions != ["demographic_parity"]:
-        raise Refusal(f"expected --target for {notions[-1]!r}, got none; without labels only decisions are compared.")
-    return notions
-
-
-def _facts(found: Measurement, public: Decisions, data: str, columns: Columns) -> dict[str, Any]:
+def _facts(found: Measurement, public: Decisions, data: str, columns: DecisionColumns) -> dict[str, Any]:
     quality = public_quality(public.y, public.decided, public.scores) if columns.target is not None else {}
     if columns.target is not None and public.before is not None:
         quality["before"] = {"name": columns.before} | public_quality(public.y, public.before)
     named = {"decision": columns.decision, "target": columns.target, "score": columns.score}
     return measurement_metadata(found, quality.get("accuracy"), data) | {"public": quality, "columns": named}
+
+
+# -- The file of decisions
+
+
+@dataclass(frozen=True)
+class DecisionColumns:
+    """Names of the public columns of a file of decisions."""
+
+    decision: str
+    target: str | None = None
+    score: str | None = None
+    before: str | None = None
+    positive: str | None = None
+    positive_decision: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Rows of a file of decisions.
+
+    Attributes
+    ----------
+    y, decided : arrays of 0 and 1
+        Public labels, which are the decisions if there is no target, and decisions.
+    before : array of 0 and 1, or None
+        Decisions of another model.
+    scores : array or None
+    groups : dict
+        The public list.
+    sensitive : Attribute, SensitiveColumns or HeldElsewhere
+        The attribute itself, closed, on its way to the vault; or where it is in ``files``.
+    person : list of str, name of a column of ``files``, optional
+        Public ids, where people have several rows.
+    files : RowFiles, optional
+        Files whose rows are read a few at a time.
+    """
+
+    y: NDArray[np.int64] = field(repr=False)
+    decided: NDArray[np.int64] = field(repr=False)
+    before: NDArray[np.int64] | None = field(repr=False)
+    scores: NDArray[np.float64] | None = field(repr=False)
+    groups: Groups
+    sensitive: Attribute | SensitiveColumns | HeldElsewhere = field(repr=False)
+    person: list[str | None] | str | None = field(repr=False)
+    files: RowFiles | None = field(repr=False, default=None)
+
+
+def read_decisions(data: Path, where: Where, columns: DecisionColumns, *, stream: bool = False) -> Decisions:
+    """Read and check all public columns, then the attribute.
+
+    Raises
+    ------
+    Refusal
+        If a column is missing, is both sensitive and public, or has values of the wrong kind.
+    """
+    streamed = is_streamed(data, asked=stream)
+    table = Table.streamed(data) if streamed else open_table(data, where.separator, where.encoding)
+    named = [one for one in (columns.decision, columns.target, columns.score, columns.before) if one is not None]
+    table.check_columns(named)
+    attribute = find_attribute(where, table, streamed=streamed)
+    shared = [name for name in named if name in attribute.hidden()]
+    if shared:
+        raise Refusal(f"the column {shared[0]!r} is sensitive, key or id and cannot be public, too; name another one.")
+    if attribute.groups is None:
+        raise Refusal(
+            "expected the public list of groups, got none; pass --groups A,B, because a list read off the data is not "
+            "protected."
+        )
+    # Decisions have the target's values, unless it is said otherwise.
+    if columns.target is None or columns.positive_decision is not None:
+        decided, values = read_target(table, columns.decision, columns.positive_decision or columns.positive)
+        y = decided if columns.target is None else read_target(table, columns.target, columns.positive)[0]
+    else:
+        y, values = read_target(table, columns.target, columns.positive)
+        decided = read_target(table, columns.decision, classes=values)[0]
+    before = None if columns.before is None else read_target(table, columns.before, classes=values)[0]
+    scores = None if columns.score is None else _read_numbers(table, columns.score)
+    if streamed:
+        return Decisions(
+            y, decided, before, scores, attribute.groups, place_of(attribute), attribute.person, table.files
+        )
+    person = None if attribute.person is None else read_ids(attribute.person, table, repeated=True)
+    return Decisions(y, decided, before, scores, attribute.groups, read_attribute(attribute, table), person)
+
+
+def _read_numbers(table: Table, name: str) -> NDArray[np.float64]:
+    found = [np.empty(0)]
+    for values in table.parts(name):
+        if not pd.api.types.is_numeric_dtype(values) or values.isna().any():
+            raise Refusal(f"expected a number in every row of {name!r}, got text or gaps; write a column of scores.")
+        found.append(values.to_numpy(dtype=float))
+    return np.concatenate(found)

@@ -1,4 +1,4 @@
-"""``justitia plan``: what can be promised, before any privacy is spent."""
+"""``justitia plan``: releases, cost and precision of a training run, before any budget is spent."""
 
 from __future__ import annotations
 
@@ -15,23 +15,28 @@ from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import Refusal, no_such
 from justitia.cli.files.attribute import Groups, Where, find_attribute
-from justitia.cli.files.columns import Columns, columns_text, warn_of
+from justitia.cli.files.columns import FeatureColumns, columns_text, warn_about
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.rows import feature_names, hidden_names, named_after, read_target
 from justitia.cli.files.streamed import is_streamed
-from justitia.cli.output import fields_text, filled, table_text, tell
-from justitia.cli.plan_file import command_plan
+from justitia.cli.options import command_plan
+from justitia.cli.output import fields_text, print_result, table_text, wrap
 from justitia.engines import engine_of
-from justitia.metrics.preview import Counts, expected_tolerance, measured_within, outlook, rate_noise
-from justitia.notions import FairnessNotion, get_notion
+from justitia.metrics.planning import (
+    PublicCounts,
+    expected_tolerance,
+    expected_upper_bound,
+    preflight_warnings,
+    rate_noise,
+)
+from justitia.notions import get_notion
+from justitia.postprocessing.forecast import forecast
 from justitia.postprocessing.plan import PostProcessingPlan
-from justitia.preprocessing.files import RowFiles
-from justitia.preprocessing.kinds import Reading
-from justitia.preprocessing.public_sample import frames
+from justitia.preprocessing.column_types import ColumnType
 from justitia.privacy.accounting import epsilon_spent
-from justitia.privacy.door import check_budget
-from justitia.privacy.mechanisms import Gaussian
-from justitia.scale.forecast import forecast
+from justitia.privacy.vault import check_budget
+from justitia.rows.files import frames
+from justitia.rows.parquet import RowFiles
 from justitia.training.plan import Plan
 
 EXAMPLE = """
@@ -39,7 +44,7 @@ $ justitia plan --rows 36000 --positives 0.25 --groups 2 --epsilon 1
 $ justitia plan income.csv --target income --sensitive sex \\
     --groups Female,Male --notion equalized_odds --epsilon 0.5
 """
-#: Sizes of a group that the table speaks of, as far as there are so many people.
+#: Group sizes in the table of precision, as far as there are so many rows.
 SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
@@ -57,21 +62,39 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 @options.stream
 @options.workers
 @options.as_json
-def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool, **settings: Any) -> None:
-    """Say what a training run will ask, what it costs, and how precisely a violation can be held and measured.
+def plan(data: Path | None, tolerance: float | None, as_json: bool, **settings: Any) -> None:
+    """Show the releases of a training run, their privacy cost, and how precisely gaps can be measured.
 
     Only public numbers are needed: how many rows, positive answers and groups (--groups takes their number, too). With
-    DATA, rows and positive answers are counted in its target column. With --sensitive, which says what not to look at,
-    it also shows how the other columns are read. The sensitive column is not read. Of Parquet files that are
-    read a few rows at a time, a trial on the first rows of --features says how long a fit will take.
+    DATA, rows and positive answers are counted in its target column. With --sensitive, which says which column not to
+    read, it also shows how the other columns are read. For Parquet files that are read a few rows at a time, a trial on
+    the first rows of --features estimates how long a fit will take.
     """
     check_budget(settings["epsilon"], settings["delta"])
-    columns = Columns.taken(settings)
-    counts, readings = _looked_at(data, where, columns, settings)
+    where = Where.from_options(settings)
+    columns = FeatureColumns.from_options(settings)
+    counts, readings = _count(data, where, columns, settings)
     engine = engine_of(settings["engine"], settings["hidden"])
     base = command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"])
     made = base.at_tolerance(tolerance).calibrate(settings["epsilon"], settings["delta"], n=counts.rows)
     notion = get_notion(settings["notion"])
+    releases = [
+        {
+            "purpose": one.purpose,
+            "count": one.count,
+            "noise_multiplier": one.noise.stddev(1.0),
+            "epsilon_alone": float(epsilon_spent({one.cost: one.count}, settings["delta"])),
+        }
+        for one in made.releases()
+    ]
+    precision = [
+        {
+            "group": size,
+            "rate_noise": rate_noise(size, counts, made, notion),  # in training
+            "measured_within": expected_upper_bound(size, counts, notion, settings["epsilon"], settings["delta"]),
+        }
+        for size in sorted({size for size in SIZES if size * 2 <= counts.rows} | {counts.rows // counts.groups})
+    ]
     facts: dict[str, Any] = {
         "rows": counts.rows,
         "positives": counts.positives,
@@ -81,44 +104,49 @@ def plan(data: Path | None, where: Where, tolerance: float | None, as_json: bool
         "engine": engine,
         "epsilon": made.epsilon(settings["delta"]),
         "delta": settings["delta"],
-        "releases": _releases(made, settings["delta"]),
-        "precision": [_precision(size, counts, made, notion, settings) for size in _sizes(counts)],
+        "releases": releases,
+        "precision": precision,
         "tolerance": tolerance,
         "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
-        "outlook": outlook(counts, made, notion, tolerance),
+        "outlook": preflight_warnings(counts, made, notion, tolerance),
         "columns": [one.to_dict() for one in readings],
         "forecast": _forecast(data, made, columns.features or (), settings),
     }
-    warn_of(readings)
+    warn_about(readings)
     table = f"{columns_text(readings)}\n\n" if readings else ""
-    tell(facts, table + _text(facts), as_json=as_json)
+    print_result(facts, table + _text(facts), as_json=as_json)
 
 
-def _looked_at(
-    data: Path | None, where: Where, columns: Columns, settings: dict[str, Any]
-) -> tuple[Counts, tuple[Reading, ...]]:
-    """Public numbers, and how columns are read where it is said which one not to look at."""
+def _count(
+    data: Path | None, where: Where, columns: FeatureColumns, settings: dict[str, Any]
+) -> tuple[PublicCounts, tuple[ColumnType, ...]]:
+    """Public numbers, and how columns are read if the options name the sensitive one, which is not read."""
     if data is None:
-        return _counts(_number(where, None), settings), ()
+        if settings["rows"] is None:
+            raise Refusal("expected a file, or the number of rows; pass DATA --target NAME, or --rows N.")
+        if not 0 < settings["positives"] < 1:
+            raise Refusal(f"expected --positives to be a share between 0 and 1, got {settings['positives']:g}.")
+        positives = min(max(1, round(settings["positives"] * settings["rows"])), settings["rows"] - 1)
+        return PublicCounts(settings["rows"], positives, _group_number(where, None)), ()
     if settings["target"] is None:
         raise Refusal("expected the name of the target column in DATA, got none; pass --target NAME.")
     if is_streamed(data, asked=settings["stream"] or settings["workers"] > 1):
-        return _counted(data, settings["target"], settings["positive"], _number(where, None)), ()
+        return _count_streamed(data, settings["target"], settings["positive"], _group_number(where, None)), ()
     table = open_table(data, where.separator, where.encoding)
     table.check_columns([settings["target"]])
     y, (_, positive) = read_target(table, settings["target"], settings["positive"])
     if not where.sensitive and where.sensitive_file is None:
-        return Counts(len(y), int(y.sum()), _number(where, None), str(positive)), ()
+        return PublicCounts(len(y), int(y.sum()), _group_number(where, None), str(positive)), ()
     counted = len(where.groups) == 1 and where.groups[0].strip().isdecimal()
     attribute = find_attribute(replace(where, groups=()) if counted else where, table)
     related = named_after(attribute, table, settings["target"], columns)
     names = feature_names(table, hidden_names(attribute, settings["target"], related), columns)
-    counts = Counts(len(y), int(y.sum()), _number(where, attribute.groups), str(positive))
-    return counts, (*columns.look(table, names)[1], *related)
+    counts = PublicCounts(len(y), int(y.sum()), _group_number(where, attribute.groups), str(positive))
+    return counts, (*columns.inspect(table, names)[1], *related)
 
 
-def _number(where: Where, groups: Groups | None) -> int:
-    """Of the groups: by their names, or as it was given; 2 if nothing is said."""
+def _group_number(where: Where, groups: Groups | None) -> int:
+    """Number of groups: of their names, or as it was given; 2 by default."""
     text = where.groups[0].strip() if len(where.groups) == 1 else ""
     if text.isdecimal():
         number = int(text)
@@ -131,17 +159,8 @@ def _number(where: Where, groups: Groups | None) -> int:
     return number
 
 
-def _counts(groups: int, settings: dict[str, Any]) -> Counts:
-    if settings["rows"] is None:
-        raise Refusal("expected a file, or the number of rows; pass DATA --target NAME, or --rows N.")
-    if not 0 < settings["positives"] < 1:
-        raise Refusal(f"expected --positives to be a share between 0 and 1, got {settings['positives']:g}.")
-    positives = min(max(1, round(settings["positives"] * settings["rows"])), settings["rows"] - 1)
-    return Counts(settings["rows"], positives, groups)
-
-
-def _counted(data: Path, target: str, positive: str | None, groups: int) -> Counts:
-    """Rows and positive answers of files."""
+def _count_streamed(data: Path, target: str, positive: str | None, groups: int) -> PublicCounts:
+    """Rows and positive answers of files that are read a few rows at a time."""
     table = Table.streamed(data)
     table.check_columns([target])
     found: Counter[Any] = Counter()
@@ -153,17 +172,17 @@ def _counted(data: Path, target: str, positive: str | None, groups: int) -> Coun
     chosen = [label for label in labels if str(label).strip() == positive] if positive else labels[1:]
     if not chosen:
         raise no_such("value", str(positive), [str(one) for one in labels], place=f"the target {target!r}")
-    return Counts(found.total(), found[chosen[0]], groups, str(chosen[0]))
+    return PublicCounts(found.total(), found[chosen[0]], groups, str(chosen[0]))
 
 
 def _forecast(
     data: Path | None, made: Plan, features: Sequence[str], settings: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """How long a fit on files will take; None of rows in memory, of networks, and without names of public columns."""
+    """Estimated time of a fit on files; None for rows in memory, for networks, and without --features."""
     asked = settings["stream"] or settings["workers"] > 1
     if data is None or not features or not isinstance(made, PostProcessingPlan) or not is_streamed(data, asked=asked):
         return None
-    files, workers = RowFiles.of(data), settings["workers"]
+    files, workers = RowFiles.open(data), settings["workers"]
     Table(data, files.names).check_columns(features)
     found = forecast(files, settings["target"], tuple(features), made)
     return {
@@ -176,57 +195,8 @@ def _forecast(
     }
 
 
-def _time(found: dict[str, Any] | None) -> str:
-    if found is None:
-        return ""
-    return (
-        f"about {found['seconds']:,.0f} s with {found['workers']} processor(s): {found['passes']} passes at "
-        f"{found['rows_per_second']:,.0f} rows a second, a sample of {found['sample']:,} rows"
-    )
-
-
-def _releases(made: Plan, delta: float) -> list[dict[str, Any]]:
-    """What is asked, how often, with which noise, and what it would cost alone."""
-    return [
-        {
-            "purpose": one.purpose,
-            "count": one.count,
-            "noise_multiplier": one.noise.noise_multiplier if isinstance(one.noise, Gaussian) else 0.0,
-            "epsilon_alone": _alone(one.cost, one.count, delta),
-        }
-        for one in made.releases()
-    ]
-
-
-def _alone(cost: Any, count: int, delta: float) -> float:
-    return float(epsilon_spent({cost: count}, delta))
-
-
-def _sizes(counts: Counts) -> list[int]:
-    """A group of each usual size, and one of an equal share."""
-    return sorted({size for size in SIZES if size * 2 <= counts.rows} | {counts.rows // counts.groups})
-
-
-def _precision(
-    size: int, counts: Counts, made: Plan, notion: FairnessNotion, settings: dict[str, Any]
-) -> dict[str, Any]:
-    """For a group of this many people: noise of its rate in training, and how a violation of 0 would be measured."""
-    return {
-        "group": size,
-        "rate_noise": rate_noise(size, counts, made, notion),
-        "measured_within": measured_within(size, counts, notion, settings["epsilon"], settings["delta"]),
-    }
-
-
-def _tolerance(given: float | None, expected: float | None) -> str:
-    """What two groups may differ by, as far as public numbers tell."""
-    if given is not None:
-        return f"{given:g} between two groups"
-    return "" if expected is None else f"about {expected:.2g} between two groups, if they are of equal sizes"
-
-
 def _text(facts: dict[str, Any]) -> str:
-    asked = [
+    releases = [
         (one["purpose"], str(one["count"]), f"{one['noise_multiplier']:.4g}", f"{one['epsilon_alone']:.3g}")
         for one in facts["releases"]
     ]
@@ -238,22 +208,32 @@ def _text(facts: dict[str, Any]) -> str:
         )
         for one in facts["precision"]
     ]
+    tolerance, expected, forecasted = facts["tolerance"], facts["expected_tolerance"], facts["forecast"]
     answer = "the positive answer" + ("" if facts["positive"] is None else f", {facts['positive']!r}")
     head = {
         "rows": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have {answer}",
-        "asked for": f"{facts['notion']}, engine {facts['engine']}",
-        "tolerance": _tolerance(facts["tolerance"], facts["expected_tolerance"]),
-        "time": _time(facts["forecast"]),
+        "training": f"{facts['notion']}, engine {facts['engine']}",
+        "tolerance": "",
+        "time": "",
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
     }
+    if tolerance is not None:
+        head["tolerance"] = f"{tolerance:g} between two groups"
+    elif expected is not None:
+        head["tolerance"] = f"about {expected:.2g} between two groups, if they are of equal sizes"
+    if forecasted is not None:
+        head["time"] = (
+            f"about {forecasted['seconds']:,.0f} s with {forecasted['workers']} processor(s): {forecasted['passes']} "
+            f"passes at {forecasted['rows_per_second']:,.0f} rows a second, a sample of {forecasted['sample']:,} rows"
+        )
     lines = [
-        "Plan: nothing was read but public numbers, nothing was spent.",
+        "Plan from public numbers; no budget was spent.",
         fields_text(head),
-        table_text(("what is asked", "times", "noise", "epsilon alone"), asked),
+        table_text(("release", "times", "noise", "epsilon alone"), releases),
         "",
         "How precise, by the number of rows in a group:",
         table_text(("rows", "noise of its rate", "measured violation of 0"), precise, left=0),
-        filled(
+        wrap(
             "Noise of its rate: standard deviation in training, in the smallest event. Measured violation of 0: upper "
             "bound at 0.95 that 'evaluate' would show with the same epsilon and as many rows if groups were treated "
             "alike.",
@@ -261,4 +241,4 @@ def _text(facts: dict[str, Any]) -> str:
             indent=2,
         ),
     ]
-    return "\n".join([*lines, *(filled(f"outlook: {one}", indent=9) for one in facts["outlook"])])
+    return "\n".join([*lines, *(wrap(f"warning: {one}", indent=9) for one in facts["outlook"])])

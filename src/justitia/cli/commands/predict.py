@@ -1,4 +1,4 @@
-"""``justitia predict``: decisions for new people, without their attribute."""
+"""``justitia predict``: decisions for new rows, without the attribute."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pandas as pd
 from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import Refusal
-from justitia.cli.files.attribute import check_apart
-from justitia.cli.files.columns import Columns
-from justitia.cli.files.metadata import features_of, load_model
+from justitia.cli.files.attribute import check_not_sensitive
+from justitia.cli.files.columns import FeatureColumns
+from justitia.cli.files.metadata import load_model, model_features
 from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.streamed import is_streamed
-from justitia.cli.output import check_file, staged_file, tell
+from justitia.cli.output import check_file, print_result, staged_file
 from justitia.estimator import LagrangianDualClassifier
-from justitia.preprocessing.public_sample import frames
+from justitia.rows.files import frames
 
 EXAMPLE = """
 $ justitia predict model new.csv --key id --out decisions.csv
@@ -47,9 +47,9 @@ def predict(
     as_json: bool,
     **formats: Any,
 ) -> None:
-    """Decide about the people in DATA with a saved MODEL.
+    """Predict decisions for the rows of DATA with a saved MODEL.
 
-    The sensitive attribute is not an input: if DATA holds it, it is not read. Each row gets a decision and the
+    The sensitive attribute is not an input and is not read, even if DATA contains it. Each row gets a decision and the
     probability of the positive answer. A folder of Parquet files, or a pattern, is read a few rows at a time.
     """
     fitted, facts = load_model(model)
@@ -57,44 +57,47 @@ def predict(
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=read)
     streamed = is_streamed(data, asked=stream)
-    table = Table.streamed(data) if streamed else _opened(data, facts, separator=separator, encoding=encoding)
+    if streamed:
+        table = Table.streamed(data)
+    else:  # written like the file of the training unless options say otherwise
+        separator = facts.get("separator") if separator is None else separator
+        table = open_table(data, separator, facts.get("encoding") if encoding is None else encoding)
     if key is not None:
         table.check_columns([key])
-        check_apart(facts.get("sensitive") or (), key=key)
-    columns = Columns.of_model(facts, features_of(fitted), formats)
+        check_not_sensitive(facts.get("sensitive") or (), key=key)
+    columns = FeatureColumns.from_model(facts, model_features(fitted), formats)
     if streamed:
         _write_streamed(fitted, table, columns, key, out, overwrite=overwrite, as_json=as_json)
         return
-    found = decided(fitted, table, columns, key)
+    names = table.columns if columns.features is None else columns.features
+    table.check_columns(names)
+    X, _ = columns.read(table, list(names))
+    ids = pd.Series(range(1, len(X) + 1), name="row") if key is None else table.text([key])[key]
+    found = _decisions(fitted, X, ids)
     if out is not None:
         with staged_file(out, overwrite=overwrite, inputs=read, like=[data]) as stage:
             found.to_csv(stage, index=False)
     share = float((found["decision"] == fitted.classes_[1]).mean())
-    told: dict[str, Any] = {"rows": len(found), "positive": fitted.classes_[1], "positive_share": share, "out": out}
+    result: dict[str, Any] = {"rows": len(found), "positive": fitted.classes_[1], "positive_share": share, "out": out}
     if as_json:
-        tell(told | ({} if out else {"decisions": found.to_dict("records")}), "", as_json=True)
+        print_result(result | ({} if out else {"decisions": found.to_dict("records")}), "", as_json=True)
     elif out is None:
         click.echo(found.to_csv(index=False), nl=False)
     else:
         click.echo(f"{len(found):,} decisions in {out}; {share:.1%} are {fitted.classes_[1]}.")
 
 
-def _opened(data: Path, facts: dict[str, Any], **written: str | None) -> Table:
-    """The file, written as the training's unless said otherwise."""
-    return open_table(data, **{name: facts.get(name) if value is None else value for name, value in written.items()})
-
-
 def _write_streamed(
     model: LagrangianDualClassifier,
     table: Table,
-    columns: Columns,
+    columns: FeatureColumns,
     key: str | None,
     out: Path | None,
     *,
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Decisions of files, written as they are made."""
+    """Write decisions for rows in files, a few at a time."""
     if out is None:
         raise Refusal("expected --out where DATA is read a few rows at a time, got none; name a CSV file to write.")
     features = list(table.columns if columns.features is None else columns.features)
@@ -103,23 +106,15 @@ def _write_streamed(
     with staged_file(out, overwrite=overwrite) as stage, stage.open("w", encoding="utf-8", newline="") as lines:
         for frame in frames(table.path, dict.fromkeys([*features, *([] if key is None else [key])])):
             ids = pd.Series(range(rows + 1, rows + len(frame) + 1), name="row") if key is None else frame[key]
-            part = _decided(model, columns.as_read(frame[features]), ids)
+            part = _decisions(model, columns.as_read(frame[features]), ids)
             part.to_csv(lines, index=False, header=rows == 0)
             rows, positives = rows + len(part), positives + int((part["decision"] == model.classes_[1]).sum())
     share = positives / max(rows, 1)
-    told = {"rows": rows, "positive": model.classes_[1], "positive_share": share, "out": out}
-    tell(told, f"{rows:,} decisions in {out}; {share:.1%} are {model.classes_[1]}.", as_json=as_json)
+    result = {"rows": rows, "positive": model.classes_[1], "positive_share": share, "out": out}
+    print_result(result, f"{rows:,} decisions in {out}; {share:.1%} are {model.classes_[1]}.", as_json=as_json)
 
 
-def decided(model: LagrangianDualClassifier, table: Table, columns: Columns, key: str | None) -> pd.DataFrame:
-    """Decision and probability of each row, beside its key or its number; other columns are not read."""
-    names = table.columns if columns.features is None else columns.features
-    table.check_columns(names)
-    X, _ = columns.read(table, list(names))
-    rows = pd.Series(range(1, len(X) + 1), name="row") if key is None else table.text([key])[key]
-    return _decided(model, X, rows)
-
-
-def _decided(model: LagrangianDualClassifier, X: pd.DataFrame, rows: pd.Series) -> pd.DataFrame:
+def _decisions(model: LagrangianDualClassifier, X: pd.DataFrame, ids: pd.Series) -> pd.DataFrame:
+    """Decision and probability of each row, beside its key or its number."""
     probability = model.predict_proba(X)[:, 1]
-    return pd.DataFrame({rows.name: rows, "decision": model.predict(X), "probability": probability.round(6)})
+    return pd.DataFrame({ids.name: ids, "decision": model.predict(X), "probability": probability.round(6)})

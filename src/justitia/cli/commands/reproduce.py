@@ -11,19 +11,19 @@ import click
 from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import OK, Refusal, no_such, shown_path
-from justitia.cli.output import tell
+from justitia.cli.output import print_result
 
 EXAMPLE = """
 $ justitia reproduce --list
 """
-#: Asks the checkout for what it can make.
+#: Prints the names that the checkout can reproduce.
 NAMES = "from bench.experiments.__main__ import ALIASES, EXPERIMENTS; print(*EXPERIMENTS, *ALIASES)"
 
 
 @click.command("reproduce", cls=Command, example=EXAMPLE)
 @click.argument("name", required=False)
-@click.option("--list", "listed", is_flag=True, help="List what can be made.")
-@click.option("--quick", is_flag=True, help="A small version, for a look.")
+@click.option("--list", "listed", is_flag=True, help="List the names.")
+@click.option("--quick", is_flag=True, help="A small and fast version.")
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Worker processes.")
 @click.option("--out", type=options.FILE, help="Folder for the results; by default the checkout's.")
 @click.option("--checkout", "folder", type=options.FILE, help="Of another checkout than the installed one; it is run.")
@@ -37,15 +37,15 @@ def reproduce(
     folder: Path | None,
     as_json: bool,
 ) -> int:
-    """Make the table or figure NAME of the evaluation again.
+    """Reproduce the table or figure NAME of the evaluation.
 
-    Runs 'python -m bench.experiments' of the checkout that justitia is installed from, or of the one that is named:
-    never of the folder it happens to be started in. An interrupted run goes on where it stopped.
+    Runs 'python -m bench.experiments' of the checkout that justitia is installed from, or of the named one, but never
+    of the current folder. An interrupted run resumes where it stopped.
     """
     root = checkout(folder)
     names = _run(root, ["-c", NAMES], quiet=True)[1].split()
     if listed or name is None:
-        tell({"names": names}, "\n".join(names), as_json=as_json)
+        print_result({"names": names}, "\n".join(names), as_json=as_json)
         return OK
     if name not in names:
         raise no_such("table or figure", name, names)
@@ -53,7 +53,7 @@ def reproduce(
     words += [] if out is None else ["--out", str(out.absolute())]
     code, text = _run(root, words, quiet=as_json)
     if as_json:
-        tell({"name": name, "exit_code": code, "output": text}, "", as_json=True)
+        print_result({"name": name, "exit_code": code, "output": text}, "", as_json=True)
     return code
 
 

@@ -1,4 +1,4 @@
-"""``justitia tradeoff``: a curve of models on one budget."""
+"""``justitia tradeoff``: train models for a grid of tolerances on one budget."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import click
 from justitia._files import foreign_entry
 from justitia._validate import check_nonnegative
 from justitia.cli import options
-from justitia.cli.command import Command, Numbers
+from justitia.cli.command import Command
 from justitia.cli.files.metadata import CURVE
-from justitia.cli.files.rows import Rows
+from justitia.cli.files.public_rows import hash_rows
+from justitia.cli.files.rows import LabelledRows
 from justitia.cli.files.streamed import StreamedRows
-from justitia.cli.ledger_options import LedgerOptions
 from justitia.cli.output import (
-    check_ledger_outside,
-    filled,
+    check_outside,
+    ignore_interrupts,
     json_text,
+    print_result,
+    print_warnings,
     staged_folder,
     table_text,
-    tell,
-    told_warnings,
-    unhurried,
     warn,
+    wrap,
 )
-from justitia.cli.training import check_tolerances, kept_of, rows_of, save, save_somewhere, unfitted
+from justitia.cli.training import check_tolerances, make_estimator, read_training_rows, save_model, save_or_rescue
 from justitia.curve import Tradeoff
-from justitia.curve import tradeoff as trained_curve
+from justitia.curve import tradeoff as train_curve
 from justitia.engines import engine_of
-from justitia.persistence.folder import foreign_in_model, holds_marks
+from justitia.persistence.folder import foreign_in_model, has_required_keys
 
 EXAMPLE = """
 $ justitia tradeoff income.csv --target income --sensitive sex \\
@@ -45,7 +45,7 @@ TABLE = "tradeoff.csv"
 @options.training
 @click.option(
     "--tolerances",
-    type=Numbers(),
+    type=options.numbers,
     default="0,0.01,0.02,0.03,0.05,0.08,0.12,0.2",
     show_default=True,
     metavar="0,0.05",
@@ -66,20 +66,20 @@ def tradeoff(
 ) -> None:
     """Train models on DATA along a grid of tolerances, all for the price of one.
 
-    Accuracy and violation are those of the training rows; the violation is made of noised answers. Looking at the whole
-    curve, and choosing from it, costs nothing more.
+    Accuracy and violation are those on training data; the violation is a noisy estimate. To inspect the whole curve and
+    to choose a point costs nothing more.
     """
     if choose is not None:
         check_nonnegative("--choose", choose)
-    rows = rows_of(data, settings)
-    ledger = LedgerOptions.taken(settings)
-    model = unfitted(rows, settings)
+    rows = read_training_rows(data, settings)
+    ledger = options.LedgerOptions.from_options(settings)
+    model = make_estimator(rows, settings)
     check_tolerances(engine_of(settings["engine"], settings["hidden"]), tolerances)
-    check_ledger_outside(ledger.file, out)
-    place = staged_folder(out, overwrite=overwrite, marker=CURVE, foreign=foreign_in_curve)
-    with ExitStack() as until_saved, place as stage, told_warnings() as warnings:
+    check_outside(out, ledger=ledger.file)
+    folder = staged_folder(out, overwrite=overwrite, marker=CURVE, foreign=foreign_in_curve)
+    with ExitStack() as until_saved, folder as stage, print_warnings() as warnings:
         opened = ledger.open(model.delta)
-        curve = trained_curve(
+        curve = train_curve(
             model,
             rows.X,
             rows.y,
@@ -88,20 +88,22 @@ def tradeoff(
             tolerances=tolerances,
             ledger=opened,
         )
-        until_saved.enter_context(unhurried())
-        public: dict[str, Any] = {"target": settings["target"], "kept": kept_of(rows, settings["target"])}
-        facts = save_somewhere(lambda folder: _save_curve(curve, rows, folder, choose, **public), stage, out)
+        until_saved.enter_context(ignore_interrupts())
+        target = settings["target"]
+        sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
+        chosen = None if choose is None else curve.models.index(curve.choose(choose))
+        public: dict[str, Any] = {"target": target, "sketch": sketch}
+        facts = save_or_rescue(lambda place: _save_curve(curve, rows, place, chosen, **public), stage, out)
     if choose is not None and facts["points"][facts["chosen"]]["noisy_violation"] > choose:
-        warn(f"no point has a noised violation of at most {choose:g}; the strictest one is marked.")
-    told = {"out": out, **facts, "certificate": curve.certificate.to_dict(), "warnings": warnings}
-    tell(told, _text(facts, curve, out), as_json=as_json)
+        warn(f"no point has a noisy violation of at most {choose:g}; the strictest one is marked.")
+    result = {"out": out, **facts, "certificate": curve.certificate.to_dict(), "warnings": warnings}
+    print_result(result, _text(facts, curve, out), as_json=as_json)
 
 
 def _save_curve(
-    curve: Tradeoff, rows: Rows | StreamedRows, folder: Path, choose: float | None, *, target: str, kept: dict[str, Any]
+    curve: Tradeoff, rows: LabelledRows | StreamedRows, folder: Path, chosen: int | None, **public: Any
 ) -> dict[str, Any]:
-    """One folder per point; the chosen one gets a copy of the curve."""
-    chosen = None if choose is None else curve.models.index(curve.choose(choose))
+    """Write one folder per point; the chosen one gets a copy of the curve."""
     points = [
         {
             "tolerance": None if math.isnan(row["tolerance"]) else row["tolerance"],
@@ -115,7 +117,7 @@ def _save_curve(
     folder.mkdir()
     names = [f"tolerance-{model.tolerance:g}" for model in curve.models]
     for name, model in zip(names, curve.models, strict=True):
-        save(model, rows, folder / name, target=target, kept=kept)
+        save_model(model, rows, folder / name, **public)
     for place in (folder, *([] if chosen is None else [folder / names[chosen]])):
         (place / CURVE).write_text(json_text(facts), encoding="utf-8")
     curve.table.to_csv(folder / TABLE, index=False)
@@ -131,7 +133,7 @@ def foreign_in_curve(folder: Path) -> Path | None:
 
 def _is_curve(path: Path) -> bool:
     if path.name != TABLE or not path.is_file():
-        return path.name == CURVE and holds_marks(path)
+        return path.name == CURVE and has_required_keys(path)
     with path.open(encoding="utf-8", errors="replace") as lines:
         return lines.readline().startswith("tolerance,")
 
@@ -144,18 +146,14 @@ def _text(facts: dict[str, Any], curve: Tradeoff, out: Path) -> str:
             f"{point['accuracy']:.3f}",
             f"{point['auc']:.3f}",
             f"{point['noisy_violation']:.3f}",
-            _bar(point["noisy_violation"]),
+            ("#" * min(30, round(50 * point["noisy_violation"]))).ljust(30),
         )
         for place, point in enumerate(facts["points"])
     ]
+    # The last column is a bar of half a character per hundredth of violation.
     table = table_text(("", "tolerance", "accuracy", "AUC", "violation", ""), rows, left=1)
     chosen = facts["chosen"]
     last = "" if chosen is None else f"* chosen: {out / facts['models'][chosen]}"
-    lines = [f"Curve: {out}, one model per line in its folders", table, filled(curve.certificate.statement)]
-    lines += [filled(one) for one in curve.certificate.remarks]
+    lines = [f"Curve: {out}, one model per line in its folders", table, wrap(curve.certificate.statement)]
+    lines += [wrap(one) for one in curve.certificate.remarks]
     return "\n".join([*lines, *([last] if last else [])])
-
-
-def _bar(violation: float) -> str:
-    """A violation as length: half a character per hundredth."""
-    return ("#" * min(30, round(50 * violation))).ljust(30)

@@ -1,4 +1,4 @@
-"""``justitia train``: one model from one file."""
+"""``justitia train``: train one model on one file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import OK
 from justitia.cli.files.columns import columns_text
-from justitia.cli.files.rows import Rows
-from justitia.cli.ledger_options import LedgerOptions
+from justitia.cli.files.public_rows import hash_rows
+from justitia.cli.files.rows import LabelledRows
 from justitia.cli.output import (
-    check_apart,
-    check_ledger_outside,
+    check_outside,
     fields_text,
-    filled,
+    ignore_interrupts,
+    print_result,
+    print_warnings,
     staged_folder,
-    tell,
-    told_warnings,
-    unhurried,
+    wrap,
 )
-from justitia.cli.training import kept_of, rows_of, save, save_somewhere, unfitted
-from justitia.cli.workers import joined, run_workers, starts_workers
+from justitia.cli.training import make_estimator, read_training_rows, save_model, save_or_rescue
 from justitia.estimator import LagrangianDualClassifier
 from justitia.persistence.folder import MODEL, foreign_in_model
 
@@ -45,90 +43,81 @@ $ justitia train income.csv --target income --sensitive sex \\
 @click.option(
     "--checkpoint",
     type=options.FILE,
-    help="Folder to save to after every answer; the same command goes on from there. --seed is then 0 if not given.",
+    help="Folder to save to after every release; the same command resumes from it. --seed is then 0 by default.",
 )
 @options.out("Folder for the model.")
 @options.as_json
-def train(data: Path, workers: int, **settings: Any) -> int:
-    """Train a classifier on DATA (CSV or Parquet) that treats groups alike.
-
-    The sensitive column is removed from the features, read through noised answers alone, and never needed to predict.
-    It may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
-
-    How columns are read is printed; 'justitia plan' shows it before anything is spent.
-
-    DATA may be a folder of Parquet files, or a pattern such as 'part-*.parquet': these are read a few rows at a time,
-    by --workers processes.
-    """
-    if starts_workers(workers):
-        return run_workers(workers, resumes=settings["checkpoint"] is not None)
-    settings["stream"] = settings["stream"] or workers > 1
-    if settings["checkpoint"] is not None and settings["seed"] is None:
-        settings["seed"] = 0  # a run that goes on has to draw the same public numbers
-    with joined() as rank:
-        _train(data, rank, **settings)
-    return OK
-
-
-def _train(
+def train(
     data: Path,
-    rank: int,
     tolerance: float | None,
     checkpoint: Path | None,
     out: Path,
     overwrite: bool,
     as_json: bool,
     **settings: Any,
-) -> None:
-    rows = rows_of(data, settings)
-    ledger = LedgerOptions.taken(settings)
-    model = unfitted(rows, settings, tolerance=tolerance)
-    if rank:
-        model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person, checkpoint=checkpoint)
-        return
-    check_ledger_outside(ledger.file, out)
-    check_apart(checkpoint, out)
-    place = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
-    with ExitStack() as until_saved, place as stage, told_warnings() as warnings:
+) -> int:
+    """Train a classifier on DATA (CSV or Parquet) that treats groups alike.
+
+    The sensitive column is not a feature: training reads it through noisy statistics only, and prediction does not need
+    it. It may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
+
+    The command prints how columns are read; 'justitia plan' shows it before any budget is spent.
+
+    DATA may be a folder of Parquet files, or a pattern such as 'part-*.parquet': these are read a few rows at a time,
+    by --workers processes.
+    """
+    if checkpoint is not None and settings["seed"] is None:
+        settings["seed"] = 0  # a run that goes on has to draw the same public numbers
+    rows = read_training_rows(data, settings)
+    ledger = options.LedgerOptions.from_options(settings)
+    model = make_estimator(rows, settings, tolerance=tolerance)
+    check_outside(out, ledger=ledger.file, checkpoint=checkpoint)
+    target = settings["target"]
+    folder = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
+    with ExitStack() as until_saved, folder as stage, print_warnings() as warnings:
         opened = ledger.open(model.delta)
-        asked: dict[str, Any] = {"sensitive_features": rows.sensitive, "person": rows.person, "ledger": opened}
-        model.fit(rows.X, rows.y, **asked, checkpoint=checkpoint)
-        until_saved.enter_context(unhurried())
-        facts = {"target": settings["target"], "kept": kept_of(rows, settings["target"])}
-        written = save_somewhere(lambda folder: save(model, rows, folder, **facts), stage, out)
-    facts = {"model": out, **written, "certificate": model.certificate_.to_dict(), "warnings": warnings}
-    table = f"{columns_text(rows.readings)}\n\n" if isinstance(rows, Rows) else ""
-    tell(facts, table + _text(model, facts, out), as_json=as_json)
+        model.fit(
+            rows.X,
+            rows.y,
+            sensitive_features=rows.sensitive,
+            person=rows.person,
+            ledger=opened,
+            checkpoint=checkpoint,
+        )
+        until_saved.enter_context(ignore_interrupts())
+        sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
+        facts = save_or_rescue(lambda place: save_model(model, rows, place, target=target, sketch=sketch), stage, out)
+    facts = {"model": out, **facts, "certificate": model.certificate_.to_dict(), "warnings": warnings}
+    table = f"{columns_text(rows.readings)}\n\n" if isinstance(rows, LabelledRows) else ""
+    print_result(facts, table + _text(model, facts, out), as_json=as_json)
+    return OK
 
 
 def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> str:
     certificate = model.certificate_
-    violation = facts["noisy_violation"]
+    threshold = facts.get("threshold", 0.5)
+    if model.tolerance is not None:
+        tolerance = f"{model.tolerance:g}"
+    elif facts["tolerance"] is None:
+        tolerance = "one standard error of the difference between the two smallest groups"
+    else:
+        tolerance = f"{facts['tolerance']:.3g} (default)"
+    remarks = [one[:1].upper() + one[1:] for one in certificate.remarks if one not in facts["warnings"]]
     lines = {
         "data": f"{facts['rows']:,} rows, {facts['columns']} features of {facts['data']}",
         "target": f"{facts['target']}; {facts['positive']!r} is the positive answer",
         "groups": f"{', '.join(certificate.groups)} ({certificate.groups_source})",
-        "base": _base(facts),
-        "notion": f"{model.notion}; tolerance: {_tolerance(model, facts)}",
-        "accuracy": f"{facts['training_accuracy']:.3f} on the training rows, AUC {facts['training_auc']:.3f}",
-        "violation": "" if violation is None else f"about {violation:.3f} there, by the last noised answers",
+        "base": facts.get("base", "") + ("" if threshold == 0.5 else f"; positive above {threshold:g}"),
+        "notion": f"{model.notion}; tolerance: {tolerance}",
+        "accuracy": f"{facts['training_accuracy']:.3f} on training data, AUC {facts['training_auc']:.3f}",
+        "violation": ""
+        if facts["noisy_violation"] is None
+        else f"{facts['noisy_violation']:.3f} on training data "
+        "(noisy estimate); 'justitia evaluate' measures it on other data",
         "privacy": certificate.statement,
-        "remarks": " ".join(one[:1].upper() + one[1:] for one in certificate.remarks if one not in facts["warnings"]),
+        "remarks": " ".join(remarks),
     }
-    following = "" if math.isinf(certificate.epsilon) else f"Next: justitia evaluate {quote(str(out))} OTHER-PEOPLE.csv"
-    return "\n".join([f"Trained: {out}", fields_text(lines), *([filled(following)] if following else [])])
-
-
-def _base(facts: dict[str, Any]) -> str:
-    """What was corrected, if it was no network."""
-    if "base" not in facts:
-        return ""
-    decided = "" if facts["threshold"] == 0.5 else f"; positive above {facts['threshold']:g}"
-    return f"{facts['base']}{decided}"
-
-
-def _tolerance(model: LagrangianDualClassifier, facts: dict[str, Any]) -> str:
-    """The tolerance in force, and whether it was asked for."""
-    if model.tolerance is not None:
-        return f"{model.tolerance:g}"
-    return "what chance allows" if facts["tolerance"] is None else f"{facts['tolerance']:.3g}, as none was given"
+    text = [f"Trained: {out}", fields_text(lines)]
+    if math.isfinite(certificate.epsilon):
+        text.append(wrap(f"Next: justitia evaluate {quote(str(out))} TEST.csv"))
+    return "\n".join(text)

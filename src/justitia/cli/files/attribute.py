@@ -1,43 +1,163 @@
-"""Where the sensitive attribute is, and the one place of the command line that reads it.
+"""The sensitive attribute: options that say where it is, its public facts, and the only code that reads it.
 
-What is public here: the names of the columns of both files, the cut points, the list of groups if it is given, and the
-key column of the data file, in which every row has a key of its own. What is private: every value of a sensitive
-column, in whichever file it is, and all rows of the second file: how many there are, and which keys they have.
+Public are the names of the columns of both files, the cut points, the list of groups if it is given, and the key column
+of the data file, in which every row has its own key. Private are all values of a sensitive column, in whichever file it
+is, and all rows of the second file: how many there are, and which keys they have.
 
-Whether a person told their attribute is part of it. So someone without a row in the second file is "not given", like
-someone whose entry is empty; a second file that shares no key with the data makes everybody "not given", and nothing is
-said about it. Of several rows with one key the first counts, so that a person's rows are about that person alone.
+Whether a person gave their attribute is a part of it. So someone without a row in the second file counts as "not
+given", like someone whose entry is empty. If the second file shares no key with the data, all rows are "not given" and
+no message says so. Of several rows with one key the first counts, so that a person's label depends on that person
+alone.
 
 Guarantee
 ---------
-* Nothing in the rows of the second file and no value of a sensitive column changes whether anything here fails, what it
-  says, or the shape of what it returns. (A row that breaks the table, such as one with an unquoted separator, does: see
+* No row of the second file and no value of a sensitive column changes whether anything here fails, what the message
+  says, or the shape of the result. (A row that breaks the table, such as one with an unquoted separator, does: see
   "Limits" in docs/cli.md.)
 * Each person's label is made from that person's own entry.
 """
 
 from __future__ import annotations
 
+import bisect
 import csv
 import io
+import itertools
+import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from justitia.cli.custodian_options import CustodianOptions
 from justitia.cli.errors import Refusal, no_such, shown_path
-from justitia.cli.files.bins import Bins, read_bins
 from justitia.cli.files.reading import Table, as_text, is_several, open_table
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.columns import Column, read_each
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.vault import INFER
 
+if TYPE_CHECKING:
+    from justitia.custodian import Custodian
+
 Groups = dict[str, list[str]]
 _WHOLE = re.compile(r"^([+-]?[0-9]+)\.0+$")
+
+
+# -- Options
+
+
+@dataclass(frozen=True)
+class CustodianOptions:
+    """Address and population of a custodian, and files with key, authority, certificate and receipts."""
+
+    url: str
+    population: str
+    key_file: Path | None = None
+    ca_file: Path | None = None
+    certificate: Path | None = None
+    receipts: Path | None = None
+
+    def open(self, ids: Sequence[str | None] | str) -> Custodian:
+        """The client for rows with these ids; where rows are in files, ``ids`` is the name of their column."""
+        try:
+            from justitia.custodian import Custodian  # noqa: PLC0415 - an extra
+            from justitia.custodian.connection import KEY, KEY_FILE  # noqa: PLC0415
+        except ImportError:
+            raise Refusal("--custodian needs more packages; run pip install 'justitia[custodian]'.") from None
+        if self.key_file is None and not {KEY, KEY_FILE} & set(os.environ):
+            raise Refusal(
+                f"expected the key of a custodian's client, got none; pass --custodian-key, or set {KEY_FILE}."
+            )
+        tls: dict[str, Any] = {"ca_file": self.ca_file, "certificate": self.certificate}
+        files: dict[str, Any] = {"key_file": self.key_file, "receipts": self.receipts}
+        return Custodian(self.url, population=self.population, ids=ids, **files, **tls)
+
+
+@dataclass(frozen=True)
+class Where:
+    """What the options say about the attribute: in which file and columns it is, or which custodian holds it."""
+
+    sensitive: Sequence[str] = ()
+    sensitive_file: Path | None = None
+    key: str | None = None
+    bins: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    missing: str | None = None
+    person: str | None = None
+    separator: str | None = None
+    encoding: str | None = None
+    custodian: CustodianOptions | None = None
+
+    @classmethod
+    def from_options(cls, values: dict[str, Any]) -> Where:
+        """Take them out of a command's options."""
+        url, population = values.pop("custodian", None), values.pop("population", None)
+        names = ("custodian_key", "custodian_ca", "custodian_certificate", "receipts")
+        files = [values.pop(name, None) for name in names]
+        if url is None and (population, *files) != (None,) * 5:
+            raise Refusal("expected --custodian URL beside --population and its files, got none; name the address.")
+        if url is not None and population is None:
+            raise Refusal("expected the name of the custodian's population, got none; pass --population NAME.")
+        custodian = None if url is None else CustodianOptions(url, population, *files)
+        own = {name: values.pop(name) for name in cls.__dataclass_fields__ if name in values}
+        return cls(**own, custodian=custodian)
+
+
+# -- Public facts
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Public cut points that turn a numeric column, such as age, into groups; a value equal to a cut is above it.
+
+    Guarantee
+    ---------
+    * The list of groups follows from the cut points alone. An entry that is not a number is "not given".
+    """
+
+    column: str
+    cuts: tuple[float, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the groups, from the lowest: "age<25", "25<=age<60", "age>=60"."""
+        name, texts = self.column, [f"{cut:.12g}" for cut in self.cuts]
+        middle = [f"{low}<={name}<{high}" for low, high in itertools.pairwise(texts)]
+        return (f"{name}<{texts[0]}", *middle, f"{name}>={texts[-1]}")
+
+    def assign(self, values: Iterable[Any]) -> list[str | None]:
+        """The group of each value, each by itself."""
+        labels = self.labels
+        return [
+            None if number is None else labels[bisect.bisect_right(self.cuts, number)]
+            for number in read_each(_number, values)
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.column}={','.join(f'{cut:.12g}' for cut in self.cuts)}"
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if math.isnan(number) else number
+
+
+def read_bins(text: str) -> Bins:
+    """Cut points from a text such as ``age=25,60``."""
+    column, _, listed = text.partition("=")
+    cuts = [_number(one) for one in listed.split(",")]
+    numbers = [cut for cut in cuts if cut is not None and math.isfinite(cut)]
+    if not column.strip() or len(numbers) < len(cuts) or numbers != sorted(set(numbers)):
+        raise Refusal(f"expected --bins to be a column and rising numbers, such as 'age=25,60', got {text!r}.")
+    return Bins(column.strip(), tuple(numbers))
 
 
 @dataclass(frozen=True)
@@ -77,24 +197,8 @@ class PublicAttribute:
     held: HeldElsewhere | None = field(default=None, repr=False)
 
     def hidden(self) -> set[str]:
-        """Columns of the data file that are no features: the attribute, the key and the ids."""
+        """Columns of the data file that are not features: the attribute, the key and the ids."""
         return {*self.columns, *(name for name in (self.key, self.person) if name is not None)}
-
-
-@dataclass(frozen=True)
-class Where:
-    """What the options say about the attribute."""
-
-    sensitive: Sequence[str] = ()
-    sensitive_file: Path | None = None
-    key: str | None = None
-    bins: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    missing: str | None = None
-    person: str | None = None
-    separator: str | None = None
-    encoding: str | None = None
-    custodian: CustodianOptions | None = None
 
 
 def find_attribute(where: Where, data: Table, *, streamed: bool = False) -> PublicAttribute:
@@ -103,7 +207,7 @@ def find_attribute(where: Where, data: Table, *, streamed: bool = False) -> Publ
     Parameters
     ----------
     streamed : bool
-        Whether no row is to be read yet, not even the ids that a custodian is told.
+        Whether no row may be read yet, not even the ids that are sent to a custodian.
 
     Raises
     ------
@@ -111,18 +215,17 @@ def find_attribute(where: Where, data: Table, *, streamed: bool = False) -> Publ
         If a column is missing, a key is needed, or groups and bins do not fit the columns.
     """
     if where.custodian is not None:
-        return _held(where, where.custodian, data, streamed=streamed)
+        return _find_at_custodian(where, where.custodian, data, streamed=streamed)
     if (where.sensitive_file is None) != (where.key is None):
         lacking = "--key" if where.key is None else "--sensitive-file"
         raise Refusal(f"expected --sensitive-file and --key together, got no {lacking}; name the column that joins.")
-    file = None if where.sensitive_file is None else _attribute_table(where.sensitive_file, where, data)
+    file = None if where.sensitive_file is None else _open_attribute_file(where.sensitive_file, where, data)
     columns = tuple(where.sensitive)
     if not columns and file is not None:
         columns = tuple(name for name in file.columns if name != where.key)
     if not columns:
         raise Refusal("expected the name of the sensitive column, got none; pass --sensitive NAME.")
-    holder = data if file is None else file
-    holder.check_columns(columns)
+    (data if file is None else file).check_columns(columns)
     if len(set(columns)) < len(columns):
         raise Refusal("expected every sensitive column once, got one twice; leave one --sensitive out.")
     if file is not None and file.files is not None:
@@ -135,48 +238,11 @@ def find_attribute(where: Where, data: Table, *, streamed: bool = False) -> Publ
     groups = None if infer else read_groups(where.groups, columns, bins)
     person = where.person or None
     data.check_columns([] if person is None else [person])
-    check_apart(columns, key=where.key, person=person)
+    check_not_sensitive(columns, key=where.key, person=person)
     return PublicAttribute(columns, file, where.key, bins, groups, infer, where.missing, person)
 
 
-def _held(where: Where, options: CustodianOptions, data: Table, *, streamed: bool) -> PublicAttribute:
-    """The facts that a custodian tells, about the people whose ids are in a column of the data."""
-    given = [name for name in ("sensitive", "sensitive_file", "groups", "bins", "missing") if getattr(where, name)]
-    if given:
-        raise Refusal(
-            f"expected --custodian without --{given[0].replace('_', '-')}: the custodian has it; leave it out."
-        )
-    if where.key is None:
-        raise Refusal("expected the column of ids that the custodian knows, got none; pass --key COLUMN.")
-    if where.person not in (None, where.key):
-        raise Refusal(f"expected --person {where.key}, the ids that the custodian knows, got another column; name it.")
-    data.check_columns([where.key])
-    held = options.open(where.key if streamed else _ids(where, where.key, data))
-    both = [name for name in held.columns if name in data.columns]
-    if both:
-        raise Refusal(
-            f"the column {both[0]!r}, which the custodian holds, is in {shown_path(data.path)}, too; remove it."
-        )
-    parts = zip(*(one if isinstance(one, tuple) else (one,) for one in held.groups), strict=True)
-    groups = {name: list(dict.fromkeys(one)) for name, one in zip(held.columns, parts, strict=True)}
-    return PublicAttribute(held.columns, key=where.key, groups=groups, person=where.person or None, held=held)
-
-
-def _ids(where: Where, key: str, data: Table) -> list[str | None]:
-    """Public ids of all rows."""
-    ids = person_keys(data.text([key])[key])
-    check_keys(ids, key, data, repeated=bool(where.person))
-    return ids
-
-
-def check_apart(columns: Sequence[str], **public: str | None) -> None:
-    """Refuse a sensitive column in a public place: what is made of keys and ids is printed without noise."""
-    for place, name in public.items():
-        if name in columns:
-            raise Refusal(f"the column {name!r} is sensitive and cannot be --{place}, which is public; name another.")
-
-
-def _attribute_table(path: Path, where: Where, data: Table) -> Table:
+def _open_attribute_file(path: Path, where: Where, data: Table) -> Table:
     table = Table.streamed(path) if is_several(path) else open_table(path, where.separator, where.encoding)
     if where.key is not None:
         data.check_columns([where.key])
@@ -190,8 +256,39 @@ def _attribute_table(path: Path, where: Where, data: Table) -> Table:
     return table
 
 
+def _find_at_custodian(where: Where, options: CustodianOptions, data: Table, *, streamed: bool) -> PublicAttribute:
+    """The facts that a custodian publishes, for the rows whose ids are in a column of the data."""
+    given = [name for name in ("sensitive", "sensitive_file", "groups", "bins", "missing") if getattr(where, name)]
+    if given:
+        raise Refusal(
+            f"expected --custodian without --{given[0].replace('_', '-')}, because the custodian has it; leave it out."
+        )
+    if where.key is None:
+        raise Refusal("expected the column of ids that the custodian knows, got none; pass --key COLUMN.")
+    if where.person not in (None, where.key):
+        raise Refusal(f"expected --person {where.key}, the ids that the custodian knows, got another column; name it.")
+    data.check_columns([where.key])
+    ids = where.key if streamed else read_ids(where.key, data, repeated=bool(where.person))
+    held = options.open(ids)
+    both = [name for name in held.columns if name in data.columns]
+    if both:
+        raise Refusal(
+            f"the column {both[0]!r}, which the custodian holds, is in {shown_path(data.path)}, too; remove it."
+        )
+    parts = zip(*(one if isinstance(one, tuple) else (one,) for one in held.groups), strict=True)
+    groups = {name: list(dict.fromkeys(one)) for name, one in zip(held.columns, parts, strict=True)}
+    return PublicAttribute(held.columns, key=where.key, groups=groups, person=where.person or None, held=held)
+
+
+def check_not_sensitive(columns: Sequence[str], **public: str | None) -> None:
+    """Refuse a sensitive column in a public place, because keys and ids are printed without noise."""
+    for place, name in public.items():
+        if name in columns:
+            raise Refusal(f"the column {name!r} is sensitive and cannot be --{place}, which is public; name another.")
+
+
 def read_groups(texts: Sequence[str], columns: Sequence[str], bins: Sequence[Bins]) -> Groups | None:
-    """``Female,Male`` for one column, ``sex=Female,Male`` for one of several; cut points name their groups."""
+    """Groups from texts: ``Female,Male`` for one column, ``sex=Female,Male`` for one of several, and those of bins."""
     found: Groups = {one.column: list(one.labels) for one in bins}
     for text in texts:
         name, equals, listed = text.partition("=")
@@ -216,14 +313,45 @@ def read_groups(texts: Sequence[str], columns: Sequence[str], bins: Sequence[Bin
 
 
 def groups_text(groups: Mapping[str, Sequence[str]]) -> list[str]:
-    """Groups as options would give them."""
-    return [f"{name}={_joined(labels)}" for name, labels in groups.items()]
+    """Groups as the option --groups gives them."""
+    texts = []
+    for name, labels in groups.items():
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(labels)
+        texts.append(f"{name}={line.getvalue()}")
+    return texts
 
 
-def _joined(labels: Sequence[str]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(labels)
-    return line.getvalue()
+def read_ids(column: str, data: Table, *, repeated: bool) -> list[str | None]:
+    """Public ids or keys of all rows.
+
+    Raises
+    ------
+    Refusal
+        If some are missing, or repeat where they may not be ``repeated``.
+    """
+    ids = person_keys(data.text([column])[column])
+    absent = sum(one is None for one in ids)
+    if absent:
+        raise Refusal(f"{absent} rows of {shown_path(data.path)} have no {column!r}; give every row its key.")
+    again = len(ids) - len(set(ids))
+    if again and not repeated:
+        raise Refusal(
+            f"{again} rows of {shown_path(data.path)} repeat a {column!r} of an earlier row; expected one row per "
+            f"person, or pass --person {column} so that a person's rows are protected together."
+        )
+    return ids
+
+
+def person_keys(texts: Iterable[str | None]) -> list[str | None]:
+    """Keys as they are compared: a whole number is the same with and without ".0", each key by itself.
+
+    Tools write the numbers of a column with a gap as 1.0 and 2.0.
+    """
+    return [None if text is None else _WHOLE.sub(r"\1", text) for text in texts]
+
+
+# -- The attribute itself
 
 
 @forgets_locals
@@ -236,17 +364,16 @@ def read_attribute(facts: PublicAttribute, data: Table) -> Attribute:
         For keys of the data that repeat or are missing; never for a value of the attribute or a row of its file.
     """
     if facts.held is not None:
-        return Attribute.of(facts.held)
+        return Attribute.from_container(facts.held)
     if facts.file is None or facts.key is None:
-        return Attribute.of(_labels(facts, data.private(facts.columns)))
-    keys = person_keys(data.text([facts.key])[facts.key])
-    check_keys(keys, facts.key, data, repeated=facts.person == facts.key)
-    return Attribute.of(_labels(facts, _joined_by_key(facts, facts.file, facts.key, keys)))
+        return Attribute.from_container(_labels(facts, data.private(facts.columns)))
+    keys = read_ids(facts.key, data, repeated=facts.person == facts.key)
+    return Attribute.from_container(_labels(facts, _joined_by_key(facts, facts.file, facts.key, keys)))
 
 
 @forgets_locals
 def read_registered(table: Table, where: Where, key: str) -> tuple[Groups, list[str | None], Attribute]:
-    """Groups, ids and attribute of people whom a custodian takes in; whoever has no id is nobody.
+    """Groups, ids and attribute of a population that a custodian registers; rows without an id are left out there.
 
     Raises
     ------
@@ -255,14 +382,15 @@ def read_registered(table: Table, where: Where, key: str) -> tuple[Groups, list[
     """
     table.check_columns([key])
     facts = find_attribute(where, table)
-    check_apart(facts.columns, id=key)
+    check_not_sensitive(facts.columns, id=key)
     if facts.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups A,B.")
-    found = table.private([key, *facts.columns])  # at once: rows of a database come in no order of their own
-    return facts.groups, person_keys(found.pop(key)), Attribute.of(_labels(facts, found))
+    found = table.private([key, *facts.columns])  # in one query, because rows of a database have no order
+    return facts.groups, person_keys(found.pop(key)), Attribute.from_container(_labels(facts, found))
 
 
 def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:
+    """The label of each entry, made from that entry alone."""
     bins = {one.column: one for one in facts.bins}
     return {
         name: bins[name].assign(values) if name in bins else [None if one == facts.missing else one for one in values]
@@ -271,19 +399,19 @@ def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> di
 
 
 def label_reader(facts: PublicAttribute) -> Callable[[str, Column], Column]:
-    """How entries of a sensitive column become labels where files are read a few rows at a time: each by itself."""
+    """Function from entries of a sensitive column to labels, each by itself; it can be sent to worker processes."""
+    return partial(_read_labels, replace(facts, file=None, held=None))
 
-    def read(name: str, entries: Column) -> Column:
-        labels = _labels(facts, {name: read_each(as_text, entries)})[name]
-        return np.fromiter(labels, dtype=object, count=len(labels))
 
-    return read
+def _read_labels(facts: PublicAttribute, name: str, entries: Column) -> Column:
+    labels = _labels(facts, {name: read_each(as_text, entries)})[name]
+    return np.fromiter(labels, dtype=object, count=len(labels))
 
 
 def _joined_by_key(
     facts: PublicAttribute, file: Table, key: str, people: Sequence[str | None]
 ) -> dict[str, list[str | None]]:
-    """Each person's entries; None for whoever has no row."""
+    """Each person's entries; None for a person without a row."""
     theirs = person_keys(file.private([key])[key])
     place = {one: row for row, one in reversed(list(enumerate(theirs))) if one is not None}
     rows = [place.get(one) if one is not None else None for one in people]
@@ -291,33 +419,3 @@ def _joined_by_key(
         name: [None if row is None else column[row] for row in rows]
         for name, column in file.private(facts.columns).items()
     }
-
-
-def person_keys(texts: Iterable[str | None]) -> list[str | None]:
-    """Keys as they are compared: a whole number is the same with and without ".0", each key by itself.
-
-    Tools write the numbers of a column with a gap as 1.0 and 2.0.
-    """
-    return [None if text is None else _WHOLE.sub(r"\1", text) for text in texts]
-
-
-def read_person(facts: PublicAttribute, data: Table) -> list[str | None] | None:
-    """The public id of each row's person; None where rows are what is protected."""
-    if facts.person is None:
-        return None
-    ids = person_keys(data.text([facts.person])[facts.person])
-    check_keys(ids, facts.person, data, repeated=True)
-    return ids
-
-
-def check_keys(keys: Sequence[str | None], key: str, data: Table, *, repeated: bool = False) -> None:
-    """Refuse keys of the data, which are public, if they are missing, or repeat where they may not."""
-    absent = sum(one is None for one in keys)
-    if absent:
-        raise Refusal(f"{absent} rows of {shown_path(data.path)} have no {key!r}; give every row its key.")
-    again = len(keys) - len(set(keys))
-    if again and not repeated:
-        raise Refusal(
-            f"{again} rows of {shown_path(data.path)} repeat a {key!r} of an earlier row; expected one row per "
-            f"person, or pass --person {key} so that a person's rows are protected together."
-        )

@@ -1,14 +1,14 @@
-"""The attribute in a table of Postgres or DuckDB: read once, by one query that writes nothing.
+"""Tables of Postgres and DuckDB, from which a custodian reads the attribute by one read-only query.
 
 The connection string of Postgres is a secret: it comes from a file or from the environment, and is in no argument, log
-or error. What libraries say about a connection or a query is not shown, because it may quote either.
+or error. Messages of the database libraries are not shown, because they may quote it or an entry.
 
 Guarantee
 ---------
-* Whether a table can be read depends on its name, its kind, and the names and types of its columns. Every entry is made
-  text by the database, and read by itself; what cannot be read is None.
-* Rows come in the order of what they say, since a table has none: of several rows of one person the same one counts
-  whatever the others' rows are.
+* Whether a table can be read depends on its name, its kind, and the names and types of its columns. The database
+  converts every entry to text, and each is read by itself; an entry that cannot be read is None.
+* Rows are sorted by their values, because a table has no order: of several rows of one person the same one counts,
+  whatever the other people's rows are.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from justitia.cli.files.reading import Table, as_text
 from justitia.privacy.columns import INTERRUPTS, read_each
 from justitia.privacy.frames import forgets_locals
 
-#: Where the connection string is looked for if no file is named: the string itself, or the file that holds it.
+#: Environment variables for the connection string if no file is named: the string itself, or the file with it.
 DATABASE, DATABASE_FILE = "JUSTITIA_CUSTODIAN_DATABASE", "JUSTITIA_CUSTODIAN_DATABASE_FILE"
 DUCKDB = (".duckdb", ".ddb", ".db")
-#: Kinds of relations in Postgres that hold rows of their own: a view may fail for one of them.
+#: Kinds of relations in Postgres that store rows; the query of a view may fail for one row.
 _STORED = "rpm"
 _FLOATS = {"float4", "float8", "FLOAT", "DOUBLE"}
 _RELATION = (
@@ -56,7 +56,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class DatabaseTable(Table):
-    """A table of a database; only its attribute and ids are read.
+    """A table of a database, of which only the attribute and ids are read.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class DatabaseTable(Table):
     kinds : dict
         The type of each column.
     codec : str
-        Of the bytes.
+        Encoding of the bytes.
     """
 
     fetch: Callable[[Sequence[str]], Entries] = field(default=lambda _: [], repr=False)
@@ -74,7 +74,7 @@ class DatabaseTable(Table):
 
     @forgets_locals
     def private(self, names: Sequence[str]) -> dict[str, list[str | None]]:
-        """These columns as text, by one query; None where nothing is, or nothing that can be read."""
+        """These columns as text, by one query; None for entries that are empty or cannot be read."""
         rows = self.fetch(names)
         columns = [read_each(self._reader(name), (row[at] for row in rows)) for at, name in enumerate(names)]
         ordered = sorted(zip(*columns, strict=True), key=lambda row: tuple(one or "" for one in row))
@@ -89,12 +89,12 @@ class DatabaseTable(Table):
 
 
 def open_database(file: Path | None, table: str | None, database_file: Path | None) -> DatabaseTable:
-    """Look at the names of a table's columns: of the DuckDB file that is named, or of Postgres.
+    """Open a table of a DuckDB file, or of Postgres if no file is named, and read the names of its columns.
 
     Raises
     ------
     Refusal
-        If there is no such table, or it holds no rows of its own.
+        If there is no such table, or it is a view.
     """
     if table is None:
         raise Refusal(f"expected the table of {shown_path(file or Path())}, got none; pass --table NAME.")
@@ -107,17 +107,17 @@ def open_database(file: Path | None, table: str | None, database_file: Path | No
 
 
 def _parts(table: str) -> tuple[str, str]:
-    """Schema and name; a part may stand in double quotes."""
+    """Schema and name of a table; either may be in double quotes."""
     parts = next(csv.reader([table], delimiter="."), [])
     if len(parts) not in (1, 2) or not all(parts):
         raise Refusal(f"expected a table as NAME or SCHEMA.NAME, got {table!r}.")
     return (parts[0], parts[1]) if len(parts) == 2 else ("", parts[0])
 
 
-def _without_their_words(sentence: str, ask: Callable[[], Found]) -> Found:
-    """One sentence for whatever goes wrong; what the library says of it is dropped, with the error itself."""
+def _hide_errors(sentence: str, query: Callable[[], Found]) -> Found:
+    """Run a query; any error of the library is replaced by this sentence."""
     try:
-        return ask()
+        return query()
     except (Refusal, *INTERRUPTS):
         raise
     except BaseException:  # noqa: BLE001, S110 - each library has errors of its own, which quote strings and entries
@@ -141,7 +141,7 @@ def _none_or_view(table: str) -> Refusal:
 
 
 def _open_duckdb(file: Path, table: str, schema: str, name: str) -> DatabaseTable:
-    file.open("rb").close()  # the operating system's own words for a file that cannot be read
+    file.open("rb").close()  # raises the operating system's error for a file that cannot be read
     query = (
         "SELECT t.schema_name, c.column_name, c.data_type FROM duckdb_tables() t JOIN duckdb_columns() c"
         " USING (database_name, schema_name, table_name) WHERE database_name = current_database()"
@@ -171,7 +171,7 @@ def _duckdb_rows(file: Path, query: str, values: dict[str, str]) -> Entries:
             return list(connection.execute(query, values).fetchall())
 
     sentence = f"{shown_path(file)} is no DuckDB file that can be read now; is another program writing to it?"
-    return _without_their_words(sentence, ask)
+    return _hide_errors(sentence, ask)
 
 
 def _quoted(name: str) -> str:
@@ -193,7 +193,7 @@ def _connection_string(file: Path | None) -> str:
 
 
 def _connected(secret: str) -> Any:
-    """A transaction that cannot write, in which texts come as the bytes that are stored: nothing converts them."""
+    """A read-only transaction in which texts come as the stored bytes, because a conversion could fail for an entry."""
     try:
         import psycopg  # noqa: PLC0415 - an extra
         from psycopg.adapt import Loader  # noqa: PLC0415
@@ -213,7 +213,7 @@ def _connected(secret: str) -> Any:
         connection.adapters.register_loader("text", Raw)
         return connection
 
-    return _without_their_words("expected a database that the connection string opens, got none; check both.", connect)
+    return _hide_errors("expected a database that the connection string opens, got none; check both.", connect)
 
 
 def _open_postgres(secret: str, table: str, schema: str, name: str) -> DatabaseTable:
@@ -227,16 +227,16 @@ def _open_postgres(secret: str, table: str, schema: str, name: str) -> DatabaseT
         query = sql.SQL("SELECT {} FROM {}").format(entries, sql.Identifier(place, name))
         sentence = f"the rows of {table!r} cannot be read; may this user of the database see them?"
         with _connected(secret) as connection:
-            return _without_their_words(sentence, lambda: list(connection.execute(query).fetchall()))
+            return _hide_errors(sentence, lambda: list(connection.execute(query).fetchall()))
 
     return _found(table, columns, fetch=fetch, codec=codec)
 
 
 def _postgres_columns(secret: str, table: str, schema: str, name: str) -> tuple[str, str, list[tuple[str, str]]]:
-    """The codec of texts, the schema, and names and types of the columns that are stored: numbers, words and times.
+    """Encoding, schema, and names and types of the stored columns with numbers, text, enums and times.
 
-    What makes text of another type may fail for one entry: types of one's own run code of one's own, and the text of
-    bytes, lists and JSON may be longer than Postgres can make it. Listed words (enums) are made text by Postgres.
+    The conversion of other types to text may fail for one entry: user-defined types run user-defined code, and the text
+    of bytes, lists and JSON may be longer than Postgres can make it.
     """
 
     def ask() -> tuple[str, str, list[tuple[str, str]]]:
@@ -249,9 +249,7 @@ def _postgres_columns(secret: str, table: str, schema: str, name: str) -> tuple[
         return codec, place, [(column, kind) for column, kind, generated in columns if generated != "v"]
 
     with _connected(secret) as connection:
-        return _without_their_words(
-            f"the columns of {table!r} cannot be read; may this user of the database see them?", ask
-        )
+        return _hide_errors(f"the columns of {table!r} cannot be read; may this user of the database see them?", ask)
 
 
 def _decoded(codec: str, rows: Iterable[tuple[bytes, ...]]) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Public facts about a run, kept in ``training.json`` beside the model."""
+"""Public facts about training runs and measurements, and saved models with the facts beside them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pandas as pd
 from justitia._files import read_object
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Groups, groups_text, read_groups
-from justitia.cli.files.rows import Rows
+from justitia.cli.files.rows import LabelledRows
 from justitia.cli.files.seen import Said
 from justitia.cli.files.streamed import StreamedRows
 from justitia.estimator import LagrangianDualClassifier
@@ -30,7 +30,7 @@ FACTS, CURVE = "training.json", "tradeoff.json"
 
 
 def version() -> str:
-    """Of this package."""
+    """Version of this package."""
     try:
         return metadata.version("justitia")
     except metadata.PackageNotFoundError:
@@ -38,20 +38,27 @@ def version() -> str:
 
 
 def now() -> str:
-    """The time, as ISO text."""
+    """The current time as ISO text."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def command_line() -> str:
-    """The command as it was typed."""
+def training_metadata(
+    model: LagrangianDualClassifier, rows: LabelledRows | StreamedRows, *, target: str
+) -> dict[str, Any]:
+    """Facts of one training run, for ``training.json``: public, or computed from its noisy releases."""
+    attribute, classes = rows.attribute, model.classes_.tolist()
     context = click.get_current_context(silent=True)
-    return shlex.join(["justitia", *([] if context is None else context.meta.get("justitia.words", []))])
-
-
-def training_metadata(model: LagrangianDualClassifier, rows: Rows | StreamedRows, *, target: str) -> dict[str, Any]:
-    """Facts of one run: public, or noised by it."""
-    attribute = rows.attribute
-    groups = groups_of(model, attribute.columns)
+    words = [] if context is None else context.meta.get("justitia.words", [])
+    tolerance = None if model.tolerance is None else float(model.tolerance)
+    if tolerance is None and math.isfinite(model.certificate_.epsilon):
+        tolerance = model.tolerance_  # without noise it depends on exact group sizes, which are private
+    if hasattr(model, "rule_") or isinstance(rows, StreamedRows):
+        # The base has learned from all rows, so the history has scores by models that have not learned from the row.
+        # For rows in files, it has scores of the sample.
+        scores = {name: float(model.history_[name].iloc[-1]) for name in ("accuracy", "auc")}
+    else:
+        scores = public_scores(model.decision_function(rows.X), rows.y, np.ones(len(rows)))
+    base = {"base": model.rule_.base.describe(), "threshold": model.rule_.threshold} if hasattr(model, "rule_") else {}
     return {
         "title": f"{target} from {rows.table.path.name}",
         "data": rows.table.path.name,
@@ -60,77 +67,54 @@ def training_metadata(model: LagrangianDualClassifier, rows: Rows | StreamedRows
         "rows": len(rows),
         "columns": int(model.n_features_in_),
         "target": target,
-        "classes": model.classes_.tolist(),
-        "positive": model.classes_.tolist()[1],
+        "classes": classes,
+        "positive": classes[1],
         "sensitive": list(attribute.columns),
-        "groups": groups_text(groups),
+        "groups": groups_text(model_groups(model, attribute.columns)),
         "bins": [str(one) for one in attribute.bins],
         "key": attribute.key,
         "person": attribute.person,
         "missing": attribute.missing,
         "seed": model.random_state,
-        **trained_from(model),
-        "tolerance": tolerance_in_force(model),
-        **{f"training_{name}": value for name, value in training_scores(model, rows).items()},
+        **base,
+        "tolerance": tolerance,
+        "training_accuracy": scores["accuracy"],
+        "training_auc": scores["auc"],
         "noisy_violation": noisy_violation(model),
-        "command": command_line(),
+        "command": shlex.join(["justitia", *words]),
         "justitia": version(),
         "created": now(),
     }
 
 
 def measurement_metadata(found: Measurement, accuracy: float | None, data: str) -> dict[str, Any]:
-    """Facts of one measurement: public, or noised by it."""
+    """Facts of one measurement: public, or computed from its noisy release."""
     return found.to_dict() | {"accuracy": accuracy, "data": data, "justitia": version(), "created": now()}
 
 
-def trained_from(model: LagrangianDualClassifier) -> dict[str, Any]:
-    """What engine "post-processing" started from: the base and the threshold; nothing of a network."""
-    return {"base": model.rule_.base.describe(), "threshold": model.rule_.threshold} if hasattr(model, "rule_") else {}
-
-
-def tolerance_in_force(model: LagrangianDualClassifier) -> float | None:
-    """The tolerance given, or what it came to; None where only exact sizes of groups would tell."""
-    if model.tolerance is not None:
-        return float(model.tolerance)
-    return model.tolerance_ if math.isfinite(model.certificate_.epsilon) else None
-
-
-def training_scores(model: LagrangianDualClassifier, rows: Rows | StreamedRows) -> dict[str, float]:
-    """Public accuracy and AUC of the training rows.
-
-    A base that was fitted here has learned from all of them, so those of engine "post-processing" are the last of its
-    history: by models that have not learned from the row. So are those of rows that are read from files: of the sample.
-    """
-    if hasattr(model, "rule_") or isinstance(rows, StreamedRows):
-        return {name: float(model.history_[name].iloc[-1]) for name in ("accuracy", "auc")}
-    return public_scores(model.decision_function(rows.X), rows.y, np.ones(len(rows)))
-
-
 def noisy_violation(model: LagrangianDualClassifier) -> float | None:
-    """Largest difference between two groups in the noised gaps of the last round that has any; None without noise."""
+    """Largest difference between two groups by the noisy gaps of the last round that has any; None without any."""
     gaps = [column for column in model.history_columns_ if column.kind == "noisy_gap" and column.status == "noised"]
     known = model.history_[[column.name for column in gaps]].dropna()
     if not gaps or not len(known):
         return None
-    last = known.iloc[-1]
-    return max(
-        float(np.ptp([float(last[column.name]) for column in gaps if column.event == event]))
-        for event in {column.event for column in gaps}
-    )
+    by_event: dict[Any, list[float]] = {}
+    for column in gaps:
+        by_event.setdefault(column.event, []).append(float(known.iloc[-1][column.name]))
+    return max(float(np.ptp(values)) for values in by_event.values())
 
 
-def groups_of(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups:
+def model_groups(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups:
     """The public groups of a model by column."""
     labels = [label if isinstance(label, tuple) else (label,) for label in model.groups_]
     if any(len(label) != len(columns) for label in labels):
         raise Refusal("the model's groups are those of other columns; pass --groups, once for each sensitive column.")
     parts = zip(*labels, strict=True)
-    return {name: list(dict.fromkeys(str(part) for part in one)) for name, one in zip(columns, parts, strict=True)}
+    return {name: list(dict.fromkeys(map(str, one))) for name, one in zip(columns, parts, strict=True)}
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A file that an earlier command wrote; None if it did not."""
+    """A JSON file of an earlier command; None if there is none."""
     if not path.exists() and not path.is_symlink():
         return None
     try:
@@ -142,7 +126,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def load_model(folder: Path) -> tuple[LagrangianDualClassifier, dict[str, Any]]:
-    """A saved model and its facts, which are empty for one that was saved from Python."""
+    """A saved model and its facts, which are empty if it was saved from Python."""
     if not folder.is_dir():
         raise Refusal(f"there is no model folder {shown_path(folder)}; train one with 'justitia train'.")
     if (folder / CURVE).is_file() and not (folder / MODEL).is_file():
@@ -152,24 +136,19 @@ def load_model(folder: Path) -> tuple[LagrangianDualClassifier, dict[str, Any]]:
     return LagrangianDualClassifier.load(folder), read_json(folder / FACTS) or {}
 
 
-def features_of(model: LagrangianDualClassifier) -> list[str] | None:
-    """Names of the columns that a model reads; None where its table had none."""
+def model_features(model: LagrangianDualClassifier) -> list[str] | None:
+    """Names of a model's feature columns; None if it was trained without names."""
     return [str(name) for name in getattr(model, "feature_names_in_", [])] or None
 
 
-def groups_from(facts: dict[str, Any], columns: Sequence[str]) -> Groups | None:
-    """Groups that ``training.json`` names."""
+def facts_groups(facts: dict[str, Any], columns: Sequence[str]) -> Groups | None:
+    """Groups by column, from ``training.json``."""
     listed = facts.get("groups")
     return read_groups(listed, columns, ()) if listed else None
 
 
-def decisions(model: LagrangianDualClassifier, X: pd.DataFrame) -> Any:
-    """0 or 1 for each row."""
-    return (model.decision_function(X) > 0).astype(np.int64)
-
-
 def said_of(model: LagrangianDualClassifier, X: pd.DataFrame) -> Said:
-    """Decisions, scores, and scores of the base where there is one."""
+    """Decisions (0 or 1), scores, and scores of the base where there is one."""
     margin = model.decision_function(X)
     scores = model.rule_.probability(margin) if hasattr(model, "rule_") else model.predict_proba(X)[:, 1]
     return (margin > 0).astype(np.int64), scores, model.base_proba(X)

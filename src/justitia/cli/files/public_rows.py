@@ -1,6 +1,6 @@
-"""Public rows as hashes, to notice that two files hold the same people.
+"""Hashes of public rows, by which commands notice that two files contain the same individuals.
 
-Features and target are public, and nothing else is looked at: what is found here, said and kept is no function of the
+Only features and target are hashed, which are public, so nothing that is found, printed or stored here depends on the
 attribute.
 """
 
@@ -17,11 +17,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from justitia.cli.files.rows import Label, Rows
+from justitia.cli.files.rows import Label, LabelledRows
 
-#: So many hashes of a file are kept, the smallest ones: a fair sample, and of small files all.
+#: Number of hashes that are kept of a file. The smallest ones are a uniform sample; of a small file all are kept.
 KEPT = 4096
-#: Rows that are equal by coincidence are told from the same people by so many standard deviations.
+#: Files share individuals if more rows are equal than by coincidence, by so many standard deviations.
 DEVIATIONS = 5.0
 
 Overlap = Literal["shared", "apart", "unknown"]
@@ -29,17 +29,17 @@ Overlap = Literal["shared", "apart", "unknown"]
 
 @dataclass(frozen=True)
 class Sketch:
-    """What is kept of a file's public rows.
+    """Summary of a file's public rows that is stored with a model or a measurement.
 
     Attributes
     ----------
     columns : tuple of str
-        What a row is made of.
+        Columns of a row.
     rows : int
     single, double : int
-        How many rows differ from every other row of the file, and how many have one twin.
+        Number of rows that differ from every other row of the file, and of rows that have exactly one duplicate.
     digest : str
-        Of all rows, whatever their order.
+        Digest of all rows that does not depend on their order.
     smallest : frozenset of int
         The ``KEPT`` smallest hashes of single rows.
     """
@@ -64,7 +64,7 @@ class Sketch:
 
     @staticmethod
     def from_dict(facts: Any) -> Sketch | None:
-        """Inverse of :meth:`to_dict`; None for anything else: who was in that file is then not known."""
+        """Inverse of :meth:`to_dict`; None for anything else."""
         if not isinstance(facts, Mapping):
             return None
         try:
@@ -77,7 +77,7 @@ class Sketch:
 
 
 @dataclass(frozen=True)
-class PublicRows:
+class RowHashes:
     """Hashes of all public rows of one file."""
 
     columns: tuple[str, ...]
@@ -85,7 +85,7 @@ class PublicRows:
 
     @cached_property
     def sketch(self) -> Sketch:
-        """What to keep of them."""
+        """The summary to store."""
         different, counts = np.unique(self.hashes, return_counts=True)
         single = different[counts == 1]
         digest = hashlib.sha256(np.sort(self.hashes).astype("<u8").tobytes()).hexdigest()
@@ -99,11 +99,12 @@ class PublicRows:
         )
 
     def overlap(self, other: Sketch | None) -> Overlap:
-        """Whether people of that file are among these, as far as public rows tell.
+        """Whether individuals of another file are among these, by their public rows.
 
-        Rows of other people may be equal by coincidence, where columns are few. If nobody is in both files, a row here
-        equals a single row there as often as rows there have one twin (Good and Turing's estimate); much more often
-        means the same people. Where even the same people would not be noticed, nothing is known.
+        Where columns are few, rows of different individuals may be equal by coincidence. If nobody is in both files, a
+        row here equals a single row there as often as rows there have one duplicate (Good and Turing's estimate). If it
+        does so much more often, the files share individuals. The answer is "unknown" where even the same individuals
+        would not be noticed.
         """
         if other is None or self.columns != other.columns or not other.rows:
             return "unknown"
@@ -119,29 +120,24 @@ class PublicRows:
         return "apart" if same > limit + DEVIATIONS else "unknown"
 
 
-def public_rows(rows: Rows, target: str) -> PublicRows:
-    """Hash features and target of every row."""
-    return PublicRows((*_sorted_names(rows.X), target), row_hashes(rows.X, rows.y, rows.classes))
+def hash_rows(rows: LabelledRows, target: str) -> RowHashes:
+    """Hashes of features and target of every row of a file."""
+    names = sorted(str(name) for name in rows.X.columns)
+    return RowHashes((*names, target), row_hashes(rows.X, rows.y, rows.classes))
 
 
 def row_hashes(X: pd.DataFrame, y: NDArray[np.int64], classes: Sequence[Label]) -> NDArray[np.uint64]:
-    """Of features and target of some rows."""
+    """Hashes of features and target of some rows; columns are taken in the order of their names."""
+    columns = []
+    for name in sorted(X.columns, key=str):
+        codes, different = pd.factorize(X[name], use_na_sentinel=True)
+        hashes = [_hash(_canonical(one)) for one in different]
+        columns.append(np.array([*hashes, _hash(b"")], dtype=np.uint64)[codes])  # a missing entry has code -1, the last
     labels = np.array([_hash(_canonical(one)) for one in classes], dtype=np.uint64)
-    columns = [_column(X[name]) for name in _sorted_names(X)]
     table = np.ascontiguousarray(np.stack([*columns, labels[y]], axis=1).astype("<u8"))
     width = table.shape[1] * 8
     raw = table.tobytes()
     return np.array([_hash(raw[place : place + width]) for place in range(0, len(raw), width)], dtype=np.uint64)
-
-
-def _sorted_names(X: pd.DataFrame) -> list[str]:
-    return sorted(str(name) for name in X.columns)
-
-
-def _column(values: pd.Series) -> NDArray[np.uint64]:
-    codes, different = pd.factorize(values, use_na_sentinel=True)
-    hashes = np.array([*(_hash(_canonical(one)) for one in different), _hash(b"")], dtype=np.uint64)
-    return hashes[codes]  # -1, of a missing entry, is the last
 
 
 def _canonical(value: Any) -> bytes:
@@ -156,12 +152,3 @@ def _canonical(value: Any) -> bytes:
 
 def _hash(content: bytes) -> int:
     return int.from_bytes(hashlib.sha256(content).digest()[:8], "big")
-
-
-def united(edges: Sequence[tuple[int, int]], number: int) -> list[set[int]]:
-    """Places 0 .. number - 1 in lots: those that an edge joins, directly or through others, are in one."""
-    lots = [{place} for place in range(number)]
-    for edge in edges:
-        joined = [lot for lot in lots if lot & set(edge)]
-        lots = [lot for lot in lots if lot not in joined] + [set().union(*joined)]
-    return lots

@@ -1,21 +1,20 @@
-"""Tables in files: CSV and Parquet, read column by column.
+"""CSV and Parquet files, read column by column.
 
-Public columns are typed by what they hold. Columns of text (keys, and the sensitive attribute) are read entry by entry
-as they are written, so that no person's value changes how another one's is read.
+The type of a public column is inferred from its values. Columns of text (keys, and the sensitive attribute) are read
+entry by entry, so that no person's value changes how another one's is read.
 
-A CSV is split into fields once, by Python's own reader, and only the fields of public columns go on to be typed. What
-stands in a sensitive column is thus never decoded strictly, measured against a limit, or parsed into anything.
+Python's own reader splits a CSV into fields, and only the fields of public columns are parsed further. Values of a
+sensitive column are never decoded strictly, compared with a size limit, or parsed.
 
 Guarantee
 ---------
 * Whether a table can be read depends on its first line, on how many fields its rows have, and on its public columns.
-* :meth:`Table.private` makes each text from one entry and the type of its column; what cannot be read is None.
+* :meth:`Table.private` makes each text from one entry and the type of its column; an entry that cannot be read is None.
 """
 
 from __future__ import annotations
 
 import codecs
-import contextlib
 import csv
 import gzip
 import importlib.util
@@ -23,22 +22,22 @@ import io
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from justitia.cli.errors import Refusal, no_such, shown_path
-from justitia.preprocessing.files import RowFiles
-from justitia.preprocessing.public_sample import frames
-from justitia.preprocessing.written import Written
+from justitia.preprocessing.number_formats import NumberFormat
 from justitia.privacy.columns import INTERRUPTS, columns_of, read_each
+from justitia.rows.files import frames
+from justitia.rows.parquet import RowFiles
 
 PARQUET = (".parquet", ".pq")
 _OTHER_FORMATS = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".sav", ".dta")
-#: Handler for bytes that are no text in the encoding of a file: they are kept as halves of surrogate pairs, which text
-#: cannot hold, and written back as they were.
+#: Handler for bytes that are not text in the encoding of a file: they are kept as halves of surrogate pairs, which text
+#: cannot contain, and written back unchanged.
 KEPT_BYTES = "justitia-kept-bytes"
 #: The longest field that Python's reader accepts on every system.
 _LONGEST_FIELD = 2**31 - 1
@@ -48,9 +47,9 @@ _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "space"
 
 @dataclass(frozen=True)
 class Table:
-    """A file, how to read it, and the names of its columns, each of which it has once.
+    """A CSV or Parquet file: its path, its format, and the names of its columns, which are unique.
 
-    Of several files, or one that is read a few rows at a time, only :meth:`parts` is read.
+    Where ``files`` are given, rows are read a few at a time, and only :meth:`parts` and texts can be read.
     """
 
     path: Path
@@ -62,7 +61,7 @@ class Table:
     @classmethod
     def streamed(cls, data: Path) -> Table:
         """Parquet files that are read a few rows at a time."""
-        files = RowFiles.of(data)
+        files = RowFiles.open(data)
         return cls(data, _once(data, files.names), files=files)
 
     @property
@@ -71,36 +70,36 @@ class Table:
         return self.files is not None or self.path.suffix.lower() in PARQUET
 
     def check_columns(self, names: Iterable[str]) -> None:
-        """Refuse the first name that is no column, with the nearest one that is."""
+        """Refuse the first name that is not a column, and suggest the nearest column."""
         for name in names:
             if name not in self.columns:
                 raise no_such("column", name, self.columns, place=shown_path(self.path))
 
-    def public(self, names: Sequence[str], written: Written | None = None) -> pd.DataFrame:
-        """These columns, typed, in this order; no other column is parsed into anything.
+    def public(self, names: Sequence[str], written: NumberFormat | None = None) -> pd.DataFrame:
+        """These columns with their types inferred, in this order; no other column is parsed.
 
         Codes such as 00501 stay text, and so do numbers where they are not ``written`` as programs write them.
         """
         unique = list(dict.fromkeys(names))
-        plain = written is None or written.is_plain
-        frame = _public_parquet(self.path, unique) if self.is_parquet else _typed(self, unique, plain=plain)
-        return frame[list(names)]
+        if self.is_parquet:
+            return _read_parquet(self.path, unique)[list(names)]
+        return _infer_types(self, unique, plain=written is None or written.is_plain)[list(names)]
 
     def parts(self, name: str) -> Iterator[pd.Series]:
-        """One public column, typed, a few rows at a time where the file is read so."""
-        parts = iter([self.public([name])]) if self.files is None else frames(self.files, [name])
-        return (part[name] for part in parts)
+        """One public column with its type inferred, a few rows at a time where the file is read so."""
+        for part in [self.public([name])] if self.files is None else frames(self.files, [name]):
+            yield part[name]
 
     def raw(self, names: Sequence[str]) -> pd.DataFrame:
-        """These columns of a CSV as they are written; bytes that are no text are kept (:data:`KEPT_BYTES`)."""
-        return pd.DataFrame(_rows(self, names), columns=list(names), dtype=object)
+        """These columns of a CSV as they are written; bytes that are not text are kept (:data:`KEPT_BYTES`)."""
+        return pd.DataFrame(_read_csv(self, names)[1], columns=list(names), dtype=object)
 
     def text(self, names: Sequence[str]) -> pd.DataFrame:
         """These public columns as text without surrounding space; None where nothing is written."""
         return pd.DataFrame({name: pd.Series(one, dtype=object) for name, one in self._texts(names).items()})
 
     def private(self, names: Sequence[str]) -> dict[str, list[str | None]]:
-        """The same of private columns: None, too, for whatever cannot be read.
+        """Private columns as text without surrounding space; None where nothing is written or nothing can be read.
 
         Raises
         ------
@@ -113,23 +112,23 @@ class Table:
 
     def _texts(self, names: Sequence[str]) -> dict[str, list[str | None]]:
         if not self.is_parquet:
-            rows = _rows(self, names)
+            rows = _read_csv(self, names)[1]
             return {name: read_each(as_text, (row[place] for row in rows)) for place, name in enumerate(names)}
-        return {name: read_each(as_text, self._entries(name)) for name in names}
-
-    def _entries(self, name: str) -> Iterable[Any]:
-        if self.files is None:
-            return _entries_of(_parquet_column(self.path, name))
-        return itertools.chain.from_iterable(_entries_of(part) for part in self.files.tables([name]))
+        found = {}
+        for name in names:
+            stored = [_parquet_column(self.path, name)] if self.files is None else self.files.tables([name])
+            entries = itertools.chain.from_iterable(columns_of(part)[1][0] for part in stored)
+            found[name] = read_each(as_text, entries)
+        return found
 
 
 def is_several(path: Path) -> bool:
-    """Whether this names a folder or a pattern of Parquet files."""
-    return path.is_dir() or any(mark in str(path) for mark in "*?[")
+    """Whether a path names a folder or a pattern of Parquet files."""
+    return path.is_dir() or bool({*"*?["} & {*str(path)})
 
 
 def open_table(path: Path | str, separator: str | None = None, encoding: str | None = None) -> Table:
-    """Look at the names of a file's columns.
+    """Open a file and read the names of its columns.
 
     Raises
     ------
@@ -146,25 +145,18 @@ def open_table(path: Path | str, separator: str | None = None, encoding: str | N
     table = Table(file, (), mark, "utf-8-sig" if plain else encoding)
     if table.is_parquet:
         return Table(file, _once(file, _parquet_names(file)))
-    head = _once(file, [name.strip() for name in _rows_at(table, [])[0]])
-    return Table(file, _names(table, head), table.separator, table.encoding)
+    head = _once(file, [name.strip() for name in _read_csv(table, [])[0]])
+    # pandas gives names to columns without one
+    named = pd.read_csv(_as_bytes(table, [head]), nrows=0, index_col=False)
+    return replace(table, columns=tuple(map(str, named)))
 
 
 def _once(file: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """The names; one that repeats is refused: of two columns with one name the second would be a feature."""
+    """Refuse a name that repeats, because the second of two columns with one name would be a feature."""
     twice = [name for name in names if name and names.count(name) > 1]
     if twice:
         raise Refusal(f"{shown_path(file)} has the column {twice[0]!r} twice; rename or remove one of them.")
     return tuple(names)
-
-
-def _check_separator(file: Path, header: str, separator: str) -> None:
-    for other, name in ((";", ";"), ("\t", "tab"), ("|", "|"), (",", ",")):
-        if other != separator and other in header:
-            raise Refusal(
-                f"expected columns separated by {separator!r} in {shown_path(file)}, got a single column whose name "
-                f"holds {other!r}; pass --separator {name!r}."
-            )
 
 
 def _kept_bytes(error: UnicodeError) -> tuple[str | bytes, int]:
@@ -180,18 +172,8 @@ def _kept_bytes(error: UnicodeError) -> tuple[str | bytes, int]:
 codecs.register_error(KEPT_BYTES, _kept_bytes)
 
 
-@contextlib.contextmanager
-def _long_fields() -> Iterator[None]:
-    """Let fields be of any length; by default a single long one stops Python's reader."""
-    before = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _rows_at(table: Table, places: Sequence[int]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """The first line of a CSV, and the fields at these places of all rows.
+def _read_csv(table: Table, names: Sequence[str]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """The first line of a CSV, and the fields of these columns in all rows.
 
     Raises
     ------
@@ -199,62 +181,63 @@ def _rows_at(table: Table, places: Sequence[int]) -> tuple[list[str], list[tuple
         If some row has more or fewer fields than the first line.
     """
     opened = gzip.open if table.path.suffix.lower() == ".gz" else open
+    places = [table.columns.index(name) for name in names]
     picked: list[tuple[str, ...]] = []
     head: list[str] = []
+    limit = csv.field_size_limit(_LONGEST_FIELD)  # by default a single long field stops Python's reader
     try:
-        with (
-            _long_fields(),
-            opened(table.path, "rt", encoding=table.encoding, errors=KEPT_BYTES, newline="") as lines,
-        ):
-            rows = (row for row in csv.reader(lines, delimiter=table.separator) if row)
-            head = next(rows, [])
-            if len(head) == 1:
-                _check_separator(table.path, head[0], table.separator)
-            for row in rows:
-                if len(row) != len(head):
-                    raise _unlike_its_head(table.path)
-                picked.append(tuple([row[place] for place in places]))
+        with opened(table.path, "rt", encoding=table.encoding, errors=KEPT_BYTES, newline="") as lines:
+            for row in csv.reader(lines, delimiter=table.separator):
+                if not row:
+                    continue
+                if not head:
+                    head = row
+                    if len(head) == 1:
+                        _check_separator(table.path, head[0], table.separator)
+                elif len(row) != len(head):
+                    raise _bad_rows(table.path)
+                else:
+                    picked.append(tuple([row[place] for place in places]))
     except csv.Error:
-        raise _unlike_its_head(table.path) from None
+        raise _bad_rows(table.path) from None
     except (UnicodeError, LookupError):
         raise _not_text(table.path) from None
+    finally:
+        csv.field_size_limit(limit)
     if not head:
         raise Refusal(f"{shown_path(table.path)} is empty; expected a line of column names and rows below it.")
     return head, picked
 
 
-def _rows(table: Table, names: Sequence[str]) -> list[tuple[str, ...]]:
-    return _rows_at(table, [table.columns.index(name) for name in names])[1]
+def _check_separator(file: Path, name: str, separator: str) -> None:
+    """Refuse a single column whose name contains another usual separator."""
+    for other, mark in ((";", ";"), ("\t", "tab"), ("|", "|"), (",", ",")):
+        if other != separator and other in name:
+            raise Refusal(
+                f"expected columns separated by {separator!r} in {shown_path(file)}, got a single column whose name "
+                f"contains {other!r}; pass --separator {mark!r}."
+            )
 
 
-def _names(table: Table, head: Sequence[str]) -> tuple[str, ...]:
-    """Names of the columns; pandas gives one to those without."""
-    return tuple(str(name) for name in pd.read_csv(_as_bytes(table, [head]), nrows=0, index_col=False))
-
-
-def _typed(table: Table, names: Sequence[str], *, plain: bool) -> pd.DataFrame:
-    rows = _rows(table, names)
-    content = _as_bytes(table, itertools.chain([names], rows))
-    texts = {name: str for place, name in enumerate(names) if not plain or _holds_codes(row[place] for row in rows)}
+def _infer_types(table: Table, names: Sequence[str], *, plain: bool) -> pd.DataFrame:
+    rows = _read_csv(table, names)[1]
+    content = _as_bytes(table, [names, *rows])
+    # Whole numbers that begin with a zero are codes, such as zip codes, and stay text.
+    texts = [name for place, name in enumerate(names) if not plain or any(_CODE.fullmatch(row[place]) for row in rows)]
     try:
         typed = pd.read_csv(content, index_col=False, low_memory=False, skip_blank_lines=False)
-        content.seek(0)
-        texts = {name: kind for name, kind in texts.items() if typed[name].dtype != bool}
-        if not texts:
+        kinds = {name: str for name in texts if typed[name].dtype != bool}
+        if not kinds:
             return typed
-        kept = pd.read_csv(content, index_col=False, skip_blank_lines=False, dtype=texts, usecols=list(texts))
-        return typed.assign(**{name: kept[name] for name in texts})
+        content.seek(0)
+        kept = pd.read_csv(content, index_col=False, skip_blank_lines=False, dtype=kinds, usecols=list(kinds))
+        return typed.assign(**{name: kept[name] for name in kinds})
     except ValueError:
-        raise _unlike_its_head(table.path) from None
-
-
-def _holds_codes(entries: Iterable[str]) -> bool:
-    """Whether a column has whole numbers that begin with a zero, as zip codes do and amounts do not."""
-    return any(_CODE.fullmatch(entry) for entry in entries)
+        raise _bad_rows(table.path) from None
 
 
 def _as_bytes(table: Table, rows: Iterable[Sequence[str]]) -> io.BytesIO:
-    """Public fields as a CSV for pandas to type; they have to be text."""
+    """Public fields, which have to be text, as a CSV that pandas can parse."""
     content = io.StringIO(newline="")
     csv.writer(content, lineterminator="\r\n").writerows(rows)
     try:
@@ -263,8 +246,8 @@ def _as_bytes(table: Table, rows: Iterable[Sequence[str]]) -> io.BytesIO:
         raise _not_text(table.path) from None
 
 
-def _unlike_its_head(path: Path) -> Refusal:
-    """No line is named: which one it is could be about a sensitive value in it."""
+def _bad_rows(path: Path) -> Refusal:
+    """Error that names no line, because which line it is could depend on a sensitive value in it."""
     return Refusal(
         f"{shown_path(path)} cannot be read as CSV: some rows do not have the fields of its first line; check "
         "separator and quotes."
@@ -272,7 +255,7 @@ def _unlike_its_head(path: Path) -> Refusal:
 
 
 def _not_text(path: Path) -> Refusal:
-    return Refusal(f"{shown_path(path)} is not text in the encoding asked for; pass --encoding latin-1, say.")
+    return Refusal(f"{shown_path(path)} is not text in the encoding asked for; pass --encoding latin-1, for example.")
 
 
 def _has_pyarrow() -> bool:
@@ -280,7 +263,7 @@ def _has_pyarrow() -> bool:
 
 
 def _parquet_names(file: Path) -> list[str]:
-    file.open("rb").close()  # the operating system's own words for a file that cannot be read
+    file.open("rb").close()  # raises the operating system's error for a file that cannot be read
     try:
         if _has_pyarrow():
             from pyarrow import parquet  # noqa: PLC0415 - optional
@@ -296,7 +279,7 @@ def _parquet_names(file: Path) -> list[str]:
 
 
 def _parquet_column(file: Path, name: str) -> Any:
-    """A column of a Parquet file as pyarrow or polars holds it: nothing of it is converted yet."""
+    """A column of a Parquet file as a pyarrow or polars object; no entry is converted yet."""
     try:
         if _has_pyarrow():
             from pyarrow import parquet  # noqa: PLC0415 - optional
@@ -309,11 +292,7 @@ def _parquet_column(file: Path, name: str) -> Any:
         raise Refusal(f"{shown_path(file)} is not a Parquet file that can be read; write it again.") from None
 
 
-def _entries_of(column: Any) -> Iterable[Any]:
-    return columns_of(column)[1][0]
-
-
-def _public_parquet(file: Path, names: Sequence[str]) -> pd.DataFrame:
+def _read_parquet(file: Path, names: Sequence[str]) -> pd.DataFrame:
     stored = {name: _parquet_column(file, name) for name in names}
     try:
         return pd.DataFrame(
@@ -326,7 +305,7 @@ def _public_parquet(file: Path, names: Sequence[str]) -> pd.DataFrame:
 
 
 def as_text(value: Any) -> str | None:
-    """What is written in a cell: "1" for 1 and 1.0 alike; None for nothing. What is no text raises."""
+    """The text of an entry: "1" for 1 and 1.0 alike; None for an empty one. Raises for what is not text."""
     if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
         return None
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""Rows of one file as training and evaluation need them: features, a two-valued target, and the attribute apart."""
+"""Rows of one file for training and evaluation: features, a binary target, and the attribute, which stays closed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.cli.errors import Refusal, no_such, shown_path
-from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, read_attribute, read_person
-from justitia.cli.files.columns import Columns
+from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, read_attribute, read_ids
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import Table, open_table
-from justitia.cli.output import doing, shortened
-from justitia.preprocessing.kinds import IGNORED, Reading, snake_case
+from justitia.cli.output import show_progress, truncate
+from justitia.preprocessing.column_types import IGNORED, ColumnType, snake_case
 from justitia.privacy.attribute import Attribute
 
 Label = str | int | float | bool
@@ -25,14 +25,14 @@ GROUPED = frozenset({"group", "groups", "cat", "category", "band", "bin", "brack
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows of one file.
+class LabelledRows:
+    """Rows of one file with features, target and attribute.
 
     Attributes
     ----------
     table : Table
     X : DataFrame
-        Public features: neither target nor attribute nor key.
+        Public features, without target, attribute and key.
     y : array of 0 and 1
         Public target; 1 is the positive answer.
     classes : tuple
@@ -54,8 +54,8 @@ class Rows:
     attribute: PublicAttribute
     sensitive: Attribute = field(repr=False)
     person: list[str | None] | None = field(repr=False, default=None)
-    columns: Columns = field(repr=False, default_factory=Columns)
-    readings: tuple[Reading, ...] = field(repr=False, default=())
+    columns: FeatureColumns = field(repr=False, default_factory=FeatureColumns)
+    readings: tuple[ColumnType, ...] = field(repr=False, default=())
 
     def __len__(self) -> int:
         return len(self.y)
@@ -68,57 +68,64 @@ def read_rows(
     target: str,
     positive: str | None = None,
     classes: Sequence[Label] | None = None,
-    columns: Columns | None = None,
+    columns: FeatureColumns | None = None,
     base_column: str | None = None,
-) -> Rows:
-    """Read and check everything public, then the attribute.
+) -> LabelledRows:
+    """Read and check all public columns, then the attribute.
 
     Parameters
     ----------
     classes : sequence of two, optional
         Negative and positive value of the target, if a model has fixed them.
-    columns : Columns, optional
-        Which ones to use, by default all but target, attribute and key, and how to read them.
+    columns : FeatureColumns, optional
+        Which columns to use, by default all but target, attribute and key, and how to read them.
     base_column : str, optional
-        A column of scores, which is a feature whether it is named among them or not.
+        A column of scores, which is a feature even if it is not named as one.
     """
-    doing(f"reading {data.name}")
+    show_progress(f"reading {data.name}")
     table = open_table(data, where.separator, where.encoding)
     table.check_columns([target])
     attribute = find_attribute(where, table)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
-    columns = Columns() if columns is None else columns
+    columns = FeatureColumns() if columns is None else columns
     related = named_after(attribute, table, target, columns, base_column)
     names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
     y, known = read_target(table, target, positive, classes)
-    person = read_person(attribute, table)
+    person = None if attribute.person is None else read_ids(attribute.person, table, repeated=True)
     X, readings = columns.read(table, names)
     sensitive = read_attribute(attribute, table)
-    doing("")
-    return Rows(table, X, y, known, attribute, sensitive, person, columns, (*readings, *related))
+    show_progress("")
+    return LabelledRows(table, X, y, known, attribute, sensitive, person, columns, (*readings, *related))
 
 
-def hidden_names(attribute: PublicAttribute, target: str, related: Sequence[Reading]) -> set[str]:
-    """Columns of the data file that are no features."""
+def hidden_names(attribute: PublicAttribute, target: str, related: Sequence[ColumnType]) -> set[str]:
+    """Columns of the data file that are not features."""
     return {*attribute.hidden(), target, *(one.name for one in related)}
 
 
 def named_after(
-    attribute: PublicAttribute, table: Table, target: str, columns: Columns, base_column: str | None = None
-) -> tuple[Reading, ...]:
+    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_column: str | None = None
+) -> tuple[ColumnType, ...]:
     """Columns that probably hold the attribute, by their names, such as ``sex-age`` beside the attribute ``sex``.
 
-    A model must not get the attribute as an input, so they are no features unless an option names them. Of a model's
-    own columns none is left out: that was settled in training.
+    A model must not get the attribute as an input, so they are not features unless an option names them. No column of a
+    trained model is left out, because that was decided in training.
     """
-    if columns.known is not None:
+    if columns.known is not None or columns.features is not None:
         return ()
-    settled = {*attribute.hidden(), target, *columns.drop, *(columns.features or ()), *columns.categorical}
-    settled |= {*columns.written.dates, *([] if base_column is None else [base_column])}
-    open_names = [name for name in table.columns if columns.features is None and name not in settled]
-    found = {name: related_column(name, attribute.columns) for name in open_names}
-    return tuple(_left_out(name, sensitive) for name, sensitive in found.items() if sensitive is not None)
+    named = {*attribute.hidden(), target, *columns.drop, *columns.categorical, *columns.written.dates, base_column}
+    found = []
+    for name in table.columns:
+        sensitive = None if name in named else related_column(name, attribute.columns)
+        if sensitive is not None:
+            says = f"named after the sensitive {truncate(sensitive, 14)!r}"
+            doubt = (
+                f"column {name!r} is named after the sensitive column {sensitive!r} and may reveal it, so it is not "
+                f"used; pass --drop {name!r} if that is right, or name it in --features or --categorical to use it."
+            )
+            found.append(ColumnType(name, IGNORED, says=says, doubt=doubt))
+    return tuple(found)
 
 
 def related_column(name: str, sensitive: Sequence[str]) -> str | None:
@@ -135,25 +142,21 @@ def related_column(name: str, sensitive: Sequence[str]) -> str | None:
     return None
 
 
-def _left_out(name: str, sensitive: str) -> Reading:
-    return Reading(
-        name,
-        IGNORED,
-        says=f"named after the sensitive {shortened(sensitive, 14)!r}",
-        doubt=f"column {name!r} is named after the sensitive column {sensitive!r} and may tell it, so it is not used; "
-        f"pass --drop {name!r} if that is right, or name it in --features or --categorical to use it.",
-    )
+def feature_names(table: Table, hidden: set[str], columns: FeatureColumns, base_column: str | None = None) -> list[str]:
+    """Columns that may be features.
 
-
-def feature_names(table: Table, hidden: set[str], columns: Columns, base_column: str | None = None) -> list[str]:
-    """Columns that may be features; a hidden one that is asked for is refused."""
+    Raises
+    ------
+    Refusal
+        If an option names a hidden column, or no column is left.
+    """
     scores = [] if base_column is None else [base_column]
     features, drop = columns.features, columns.drop
     dated = [name for name in columns.written.dates if name]
     table.check_columns([*(features or ()), *drop, *columns.categorical, *dated, *scores])
-    asked = [name for name in (*(features or ()), *columns.categorical, *dated, *scores) if name in hidden]
-    if asked:
-        raise Refusal(f"the column {asked[0]!r} is target, key or sensitive and cannot be a feature; leave it out.")
+    refused = [name for name in (*(features or ()), *columns.categorical, *dated, *scores) if name in hidden]
+    if refused:
+        raise Refusal(f"the column {refused[0]!r} is target, key or sensitive and cannot be a feature; leave it out.")
     if base_column in drop:
         raise Refusal(f"the column {base_column!r} cannot be both --base-column and dropped; leave it out of --drop.")
     chosen = dict.fromkeys([*(features or table.columns), *scores])
@@ -166,70 +169,56 @@ def feature_names(table: Table, hidden: set[str], columns: Columns, base_column:
 def read_target(
     table: Table, target: str, positive: str | None = None, classes: Sequence[Label] | None = None
 ) -> tuple[NDArray[np.int64], tuple[Label, Label]]:
-    """The target as 0 and 1, and what they are called.
+    """The target as 0 and 1, and the values that they stand for.
 
     Raises
     ------
     Refusal
-        If rows have no target, or there are not two values.
+        If rows have no target, or it does not have two values.
     """
     places: dict[Label, int] = {}
     parts = [np.empty(0, dtype=np.int32)]
     for values in table.parts(target):
         codes, entries = pd.factorize(values, use_na_sentinel=True)
-        found = [places.setdefault(_plain(one), len(places)) for one in entries]
+        found = [places.setdefault(_label(one), len(places)) for one in entries]
         parts.append(np.array([*found, -1], dtype=np.int32)[codes])
     coded = np.concatenate(parts)
     absent = int((coded < 0).sum())
     if absent:
         raise Refusal(f"{absent} rows of {shown_path(table.path)} have no {target!r}; remove or complete them.")
     if not len(coded):
-        raise Refusal(f"{shown_path(table.path)} has no rows below its first line; expected people.")
-    known = _classes(_sorted(places), target, positive, classes)
-    return np.array([_text(one) == _text(known[1]) for one in places], dtype=np.int64)[coded], known
-
-
-def _classes(
-    found: list[Label], target: str, positive: str | None, classes: Sequence[Label] | None
-) -> tuple[Label, Label]:
-    return _known(found, target, positive) if classes is None else _of_model(found, target, classes)
-
-
-def _sorted(values: Any) -> list[Any]:
+        raise Refusal(f"{shown_path(table.path)} has no rows below its first line; add rows.")
     try:
-        return sorted(values)
-    except TypeError:
-        return sorted(values, key=str)
+        labels = sorted(places)
+    except TypeError:  # text and numbers
+        labels = sorted(places, key=str)
+    negative, positive_label = _two_classes(labels, target, positive) if classes is None else classes
+    known = {str(one).strip() for one in (negative, positive_label)}
+    for value in labels:
+        if str(value).strip() not in known:
+            place = f"the model, but in the target {target!r}"
+            raise no_such("class", str(value).strip(), sorted(known), place=place)
+    one = str(positive_label).strip()
+    return np.array([str(label).strip() == one for label in places], dtype=np.int64)[coded], (negative, positive_label)
 
 
-def _plain(value: Any) -> Label:
+def _label(value: Any) -> Label:
+    """A value of the target as a plain Python value; a whole number is the same with and without ".0"."""
     plain: Any = value.item() if hasattr(value, "item") else value
     if isinstance(plain, float) and plain.is_integer():
         return int(plain)
     return plain if isinstance(plain, str | int | float | bool) else str(plain)
 
 
-def _text(value: Label) -> str:
-    return str(value).strip()
-
-
-def _known(found: list[Label], target: str, positive: str | None) -> tuple[Label, Label]:
-    if len(found) != 2:
-        listed = ", ".join(str(one) for one in found[:3]) + (", ..." if len(found) > 3 else "")
+def _two_classes(labels: list[Label], target: str, positive: str | None) -> list[Label]:
+    """Negative and positive value of a target."""
+    if len(labels) != 2:
+        listed = ", ".join(map(str, labels[:3])) + (", ..." if len(labels) > 3 else "")
         raise Refusal(
-            f"expected two values in the column {target!r}, got {len(found)} ({listed}); write a column that has two."
+            f"expected two values in the column {target!r}, got {len(labels)} ({listed}); write a column that has two."
         )
-    if positive is None:
-        return found[0], found[1]
-    for one, other in (found, found[::-1]):
-        if _text(other) == positive.strip():
-            return one, other
-    raise no_such("value", positive, [str(one) for one in found], place=f"the target {target!r}")
-
-
-def _of_model(found: list[Label], target: str, classes: Sequence[Label]) -> tuple[Label, Label]:
-    known = {_text(one) for one in classes}
-    for value in found:
-        if _text(value) not in known:
-            raise no_such("class", _text(value), sorted(known), place=f"the model, but in the target {target!r}")
-    return classes[0], classes[1]
+    if positive is None or str(labels[1]).strip() == positive.strip():
+        return labels
+    if str(labels[0]).strip() == positive.strip():
+        return labels[::-1]
+    raise no_such("value", positive, [str(one) for one in labels], place=f"the target {target!r}")

@@ -12,13 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.cli.files.attribute import PublicAttribute, Where
-from justitia.cli.files.columns import Columns
-from justitia.cli.files.public_rows import PublicRows, row_hashes
+from justitia.cli.files.columns import FeatureColumns
+from justitia.cli.files.public_rows import RowHashes, row_hashes
 from justitia.cli.files.rows import Label, read_target
 from justitia.cli.files.streamed import read_streamed
-from justitia.preprocessing.files import RowFiles
-from justitia.preprocessing.public_sample import frames
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
+from justitia.rows.files import frames
+from justitia.rows.parquet import RowFiles
 
 Array = NDArray[np.float64]
 #: Decisions (0 or 1), scores, and those of a base where there is one.
@@ -40,7 +40,7 @@ class SeenRows:
     sensitive : SensitiveColumns
         Where it is.
     person : str, optional
-    public : PublicRows
+    public : RowHashes
     decided, scores, base_scores : array
         What a model says of the rows.
     """
@@ -51,7 +51,7 @@ class SeenRows:
     attribute: PublicAttribute
     sensitive: SensitiveColumns | HeldElsewhere
     person: str | None
-    public: PublicRows = field(repr=False)
+    public: RowHashes = field(repr=False)
     decided: NDArray[np.int64] = field(repr=False)
     scores: Array = field(repr=False)
     base_scores: Array | None = field(repr=False)
@@ -66,7 +66,7 @@ def read_seen(
     say: Callable[[pd.DataFrame], Said],
     *,
     target: str,
-    columns: Columns,
+    columns: FeatureColumns,
     positive: str | None = None,
     classes: Sequence[Label] | None = None,
 ) -> SeenRows:
@@ -81,7 +81,7 @@ def read_seen(
         said.append(say(X))
         hashes.append(row_hashes(X, y[at : at + len(X)], known))
         names, at = sorted(str(name) for name in X.columns), at + len(X)
-    public = PublicRows((*names, target), np.concatenate(hashes))
+    public = RowHashes((*names, target), np.concatenate(hashes))
     decided, scores, base = (_joined(parts) for parts in zip(*said, strict=True))
     return SeenRows(rows.X, y, known, rows.attribute, rows.sensitive, rows.person, public, decided, scores, base)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, label_reader
-from justitia.cli.files.columns import Columns
+from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import PARQUET, Table, is_several
 from justitia.cli.files.rows import feature_names, hidden_names, named_after
-from justitia.preprocessing.files import RowFiles
-from justitia.preprocessing.kinds import Reading
+from justitia.preprocessing.column_types import ColumnType
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
+from justitia.rows.parquet import RowFiles
 
 AT_ONCE = "a file that is read at once, got one that is read a few rows at a time."
 
@@ -31,7 +31,7 @@ class StreamedRows:
     sensitive : SensitiveColumns or HeldElsewhere
         Where it is.
     person : str, optional
-    readings : tuple of Reading
+    readings : tuple of ColumnType
         Columns that are no features because of their names; the others are taken as the files type them.
     """
 
@@ -41,7 +41,7 @@ class StreamedRows:
     attribute: PublicAttribute
     sensitive: SensitiveColumns | HeldElsewhere
     person: str | None = None
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[ColumnType, ...] = ()
 
     def __len__(self) -> int:
         return len(self.X)
@@ -61,11 +61,12 @@ def read_streamed(
     *,
     target: str,
     positive: str | None = None,
-    columns: Columns | None = None,
+    columns: FeatureColumns | None = None,
     base_column: str | None = None,
+    workers: int = 1,
 ) -> StreamedRows:
     """Check names of columns; no row is read, and columns are taken as the files type them."""
-    columns = Columns() if columns is None else columns
+    columns = FeatureColumns() if columns is None else columns
     table = Table.streamed(data)
     table.check_columns([target])
     attribute = find_attribute(where, table, streamed=True)
@@ -73,7 +74,7 @@ def read_streamed(
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     related = named_after(attribute, table, target, columns, base_column)
     names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
-    files = RowFiles.of(data, features=names, positive=positive)
+    files = RowFiles.open(data, features=names, positive=positive, workers=workers)
     return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related)
 
 

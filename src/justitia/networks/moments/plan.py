@@ -1,4 +1,4 @@
-"""The plan of engine ``moments``: what it asks, how often, and how its budget is split."""
+"""Plan of engine ``moments``: what it releases, how often, and how its budget is split."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from typing import Any, ClassVar, Self
 import torch
 
 from justitia._validate import check_int, check_nonnegative, check_rate
-from justitia.networks.moments.engine import REVEALED, MomentsEngine
 from justitia.networks.plan import Round, TrainingPlan, rounds_of
-from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.training.lagrangian import Problem
 from justitia.training.plan import (
     NO_NOISE,
     STRICT_BELOW,
@@ -24,7 +21,9 @@ from justitia.training.plan import (
     moments_and_checks,
 )
 
-#: Below STRICT_BELOW a tolerance asks for a larger penalty, up to 1 + STRICT times as large at 0.
+#: Purpose of the release of a fit without privacy.
+REVEALED = "exact attribute, no privacy asked for"
+#: Below STRICT_BELOW a tolerance gets a larger penalty, up to 1 + STRICT times as large at 0.
 STRICT = 3.0
 #: Inputs up to which the penalty follows the number of rows alone; beyond, it grows with their number.
 USUAL_INPUTS = 50
@@ -44,11 +43,11 @@ class MomentsPlan(TrainingPlan):
     Parameters
     ----------
     rounds : int
-        Dual steps; they ask nothing.
+        Dual steps; they release nothing.
     public_steps : int
         Primal steps of a round.
     checks : int
-        How often the sums of the current decisions are asked for, evenly spread over the rounds.
+        How often the sums of the current decisions are released, at even distances.
     share_moments : float
         Share of the budget (in mu^2) for the first release; the checks divide the rest evenly.
     ridge : float
@@ -124,8 +123,8 @@ class MomentsPlan(TrainingPlan):
     def penalty_used(self) -> float:
         """The penalty at the plan's tolerance: the stricter, the larger.
 
-        A tolerance is meant for people to come, and what holds for training people holds the less for others the more
-        freely the weights were fitted to them.
+        A tolerance is meant for new rows, and what holds for training rows holds the less for others the more freely
+        the weights were fitted to them.
         """
         strict = 0.0 if self.tolerance is None else max(0.0, 1 - self.tolerance / STRICT_BELOW)
         return self.penalty * (1 + STRICT * strict)
@@ -145,38 +144,28 @@ class MomentsPlan(TrainingPlan):
             dual_decay=self.dual_decay / (1 + self.dual_decay * done),
         )
 
-    def schedule(self, n: int) -> tuple[Round, ...]:
+    def schedule(self, _n: int) -> tuple[Round, ...]:
         """Warm-up, then rounds on the memberships."""
-        del n
         return rounds_of(self.warmup_steps, self.rounds, self.public_steps)
 
     @property
     def check_rounds(self) -> tuple[int, ...]:
-        """Rounds after which the current decisions are asked about."""
+        """Rounds after which the sums of the current decisions are released."""
         return tuple(round(self.rounds * j / (self.checks + 1)) for j in range(1, self.checks + 1))
 
     def releases(self) -> tuple[PlannedRelease, ...]:
         """Moments once, decisions at every check; without noise, the attribute itself."""
         if self.noise_moments is None or self.noise_checks is None:
             raise ValueError(NO_NOISE)
-        if isinstance(self.noise_moments, Unprotected):
+        if self.noise_moments.is_exact:
             return (PlannedRelease(REVEALED, self.noise_moments, 1),)
         moments = PlannedRelease("moments", self.noise_moments, 1)
         checks = PlannedRelease("decisions", self.noise_checks, self.checks)
         return (moments, checks) if self.checks else (moments,)
 
-    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:  # noqa: ARG002 - other plans need it
         """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
-        del n
         if math.isinf(epsilon):
             return replace(self, noise_moments=Unprotected(), noise_checks=Unprotected())
         moments, checks = moments_and_checks(budget_scale(epsilon, delta), self.share_moments, self.checks)
         return replace(self, noise_moments=moments, noise_checks=checks)
-
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> MomentsEngine:
-        """The engine that carries this plan out; that of a crowd, where the problem is a sample of one."""
-        if problem.crowd is not None:
-            from justitia.networks.moments.crowd import CrowdMomentsEngine  # noqa: PLC0415 - which needs the engine
-
-            return CrowdMomentsEngine(self, problem, vault, **public)
-        return MomentsEngine(self, problem, vault, **public)

@@ -1,7 +1,7 @@
 r"""Theorems 6 and 7: expected error of the noised gradient and violation, and the clipping bounds that minimise them.
 
 Both bounds have the form noise * C + sum_i w_i max(0, x_i - C): convex and piecewise linear in C. Noise grows with the
-bound, bias falls with it. The printed forms take exact group sizes and group means; ``auto`` bounds use public
+bound, bias falls with it. The published forms take exact group sizes and group means; ``auto`` bounds use public
 quantities only: the norms of all rows (X, Y and the weights are public) and noised sizes.
 """
 
@@ -23,7 +23,7 @@ def primal_error_bound(
     lambda_max: float,
     smallest_group: int,
 ) -> float:
-    r"""Theorem 6 as printed: bound on :math:`E\|G - \tilde G\|`.
+    r"""Theorem 6 as published: bound on :math:`E\|G - \tilde G\|`.
 
     .. math:: \frac{2 \sqrt{S} \sigma_p \lambda^{max} C_p}{\min_i |B_{G_i}| - 1}
               + \sum_i \lambda_i \hat E_{z \sim B_{G_i}} [\max(0, \|\nabla h(z)\| - C_p)]
@@ -42,7 +42,7 @@ def primal_error_bound(
 
 
 def dual_error_bound(C_d: float, *, values: Tensor, sigma_d: float, smallest_group: int) -> float:
-    r"""Theorem 7 as printed: bound on :math:`E|V_i - \tilde V_i|` for one constraint.
+    r"""Theorem 7 as published: bound on :math:`E|V_i - \tilde V_i|` for one constraint.
 
     .. math:: \frac{\sqrt 2 C_d \sigma_d}{\min_i |D_{G_i}| - 1} + \hat E_{z \sim D_{G_i}} [\max(0, |h(z)| - C_d)]
     """
@@ -52,7 +52,7 @@ def dual_error_bound(C_d: float, *, values: Tensor, sigma_d: float, smallest_gro
 def minimise_error_bound(sizes: Tensor, weights: Tensor, noise_slope: float) -> float:
     r"""The C that minimises ``noise_slope * C + sum_i weights_i * max(0, sizes_i - C)``.
 
-    Its derivative is noise_slope minus the weight of all rows above C (the condition printed after Theorem 6), so the
+    Its derivative is noise_slope minus the weight of all rows above C (the condition after Theorem 6), so the
     minimiser is a weighted quantile of the sizes.
 
     Parameters
@@ -75,5 +75,5 @@ def _mean_excess(values: Tensor, bound: float) -> float:
 
 
 def _over_size(value: float, size: int) -> float:
-    """Quotient value / (size - 1), infinite where the printed theorems divide by zero or less."""
+    """Quotient value / (size - 1), infinite where the published theorems divide by zero or less."""
     return value / (size - 1) if size > 1 else math.inf

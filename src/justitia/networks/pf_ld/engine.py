@@ -1,4 +1,4 @@
-"""What the engine ``pf-ld`` asks the vault: the repaired PF-LD.
+"""Engine ``pf-ld``: the repaired PF-LD.
 
 Noised sizes once; one noised group gradient before the primal steps of a round and one noised violation after them.
 """
@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from justitia.exceptions import Diagnostic
-from justitia.networks.engine import PrimalDualEngine
+from justitia.networks.engine import PrimalDualEngine, in_this_process
 from justitia.networks.pf_ld.clipping import minimise_error_bound
+from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.networks.row_gradients import ScoreRows, h_slope
+from justitia.postprocessing.solver import sum_stddev
 from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Noise, Unprotected
-from justitia.training.engine import ALL_ROWS, Array, Rows, calibrated
+from justitia.privacy.mechanisms import Noise
 from justitia.training.lagrangian import (
     Problem,
     ascend,
@@ -29,12 +30,10 @@ from justitia.training.lagrangian import (
     row_bound,
     usable_sizes,
 )
+from justitia.training.method import ALL_ROWS, Array, Rows, calibrated
 from justitia.training.remarks import unknown_group
 
-if TYPE_CHECKING:
-    from justitia.networks.pf_ld.plan import PFLDPlan
-
-#: Rows whose public gradients are looked at for their means and norms; their number is a matter of speed only.
+#: Rows whose public gradients give means and norms; their number is a matter of speed only.
 PUBLIC_SAMPLE = 4096
 #: A bound that no gradient reaches.
 UNCLIPPED = 1e12
@@ -51,35 +50,35 @@ class PFLDEngine(PrimalDualEngine):
       public data and of their noised answers.
     """
 
+    plan: PFLDPlan
+
     def __init__(self, plan: PFLDPlan, problem: Problem, vault: Vault, **public: Any) -> None:
-        super().__init__(problem, vault, **public)
-        self.plan = plan
+        super().__init__(plan, problem, vault, **public)
         self._sizes: Array | None = None
         self._rows: ScoreRows | None = None
         self._term: Array | None = None
         self._gap: Array | None = None
         self._lost = 0
 
-    def ask_before(self, module: nn.Module, lam: Array, k: int) -> None:
+    def query_before(self, module: nn.Module, lam: Array, k: int) -> None:
         """Noised group sizes once; then one noised constraint gradient a round, averaged with the earlier ones."""
         if self._sizes is None:
             events = self.problem.events
             noise = calibrated(self.plan.noise_sizes)
             self._sizes = self.vault.group_sums(events, bound=row_bound(events), noise=noise, purpose="group sizes")
-        if k == 0:  # all multipliers are 0: there is no gradient to ask for
+        if k == 0:  # all multipliers are 0: there is no gradient to query
             return
         if self._rows is None:
             self._rows = ScoreRows(module, self.X, scale=self._slope, chunk_rows=self.plan.micro_batch)
         rows = self._rows
-        fresh = self._ask(lambda: self._constraint_gradient(rows, lam))
+        fresh = self._unless_lost(lambda: self._constraint_gradient(rows, lam))
         if fresh is not None:
             past = 0.0 if self._term is None else min(self.plan.memory, 1 - 1 / k)
             self._term = fresh if self._term is None else past * self._term + (1 - past) * fresh
 
-    def ask_after(self, scores: Array, k: int) -> None:
+    def query_after(self, _module: nn.Module, scores: Array, _k: int) -> None:
         """The noised sums of the hard decisions, less their mean, divided by noised sizes."""
-        del k
-        self._gap = self._ask(lambda: self._noisy_gap(scores))
+        self._gap = self._unless_lost(lambda: self._noisy_gap(scores))
 
     def _noisy_gap(self, scores: Array) -> Array:
         problem = self.problem
@@ -92,17 +91,14 @@ class PFLDEngine(PrimalDualEngine):
     def noisy_sizes(self) -> Array:
         """(G, K): sizes of the groups within each event as released."""
         if self._sizes is None:
-            raise RuntimeError("The group sizes have not been asked for.")
+            raise RuntimeError("The group sizes have not been released.")
         return self._sizes
 
     @property
     def size_std(self) -> float:
         """Known standard deviation of a noised size."""
-        noise, blocks = calibrated(self.plan.noise_sizes), self.vault.n_groups + 1
-        if isinstance(noise, Unprotected):
-            return 0.0
-        spread = noise.noise_multiplier * math.sqrt(2 * (1 - 1 / blocks)) * row_bound(self.problem.events)
-        return spread * self.vault.rows_per_person
+        bound = row_bound(self.problem.events) * self.vault.rows_per_person
+        return sum_stddev(calibrated(self.plan.noise_sizes), bound, self.vault.n_groups)
 
     def _constraint_gradient(self, rows: ScoreRows, lam: Array) -> Array:
         r"""Noised gradient of :math:`\sum \lambda_{a,k} (\mu(D_{G_{a,k}}) - \mu(D_{P_k}))`.
@@ -114,16 +110,16 @@ class PFLDEngine(PrimalDualEngine):
         noise = calibrated(plan.noise_gradients)
         omega = group_weights(lam, usable_sizes(self.noisy_sizes, self.size_std), problem.events)
         sample = torch.randperm(len(problem), generator=self.generator)[:PUBLIC_SAMPLE]
-        looked_at = rows.take(sample)
-        looked_at = looked_at.zeroed(~np.isfinite(looked_at.norms()))
+        some = rows.take(sample)
+        some = some.zeroed(~np.isfinite(some.norms()))
         parts = shares(self.events[sample]).numpy().T
-        means = torch.from_numpy(np.stack([looked_at.weighted_sum(share) for share in parts]))
+        means = torch.from_numpy(np.stack([some.weighted_sum(share) for share in parts]))
         member, centres = _centring(self.events, means)
-        norms = torch.from_numpy(looked_at.centred(member[sample].numpy(), centres.numpy()).norms()).double()
-        answer = self.vault.weighted_sum(
+        norms = torch.from_numpy(some.centred(member[sample].numpy(), centres.numpy()).norms()).double()
+        answer = in_this_process(self.vault).weighted_sum(
             rows.centred(member, centres),
             omega,
-            bound=self._clip(norms, lam, omega, noise, sample, looked_at.width),
+            bound=self._clip(norms, lam, omega, noise, sample, some.width),
             noise=noise,
             purpose="group gradient",
         )
@@ -138,27 +134,25 @@ class PFLDEngine(PrimalDualEngine):
         """C_p; "auto" minimises Theorem 6 with public norms, expected weights and the averaged noise."""
         if self.plan.clip != "auto":
             return self.plan.clip
-        if isinstance(noise, Unprotected):
+        if noise.is_exact:
             return UNCLIPPED
         # In expectation over the noised sizes, row i carries sum_k e_ik sum_a |lambda_ak| / |D_P_k|.
         carried = population_weights(np.abs(lam), self.problem.events)[sample.numpy()] * (
             len(self.problem) / len(sample)
         )
-        spread = float(np.ptp(omega, axis=1).max()) * self.vault.rows_per_person
+        moved = float(np.ptp(omega, axis=1).max()) * self.vault.rows_per_person
         averaged = math.sqrt((1 - self.plan.memory) / (1 + self.plan.memory))
-        slope = math.sqrt(width) * noise.noise_multiplier * averaged * spread
+        slope = math.sqrt(width) * noise.stddev(1.0) * averaged * moved
         return max(
             minimise_error_bound(norms, torch.from_numpy(carried), slope), float(norms.quantile(LEAST_UNCLIPPED)), 1e-6
         )
 
-    def constraint(self, module: nn.Module, lam: Array, batch: Tensor) -> Tensor | None:
+    def constraint(self, _module: nn.Module, _lam: Array, _batch: Tensor) -> Tensor | None:
         """The running average of noised constraint gradients, whatever the batch."""
-        del module, lam, batch
         return None if self._term is None else torch.from_numpy(self._term)
 
-    def gap(self, scores: Array, seen: Rows = ALL_ROWS) -> Array | None:
-        """The last answer about everybody's decisions."""
-        del scores, seen
+    def gap(self, _scores: Array, _rows: Rows = ALL_ROWS) -> Array | None:
+        """The last answer about the decisions of all rows."""
         return self._gap
 
     def ascend(self, lam: Array, gap: Array, k: int) -> Array:
@@ -166,8 +160,8 @@ class PFLDEngine(PrimalDualEngine):
         plan = self.plan
         return ascend(lam, gap, step=plan.dual_step_at(k), tolerance=self.half, limit=plan.lambda_max)
 
-    def remarks(self) -> list[Diagnostic]:
-        """Questions the name of every group whose noised size could be noise alone."""
+    def diagnostics(self) -> list[Diagnostic]:
+        """Groups whose noised size could be noise alone."""
         if self._sizes is None:
             return []
         few = max(1.0, 2 * self.size_std)
@@ -178,19 +172,20 @@ class PFLDEngine(PrimalDualEngine):
             if total <= few
         ]
 
-    def _ask(self, question: Callable[[], Array]) -> Array | None:
+    def _unless_lost(self, query: Callable[[], Array]) -> Array | None:
+        """The answer; None for one that an interrupted run has paid for and lost."""
         if self._lost:
             self._lost -= 1
             return None
-        return question()
+        return query()
 
     def state(self) -> dict[str, Array]:
         """Noised sizes and the running average of noised group gradients."""
         parts = {"sizes": self._sizes, "term": self._term}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def restore(self, state: dict[str, Array], *, lost: int) -> None:
-        """Continue from noised answers; what was paid for and lost is not asked again."""
+    def restore(self, state: dict[str, Any], lost: int) -> None:
+        """Continue from noised answers; what was paid for and lost is not queried again."""
         self._sizes, self._term, self._lost = state.get("sizes"), state.get("term"), lost
 
 

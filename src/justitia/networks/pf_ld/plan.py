@@ -1,18 +1,15 @@
-"""The plan of engine ``pf-ld``: what it asks, how often, and how its budget is split."""
+"""Plan of engine ``pf-ld``: what it releases, how often, and how its budget is split."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from justitia._validate import check_fraction, check_int, check_positive, check_rate
-from justitia.networks.pf_ld.engine import PFLDEngine
 from justitia.networks.plan import Round, TrainingPlan, rounds_of
 from justitia.privacy.accounting import calibrate
-from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, PlannedRelease, check_noise
 
 
@@ -23,7 +20,7 @@ class PFLDPlan(TrainingPlan):
     Parameters
     ----------
     private_steps : int
-        Rounds; each asks for one violation and one group gradient.
+        Rounds; each releases one violation and one group gradient.
     public_steps : int
         Primal steps steered by one noised group gradient.
     memory : float
@@ -64,9 +61,8 @@ class PFLDPlan(TrainingPlan):
         if self.clip != "auto":
             check_positive("clip", self.clip)
 
-    def schedule(self, n: int) -> tuple[Round, ...]:
+    def schedule(self, _n: int) -> tuple[Round, ...]:
         """Warm-up, then rounds steered by one group gradient each."""
-        del n
         return rounds_of(self.warmup_steps, self.private_steps, self.public_steps)
 
     def releases(self) -> tuple[PlannedRelease, ...]:
@@ -79,9 +75,8 @@ class PFLDPlan(TrainingPlan):
             PlannedRelease("group gradient", self.noise_gradients, self.private_steps),
         )
 
-    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:  # noqa: ARG002 - other plans need it
         """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
-        del n
         if math.isinf(epsilon):
             return self._with_noise(None)
         scale = calibrate(lambda scale: self._with_noise(scale).costs(), epsilon, delta)
@@ -99,7 +94,3 @@ class PFLDPlan(TrainingPlan):
             noise_violations=noise(self.private_steps, self.share_violations),
             noise_gradients=noise(self.private_steps, self.share_gradients),
         )
-
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PFLDEngine:
-        """The engine that carries this plan out."""
-        return PFLDEngine(self, problem, vault, **public)

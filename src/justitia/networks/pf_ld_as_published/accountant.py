@@ -1,7 +1,7 @@
 r"""The paper's own accountant for the ``pf-ld-as-published`` engine: Rényi divergences of the sampled Gaussian.
 
 This is what the paper *claims* (section "Privacy Analysis", Theorems 4 and 5, Lemmas 1 and 2). It does not
-establish the guarantee for the printed algorithm: the noise is not scaled to the loss gradient of the same batch,
+establish the guarantee for the published algorithm: the noise is not scaled to the loss gradient of the same batch,
 so the batch can be recognised and sampling hides nothing; and the curve is the one for adding or removing a
 row, while our neighbours substitute an attribute. ``docs/privacy.md`` shows both;
 `epsilon_without_amplification` gives what remains.
@@ -43,7 +43,7 @@ def renyi_sampled_gaussian(sample_rate: float, noise_multiplier: float, order: i
     return max(0.0, float(special.logsumexp(terms)) / (order - 1))
 
 
-def printed_epsilon(
+def published_epsilon(
     *,
     epochs: int,
     batches_per_epoch: float,
@@ -86,7 +86,7 @@ def printed_epsilon(
 
 
 @cache  # a search over thousands of divergences, the same for every fold of a table
-def printed_noise(
+def published_noise(
     *,
     epochs: int,
     batches_per_epoch: float,
@@ -104,7 +104,7 @@ def printed_noise(
         raise ValueError(f"epsilon and dual_ratio must be positive, got {epsilon!r} and {dual_ratio!r}.")
 
     def is_claimed(sigma_p: float) -> bool:
-        claim = printed_epsilon(
+        claim = published_epsilon(
             epochs=epochs,
             batches_per_epoch=batches_per_epoch,
             sample_rate=sample_rate,
@@ -119,15 +119,15 @@ def printed_noise(
         high *= 2.0
         if high > 2.0**40:
             least = math.log(1 / delta) / (ORDERS[-1] - 1)
-            raise ValueError(f"epsilon must exceed {least:.3g}, the floor of the printed accountant, got {epsilon!r}.")
+            raise ValueError(f"epsilon must exceed {least:.3g}, the floor of this accountant, got {epsilon!r}.")
     return private_end(is_claimed, 0.0, high, 1e-10)
 
 
 def epsilon_without_amplification(*, epochs: int, sigma_p: float, sigma_d: float, delta: float) -> float:
-    """Epsilon of the printed releases once the batches are known, by exact Gaussian composition.
+    """Epsilon of the published releases once the batches are known, by exact Gaussian composition.
 
     A person's row enters one primal and one dual release per epoch, so mu^2 = T / sigma_p^2 + T / sigma_d^2;
-    ``sigma_d=math.inf`` leaves the dual releases out. The sensitivities are taken as printed.
+    ``sigma_d=math.inf`` leaves the dual releases out. The sensitivities are taken as published.
     """
     _check_run(epochs, 1.0, delta)
     if not (sigma_p > 0.0 and sigma_d > 0.0):

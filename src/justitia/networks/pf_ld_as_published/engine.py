@@ -1,4 +1,4 @@
-"""What the engine ``pf-ld-as-published`` does with the attribute: PF-LD as published, line by line.
+"""Engine ``pf-ld-as-published``: PF-LD as published, line by line.
 
 The vault reveals the attribute to it, which its certificate states.
 """
@@ -6,50 +6,48 @@ The vault reveals the attribute to it, which its certificate states.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from justitia.networks.engine import PrimalDualEngine
+from justitia.networks.engine import PrimalDualEngine, in_this_process
 from justitia.networks.pf_ld.engine import shares
+from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
 from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_rows
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.rows import FactoredRows
-from justitia.training.engine import ALL_ROWS, Array, Rows
-from justitia.training.lagrangian import Problem, ascend_printed
-
-if TYPE_CHECKING:
-    from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
+from justitia.training.lagrangian import Problem, ascend_as_published
+from justitia.training.method import ALL_ROWS, Array, Rows
 
 
 class PFLDAsPublishedEngine(PrimalDualEngine):
-    """PF-LD as printed (Equations 10 and 13 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
+    """PF-LD as published (Equations 10 and 13 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
 
     The attribute is revealed to this engine, because its noise scale, its signs and its denominators are functions of
-    the exact attribute; ``docs/privacy.md`` shows what that means for the printed guarantee.
+    the exact attribute; ``docs/privacy.md`` shows what that means for the published guarantee.
     """
 
+    plan: PFLDAsPublishedPlan
+
     def __init__(self, plan: PFLDAsPublishedPlan, problem: Problem, vault: Vault, **public: Any) -> None:
-        super().__init__(problem, vault, **public)
-        self.plan = plan
+        super().__init__(plan, problem, vault, **public)
         self._h = problem.notion.h_read_as(plan.h)
         self._draws = 0
         self._layout: Layout | None = None
         self._gap: Array | None = None
 
-    def ask_before(self, module: nn.Module, lam: Array, k: int) -> None:
+    def query_before(self, _module: nn.Module, _lam: Array, k: int) -> None:
         """Read the attribute, once.
 
-        Section 7 divides both sensitivities by the fraction of people who gave theirs, since group sizes shrink by it;
-        sizes here count those who gave it, and are that much smaller already.
+        Section 7 divides both sensitivities by the fraction of rows whose attribute is given, since group sizes shrink
+        by it; sizes here count those rows alone, and are that much smaller already.
         """
-        del module, lam
         if k > 0:
             return
-        codes = torch.from_numpy(self.vault.reveal(purpose="exact attribute, read by the printed method"))
+        revealed = in_this_process(self.vault).reveal(purpose="exact attribute, read by the printed method")
+        codes = torch.from_numpy(revealed)
         inside = torch.nn.functional.one_hot(codes, self.vault.n_groups + 1)[:, :-1].double()
         # (n, G, K): row i's weight in the group term D_G of group a and event k
         self._terms = inside[:, :, None] * self.events.double()[:, None, :]
@@ -81,9 +79,8 @@ class PFLDAsPublishedEngine(PrimalDualEngine):
             exact = (multipliers.flatten()[:, None] * torch.stack(each)).sum(0)
         return torch.from_numpy(self._noised(exact.numpy(), plan.sigma_p, plan.primal_sensitivity(multipliers, sizes)))
 
-    def ask_after(self, scores: Array, k: int) -> None:
+    def query_after(self, _module: nn.Module, scores: Array, _k: int) -> None:
         """Equation 13: ``|mu(D_P) - mu^{C_d}(D_G)| + N(0, sigma_d^2 Delta_d^2 I)``."""
-        del k
         plan = self.plan
         h = self._h(torch.from_numpy(scores), self.y).detach().double()
         clipped = h.clamp(-plan.C_d, plan.C_d) if plan.sigma_d else h
@@ -96,9 +93,8 @@ class PFLDAsPublishedEngine(PrimalDualEngine):
         violation = torch.where(present, (mu_p - mu_g).abs(), torch.zeros_like(mu_g))
         self._gap = self._noised(violation.numpy(), plan.sigma_d, sensitivity)
 
-    def gap(self, scores: Array, seen: Rows = ALL_ROWS) -> Array | None:
+    def gap(self, _scores: Array, _rows: Rows = ALL_ROWS) -> Array | None:
         """The last noised violation."""
-        del scores, seen
         return self._gap
 
     def _noised(self, exact: Array, sigma: float | None, sensitivity: float) -> Array:
@@ -106,23 +102,21 @@ class PFLDAsPublishedEngine(PrimalDualEngine):
         if not sigma:
             return exact
         self._draws += 1  # numbered apart from the ledger's releases, so that a seeded source repeats none of them
-        return Gaussian(sigma).add_noise(
-            exact, sensitivity=sensitivity, source=self.vault.noise_source, release=2**32 + self._draws
-        )
+        source = in_this_process(self.vault).noise_source
+        return Gaussian(sigma).add_noise(exact, sensitivity=sensitivity, source=source, release=2**32 + self._draws)
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, Any]:
         """How many times noise was drawn, so that a seeded source never repeats itself."""
-        return {"draws": np.asarray(self._draws)}
+        return {"draws": self._draws}
 
-    def restore(self, state: dict[str, Array], *, lost: int) -> None:
+    def restore(self, state: dict[str, Any], _lost: int) -> None:
         """Continue counting; answers here cost nothing beyond the attribute itself, so none is lost."""
-        del lost
-        self._draws = int(state["draws"])
+        self._draws = state["draws"]
 
     def ascend(self, lam: Array, gap: Array, k: int) -> Array:
-        """Lines 5 and 6 as printed."""
+        """Lines 5 and 6 as published."""
         step = self.plan.step_for(self.problem.notion, k)
-        return ascend_printed(lam, gap - self.half, step=step, limit=self.plan.lambda_max)
+        return ascend_as_published(lam, gap - self.half, step=step, limit=self.plan.lambda_max)
 
 
 def _summed(rows: FactoredRows, c: Tensor) -> Tensor:

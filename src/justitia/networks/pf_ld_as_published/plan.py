@@ -1,4 +1,4 @@
-"""The plan of engine ``pf-ld-as-published``: the paper's schedule, its noise, and what its accountant claims."""
+"""Plan of engine ``pf-ld-as-published``: the paper's schedule, its noise, and what its accountant claims."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from typing import Any, Literal, Self
 from torch import Tensor
 
 from justitia._validate import check_choice, check_int, check_nonnegative, check_positive
-from justitia.networks.pf_ld_as_published.accountant import printed_epsilon, printed_noise
-from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
+from justitia.networks.pf_ld_as_published.accountant import published_epsilon, published_noise
 from justitia.networks.plan import Round, TrainingPlan
 from justitia.notions import READINGS, FairnessNotion, Reading
 from justitia.privacy.certificate import rounded_up
-from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Unprotected
-from justitia.training.lagrangian import Problem
 from justitia.training.plan import NO_NOISE, PlannedRelease
 
 
 @dataclass(frozen=True, kw_only=True)
 class PFLDAsPublishedPlan(TrainingPlan):
-    """PF-LD exactly as printed, for comparison; without noise and clipping it is F-LD, Algorithm 1.
+    """PF-LD exactly as published, for comparison; without noise and clipping it is F-LD, Algorithm 1.
 
     The paper states C_p and C_d; the other defaults but the step size are in the range of the authors' public scripts
     (facts only: none of their code is used), one setting for all datasets.
@@ -125,7 +122,7 @@ class PFLDAsPublishedPlan(TrainingPlan):
     def primal_sensitivity(self, lam: Tensor, sizes: Tensor) -> float:
         r"""Delta_p of Theorem 1 for multipliers (G, K) and the batch's group terms of these sizes (G, K).
 
-        Somebody who moves from one group to another changes two terms of one event:
+        A row that moves from one group to another changes two terms of one event:
 
         .. math:: \frac{C_p \lambda_{k_1}}{|B_{G_{k_1}}|-1} + \frac{C_p \lambda_{k_2}}{|B_{G_{k_2}}|-1}
             \le \frac{2 C_p \lambda^{max}}{\min_i |B_{G_i}|-1}
@@ -136,7 +133,7 @@ class PFLDAsPublishedPlan(TrainingPlan):
         return float(terms.topk(min(2, len(terms)), dim=0).values.sum(0).max())
 
     def releases(self) -> tuple[PlannedRelease, ...]:
-        """The printed method computes with the exact attribute: one release that costs everything."""
+        """The published method computes with the exact attribute: one release that costs everything."""
         if self.sigma_p is None or self.sigma_d is None:
             raise ValueError(NO_NOISE)
         return (PlannedRelease("exact attribute, read by the printed method", Unprotected(), 1),)
@@ -150,13 +147,9 @@ class PFLDAsPublishedPlan(TrainingPlan):
             "batches_per_epoch": self._batches(n),
             "sample_rate": min(1.0, self.batch_size / n),
         }
-        sigma_p = printed_noise(**schedule, epsilon=epsilon, delta=delta, dual_ratio=self.dual_noise_ratio)
+        sigma_p = published_noise(**schedule, epsilon=epsilon, delta=delta, dual_ratio=self.dual_noise_ratio)
         sigma_d = self.dual_noise_ratio * sigma_p
-        claimed = printed_epsilon(**schedule, sigma_p=sigma_p, sigma_d=sigma_d, delta=delta)
+        claimed = published_epsilon(**schedule, sigma_p=sigma_p, sigma_d=sigma_d, delta=delta)
         statement = f"({rounded_up(claimed)}, {rounded_up(delta)}) by the moments accountant of the paper's Theorem 5"
         claim = {"epsilon": claimed, "delta": delta, "statement": statement}
         return replace(self, sigma_p=sigma_p, sigma_d=sigma_d, claim=claim)
-
-    def engine(self, problem: Problem, vault: Vault, **public: Any) -> PFLDAsPublishedEngine:
-        """The engine that carries this plan out."""
-        return PFLDAsPublishedEngine(self, problem, vault, **public)

@@ -1,0 +1,130 @@
+"""Forecast of how long a fit on files will take: a trial on their first rows, with the same code.
+
+Nothing private is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from justitia.learners.base import FOLDS, Inputs, cross_fit_folds
+from justitia.learners.lightgbm_base import default_base
+from justitia.postprocessing.correction import ROWS, Distillation
+from justitia.postprocessing.decisions import DecisionRows, DecisionRule, EvaluateDecisions
+from justitia.postprocessing.features import PublicRows, base_scores
+from justitia.postprocessing.memberships import Memberships
+from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.preprocessing.encoding import TabularEncoder
+from justitia.rows.files import Columns, stride
+from justitia.rows.parquet import BLOCK, RowFiles
+from justitia.rows.source import Block
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a fit will do, in seconds of one processor.
+
+    Attributes
+    ----------
+    rows, sample, passes : int
+        All rows, rows of the public sample, and passes over all rows.
+    learning, scoring, passing : float
+        Seconds for the base model and the correction, for reading, encoding and scoring all rows, and for the passes
+        over the encoded rows.
+    disk : int
+        Bytes of temporary files.
+    """
+
+    rows: int
+    sample: int
+    passes: int
+    learning: float
+    scoring: float
+    passing: float
+    disk: int
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole fit."""
+        return self.learning + self.scoring + self.passing
+
+    @property
+    def rows_per_second(self) -> float:
+        """That one pass over encoded rows computes."""
+        return self.rows * self.passes / max(self.passing, 1e-9)
+
+    def shared(self, workers: int) -> float:
+        """Seconds of the clock with this many processes, each on a processor of its own."""
+        return self.learning + (self.scoring + self.passing) / workers
+
+
+def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: PostProcessingPlan) -> Forecast:
+    """Try the passes on the first block, and fit one of the base models on as many rows as the fit will.
+
+    Raises
+    ------
+    ValueError
+        If the files cannot be read, or have no rows.
+    """
+    columns = Columns(features, target)
+    files.check(columns.all)
+    n = len(files)
+    if not n:
+        raise ValueError(f"expected rows in {files.shown}, got none; pass files with rows.")
+    few, sample, names = min(n, BLOCK), -(-n // stride(n)), list(features)
+    tables = [table for _, table in files.blocks(columns.all, 0, sample)]
+    encoder = TabularEncoder().fit(tables[0].select(names).to_pandas())
+    numbers = np.concatenate([encoder.transform(table.select(names).to_pandas()) for table in tables])
+    codes, _ = pd.factorize(np.concatenate([table.select([target]).to_pandas()[target].to_numpy() for table in tables]))
+    y = (codes == 1) if 0 < (codes == 1).sum() < len(codes) else np.arange(len(codes)) % 2 == 1
+    model, learning = _learning(numbers, y)
+    learning += _distilling(numbers, y) * min(sample, ROWS) / len(numbers)
+    reading = _seconds(lambda: [encoder.transform(t.select(names).to_pandas()) for _, t in files.blocks(names, 0, few)])
+    predicting = 0.0 if sample == n else FOLDS * _seconds(lambda: model.predict_proba(numbers[:few]))
+    whole, short = _passes(numbers[:few], y[:few])
+    passing = ((3 + plan.checks) * whole + (1 + plan.checks) * short) * n / few
+    disk = 0 if sample == n else n * (4 * numbers.shape[1] + 16)
+    return Forecast(n, sample, 4 + 2 * plan.checks, learning, (2 * reading + predicting) * n / few, passing, disk)
+
+
+def _learning(numbers: NDArray[np.float32], y: Any) -> tuple[Any, float]:
+    """One of the base models, and seconds for all of them."""
+    seen, unseen = next(iter(cross_fit_folds(y.astype(np.float64), 0)))
+    weight, base, models = np.ones(len(y)), default_base(len(y)), []
+    inputs = Inputs(numbers, numbers)
+    took = _seconds(lambda: models.append(base.learn_fold(inputs, y, weight, seen, unseen, seed=0)[0]))
+    return models[0], FOLDS * took
+
+
+def _distilling(numbers: NDArray[np.float32], y: Any) -> float:
+    """Seconds of a correction that is distilled from these rows."""
+    some = numbers[:ROWS]
+    eta = np.full(len(some), 0.5)
+    c = np.column_stack([y[: len(some)], 1.0 - y[: len(some)]])  # any columns will do
+    return _seconds(lambda: Distillation(some, eta, c, np.array([1.0, -1.0]), 2 * eta - 1)) * len(numbers) / len(some)
+
+
+def _passes(numbers: NDArray[np.float32], y: Any) -> tuple[float, float]:
+    """Seconds of a pass that computes memberships, and of one that finds the decisions of the pass before."""
+    labels, ones = y.astype(np.float32), np.ones(len(y), dtype=np.float32)
+    block = Block(0, numbers.reshape(len(y), -1), labels, ones, np.full(len(y), 0.5))
+    rows = PublicRows.fit(base_scores, block)
+    rule = DecisionRule(Memberships(rows, np.zeros((3, rows.width))), np.zeros((1, 2, 2)), np.array([0.5]), "trial")
+    whole = _seconds(lambda: EvaluateDecisions(rule, 1.0).run(block))
+    return whole, _seconds(lambda: DecisionRows(rule, np.zeros((1, 2, 2, 2)))(block))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+__all__ = ["Forecast", "forecast"]

@@ -1,0 +1,62 @@
+"""The default method: correct the decisions of a base model by post-processing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from justitia.learners.base import Base, Inputs
+from justitia.learners.calibration import Calibration, calibrate
+from justitia.postprocessing.correction import Correction, Rule
+from justitia.postprocessing.dual import label_table
+from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.postprocessing.solver import PostProcessingRun
+from justitia.privacy.interface import Vault
+from justitia.training.lagrangian import Problem
+from justitia.training.method import Bar, Method
+
+
+class PostProcessing(Method):
+    """A base model, which is learned first and in public, and a correction of its decisions.
+
+    Parameters
+    ----------
+    base : Base
+    inputs : Inputs
+        Public features of the sample.
+    problem : Problem
+    seed : int
+        Of public randomness.
+    """
+
+    def __init__(self, base: Base, inputs: Inputs, problem: Problem, seed: int) -> None:
+        self.base, self.inputs, self.problem, self.seed = base, inputs, problem, seed
+        self.calibration = Calibration()
+        self._eta: NDArray[np.float64] | None = None
+
+    def check(self) -> None:
+        """Refuse a notion that does not compare decisions."""
+        label_table(self.problem.notion)
+
+    def shape(self) -> str:
+        """What the base is."""
+        return self.base.describe()
+
+    def prepare(self, bar: Bar) -> None:
+        """Cross-fit the base, calibrate it where labels show that it needs it, and score all rows."""
+        problem = self.problem
+        y, weight = problem.y.astype(np.float64), problem.weight.astype(np.float64)
+        with bar(max(self.base.fits, 1), "base") as shown:
+            raw = self.base.learn(self.inputs, y, weight, seed=self.seed, progress=shown.update)
+        self.calibration = calibrate(raw, y, weight)
+        self._eta = self.calibration(raw).astype(np.float64)
+        predict = Rule(self.base, self.calibration, Correction(), problem.threshold).base_probability
+        problem.source.score(predict, self._eta)
+
+    def run(self, plan: PostProcessingPlan, vault: Vault, *, tolerance: float | None) -> PostProcessingRun:
+        """A run on the base that was prepared."""
+        if self._eta is None:
+            raise ValueError("expected a base that has learned, got none; call prepare first.")
+        return PostProcessingRun(
+            plan, self.problem, vault, self._eta, (self.base, self.calibration, self.inputs), tolerance
+        )

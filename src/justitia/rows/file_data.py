@@ -1,0 +1,91 @@
+"""What a fit on files is given, by the names of columns: public columns, and where the attribute is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
+from justitia.privacy.joining import FileAttribute, check_held, held_for_files
+from justitia.privacy.persons import Persons
+from justitia.rows.files import Columns
+from justitia.rows.parquet import RowFiles
+
+
+@dataclass(frozen=True, eq=False)
+class FileData:
+    """Files, names of their public columns, and where the attribute is. No row has been read.
+
+    Attributes
+    ----------
+    files : RowFiles
+    columns : Columns
+    sensitive : SensitiveColumns or HeldElsewhere
+    second : RowFiles, optional
+        Files that hold the attribute, if it is not in ``files``.
+    person : str, optional
+        Column of public ids.
+    """
+
+    files: RowFiles
+    columns: Columns
+    sensitive: SensitiveColumns | HeldElsewhere
+    second: RowFiles | None
+    person: str | None
+
+    @classmethod
+    def from_names(cls, X: Any, y: Any, sensitive: Any, weight: Any, person: Any) -> FileData:
+        """Open the files and check names and types of columns.
+
+        Raises
+        ------
+        ValueError, TypeError
+            In one sentence, before any row is read.
+        """
+        for name, given in (("y", y), ("sample_weight", weight), ("person", person)):
+            if not (isinstance(given, str) or (given is None and name != "y")):
+                raise TypeError(
+                    f"expected {name} to be the name of a column where X is in files, got {type(given).__name__!r}."
+                )
+        files = RowFiles.open(X)
+        where: SensitiveColumns | HeldElsewhere
+        private: tuple[str, ...]
+        if isinstance(sensitive, HeldElsewhere):
+            where, private, second = sensitive, (), None
+            key: str | None = check_held(sensitive, person)
+        else:
+            where = SensitiveColumns.from_name(sensitive)
+            private, key = where.columns, where.key
+            second = None if where.file is None else RowFiles.open(where.file)
+        beside = private if second is None else ()
+        hidden = {y, weight, person, key, *beside} - {None}
+        chosen = tuple(name for name in (files.features or files.names) if name not in hidden)
+        if not chosen:
+            raise ValueError(f"{files.shown} has no column left to learn from; leave fewer out.")
+        columns = Columns(chosen, y, weight)
+        public = [name for name in (*columns.all, person, key) if name is not None]
+        clash = [name for name in private if name in public]
+        if clash:
+            raise ValueError(f"the column {clash[0]!r} is sensitive and cannot be used as a public one; name another.")
+        files.check(public, beside)
+        if second is not None and key is not None:
+            second.check([], [key, *private])
+        if not len(files):
+            raise ValueError(f"expected rows in {files.shown}, got none; pass files with rows.")
+        return cls(files, columns, where, second, person)
+
+    def attribute(self, ranges: tuple[tuple[int, int], ...] | None = None) -> FileAttribute | HeldElsewhere:
+        """Where the attribute of the rows is, or who holds it; ``ranges`` are the rows of each process."""
+        if isinstance(self.sensitive, HeldElsewhere):
+            return held_for_files(self.sensitive, self.files, self.person)
+        return FileAttribute(self.sensitive, self.files, self.second, ranges)
+
+    def persons(self) -> Persons | None:
+        """Which rows are one person's; a custodian counts them by its own ids."""
+        if self.person is None or isinstance(self.sensitive, HeldElsewhere):
+            return None
+        tables = self.files.tables([self.person])
+        return Persons.from_ids([one for table in tables for one in table.column(0).to_pylist()])
+
+
+__all__ = ["FileData"]

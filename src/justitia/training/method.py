@@ -1,0 +1,150 @@
+"""Interfaces of what a fit trains: a method (its public part) and one run of it (what it asks the vault).
+
+Two families implement them: :mod:`justitia.postprocessing` corrects a base model, :mod:`justitia.networks` trains a
+network by Algorithm 1. A session knows nothing else of either.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from justitia.exceptions import Diagnostic
+from justitia.privacy.interface import Vault
+from justitia.privacy.mechanisms import Noise
+from justitia.training.checkpoint import Checkpoint
+from justitia.training.lagrangian import Problem
+
+Array = NDArray[Any]
+#: Positions of rows, or all of them.
+Rows = NDArray[np.int64] | slice
+ALL_ROWS = slice(None)
+#: ``bar(total, name)`` gives a progress bar.
+Bar = Callable[[int, str], "AbstractContextManager[tqdm[Any]]"]
+
+
+class AnswersRefuse(ValueError):
+    """Noised answers show that a run cannot work. The session adds to its text what these answers have cost."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of training: multipliers, and a history of public or noised numbers."""
+
+    lam: Array
+    history: list[dict[str, Any]]
+
+
+class Run(ABC):
+    """One run of a method: its queries to the vault, and what follows from the answers.
+
+    Only :meth:`train` queries the vault. All else is a function of public data and of the answers.
+
+    Attributes
+    ----------
+    problem : Problem
+        The public part of the data.
+    vault : Vault
+    """
+
+    problem: Problem
+    vault: Vault
+
+    @abstractmethod
+    def train(self, bar: Bar, *, start: Array | None = None, checkpoint: Checkpoint | None = None) -> Trained:
+        """Carry the plan out; a run that follows another one starts from its multipliers."""
+
+    @abstractmethod
+    def at(self, tolerance: float) -> Self:
+        """A run on the same answers with this tolerance; it queries nothing. Only where the plan shares answers."""
+
+    @property
+    @abstractmethod
+    def tolerance(self) -> float:
+        """The largest difference between two groups that is allowed."""
+
+    @abstractmethod
+    def fitted(self) -> Any:
+        """The model that is deployed."""
+
+    @abstractmethod
+    def scores(self) -> Array:
+        """(n,) scores of the training rows; positive is a positive decision."""
+
+    def deployed_scores(self) -> Array:
+        """(n,) scores of the training rows by the deployed model."""
+        return self.scores()
+
+    def base_scores(self) -> Array | None:
+        """(n,) scores of the training rows without a constraint, where they are known."""
+        return None
+
+    def held_out(self) -> Rows:
+        """Rows whose scores come from models that have not learned from them; by default all."""
+        return ALL_ROWS
+
+    @abstractmethod
+    def gap(self, scores: Array, rows: Rows = ALL_ROWS) -> Array | None:
+        """(G, K) noised violations of the scores of these rows, by the last answers; None if there are none."""
+
+    def gap_noise(self) -> float:
+        """Standard deviation of the difference of two groups in the rows that are held out; infinite if unknown."""
+        return math.inf
+
+    def violation_stddev(self) -> float:
+        """Standard error, noise and sampling, of an estimated violation; NaN where it is not known."""
+        return math.nan
+
+    def distance(self) -> float | None:
+        """Largest noised difference between two groups' distributions of deployed scores, where these are alike."""
+        return None
+
+    def preflight(self) -> list[Diagnostic]:
+        """Warnings before the first query, from public numbers."""
+        return []
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """Warnings after training, from public and noised numbers."""
+        return []
+
+
+class Method(ABC):
+    """The public part of what a fit trains; runs share it.
+
+    Attributes
+    ----------
+    problem : Problem
+    """
+
+    problem: Problem
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise ``ValueError`` for anything wrong that public rows show, before the first query."""
+
+    @abstractmethod
+    def shape(self) -> Any:
+        """A public value whose text form differs between methods that cannot resume each other's run."""
+
+    @abstractmethod
+    def prepare(self, bar: Bar) -> None:
+        """Learn what is public and needs no query."""
+
+    @abstractmethod
+    def run(self, plan: Any, vault: Vault, *, tolerance: float | None) -> Run:
+        """One run of a calibrated plan; runs of one method do not change each other."""
+
+
+def calibrated(noise: Noise | None) -> Noise:
+    """The noise of a plan that has been calibrated."""
+    if noise is None:
+        raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
+    return noise
