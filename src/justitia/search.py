@@ -216,7 +216,7 @@ def _repeated(
     ledger = ledger_or_new(ledger, epsilon=model.epsilon, delta=model.delta)
     unit = "row" if data["person"] is None else "person"
     number = ledger.debit(Release("search over candidates", cost, 1.0, unit))
-    source = noise_from(model.noise_seed).about(repr((ledger.identity, cost, candidates)).encode())
+    source = noise_from(model.noise_seed).about(ledger.identity, cost, candidates)
     best: _Outcome | None = None
     for pick, seed in _draws(source, number, cost, len(candidates), seeded=model.noise_seed is not None):
         outcome = _trial(listed[pick], seed, pick, data, aim)
