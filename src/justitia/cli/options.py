@@ -16,7 +16,7 @@ import click
 
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.output import warn
-from justitia.engines import OLD_NAMES, PLANS, POST_PROCESSING, default_plan, renamed_sentence
+from justitia.engines import OLD_NAMES, PLANS, POST_PROCESSING, plan_class, renamed_sentence
 from justitia.learners.base import CrossFitted
 from justitia.notions import FAIRLEARN_NAMES, NOTIONS
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -316,7 +316,7 @@ def command_plan(path: Path | None, engine: str, *, small_groups: bool) -> Plan:
     ValueError, TypeError
         If a setting has an impossible value.
     """
-    plan = PostProcessingPlan(share_sizes=0.05) if engine == POST_PROCESSING else default_plan(engine)
+    plan = PostProcessingPlan(share_sizes=0.05) if engine == POST_PROCESSING else plan_class(engine)()
     if path is not None:
         try:
             given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -62,8 +62,18 @@ def read_target(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None; pass two class labels.")
     labels = column_or_1d(y, warn=True)
-    _check_given(labels)
-    if _count_distinct(labels) > 2:
+    if not len(labels):
+        raise ValueError("expected y to have rows, got 0 sample(s) while a minimum of 1 is required.")
+    if pd.isna(labels).any():
+        raise ValueError("Input y contains NaN or another missing value; expected a class label in every row.")
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise ValueError("Input y contains infinity; expected a class label in every row.")
+    try:
+        distinct = pd.unique(labels)
+    except TypeError:
+        check_classification_targets(labels)
+        raise TypeError("Unknown label type: expected text or numbers in y, got nested values.") from None
+    if len(distinct) > 2:
         check_classification_targets(labels)
         raise ValueError(
             f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
@@ -74,29 +84,9 @@ def read_target(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
     except TypeError:
         raise TypeError("expected class labels of one type in y, got several; pass all text or all numbers.") from None
     if len(classes) < 2:
-        raise ValueError(f"expected two classes in y, got only one class, {_shown(classes)}; pass rows of both.")
+        (only,) = classes.tolist()
+        raise ValueError(f"expected two classes in y, got only one class, {only!r}; pass rows of both.")
     return classes, codes.astype(np.float32)
-
-
-def _check_given(labels: NDArray[Any]) -> None:
-    if not len(labels):
-        raise ValueError("expected y to have rows, got 0 sample(s) while a minimum of 1 is required.")
-    if pd.isna(labels).any():
-        raise ValueError("Input y contains NaN or another missing value; expected a class label in every row.")
-    if labels.dtype.kind == "f" and np.isinf(labels).any():
-        raise ValueError("Input y contains infinity; expected a class label in every row.")
-
-
-def _count_distinct(labels: NDArray[Any]) -> int:
-    try:
-        return len(pd.unique(labels))
-    except TypeError:
-        check_classification_targets(labels)
-        raise TypeError("Unknown label type: expected text or numbers in y, got nested values.") from None
-
-
-def _shown(classes: NDArray[Any]) -> str:
-    return repr(classes[0].item() if hasattr(classes[0], "item") else classes[0]) if len(classes) else "none"
 
 
 def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.float32]:

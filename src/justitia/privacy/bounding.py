@@ -63,10 +63,10 @@ def _extremes(weights: Floats) -> tuple[Floats, Floats]:
 def weight_range(weights: Floats) -> float:
     """How far one row's weight can move at most, from any group to any other."""
     low, high = _extremes(weights)
-    spread = float((high - low).max())
-    if not math.isfinite(spread):
+    largest = float((high - low).max())
+    if not math.isfinite(largest):
         raise ValueError("Expected finite weights; some are NaN or infinite.")
-    return spread
+    return largest
 
 
 def with_norm_rounding(bound: float, width: int) -> float:

@@ -308,7 +308,7 @@ class HiddenNoiseSeed:
       processes fit with it; so do copies in memory and ``sklearn.clone``.
     """
 
-    noise_seed = _SeedParameter()
+    noise_seed: Any = _SeedParameter()
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]

@@ -25,10 +25,10 @@ from justitia.privacy.interface import Vault, VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import ledger_or_new, open_vault, warn_large_delta
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
+from justitia.training.diagnostics import decision_diagnostics, violation_diagnostics, weighted_accuracy
 from justitia.training.method import AnswersRefuse, Array, Method, Run, Trained
 from justitia.training.plan import Plan
 from justitia.training.progress import progress_bar
-from justitia.training.remarks import decisions_remarks, gap_remark, value
 
 #: Layout of the state in a checkpoint; a folder with another one belongs to another version.
 LAYOUT = 2
@@ -184,8 +184,8 @@ class Session:
         """What public rows, noised answers and the decisions that were learned have shown."""
         problem, run = self.method.problem, self.run
         scores, base, held = run.deployed_scores(), run.base_scores(), run.held_out()
-        learned = decisions_remarks(problem, scores, None if base is None else value(problem, base))
-        beyond = gap_remark(run.gap(scores[held], held), run.tolerance, run.gap_noise())
+        learned = decision_diagnostics(problem, scores, None if base is None else weighted_accuracy(problem, base))
+        beyond = violation_diagnostics(run.gap(scores[held], held), run.tolerance, run.gap_noise())
         return (*self.settings.remarks, *run.diagnostics(), *learned, *beyond)
 
 

@@ -83,7 +83,7 @@ def plan(data: Path | None, tolerance: float | None, as_json: bool, **settings: 
             "purpose": one.purpose,
             "count": one.count,
             "noise_multiplier": one.noise.stddev(1.0),
-            "epsilon_alone": float(epsilon_spent({one.cost: one.count}, settings["delta"])),
+            "epsilon_alone": float(epsilon_spent({one.noise.cost(): one.count}, settings["delta"])),
         }
         for one in made.releases()
     ]

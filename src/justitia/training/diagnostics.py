@@ -1,7 +1,7 @@
-"""Sentences for the user about what was learned, made of public and noised numbers only.
+"""Diagnostics of a fit: warnings about what was learned, from public and noised numbers only.
 
-Labels, decisions and what a base says are public once the multipliers are; gaps are noised. A sentence says what is
-wrong with the numbers at hand and what could be done; healthy fits cause none (``docs/stress.md`` counts them).
+Labels are public, decisions and base scores are public once the multipliers are, and gaps are noised. A diagnostic says
+what is wrong and what to do; a healthy fit has none (``docs/stress.md`` counts them).
 """
 
 from __future__ import annotations
@@ -27,125 +27,129 @@ from justitia.training.lagrangian import Problem, largest_gap
 Array = NDArray[np.float64]
 #: Decisions of which fewer than this share differ are nearly constant.
 CONSTANT = 0.01
-#: Accuracy lost to the constraint that is worth a sentence: at least so much, and this share of what a base gains.
+#: Accuracy lost to the constraint that is worth a sentence: at least so much, and this share of what the base is better
+#: by than a constant decision.
 LOST, SHARE_LOST = 0.1, 0.5
 #: A gap beyond the tolerance by less is not worth a sentence, whatever the noise is.
 SLACK = 0.02
 #: Differences between groups that hardly constrain, and those that are large compared with a tolerance that was given.
 LOOSE, LOOSE_IF_GIVEN = 0.1, 0.2
-#: Silence differs by label if shares differ by so many standard deviations of their noise, and by this much.
+#: Missing attributes differ by label if shares differ by so many standard deviations of their noise, and by this much.
 SURE, DIFFERENT = 4.0, 0.05
 
 #: So many groups are named in one sentence.
 NAMED = 5
 
 
-def decisions_remarks(problem: Problem, scores: Array, plain: float | None) -> list[Diagnostic]:
-    """What public labels say of decisions.
+def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float | None) -> list[Diagnostic]:
+    """Compare decisions with public labels: constant decisions, and accuracy lost to the constraint.
 
     Parameters
     ----------
     scores : ndarray (n,)
         Positive is a positive decision.
-    plain : float, optional
-        Accuracy without a constraint, by :func:`value`.
+    base_accuracy : float, optional
+        Accuracy without a constraint, by :func:`weighted_accuracy`.
     """
     positive = float(np.average(scores > 0, weights=problem.weight.astype(np.float64)))
-    here, majority = value(problem, scores), max(value(problem, np.full_like(scores, sign)) for sign in (-1.0, 1.0))
+    here, all_positive = weighted_accuracy(problem, scores), weighted_accuracy(problem, np.ones_like(scores))
+    majority = max(all_positive, 1 - all_positive)
     found: list[Diagnostic] = []
     if min(positive, 1 - positive) < CONSTANT:
         found.append(
             Diagnostic(
-                f"nearly everybody gets the same decision ({max(positive, 1 - positive):.1%}): rates that are alike "
-                "because nothing is decided; allow a larger tolerance, or choose another threshold.",
+                f"nearly all rows get the same decision ({max(positive, 1 - positive):.1%}): rates are alike because "
+                "nothing is decided; allow a larger tolerance, or choose another threshold.",
                 ConstantDecisionWarning,
             )
         )
     elif here < majority + math.sqrt(majority * (1 - majority) / len(problem)):
         found.append(
             Diagnostic(
-                f"accuracy (about {here:.2f}) is no better than that of the same decision for everybody "
-                f"({majority:.2f}); allow a larger tolerance, or look for better features.",
+                f"accuracy (about {here:.2f}) is no better than that of one decision for all rows ({majority:.2f}); "
+                "allow a larger tolerance, or find better features.",
                 AccuracyWarning,
             )
         )
-    if plain is not None and plain - here > max(LOST, SHARE_LOST * (plain - majority)):
+    if base_accuracy is not None and base_accuracy - here > max(LOST, SHARE_LOST * (base_accuracy - majority)):
         found.append(
             Diagnostic(
-                f"accuracy is about {here:.2f} with the constraint and {plain:.2f} without: most of what was learned "
-                "is lost; allow a larger tolerance.",
+                f"accuracy is about {here:.2f} with the constraint and {base_accuracy:.2f} without: most of what was "
+                "learned is lost; allow a larger tolerance.",
                 AccuracyWarning,
             )
         )
     return found
 
 
-def value(problem: Problem, scores: Array) -> float:
-    """Accuracy; errors of either label count by what the threshold says that they cost."""
+def weighted_accuracy(problem: Problem, scores: Array) -> float:
+    """Accuracy in which an error of either label counts by the cost that the threshold stands for."""
     cost = problem.weight * np.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold)
     return float(np.average((scores > 0) == (problem.y > 0.5), weights=cost))
 
 
-def gap_remark(gap: Array | None, allowed: float, noise: float) -> list[Diagnostic]:
-    """A sentence if what was learned is beyond the tolerance.
+def violation_diagnostics(gap: Array | None, tolerance: float, stddev: float) -> list[Diagnostic]:
+    """Warn if the noised violation is beyond the tolerance.
 
     Parameters
     ----------
     gap : ndarray (G, K), optional
         Noised gaps of decisions.
-    noise : float
-        Standard deviation of the difference of two of them.
+    stddev : float
+        Standard deviation of the noise in the difference of two of them.
     """
-    if gap is None or largest_gap(gap) <= allowed + max(SLACK, 2 * noise):
+    if gap is None or largest_gap(gap) <= tolerance + max(SLACK, 2 * stddev):
         return []
     sentence = (
         f"the noised violation of the deployed decisions is {largest_gap(gap):.2g}, beyond the tolerance "
-        f"{allowed:.2g}: measure it on other rows before you rely on it."
+        f"{tolerance:.2g}: measure it on other rows before you rely on it."
     )
     return [Diagnostic(sentence, ViolationWarning)]
 
 
-def cell_remark(people: float, cell: str, allowed: float, spread: float, *, given: bool) -> list[Diagnostic]:
-    """A sentence if a constraint hardly constrains because a cell of group and event is small.
+def cell_diagnostics(size: float, cell: str, tolerance: float, stddev: float, *, given: bool) -> list[Diagnostic]:
+    """Warn if a constraint hardly constrains because a cell of group and event is small.
 
     Parameters
     ----------
-    people : float
+    size : float
         Noised size of the smallest cell.
     cell : str
         Its name.
-    spread : float
+    stddev : float
         Standard deviation, noise and sampling, of the difference between the rates of the two least known cells.
+    given : bool
+        Whether the tolerance was given by the user.
     """
-    reach = max(allowed, 2 * spread) if given else allowed + 2 * spread
-    if reach <= (max(LOOSE_IF_GIVEN, allowed) if given else LOOSE):
+    reach = max(tolerance, 2 * stddev) if given else tolerance + 2 * stddev
+    if reach <= (max(LOOSE_IF_GIVEN, tolerance) if given else LOOSE):
         return []
-    known = "cannot be told from chance" if given else "are allowed or cannot be told from chance"
-    sentence = f"with about {people:.0f} people in {cell}, differences up to {min(reach, 1.0):.2g} {known}."
+    known = "may be chance" if given else "are allowed or may be chance"
+    sentence = f"with about {size:.0f} people in {cell}, differences up to {min(reach, 1.0):.2g} {known}."
     return [Diagnostic(sentence, SmallGroupWarning)]
 
 
-def silence_by_label(sizes: Array, everybody: Array, spread: float) -> Array:
+def missing_by_label(sizes: Array, totals: Array, stddev: float) -> Array:
     """(2, 2): by label, the share of "not given" and the standard deviation of its noise.
 
     Parameters
     ----------
     sizes : ndarray (G, 2)
         Noised number of rows of either label.
-    everybody : ndarray (2,)
+    totals : ndarray (2,)
         Public number of rows of either label.
-    spread : float
+    stddev : float
         Standard deviation of the noise in one size.
     """
-    there = np.maximum(everybody, 1e-12)
-    return np.stack([1 - sizes.sum(0) / there, spread / there], axis=1)
+    rows = np.maximum(totals, 1e-12)
+    return np.stack([1 - sizes.sum(0) / rows, stddev / rows], axis=1)
 
 
-def silence_remark(silence: Array | None) -> list[Diagnostic]:
-    """A sentence if "not given" differs by label, from :func:`silence_by_label`."""
-    if silence is None:
+def missing_diagnostics(missing: Array | None) -> list[Diagnostic]:
+    """Warn if the share of "not given" differs by label, from :func:`missing_by_label`."""
+    if missing is None:
         return []
-    (first, noise0), (second, noise1) = silence.tolist()
+    (first, noise0), (second, noise1) = missing.tolist()
     if abs(first - second) <= max(DIFFERENT, SURE * math.hypot(noise0, noise1)):
         return []
     shares = [f"{min(max(share, 0.0), 1.0):.0%}" for share in (first, second)]
@@ -156,8 +160,8 @@ def silence_remark(silence: Array | None) -> list[Diagnostic]:
     return [Diagnostic(sentence, MissingAttributeWarning)]
 
 
-def size_remarks(names: Sequence[object], sizes: Array, noise: Array, few: float, loud: float) -> list[Diagnostic]:
-    """Groups that may not exist, and rates that are mostly noise.
+def size_diagnostics(names: Sequence[object], sizes: Array, noise: Array, few: float, loud: float) -> list[Diagnostic]:
+    """Warn of groups that may not exist, and of rates that are mostly noise.
 
     Parameters
     ----------
@@ -168,9 +172,14 @@ def size_remarks(names: Sequence[object], sizes: Array, noise: Array, few: float
     loud : float
         Noise that is worth a sentence.
     """
-    there = list(zip(names, sizes.tolist(), noise.tolist(), strict=True))
-    found = [unknown_group(name, size) for name, size, _ in there if size <= few]
-    noisy = sorted(((worst, repr(name)) for name, size, worst in there if size > few and worst > loud), reverse=True)
+    found: list[Diagnostic] = []
+    noisy: list[tuple[float, str]] = []
+    for name, size, worst in zip(names, sizes.tolist(), noise.tolist(), strict=True):
+        if size <= few:
+            found.append(unknown_group(name, size))
+        elif worst > loud:
+            noisy.append((worst, repr(name)))
+    noisy.sort(reverse=True)
     if len(noisy) == 1:
         worst, name = noisy[0]
         sentence = f"the noise in the rates of group {name} is about {worst:.2g}; its violation cannot be held to less."
@@ -186,5 +195,5 @@ def size_remarks(names: Sequence[object], sizes: Array, noise: Array, few: float
 
 
 def unknown_group(name: object, size: float) -> Diagnostic:
-    """A sentence about a group whose noised size could be noise alone."""
+    """Warning about a group whose noised size could be noise alone."""
     return Diagnostic(f"the noised size of group {name!r} is about {size:.0f}: is its name right?", UnknownGroupWarning)
