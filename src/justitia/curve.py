@@ -1,9 +1,10 @@
-"""A whole curve of accuracy against violation for the price of one model."""
+"""Trade-off curve of accuracy against violation: models along a grid of tolerances for the price of one."""
 
 from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import pandas as pd
 from justitia._validate import check_nonnegative
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
+from justitia.exceptions import DeprecatedNameWarning
 from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.training.lagrangian import largest_gap
@@ -38,8 +40,8 @@ class Tradeoff:
         plan holds out with networks (from 1,000 rows on).
     certificate : Certificate
         Of all models together.
-    spread : float
-        Standard error, noise and sampling, of a violation in the table.
+    standard_error : float
+        Of a violation in the table, from noise and sampling.
 
     Guarantee
     ---------
@@ -50,7 +52,16 @@ class Tradeoff:
     models: tuple[LagrangianDualClassifier, ...]
     table: pd.DataFrame
     certificate: Certificate
-    spread: float = math.nan
+    standard_error: float = math.nan
+
+    @property
+    def spread(self) -> float:
+        """The old name of ``standard_error``."""
+        sentence = (
+            "Tradeoff.spread is now called standard_error; the old name works in this release and in no later one."
+        )
+        warnings.warn(sentence, DeprecatedNameWarning, stacklevel=2)
+        return self.standard_error
 
     def choose(self, violation: float, deviations: float = 0.0) -> LagrangianDualClassifier:
         """The most accurate model whose noised violation is at most ``violation``; the first if none is.
@@ -62,7 +73,7 @@ class Tradeoff:
             By how many standard errors it has to stay below.
         """
         check_nonnegative("violation", violation)
-        room = check_nonnegative("deviations", deviations) * self.spread if deviations else 0.0
+        room = check_nonnegative("deviations", deviations) * self.standard_error if deviations else 0.0
         accuracy = self.table["accuracy"].where(self.table["noisy_violation"] + room <= violation, -math.inf)
         return self.models[int(accuracy.to_numpy().argmax())]
 

@@ -91,7 +91,8 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
             f"column of scores), got {rule['base']['words']}; keep model.rule_.base yourself and pass "
             "save(folder, without_base=True), then load(folder, base=that base)."
         )
-    described = _facts(model) | {"rule": rule, "files": {name: _digest(content) for name, content in files.items()}}
+    digests = dict(zip(files, map(_digest, files.values()), strict=True))
+    described = _facts(model) | {"rule": rule, "files": digests}
     facts = json.dumps(described, indent=2, allow_nan=False, default=_refuse)
     target.parent.mkdir(parents=True, exist_ok=True)
     with stage_beside(target) as stage:
@@ -184,7 +185,7 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     if isinstance(value, list | tuple):
-        items = [to_json_value(item) for item in value]
+        items = list(map(to_json_value, value))
         return {"tuple": items} if isinstance(value, tuple) else items
     if isinstance(value, Mapping):
         return {"mapping": [[to_json_value(key), to_json_value(item)] for key, item in value.items()]}
@@ -210,31 +211,32 @@ def from_json_value(value: Any) -> Any:
 def _facts(model: BaseEstimator) -> dict[str, Any]:
     encoder = getattr(model, "encoder_", None)
     names = getattr(model, "feature_names_in_", None)
+    settings, history = {}, []
+    for field in fields(model.plan_):
+        value = getattr(model.plan_, field.name)
+        settings[field.name] = to_json_value(value)
+    for column in model.history_columns_:
+        values = model.history_[column.name].tolist()
+        history.append(asdict(column) | {"values": to_json_value(values)})
     return {
         "format": FORMAT,
-        "classes": {"dtype": model.classes_.dtype.str, "labels": [_label(label) for label in model.classes_]},
+        "classes": {"dtype": model.classes_.dtype.str, "labels": list(map(_label, model.classes_))},
         "n_features": int(model.n_features_in_),
-        "feature_names": None if names is None else [str(name) for name in names],
+        "feature_names": None if names is None else list(map(str, names)),
         "widths": _widths(model),
         "encoder": None if encoder is None else encoder.to_state(),
         "parameters": _parameters(model),
         "tolerance": to_json_value(float(model.tolerance_)),
         "distance": None if model.distance_ is None else to_json_value(float(model.distance_)),
         "groups": to_json_value(model.groups_),
-        "plan": {
-            "engine": name_of(model.plan_),
-            "settings": {field.name: to_json_value(getattr(model.plan_, field.name)) for field in fields(model.plan_)},
-        },
+        "plan": {"engine": name_of(model.plan_), "settings": settings},
         "certificate": model.certificate_.to_dict(),
         "dual": {
             "groups": list(model.dual_.index),
             "events": list(model.dual_),
             "values": model.dual_.to_numpy().tolist(),
         },
-        "history": [
-            asdict(column) | {"values": [to_json_value(value) for value in model.history_[column.name].tolist()]}
-            for column in model.history_columns_
-        ],
+        "history": history,
     }
 
 
@@ -245,16 +247,21 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     """
     chosen = model.get_params(deep=False)
     notion, groups = chosen["notion"], chosen["groups"]
-    kept = {name: chosen[name] for name in ("preprocess", "progress", "class_weight")}
-    kept |= {name: float(chosen[name]) for name in ("epsilon", "delta", "threshold")}
-    kept["engine"] = engine_of(chosen["engine"], chosen["module"])  # the module that decides it is not written
-    kept["base"] = chosen["base"] if isinstance(chosen["base"], str) else None
-    kept["tolerance"] = None if chosen["tolerance"] is None else float(chosen["tolerance"])
-    kept["notion"] = notion_name(notion)
-    kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
-    kept["missing_marker"] = chosen["missing_marker"]
-    kept["groups"] = groups if groups is None or isinstance(groups, str | Mapping) else list(groups)
-    return {name: to_json_value(value) for name, value in kept.items()}
+    return {
+        "preprocess": chosen["preprocess"],
+        "progress": chosen["progress"],
+        "class_weight": to_json_value(chosen["class_weight"]),
+        "epsilon": to_json_value(float(chosen["epsilon"])),
+        "delta": float(chosen["delta"]),
+        "threshold": float(chosen["threshold"]),
+        "engine": engine_of(chosen["engine"], chosen["module"]),  # the module that decides it is not written
+        "base": chosen["base"] if isinstance(chosen["base"], str) else None,
+        "tolerance": None if chosen["tolerance"] is None else to_json_value(float(chosen["tolerance"])),
+        "notion": notion_name(notion),
+        "random_state": chosen["random_state"] if isinstance(chosen["random_state"], int) else None,
+        "missing_marker": to_json_value(chosen["missing_marker"]),
+        "groups": to_json_value(groups if groups is None or isinstance(groups, str | Mapping) else list(groups)),
+    }
 
 
 def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]) -> Model:

@@ -39,8 +39,10 @@ def rule_to_files(rule: Rule) -> tuple[dict[str, Any], dict[str, bytes]]:
         models = base.models
     elif isinstance(base, ScoreColumn):
         models = ()
-    texts = [_model_to_text(model) for model in models]
-    files = {name.format(j): text.encode() for j, (name, text) in enumerate(filter(None, texts), start=1)}
+    files: dict[str, bytes] = {}
+    for pattern, text in filter(None, map(_model_to_text, models)):
+        name = pattern.format(len(files) + 1)
+        files[name] = text.encode()
     facts["written"] = len(files) == len(models) <= MAX_MODELS
     if not facts["written"]:
         files = {}
@@ -94,7 +96,7 @@ def trees_of(model: Any) -> Trees | None:
     kind = type(model)
     if kind.__name__ != "LGBMClassifier" or not kind.__module__.startswith("lightgbm."):
         return None
-    if any("pred" in name for name in model.get_params()):  # options of predictions are not in LightGBM's text
+    if "pred" in " ".join(model.get_params()):  # options of predictions are not in LightGBM's text
         return None
     try:
         trees = read_trees(model.booster_.model_to_string())

@@ -72,7 +72,7 @@ def input_diagnostics(encoder: Any, sample_weight: Any, shape: Sequence[int]) ->
     shape : (n, p)
         Of the features.
     """
-    found = []
+    found: list[Diagnostic] = []
     clipped = []
     for column in getattr(encoder, "columns_", ()):
         if getattr(column, "cut", 0):
@@ -80,23 +80,26 @@ def input_diagnostics(encoder: Any, sample_weight: Any, shape: Sequence[int]) ->
     if clipped:
         named = ", ".join(clipped[:5])
         more = f" and {len(clipped) - 5} more columns" if len(clipped) > 5 else ""
-        found.append(
+        sentence = (
             f"cells far out of range in column {named}{more} were cut to {MAX_DISTANCE:g} times the usual distance "
             "from the median; are they errors?"
         )
+        found.append(Diagnostic(sentence, InputWarning))
     given = np.ones(1) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     given = given / given.max()
     used = clip_weights(given)
     if given.ndim and (cut := used < given).any():
         share = 1 - used.sum() / given.sum()
-        found.append(
+        sentence = (
             f"{int(cut.sum())} of {len(given)} sample weights were above {MAX_WEIGHT:g} times the mean and cut to it, "
             f"which takes {share:.0%} off the sum of all: noise is proportional to the largest weight."
         )
+        found.append(Diagnostic(sentence, InputWarning))
     rows, inputs = shape[0], math.prod(shape[1:])
     if inputs >= MANY_INPUTS and rows < ROWS_PER_INPUT * inputs:
-        found.append(
+        sentence = (
             f"there are {inputs} inputs for {rows} rows: the model and its rates may fit these rows better than new "
             "ones; leave out inputs, or measure on other rows."
         )
-    return [Diagnostic(sentence, InputWarning) for sentence in found]
+        found.append(Diagnostic(sentence, InputWarning))
+    return found

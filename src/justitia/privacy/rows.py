@@ -257,7 +257,7 @@ class ArrayRows:
 
     def dense(self) -> Iterator[tuple[Index, Floats]]:
         """Yield ``(positions, rows)`` for all rows in order."""
-        for part in index_chunks(len(self), self.chunk_rows):
+        for part in index_chunks(len(self.values), self.chunk_rows):
             yield part, self.values[part[0] : part[-1] + 1]
 
 

@@ -35,7 +35,7 @@ from justitia.cli.files.scored_rows import ModelOutputs, ScoredRows, read_scored
 from justitia.cli.files.streamed import AT_ONCE, is_streamed
 from justitia.cli.output import json_text, print_result, print_warnings, table_text, truncate, wrap
 from justitia.cli.training import make_estimator
-from justitia.engines import MOMENTS, PF_LD, POST_PROCESSING
+from justitia.engines import MOMENTS, OLD_NAMES, PF_LD, POST_PROCESSING
 from justitia.learners.base import Inputs
 from justitia.learners.calibration import calibrate
 from justitia.learners.lightgbm_base import default_base
@@ -49,7 +49,7 @@ from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger
 from justitia.privacy.vault import check_budget
 
 UNCORRECTED = "uncorrected"
-METHOD = options.OneOf("method", (UNCORRECTED, POST_PROCESSING, MOMENTS, PF_LD), renamed=options.RENAMED)
+METHOD = options.OneOf("method", (UNCORRECTED, POST_PROCESSING, MOMENTS, PF_LD), renamed=OLD_NAMES)
 EXAMPLE = """
 $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1
 $ justitia compare model --method uncorrected --train income.csv \\
