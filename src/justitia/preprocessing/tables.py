@@ -79,8 +79,8 @@ def read_target(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
     return _encode_classes(labels)
 
 
-def read_task_target(y: Any, task: str = "auto") -> tuple[Task, NDArray[Any]]:
-    """Kind of the target with its class labels, sorted, and its values.
+def read_task_target(y: Any, task: str = "auto") -> tuple[Task, NDArray[Any], NDArray[Any]]:
+    """Kind of the target, its class labels and its values.
 
     Parameters
     ----------
@@ -92,6 +92,8 @@ def read_task_target(y: Any, task: str = "auto") -> tuple[Task, NDArray[Any]]:
     Returns
     -------
     task : Task
+    classes : ndarray (K,)
+        Class labels, sorted, in the type of y; empty for a number.
     values : ndarray (n,)
         float32 codes 0 .. K - 1 of the classes, or float64 numbers.
 
@@ -105,12 +107,12 @@ def read_task_target(y: Any, task: str = "auto") -> tuple[Task, NDArray[Any]]:
         raise ValueError("This estimator requires y to be passed, but the target y is None; pass one value per row.")
     values = column_or_1d(y, warn=True)
     if task == "number":
-        return NUMBER, _finite_numbers(values)
+        return NUMBER, np.array([]), _finite_numbers(values)
     _check_given(values)
     if _count_distinct(values) > 2:
         _check_several_classes(values, limited=task == "auto")
     classes, codes = _encode_classes(values)
-    return Task.of_classes(classes), codes
+    return Task.of_classes(classes), classes, codes
 
 
 def _finite_numbers(values: NDArray[Any]) -> NDArray[np.float64]:
