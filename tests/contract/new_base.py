@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 class FrequencyTable(Base):
-    """Mean of the target, or share of each class, in ten bins of the first feature; a row is left out of its own bin."""
+    """Mean of the target, or share of each class, in ten bins of the first feature; a row is left out of its bin."""
 
     fits = 1
 
