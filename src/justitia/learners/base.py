@@ -283,7 +283,9 @@ def base_of(base: Any, task: Task) -> Base | None:
     is_network = hasattr(base, "forward") and hasattr(base, "state_dict")  # of torch, which need not be installed
     if isinstance(base, type) or is_network:
         values = "predictions" if task.kind == "number" else "probabilities"
-        of_module = f"it as module=, or a function of X that gives its {values}"
+        of_module = f"a function of X that gives its {values}"
+        if task.kind == "binary":
+            of_module = f"it as module=, or {of_module}"
         hint = "an object of that class" if isinstance(base, type) else of_module
         raise TypeError(f"expected base to be a {expected}, got {_name(base)!r}; pass {hint}.")
     if task.kind == "number":
