@@ -1,4 +1,4 @@
-"""Private hyper-parameter search: choosing among candidates has a price, and this pays it."""
+"""Private hyper-parameter search: one price for all trials, and only the best model is released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sensitive attribute on its way to the vault: closed, named by columns of files, or held elsewhere."""
+"""Sensitive attribute before it reaches the vault: wrapped entries, names of columns in files, or another holder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that no person makes longer than a bound, and what rounding adds to the sensitivity of their sums.
+"""Clipping of rows to a norm, and the sensitivity of their sums with all rounding included.
 
 The proof is in ``docs/privacy.md``, sections 2.1 and 2.7.
 """

@@ -1,4 +1,4 @@
-"""From what users pass as `sensitive_features` to one group code per row.
+"""Group codes: the list of groups, and the code of each row from what users pass as `sensitive_features`.
 
 This module handles the sensitive attribute A. Only the way into the vault (training) and the metrics
 (evaluation) may call :func:`encode` and :func:`infer_groups`; nothing else reads their results.
@@ -10,7 +10,7 @@ Guarantee
 * A value that is missing, unknown or odd gets the code of "not given", which is one more group.
 * The code of a row depends on that row's own entries and on public things.
 
-:func:`infer_groups` is the exception by purpose: the list it returns tells which values occur, so a training
+:func:`infer_groups` is the exception by purpose: the list it returns shows which values occur, so a training
 run that is to be private names its groups instead.
 """
 
@@ -202,7 +202,7 @@ def _distinct(column: Column, marker: Hashable | None) -> list[Hashable]:
         if label is not None and label != marker:
             seen.setdefault(label)
 
-    read_each(remember, column)  # a label that cannot be told from the others is none
+    read_each(remember, column)  # a label that cannot be compared with the others is none
     return list(seen)
 
 

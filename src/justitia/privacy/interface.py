@@ -1,4 +1,4 @@
-"""The interface of a vault, wherever the attribute is: in this process, in worker processes, or with its holder."""
+"""Interfaces of vaults, of what opens them, and of row sources that they query."""
 
 from __future__ import annotations
 

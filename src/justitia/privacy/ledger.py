@@ -331,8 +331,7 @@ class PrivacyLedger:
             Whether the noise was seeded.
         planned : int
             How many releases were fixed in advance, before any answer was known. If the ledger has more than these,
-            somebody chose to go on, and may have chosen to stop, because of the answers: then only the budget is
-            promised.
+            their number may depend on the answers, and only the budget is promised.
         subject : str
             Subject of the statement.
         """

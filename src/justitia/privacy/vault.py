@@ -1,4 +1,4 @@
-"""The vault: the only reader of the sensitive attribute during training, and the only way in for it (`open_vault`)."""
+"""Vault: it holds the sensitive attribute and answers queries about groups with noise; `open_vault` is the way in."""
 
 from __future__ import annotations
 
@@ -579,7 +579,7 @@ def local_vault(vault: Vault) -> SensitiveVault:
 
 
 def named_groups(groups: Any, epsilon: float) -> Any:
-    """The public list of groups. A finite epsilon needs one: a list read off the data tells about the attribute."""
+    """The public list of groups. A finite epsilon needs one: a list read off the data reveals which labels occur."""
     if groups is not None:
         return groups
     if math.isinf(epsilon):
