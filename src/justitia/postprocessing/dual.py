@@ -449,7 +449,7 @@ def _free_directions(groups: int, floating: NDArray[np.bool_]) -> Array:
 def _log_of_sum(u: Array) -> Array:
     """(n,): log(1 + sum of exp(u))."""
     if u.shape[1] == 1:
-        return np.logaddexp(0.0, u[:, 0])  # type: ignore[no-any-return]
+        return np.logaddexp(0.0, u[:, 0])
     top = np.maximum(u.max(1), 0.0)
     return top + np.log(np.exp(-top) + np.exp(u - top[:, None]).sum(1))  # type: ignore[no-any-return]
 
