@@ -82,9 +82,9 @@ class Dataset:
     def _strata(self) -> npt.NDArray[Any]:
         if self.task != "number":
             return self.y.to_numpy()
-        # Ties fall into one stratum: hours per week have fewer than ten distinct deciles.
-        codes = pd.qcut(self.y, STRATA, labels=False, duplicates="drop")
-        return np.asarray(codes)
+        # Equal quantiles are one edge: hours per week have fewer than nine different inner deciles.
+        edges = np.unique(np.quantile(self.y, np.arange(1, STRATA) / STRATA))
+        return np.searchsorted(edges, self.y.to_numpy(), side="right")
 
 
 def _check_lengths(rows: int, labels: int, members: int) -> None:
