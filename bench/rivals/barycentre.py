@@ -16,8 +16,8 @@ from justitia.privacy.ledger import PrivacyLedger
 class BarycentreRegressor(NumberModel):
     r"""Every group's predictions are moved to the common distribution; it reads the attribute, and is not private.
 
-    With f(x, a) = E[y | x, a], distribution functions :math:`F_a` and quantile functions :math:`Q_a` of f in each group,
-    and shares :math:`w_a`,
+    With f(x, a) = E[y | x, a], distribution functions :math:`F_a` and quantile functions :math:`Q_a` of f in each
+    group, and shares :math:`w_a`,
 
     .. math:: g(x, a) = \sum_{a'} w_{a'}\, Q_{a'}(F_a(f(x, a))).
 

@@ -20,7 +20,7 @@ from justitia.learners.lightgbm_base import (
 
 Array = NDArray[np.float64]
 Kind = Literal["classes", "number"]
-#: LightGBM's estimator and loss for each kind of target.
+#: LightGBM's estimator and loss for each kind of target; with two classes it reads the loss as that of two.
 ESTIMATORS = {"classes": ("LGBMClassifier", "multi_logloss"), "number": ("LGBMRegressor", "l2")}
 
 
@@ -88,8 +88,7 @@ class BoostedTrees:
             eval_metric=metric,
             callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), lightgbm.record_evaluation(losses)],
         )
-        (recorded,) = losses.values()
-        (loss,) = (values for name, values in recorded.items() if name == metric or metric == "multi_logloss")
+        ((loss,),) = (recorded.values() for recorded in losses.values())
         return model, np.asarray(loss)
 
     def _score(self, model: Any, numbers: Array) -> Array:

@@ -88,8 +88,11 @@ class BoundedLossRegressor(NumberModel):
     def predict(self, X: Any) -> Array:
         """(n,): mean of the models, by their weights."""
         numbers = self._numbers(X, reset=False)
-        mean: Array = sum(
-            weight * np.asarray(model.predict(numbers))
-            for model, weight in zip(self.models_, self.weights_, strict=True)
-        ) / self.weights_.sum()
+        mean: Array = (
+            sum(
+                weight * np.asarray(model.predict(numbers))
+                for model, weight in zip(self.models_, self.weights_, strict=True)
+            )
+            / self.weights_.sum()
+        )
         return mean

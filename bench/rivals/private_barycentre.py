@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
 from bench.rivals.classifier import all_or_nothing
+from bench.rivals.rate_program import optimum
 from bench.rivals.target_model import Array, NumberModel, one_hot
 from justitia._validate import check_int, check_nonnegative, check_positive
 from justitia.privacy.accounting import Cost, RandomizedResponseCost
@@ -25,8 +25,8 @@ class PrivateBarycentreRegressor(HiddenNoiseSeed, NumberModel):
     r"""Predictions fall into bins; each group's noised histogram is transported to nearly the same one.
 
     A linear program moves the histograms, at the least squared distance, such that their distribution functions are
-    within half the tolerance of a common one. A row of group a in bin j is moved to a bin that is drawn from its row of the
-    transport. So the attribute is read at prediction, exactly; training protects it.
+    within half the tolerance of a common one. A row of group a in bin j goes to a bin that is drawn from row j of the
+    group's transport. So prediction reads the attribute, exactly; training protects it.
 
     Parameters
     ----------
@@ -90,9 +90,8 @@ class PrivateBarycentreRegressor(HiddenNoiseSeed, NumberModel):
         counts = vault.group_sums(
             one_hot(self._bin(scores), bins), bound=1.0, noise=HistogramNoise(epsilon), purpose="histograms"
         )
-        middles = (self.edges_[1:] + self.edges_[:-1]) / 2
-        self.values_ = middles
-        self.transports_ = transports(to_histograms(counts), counts.sum(axis=1), middles, tolerance)
+        self.values_ = (self.edges_[1:] + self.edges_[:-1]) / 2
+        self.transports_ = transports(to_histograms(counts), counts.sum(axis=1), self.values_, tolerance)
         self.certificate_ = vault.certificate()
         return self
 
@@ -175,22 +174,13 @@ def transports(histograms: Array, sizes: Array, values: Array, tolerance: float)
     weights = np.maximum(sizes, 1.0) / np.maximum(sizes, 1.0).sum()
     distance = np.square(values[:, None] - values[None, :]) / np.square(values[-1] - values[0])
     cost = np.concatenate([(weight * distance).ravel() for weight in weights] + [np.zeros(bins)])
-    leaves = sparse.kron(sparse.eye_array(bins), np.ones((1, bins)))
+    leaves: Any = sparse.kron(sparse.eye_array(bins), np.ones((1, bins)))
     below = np.tril(np.ones((bins, bins)))
-    arrives = sparse.kron(np.ones((1, bins)), below)
-    each = sparse.eye_array(n_groups)
-    mass = sparse.hstack([sparse.kron(each, leaves), sparse.csr_matrix((n_groups * bins, bins))])
-    above = sparse.hstack([sparse.kron(each, arrives), -np.tile(np.eye(bins), (n_groups, 1))])
-    found = linprog(
-        cost,
-        A_ub=sparse.vstack([above, -above]).tocsr(),
-        b_ub=np.full(2 * n_groups * bins, tolerance / 2),
-        A_eq=mass.tocsr(),
-        b_eq=histograms.ravel(),
-        method="highs",
-    )
-    if found.status != 0:
-        raise RuntimeError(f"expected the linear program to have an optimum, got: {found.message}")
+    arrives: Any = sparse.kron(np.ones((1, bins)), below)
+    each: Any = sparse.eye_array(n_groups)
+    mass: Any = sparse.hstack([sparse.kron(each, leaves), sparse.csr_matrix((n_groups * bins, bins))])
+    above: Any = sparse.hstack([sparse.kron(each, arrives), sparse.csr_matrix(-np.tile(np.eye(bins), (n_groups, 1)))])
+    found = optimum(cost, above, tolerance / 2, (mass, histograms.ravel()))
     moved = np.maximum(found.x[:-bins].reshape(n_groups, bins, bins), 0.0)
     total = moved.sum(axis=2, keepdims=True)
     # No training row fell into an empty bin; a new one goes where the nearest bin's rows go.

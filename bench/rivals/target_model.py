@@ -1,4 +1,4 @@
-"""What rivals for classes and numbers share: features as numbers, the exact attribute, and what they say of themselves."""
+"""What rivals for classes and numbers share: features as numbers, the exact attribute, and two flags."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ class TargetModel(BaseEstimator):
 
     def _codes_of_new_rows(self, sensitive_features: Any, n: int) -> Codes:
         if sensitive_features is None:
-            raise TypeError("expected sensitive_features, since this method reads the attribute at prediction; pass it.")
+            raise TypeError(
+                "expected sensitive_features, since this method reads the attribute at prediction; pass it."
+            )
         return self._exact_codes(self._vault(sensitive_features, n), "attribute as an input at prediction")
 
 
