@@ -1,6 +1,6 @@
 r"""The best rule for given posteriors as a linear program: any number of classes, groups and rates.
 
-Rate k of group a is the mean of ``values[y, l, k]`` over its rows with event k, where l is the decision: with
+Rate k of group a is the mean of ``averaged[y, l, k]`` over its rows with event k, where l is the decision: with
 :math:`p_{iay} = p(a, y \mid x_i)`,
 
 .. math:: r_{ak} = \sum_{i,y,l} e_{yk}\, v_{ylk}\, d_{il}\, p_{iay} \Big/ \sum_{i,y} e_{yk}\, p_{iay}.
@@ -28,16 +28,18 @@ class RateTable:
     ----------
     events : ndarray (Y, K)
         1 where rows of class y belong to event k.
-    values : ndarray (Y, L, K)
+    averaged : ndarray (Y, L, K)
         What decision l for a row of class y adds to rate k.
     """
 
     events: Array
-    values: Array
+    averaged: Array
 
     def __add__(self, other: RateTable) -> RateTable:
         """Both lists of rates."""
-        return RateTable(np.hstack([self.events, other.events]), np.concatenate([self.values, other.values], axis=2))
+        return RateTable(
+            np.hstack([self.events, other.events]), np.concatenate([self.averaged, other.averaged], axis=2)
+        )
 
 
 def rate_table(notion: str | Sequence[str], n_classes: int) -> RateTable:
@@ -61,7 +63,7 @@ def rate_table(notion: str | Sequence[str], n_classes: int) -> RateTable:
         return RateTable(events, events[:, None, :] * rates)
     if notion == "equal_opportunity" and n_classes == 2:
         table = rate_table("equalized_odds", 2)
-        return RateTable(table.events[:, 3:], table.values[:, :, 3:])
+        return RateTable(table.events[:, 3:], table.averaged[:, :, 3:])
     if notion == "accuracy_parity":
         return RateTable(np.ones((n_classes, 1)), 1 - decided[:, :, None])
     raise ValueError(f"expected a notion that compares decisions about {n_classes} classes, got {notion!r}.")
@@ -70,7 +72,7 @@ def rate_table(notion: str | Sequence[str], n_classes: int) -> RateTable:
 def prices(table: RateTable, joint: Array, lam: Array) -> Array:
     """(Y, L, G): what decision l costs for a row that is of class y and group a."""
     sizes = np.einsum("nya,yk->ak", joint, table.events) / len(joint)
-    found: Array = np.einsum("yk,ylk,ak->yla", table.events, table.values, lam / np.maximum(sizes, 1e-9))
+    found: Array = np.einsum("yk,ylk,ak->yla", table.events, table.averaged, lam / np.maximum(sizes, 1e-9))
     return found
 
 
@@ -91,7 +93,7 @@ def solve_program(utility: Array, joint: Array, table: RateTable, tolerance: flo
     rows = [
         sparse.csr_matrix((np.einsum("ny,yl->nl", joint[:, :, a], weight) / max(sizes[a, k], 1e-9)).reshape(1, -1))
         for a in range(n_groups)
-        for k, weight in enumerate(np.moveaxis(table.events[:, None, :] * table.values, 2, 0))
+        for k, weight in enumerate(np.moveaxis(table.events[:, None, :] * table.averaged, 2, 0))
     ]
     rates: Any = sparse.vstack(rows)
     centres = sparse.csr_matrix(np.tile(np.eye(n_rates), (n_groups, 1)))
