@@ -42,8 +42,8 @@ from justitia.metrics.quantiles import (
 NOT_ENOUGH = "not enough evidence"
 #: A noisy count below this many standard deviations of its noise is no evidence: an empty group exceeds it once in 740.
 EVIDENCE = 3.0
-#: A group's variance of a numeric value is taken to be at least this share of that of all rows: noisy sums of squares may
-#: come out too small.
+#: A group's variance of a numeric value is taken to be at least this share of that of all rows: noisy sums of squares
+#: may come out too small.
 LEAST_VARIANCE = 1 / 4
 #: How often the upper bound of a largest difference is tightened.
 ITERATIONS = 6
@@ -63,9 +63,13 @@ class Interval:
         return self.upper - self.lower
 
     def __str__(self) -> str:
+        return self.text(3)
+
+    def text(self, decimals: int) -> str:
+        """Value and bounds with so many decimals."""
         if math.isnan(self.estimate):
             return NOT_ENOUGH
-        return f"{self.estimate:.3f} [{self.lower:.3f}, {self.upper:.3f}]"
+        return f"{self.estimate:.{decimals}f} [{self.lower:.{decimals}f}, {self.upper:.{decimals}f}]"
 
     def to_dict(self) -> dict[str, float | None]:
         """Plain data."""

@@ -1,10 +1,10 @@
 r"""Rates as sums over public cells, and the query rows whose noisy group sums estimate gaps with the least noise.
 
 A hard decision about a row of label y falls into one public cell (y, decision): one of four for two classes, one of
-L^2 for L. Every rate is a ratio of sums over cells: selection rate, true and false positive rate, accuracy, and whatever
-a notion of your own averages. So the number of rows of each group in each cell is all that has to be asked about A,
-once, for any number of rates. Scores and the decisions of a second model make the cells finer (:class:`Cells`), and
-nothing else changes.
+L^2 for L. Every rate is a ratio of sums over cells: selection rate, true and false positive rate, accuracy, and
+whatever a notion of your own averages. So the number of rows of each group in each cell is all that has to be asked
+about A, once, for any number of rates. Scores and the decisions of a second model make the cells finer
+(:class:`Cells`), and nothing else changes.
 
 One row is in one cell. If its query row is the unit vector of the cell, the answer is noisy counts. Any other unit
 vectors :math:`v_1, ..., v_m` cost the same, and the counts recovered from their sums have noise of covariance
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from justitia.metrics.bounds import NoisyRates, Repeats
 from justitia.metrics.quantiles import Array
-from justitia.notions import FairnessNotion
+from justitia.notions import NOTIONS, FairnessNotion, get_notion
 
 Ints = NDArray[np.int64]
 
@@ -130,6 +130,8 @@ def class_metrics(classes: Sequence[Any], truth: Ints, decided: Ints) -> dict[st
     }
 
 
+#: Names of metrics of several classes that a user may give.
+CLASS_METRICS = ("selection_rate", "recall_score", "precision_score", "accuracy_score", "zero_one_loss")
 #: The metric of several classes that each notion compares.
 CLASS_NOTIONS = {
     "demographic_parity": "selection_rate",
@@ -137,6 +139,24 @@ CLASS_NOTIONS = {
     "equal_opportunity": "recall_score",
     "accuracy_parity": "zero_one_loss",
 }
+
+
+def class_metric_of(notion: str | FairnessNotion) -> tuple[str, str]:
+    """Name of a notion, and the metric of several classes that it compares.
+
+    Raises
+    ------
+    ValueError
+        If the notion is about two classes alone, as one of your own is.
+    """
+    chosen = get_notion(notion)
+    if type(chosen) not in NOTIONS.values() or chosen.name not in CLASS_NOTIONS:
+        known = ", ".join(map(repr, CLASS_NOTIONS))
+        raise ValueError(
+            f"expected a notion of several classes ({known}), got {chosen.name!r}; pass one of these, or compare one "
+            "class with all others."
+        )
+    return chosen.name, CLASS_NOTIONS[chosen.name]
 
 
 @dataclass(frozen=True, eq=False)
