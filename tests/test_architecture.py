@@ -17,6 +17,7 @@ LEVELS = {
     "_validate": 0,
     "_files": 0,
     "exceptions": 0,
+    "tasks": 0,
     "privacy": 1,
     "notions": 2,
     "preprocessing": 2,

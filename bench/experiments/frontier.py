@@ -149,7 +149,7 @@ def scores_along(models: tuple[Any, ...], X: pd.DataFrame) -> list[Any]:
         return [model.decision_function(X) for model in models]
     first = models[0].rule_
     inputs = Inputs(X, models[0]._features(X, reset=False))
-    eta = first.calibration(first.base.probability(inputs))
+    eta = first.calibration(first.base.predict(inputs))
     rules = [model.rule_ for model in models]
     gains = [2 * (eta - rule.threshold) for rule in rules]
     moved = [rule.correction(inputs.numbers, eta) for rule in rules]

@@ -55,9 +55,9 @@ class SharedBase(Base):
         self._base, found = remembered(("base", self._rows), learned)
         return np.array(found)
 
-    def probability(self, inputs: Inputs) -> NDArray[np.float64]:
+    def predict(self, inputs: Inputs) -> NDArray[np.float64]:
         """As the default base."""
-        found: NDArray[np.float64] = self._base.probability(inputs)
+        found: NDArray[np.float64] = self._base.predict(inputs)
         return found
 
     def describe(self) -> str:

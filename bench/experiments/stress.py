@@ -155,7 +155,7 @@ def _plain(case: Case, model: Any, test: People, groups: tuple[str, ...]) -> dic
     """The base of a rule by itself; for networks the plain model is the one that knows the truth of the draw."""
     if hasattr(model, "rule_"):
         rule = model.rule_
-        p = rule.calibration(rule.base.probability(Inputs(test.X, model._features(test.X, reset=False))))
+        p = rule.calibration(rule.base.predict(Inputs(test.X, model._features(test.X, reset=False))))
     else:
         p = test.X["x0"] + test.X["x1"] + 0.5 * test.X["x2"]
         p = (p > np.quantile(p, 1 - test.y.mean())).to_numpy().astype(float)

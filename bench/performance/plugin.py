@@ -101,7 +101,7 @@ def both_rules(
     trained = session.train()
     run, inputs = session.run, Inputs(new, model._features(new, reset=False))
     base, calibration, _ = run.model
-    eta = calibration(base.probability(inputs))
+    eta = calibration(base.predict(inputs))
     rows = Block(0, inputs.numbers, np.zeros(len(eta), np.float32), np.ones(len(eta), np.float32), eta)
     own, likely = (np.stack(run._memberships.both_labels(block)) for block in (run._sample, rows))
     exact, deployed = [], []

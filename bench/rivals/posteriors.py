@@ -199,7 +199,7 @@ class PosteriorClassifier(RivalClassifier):
         check_is_fitted(self, "weights_")
         features = self._features(X, reset=False)
         base, calibration, groups = self.models_
-        eta = calibration(base.probability(Inputs(X, features)))
+        eta = calibration(base.predict(Inputs(X, features)))
         return eta, joint(eta, groups(features.astype(np.float64)))
 
     def margin(self, eta: Array, likely: Array) -> Array:

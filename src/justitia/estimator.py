@@ -44,6 +44,7 @@ from justitia.rows.files import FileRows, frames, stride
 from justitia.rows.parquet import is_files
 from justitia.rows.source import MemoryRows
 from justitia.tabular import TabularClassifier, unchanged_on_error
+from justitia.tasks import Task
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem
@@ -346,7 +347,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
             from justitia.networks.method import network_method  # noqa: PLC0415 - needs torch, as this plan does
 
             return network_method(self.module, problem, plan, seed)
-        base = base_of(self.base, self.classes_[1]) or default_base(len(problem))
+        base = base_of(self.base, Task.of_classes(self.classes_)) or default_base(len(problem))
         return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed)
 
     #: Opens the vault; audits put a function there that records queries.

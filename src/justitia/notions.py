@@ -11,13 +11,16 @@ notion never sees it. Every score is a logit, so the decision is ``scores > 0`` 
 
 A notion of your own is a subclass with `events` and `h_exact`, which take and return numpy arrays, and `h`, which
 takes and returns torch tensors and is needed only where a network is trained. :func:`check_notion` checks it.
+
+For targets with more classes a notion gives a :class:`RateTable` (method `rates`): which labels belong to the event of
+each rate, and what a decision adds to it. Two classes have one too, made of `events` and `h_exact`.
 """
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +36,43 @@ Array = NDArray[Any]
 #: How h(z) = M(z) is read where a notion averages decisions: the network's output, or its sigmoid.
 Reading = Literal["score", "probability"]
 READINGS: tuple[Reading, ...] = ("score", "probability")
+
+
+@dataclass(frozen=True, eq=False)
+class RateTable:
+    """Rates that groups are compared by: averages over the rows of an event of a value by label and decision.
+
+    Attributes
+    ----------
+    events : ndarray (Y, K)
+        1 where rows of a label belong to the event of a rate, 0 elsewhere.
+    values : ndarray (Y, L, K)
+        What a row of each label adds to each rate if it gets each of the L actions, between 0 and 1.
+    names : tuple of str
+        Of the K rates.
+    """
+
+    events: NDArray[np.float64]
+    values: NDArray[np.float64]
+    names: tuple[str, ...]
+
+    @classmethod
+    def joined(cls, tables: Sequence[RateTable]) -> RateTable:
+        """The rates of several tables, side by side."""
+        events = np.concatenate([one.events for one in tables], axis=1)
+        values = np.concatenate([one.values for one in tables], axis=2)
+        return cls(events, values, tuple(name for one in tables for name in one.names))
+
+    def within(self, strata: Sequence[object]) -> RateTable:
+        """The same rates within each of S public strata, of S Y labels: stratum by stratum, all labels."""
+        labels, count, rates = len(self.events), len(strata), len(self.names)
+        events = np.zeros((count, labels, count, rates))
+        values = np.broadcast_to(self.values[None, :, :, None], (count, *self.values.shape[:2], count, rates))
+        for s in range(count):
+            events[s, :, s] = self.events
+        names = tuple(f"{stratum}: {name}" if rates > 1 else str(stratum) for stratum in strata for name in self.names)
+        shape = (count * labels, values.shape[2], count * rates)
+        return RateTable(events.reshape(count * labels, -1), values.reshape(shape).copy(), names)
 
 
 class FairnessNotion(ABC):
@@ -106,6 +146,52 @@ class FairnessNotion(ABC):
         group's sum, which is why a notion has to keep it.
         """
 
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """The table of the notion's rates for these classes; a notion of your own has one for two classes.
+
+        Raises
+        ------
+        ValueError
+            If the notion says nothing about so many classes, or averages something else than decisions.
+        """
+        if len(classes) != 2:
+            raise ValueError(
+                f"expected a notion for {len(classes)} classes, got {self.name!r}, which is about two; use "
+                "'demographic_parity', 'equalized_odds', 'equal_opportunity' or 'accuracy_parity', or merge classes."
+            )
+        events, h = np.asarray(self.events(np.array([0.0, 1.0])), dtype=np.float64), self.decision_values()
+        values = np.repeat(h[:, :, None], events.shape[1], axis=2)
+        return RateTable(events, values, self.event_names)
+
+    def decision_values(self) -> NDArray[np.float64]:
+        """(2, 2): h_exact by label and decision.
+
+        Raises
+        ------
+        ValueError
+            If the notion averages something else than a function of decision and label.
+        """
+        y, sizes = np.array([0.0, 1.0]), (0.01, 1.0, 30.0)
+        low, high = ([self.h_exact(sign * s * np.ones(2), y) for s in sizes] for sign in (-1.0, 1.0))
+        if not all(np.array_equal(one, values[0]) for values in (low, high) for one in values):
+            raise ValueError(
+                f"expected a notion whose h_exact depends on a score through its sign, got {type(self).__name__}; "
+                "use engine 'moments'."
+            )
+        return np.stack([low[0], high[0]], axis=1).astype(np.float64)
+
+
+def _by_class(classes: Sequence[object], *, of_label: bool) -> RateTable:
+    """Rate of every class as the decision, among all rows or among those of every label."""
+    count = len(classes)
+    picked = np.eye(count)  # (L, K)
+    if not of_label:
+        values = np.broadcast_to(picked, (count, count, count)).copy()
+        return RateTable(np.ones((count, count)), values, tuple(str(one) for one in classes))
+    names = tuple(f"y={label}, decision {one}" for label in classes for one in classes)
+    values = np.broadcast_to(np.tile(picked, count), (count, count, count * count)).copy()
+    return RateTable(np.repeat(np.eye(count), count, axis=1), values, names)
+
 
 def decision(scores: Array) -> Array:
     """Hard decision 1[score > 0], in the type of the scores."""
@@ -149,6 +235,10 @@ class DemographicParity(PositiveDecisions):
         """Every row."""
         return np.ones_like(y)[:, None]
 
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """Positive decisions or, of more than two classes, decisions for each class."""
+        return super().rates(classes) if len(classes) == 2 else _by_class(classes, of_label=False)
+
 
 @dataclass(frozen=True)
 class EqualizedOdds(PositiveDecisions):
@@ -166,6 +256,10 @@ class EqualizedOdds(PositiveDecisions):
         """Rows of label 0, rows of label 1."""
         return _labelled(y, 0, 1)
 
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """Positive decisions or, of more than two classes, decisions for each class, among each label."""
+        return super().rates(classes) if len(classes) == 2 else _by_class(classes, of_label=True)
+
 
 @dataclass(frozen=True)
 class EqualOpportunity(PositiveDecisions):
@@ -177,6 +271,14 @@ class EqualOpportunity(PositiveDecisions):
     def events(self, y: Array) -> Array:
         """Rows of label 1."""
         return _labelled(y, 1)
+
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """True positives or, of more than two classes, right decisions among each label."""
+        if len(classes) == 2:
+            return super().rates(classes)
+        right = np.eye(len(classes))
+        values = np.broadcast_to(right, (len(classes), *right.shape)).copy()
+        return RateTable(right, values, tuple(f"y={one}" for one in classes))
 
 
 @dataclass(frozen=True)
@@ -232,6 +334,10 @@ class AccuracyParity(FairnessNotion):
         """Wrong decision."""
         wrong: Array = ((scores > 0) != (y > 0.5)).astype(scores.dtype)
         return wrong
+
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """Wrong decisions."""
+        return RateTable(np.ones((len(classes), 1)), 1 - np.eye(len(classes))[:, :, None], self.event_names)
 
 
 NOTIONS: dict[str, type[FairnessNotion]] = {

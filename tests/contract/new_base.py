@@ -25,7 +25,7 @@ class FrequencyTable(Base):
         progress(1)
         return self._smoothed(self.positive[bins] - weight * y, self.all[bins] - weight)
 
-    def probability(self, inputs: Inputs) -> Array:
+    def predict(self, inputs: Inputs) -> Array:
         bins = self._bins(inputs)
         return self._smoothed(self.positive[bins], self.all[bins])
 

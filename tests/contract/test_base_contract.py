@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from justitia.learners.base import Base, CrossFitted, Fitted, Inputs, ScoreColumn, cross_fit_folds
 from justitia.learners.lightgbm_base import MAX_TREES, LightGBMBase, default_base
+from justitia.tasks import Task
 
 Array = NDArray[np.float64]
 
@@ -44,14 +45,15 @@ def logistic(table: Any) -> Array:
 
 def fitted() -> Fitted:
     some = rows(seed=1)
-    return Fitted(LogisticRegression().fit(some.inputs.table, np.where(some.y > 0, "yes", "no")), "yes")
+    model = LogisticRegression().fit(some.inputs.table, np.where(some.y > 0, "yes", "no"))
+    return Fitted(model, Task.of_classes(["no", "yes"]))
 
 
 BASES: dict[str, Callable[[], Base]] = {
     "cross-fitted": lambda: CrossFitted(LogisticRegression()),
     "default": lambda: default_base(200),
     "fitted": fitted,
-    "function": lambda: Fitted(logistic, 1),
+    "function": lambda: Fitted(logistic),
     "column": lambda: ScoreColumn("score"),
     "a user's": FrequencyTable,
 }
@@ -66,25 +68,25 @@ def learned(base: Base, some: Rows, *, seed: int = 0, weight: Any = None) -> Arr
 @every_base
 def test_contract_probabilities_are_one_number_between_0_and_1_per_row(make: Callable[[], Base]) -> None:
     base, some = make(), rows()
-    for found in (learned(base, some), base.probability(some.inputs), base.probability(rows(7, seed=3).inputs)):
+    for found in (learned(base, some), base.predict(some.inputs), base.predict(rows(7, seed=3).inputs)):
         assert found.dtype == np.float64
         assert found.ndim == 1
         assert ((found >= 0) & (found <= 1)).all()
-    assert len(base.probability(rows(7, seed=3).inputs)) == 7
+    assert len(base.predict(rows(7, seed=3).inputs)) == 7
 
 
 @every_base
 def test_contract_probabilities_tell_the_label_of_rows_not_seen(make: Callable[[], Base]) -> None:
     base, new = make(), rows(500, seed=5)
     learned(base, rows())
-    assert np.mean((base.probability(new.inputs) > 0.5) == (new.y > 0.5)) > 0.7
+    assert np.mean((base.predict(new.inputs) > 0.5) == (new.y > 0.5)) > 0.7
 
 
 @every_base
 def test_contract_the_same_seed_gives_the_same_probabilities(make: Callable[[], Base]) -> None:
     one, other = make(), make()
     assert np.array_equal(learned(one, rows()), learned(other, rows()))
-    assert np.array_equal(one.probability(rows(9).inputs), other.probability(rows(9).inputs))
+    assert np.array_equal(one.predict(rows(9).inputs), other.predict(rows(9).inputs))
 
 
 @every_base
@@ -110,8 +112,8 @@ def test_contract_progress_counts_every_fit(make: Callable[[], Base]) -> None:
 def test_contract_rows_are_scored_alone(make: Callable[[], Base]) -> None:
     base, new = make(), rows(20, seed=4)
     learned(base, rows())
-    alone = [base.probability(new.inputs.take(np.array([i])))[0] for i in range(20)]
-    assert base.probability(new.inputs) == pytest.approx(alone, abs=1e-12)
+    alone = [base.predict(new.inputs.take(np.array([i])))[0] for i in range(20)]
+    assert base.predict(new.inputs) == pytest.approx(alone, abs=1e-12)
 
 
 @every_base
@@ -119,7 +121,7 @@ def test_contract_base_survives_a_pickle_and_says_what_it_is(make: Callable[[], 
     base = make()
     learned(base, rows())
     again = pickle.loads(pickle.dumps(base))
-    assert np.array_equal(again.probability(rows(9).inputs), base.probability(rows(9).inputs))
+    assert np.array_equal(again.predict(rows(9).inputs), base.predict(rows(9).inputs))
     assert again.describe() == base.describe() != ""
     assert "\n" not in base.describe()
 
@@ -135,14 +137,14 @@ def test_cross_fitted_row_is_scored_by_a_model_that_has_not_learned_from_it() ->
     some = Rows(Inputs(X, X.astype(np.float32)), coins)
     base = CrossFitted(DecisionTreeClassifier())
     assert np.mean((learned(base, some) > 0.5) == (coins > 0.5)) < 0.6
-    assert np.mean((base.probability(some.inputs) > 0.5) == (coins > 0.5)) > 0.9
+    assert np.mean((base.predict(some.inputs) > 0.5) == (coins > 0.5)) > 0.9
 
 
 def test_cross_fitted_new_rows_get_the_mean_of_the_models() -> None:
     base, new = CrossFitted(LogisticRegression()), rows(9, seed=2)
     learned(base, rows())
     by_hand = np.mean([model.predict_proba(new.inputs.table)[:, 1] for model in base.models], axis=0)
-    assert base.probability(new.inputs) == pytest.approx(by_hand)
+    assert base.predict(new.inputs) == pytest.approx(by_hand)
     assert len(base.models) == base.fits == 5
 
 

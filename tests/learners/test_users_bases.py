@@ -24,8 +24,10 @@ from xgboost import XGBClassifier
 from bench.rivals import PlainClassifier
 from justitia import LagrangianDualClassifier
 from justitia.learners.base import CrossFitted, Fitted, Inputs, ScoreColumn, base_of
+from justitia.tasks import Task
 
 N = 600
+YES_NO = Task.of_classes(["no", "yes"])
 
 
 def table(seed: int = 0) -> tuple[pd.DataFrame, Any, Any]:
@@ -100,21 +102,21 @@ def test_fit_on_a_users_base_predicts_its_labels_and_lessens_the_gap(name: str) 
 def test_fit_leaves_a_users_base_as_it_was(name: str) -> None:
     make, rows = BASES[name]
     base = make()
-    kind, inputs = base_of(base, "yes"), Inputs(rows, NUMBERS.to_numpy())
+    kind, inputs = base_of(base, YES_NO), Inputs(rows, NUMBERS.to_numpy())
     assert kind is not None
-    told = None if isinstance(kind, CrossFitted) else kind.probability(inputs)
+    told = None if isinstance(kind, CrossFitted) else kind.predict(inputs)
     assert model(base).fit(rows, Y, sensitive_features=A).base is base
-    again = base_of(base, "yes")
+    again = base_of(base, YES_NO)
     assert again is not None
     assert type(again) is type(kind)  # what was not fitted is not fitted still
-    assert told is None or np.array_equal(again.probability(inputs), told)
+    assert told is None or np.array_equal(again.predict(inputs), told)
 
 
 @every_base
 def test_fit_without_a_constraint_that_binds_decides_as_the_base_does(name: str) -> None:
     make, rows = BASES[name]
     made = model(make(), tolerance=1.0).fit(rows, Y, sensitive_features=A)
-    eta = made.rule_.calibration(made.rule_.base.probability(made_inputs(made, rows)))
+    eta = made.rule_.calibration(made.rule_.base.predict(made_inputs(made, rows)))
     assert np.array_equal(made.predict(rows) == "yes", eta > 0.5)
     assert made.predict_proba(rows)[:, 1] == pytest.approx(eta)
     assert not made.dual_.to_numpy().any()
@@ -174,8 +176,8 @@ def test_fitted_base_of_numbers_serves_labels_in_words() -> None:
 
 def test_clone_makes_a_fitted_base_new_and_leaves_a_frozen_one_fitted() -> None:
     base = LogisticRegression().fit(NUMBERS, Y)
-    assert isinstance(base_of(clone(model(base)).base, "yes"), CrossFitted)
-    assert isinstance(base_of(clone(model(FrozenEstimator(base))).base, "yes"), Fitted)
+    assert isinstance(base_of(clone(model(base)).base, YES_NO), CrossFitted)
+    assert isinstance(base_of(clone(model(FrozenEstimator(base))).base, YES_NO), Fitted)
 
 
 def test_frozen_base_goes_through_a_grid_search_and_cross_validation() -> None:
@@ -246,15 +248,15 @@ def test_score_column_that_is_missing_at_prediction_is_told_in_one_sentence() ->
 
 def test_kinds_of_base_are_told_apart() -> None:
     fitted = LogisticRegression().fit(NUMBERS, Y)
-    assert base_of(None, "yes") is None
-    assert isinstance(base_of("score", "yes"), ScoreColumn)
-    assert isinstance(base_of(LogisticRegression(), "yes"), CrossFitted)
-    assert isinstance(base_of(fitted, "yes"), Fitted)
-    assert isinstance(base_of(make_pipeline(StandardScaler(), LogisticRegression()), "yes"), CrossFitted)
-    assert isinstance(base_of(make_pipeline(StandardScaler(), LogisticRegression()).fit(NUMBERS, Y), "yes"), Fitted)
-    assert isinstance(base_of(lambda rows: rows, "yes"), Fitted)
+    assert base_of(None, YES_NO) is None
+    assert isinstance(base_of("score", YES_NO), ScoreColumn)
+    assert isinstance(base_of(LogisticRegression(), YES_NO), CrossFitted)
+    assert isinstance(base_of(fitted, YES_NO), Fitted)
+    assert isinstance(base_of(make_pipeline(StandardScaler(), LogisticRegression()), YES_NO), CrossFitted)
+    assert isinstance(base_of(make_pipeline(StandardScaler(), LogisticRegression()).fit(NUMBERS, Y), YES_NO), Fitted)
+    assert isinstance(base_of(lambda rows: rows, YES_NO), Fitted)
     ready = ScoreColumn("score")
-    assert base_of(ready, "yes") is ready
+    assert base_of(ready, YES_NO) is ready
 
 
 def test_base_with_an_engine_that_trains_a_network_is_refused_in_one_sentence() -> None:

@@ -34,7 +34,7 @@ def on_data(**changes: Any) -> LagrangianDualClassifier:
 
 def eta_of(model: LagrangianDualClassifier, X: Any) -> Any:
     inputs = Inputs(X, model._features(X, reset=False))
-    return model.rule_.calibration(model.rule_.base.probability(inputs))
+    return model.rule_.calibration(model.rule_.base.predict(inputs))
 
 
 # Which engine

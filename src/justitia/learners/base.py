@@ -1,30 +1,36 @@
-"""Base models: P(y = 1 | x) from any classifier, cross-fitted so that no training row is scored by a model that saw it.
+"""Base models: predictions of the target, cross-fitted so that no training row is predicted by a model that saw it.
 
-A base model is what the default engine corrects. It may be an unfitted scikit-learn classifier (:class:`CrossFitted`),
-a fitted one or a function (:class:`Fitted`), or a column of scores (:class:`ScoreColumn`). Base models read public
-features and labels, never the sensitive attribute.
+A base model is what the default engine corrects. It predicts P(y = 1 | x) of a binary target, the probability of every
+class of a target with several classes, or E[y | x] of a number (:class:`justitia.tasks.Task`). It may be an unfitted
+scikit-learn classifier or regressor (:class:`CrossFitted`), a fitted one or a function (:class:`Fitted`), or columns of
+predictions (:class:`ScoreColumn`, :class:`ScoreColumns`). Base models read public features and targets, never the
+sensitive attribute.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, shuffle
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from justitia.tasks import BINARY, Task
 
 Array = NDArray[np.float64]
 #: Folds of cross-fitting: each fold is scored by a model that was fitted on the others.
 FOLDS = 5
+#: Class probabilities of a row may miss the sum 1 by this much, as columns that were rounded to two digits do.
+SUM_ERROR = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +62,12 @@ class Inputs:
 
 
 class Base(ABC):
-    """Interface of a base model: a model of the label."""
+    """Interface of a base model: a model of the target."""
 
     #: Number of models that :meth:`learn` fits.
     fits: int = 0
+    #: What it predicts, which sets the shape of predictions; a base for another target sets its own.
+    task: Task = BINARY
 
     def learn(
         self,
@@ -70,15 +78,31 @@ class Base(ABC):
         seed: int,  # noqa: ARG002
         progress: Callable[[int], object],  # noqa: ARG002
     ) -> Array:
-        """(n,): P(y = 1 | x) of the training rows, each by a model that was not fitted on it.
+        """Prediction of the training rows, each by a model that was not fitted on it.
 
-        A base model that is fitted already does not learn and scores the rows as they are.
+        A base model that is fitted already does not learn and predicts the rows as they are.
+
+        Parameters
+        ----------
+        inputs : Inputs
+        y : ndarray (n,)
+            0 or 1 for a binary target, 0 .. K - 1 for K classes, or numbers.
+        weight : ndarray (n,)
+        seed : int
+            Of public randomness.
+        progress : callable
+            Called with 1 after each fit.
+
+        Returns
+        -------
+        ndarray (n,) or (n, K)
+            As :meth:`predict`.
         """
-        return self.probability(inputs)
+        return self.predict(inputs)
 
     @abstractmethod
-    def probability(self, inputs: Inputs) -> Array:
-        """(m,): P(y = 1 | x) of new rows."""
+    def predict(self, inputs: Inputs) -> Array:
+        """Prediction of new rows: (m,) P(y = 1 | x), (m, K) probabilities of the classes, or (m,) E[y | x]."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -86,33 +110,36 @@ class Base(ABC):
 
 
 class CrossFitted(Base):
-    """A scikit-learn classifier, cross-fitted: one clone per fold; new rows get the average of all clones.
+    """A scikit-learn classifier or regressor, cross-fitted: one clone per fold; new rows get the mean of all clones.
 
     Parameters
     ----------
-    estimator : classifier
-        With ``predict_proba``; it is cloned, never changed.
+    estimator : classifier or regressor
+        With ``predict_proba``, or with ``predict`` for a number; it is cloned, never changed.
+    task : Task
+        The target; by default binary.
     encoded : bool
         Whether it reads the numbers after the estimator's preprocessing instead of the table as it was passed.
     """
 
     fits = FOLDS
 
-    def __init__(self, estimator: Any, *, encoded: bool = False) -> None:
-        self.estimator, self.encoded = estimator, encoded
+    def __init__(self, estimator: Any, task: Task = BINARY, *, encoded: bool = False) -> None:
+        self.estimator, self.task, self.encoded = estimator, task, encoded
         self.models: tuple[Any, ...] = ()
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
-        """Out-of-fold probabilities; the folds are stratified by the label and drawn with the public seed."""
-        models, out_of_fold = [], np.zeros(len(y))
-        for train, test in cross_fit_folds(y, seed):
+        """Out-of-fold predictions; the folds are stratified by class and drawn with the public seed."""
+        models, out_of_fold = [], np.zeros(self.task.prediction_shape(len(y)))
+        target = y if self.task.kind == "number" else y.astype(int)
+        for train, test in cross_fit_folds(y, seed, self.task):
             model = self.seeded_clone(seed)
             fold, w = inputs.take(train), weight[train]
-            # Not every classifier takes weights; without weights none has to.
+            # Not every model takes weights; without weights none has to.
             weights = {} if (w == w[0]).all() else {_weight_parameter(model): w}
             with errors_of_base(model):
-                model.fit(self._read(fold), y[train].astype(int), **weights)
-            out_of_fold[test] = _positive_probability(model, self._read(inputs.take(test)))
+                model.fit(self._read(fold), target[train], **weights)
+            out_of_fold[test] = self._predict_by(model, self._read(inputs.take(test)))
             models.append(model)
             progress(1)
         self.models = tuple(models)
@@ -129,34 +156,43 @@ class CrossFitted(Base):
     def _read(self, inputs: Inputs) -> Any:
         return inputs.numbers if self.encoded else inputs.table
 
-    def probability(self, inputs: Inputs) -> Array:
-        """Average of the clones."""
+    def _predict_by(self, model: Any, rows: Any) -> Array:
+        # Clones learn from codes, whatever the labels of the classes are.
+        return _predict(model, rows, self.task, range(self.task.n_classes))
+
+    def predict(self, inputs: Inputs) -> Array:
+        """Mean of the clones."""
         rows = self._read(inputs)
-        mean: Array = np.mean([_positive_probability(model, rows) for model in self.models], axis=0)
+        mean: Array = np.mean([self._predict_by(model, rows) for model in self.models], axis=0)
         return mean
 
     def describe(self) -> str:
-        """Class of the classifier and number of clones."""
+        """Class of the model and number of clones."""
         return f"{_name(self.estimator)}, average of {len(self.models) or FOLDS} cross-fitted models"
 
 
 class Fitted(Base):
-    """A classifier that is fitted already, or a function of the table; it is used as it is.
+    """A model that is fitted already, or a function of the table; it is used as it is.
 
     Parameters
     ----------
-    model : classifier or callable
-        With ``predict_proba``, or a function from a table to p(y = 1 | x).
-    positive : object
-        The model's label of the positive class.
+    model : classifier, regressor or callable
+        With ``predict_proba``, with ``predict`` for a number, or a function from a table to a prediction.
+    task : Task
+        The target, with the labels of its classes; by default the classes 0 and 1.
     """
 
-    def __init__(self, model: Any, positive: Any) -> None:
-        self.model, self.positive = model, positive
+    def __init__(self, model: Any, task: Task = BINARY) -> None:
+        self.model, self.task = model, task
 
-    def probability(self, inputs: Inputs) -> Array:
-        """P(y = 1 | x) as the model gives it."""
-        return _positive_probability(self.model, inputs.table, self.positive)
+    @property
+    def positive(self) -> Any:
+        """Label of the positive class of a binary target."""
+        return self.task.positive
+
+    def predict(self, inputs: Inputs) -> Array:
+        """As the model predicts, with classes in the order of the task."""
+        return _predict(self.model, inputs.table, self.task, self.task.classes)
 
     def describe(self) -> str:
         """Class or name of the model."""
@@ -164,61 +200,149 @@ class Fitted(Base):
 
 
 class ScoreColumn(Base):
-    """A column of the table that holds P(y = 1 | x), computed by any model elsewhere.
+    """A column of the table that holds P(y = 1 | x), or E[y | x] of a number, computed by any model elsewhere.
 
     Parameters
     ----------
     name : str
+    task : Task
+        The target: binary, or a number.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, task: Task = BINARY) -> None:
+        self.name, self.task = name, task
 
-    def probability(self, inputs: Inputs) -> Array:
+    def predict(self, inputs: Inputs) -> Array:
         """Values of the column, checked."""
-        columns = list(getattr(inputs.table, "columns", ()))
-        if self.name not in columns:
-            raise ValueError(f"expected X to have a column {self.name!r} of scores, got {len(columns)} other columns.")
-        try:
-            values = np.asarray(inputs.table[self.name], dtype=np.float64)
-        except (TypeError, ValueError):
-            values = np.full(len(inputs), np.nan)
-        return _checked(values, len(inputs), f"column {self.name!r}")
+        return check_prediction(_read_column(inputs, self.name), len(inputs), self.task, f"column {self.name!r}")
 
     def describe(self) -> str:
         """Name of the column."""
         return f"scores in column {self.name!r}"
 
 
-def base_of(base: Any, positive: Any) -> Base | None:
+class ScoreColumns(Base):
+    """Columns of the table that hold the probabilities of several classes, computed by any model elsewhere.
+
+    Parameters
+    ----------
+    names : sequence of str
+        One column per class, in the order of the task's classes.
+    task : Task
+    """
+
+    def __init__(self, names: Sequence[str], task: Task) -> None:
+        self.names, self.task = tuple(names), task
+
+    def predict(self, inputs: Inputs) -> Array:
+        """Values of the columns, checked."""
+        values = np.column_stack([_read_column(inputs, name) for name in self.names])
+        return check_prediction(values, len(inputs), self.task, f"columns {', '.join(map(repr, self.names))}")
+
+    def describe(self) -> str:
+        """Names of the columns."""
+        return f"scores in columns {', '.join(map(repr, self.names))}"
+
+
+def _read_column(inputs: Inputs, name: str) -> Array:
+    """(n,): numbers in a column; NaN everywhere if it holds other values."""
+    columns = list(getattr(inputs.table, "columns", ()))
+    if name not in columns:
+        raise ValueError(f"expected X to have a column {name!r} of scores, got {len(columns)} other columns.")
+    try:
+        return np.asarray(inputs.table[name], dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.full(len(inputs), np.nan)
+
+
+def base_of(base: Any, task: Task) -> Base | None:
     """Base model from what a user passes as ``base``; None means :func:`justitia.learners.lightgbm_base.default_base`.
+
+    Parameters
+    ----------
+    base : classifier, regressor, pipeline, callable, str, sequence of str, mapping, Base or None
+        Columns of scores are one name for a binary target or a number; for classes they are a list of names in the
+        order of the classes, or a mapping from class to name.
+    task : Task
+        The target.
 
     Raises
     ------
     TypeError
-        If it is neither a classifier, fitted or not, nor a function, nor the name of a column.
+        If it is none of these, or predicts another kind of target.
+    ValueError
+        If it is a :class:`Base` of another target, or has not one column per class.
     """
-    if base is None or isinstance(base, Base):
-        return base
-    if isinstance(base, str):
-        return ScoreColumn(base)
+    if base is None:
+        return None
+    if isinstance(base, Base):
+        return _check_task(base, task)
+    if isinstance(base, str | list | tuple | Mapping):
+        return _columns_of(base, task)
+    expected = "regressor" if task.kind == "number" else "classifier"
     is_network = hasattr(base, "forward") and hasattr(base, "state_dict")  # of torch, which need not be installed
     if isinstance(base, type) or is_network:
-        of_module = "it as module=, or a function of X that gives its probabilities"
+        values = "predictions" if task.kind == "number" else "probabilities"
+        of_module = f"it as module=, or a function of X that gives its {values}"
         hint = "an object of that class" if isinstance(base, type) else of_module
-        raise TypeError(f"expected base to be a classifier, got {_name(base)!r}; pass {hint}.")
-    if hasattr(base, "predict_proba"):
-        return Fitted(base, positive) if _is_fitted(base) else CrossFitted(base)
+        raise TypeError(f"expected base to be a {expected}, got {_name(base)!r}; pass {hint}.")
+    if task.kind == "number":
+        _check_regressor(base)
+    if hasattr(base, "predict" if task.kind == "number" else "predict_proba"):
+        return Fitted(base, task) if _is_fitted(base) else CrossFitted(base, task)
     if hasattr(base, "fit"):
-        raise TypeError(
-            f"expected a base with predict_proba, got {type(base).__name__!r}, which has none; wrap it in "
-            "scikit-learn's CalibratedClassifierCV."
-        )
+        wanted = "predict" if task.kind == "number" else "predict_proba"
+        advice = "wrap it in scikit-learn's CalibratedClassifierCV"
+        if task.kind == "number" or (hasattr(base, "__sklearn_tags__") and is_regressor(base)):
+            advice = f"pass a {expected}"
+        raise TypeError(f"expected a base with {wanted}, got {type(base).__name__!r}, which has none; {advice}.")
     if callable(base):
-        return Fitted(base, positive)
+        return Fitted(base, task)
     raise TypeError(
-        f"expected base to be a classifier, a function of X or the name of a column, got {type(base).__name__!r}."
+        f"expected base to be a {expected}, a function of X or the name of a column, got {type(base).__name__!r}."
     )
+
+
+def _check_task(base: Base, task: Task) -> Base:
+    """Refuse a base of another target; labels of classes may differ, because a base may know them as codes."""
+    if (base.task.kind, base.task.n_classes) != (task.kind, task.n_classes):
+        raise ValueError(
+            f"expected a base for a target of {task.describe()}, got {type(base).__name__!r} for "
+            f"{base.task.describe()}; make it with the task of this target."
+        )
+    return base
+
+
+def _check_regressor(base: Any) -> None:
+    if hasattr(base, "predict_proba") or (hasattr(base, "__sklearn_tags__") and is_classifier(base)):
+        raise TypeError(
+            f"expected base to be a regressor because y holds numbers, got the classifier {_name(base)!r}; pass a "
+            "regressor, or use LagrangianDualClassifier if y holds classes."
+        )
+
+
+def _columns_of(base: Any, task: Task) -> Base:
+    """Base of columns of scores."""
+    if isinstance(base, str):
+        if task.kind == "classes":
+            raise ValueError(
+                f"expected one column of scores per class because y has {task.n_classes} classes, got the name "
+                f"{base!r}; pass a list of {task.n_classes} names, or a mapping from class to name."
+            )
+        return ScoreColumn(base, task)
+    if task.kind == "number":
+        raise ValueError(f"expected the name of one column because y holds numbers, got {len(base)} columns.")
+    if isinstance(base, Mapping) and set(base) != set(task.classes):
+        raise ValueError(
+            f"expected a column of scores for each of the classes {list(task.classes)}, got columns for {list(base)}."
+        )
+    names = [base[one] for one in task.classes] if isinstance(base, Mapping) else list(base)
+    if len(names) != task.n_classes or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"expected the names of {task.n_classes} columns, one per class in the order {list(task.classes)}, got "
+            f"{len(names)} entries."
+        )
+    return ScoreColumn(names[1], task) if task.kind == "binary" else ScoreColumns(names, task)
 
 
 @contextmanager
@@ -234,19 +358,56 @@ def errors_of_base(model: Any) -> Iterator[None]:
         ) from None
 
 
-def _positive_probability(model: Any, table: Any, positive: Any = 1) -> Array:
+def _predict(model: Any, table: Any, task: Task, labels: Sequence[Any]) -> Array:
+    """Prediction of a model that calls the classes ``labels``, or of a function."""
+    known: list[Any] | None = None
     with errors_of_base(model):
-        if not hasattr(model, "predict_proba"):
-            values = np.asarray(model(table), dtype=np.float64)
+        if hasattr(model, "predict_proba"):
+            values = np.asarray(model.predict_proba(table), dtype=np.float64)
+            known = list(getattr(model, "classes_", range(task.n_classes)))
         else:
-            by_class = np.asarray(model.predict_proba(table), dtype=np.float64)
-            classes = list(getattr(model, "classes_", (0, 1)))
-            values = by_class[:, classes.index(positive) if positive in classes else -1]
-    return _checked(values, len(values) if not hasattr(table, "__len__") else len(table), _name(model))
+            call = model.predict if task.kind == "number" and hasattr(model, "predict") else model
+            values = np.asarray(call(table), dtype=np.float64)
+        if known is not None and task.kind == "binary":
+            positive = labels[1]
+            values = values[:, known.index(positive) if positive in known else -1]
+    if known is not None and task.kind == "classes" and values.shape[1:] == (len(known),):
+        values = values[:, _class_order(known, labels, _name(model))]
+    return check_prediction(values, len(values) if not hasattr(table, "__len__") else len(table), task, _name(model))
 
 
-def _checked(values: Array, rows: int, what: str) -> Array:
-    if values.shape != (rows,) or not ((values >= 0) & (values <= 1)).all():
+def _class_order(known: list[Any], labels: Sequence[Any], name: str) -> list[int]:
+    """Columns of a classifier in the order of the target's classes, which it may also know as codes 0 .. K - 1."""
+    for classes in (labels, range(len(labels))):
+        if len(known) == len(labels) and set(known) == set(classes):
+            return [known.index(one) for one in classes]
+    raise ValueError(
+        f"expected a base that predicts the {len(labels)} classes of y, got {name!r} with {len(known)} classes or "
+        "others; fit it on the same classes, or pass it unfitted."
+    )
+
+
+def check_prediction(values: Array, rows: int, task: Task, what: str) -> Array:
+    """Return a prediction of ``rows`` rows with class probabilities scaled to sum 1, or refuse it in one sentence.
+
+    Parameters
+    ----------
+    values : ndarray
+    rows : int
+    task : Task
+        The target.
+    what : str
+        Name of the base model, for the message.
+    """
+    if task.kind == "classes":
+        return _check_class_probabilities(values, rows, task.n_classes, what)
+    if task.kind == "number":
+        values = values[:, 0] if values.shape == (rows, 1) else values
+        if values.shape != (rows,) or not np.isfinite(values).all():
+            raise ValueError(
+                f"expected one finite number per row from the base ({what}), got something else; pass predictions of y."
+            )
+    elif values.shape != (rows,) or not ((values >= 0) & (values <= 1)).all():
         raise ValueError(
             f"expected one probability between 0 and 1 per row from the base ({what}), got other numbers; pass "
             "probabilities of the positive answer."
@@ -254,17 +415,47 @@ def _checked(values: Array, rows: int, what: str) -> Array:
     return values
 
 
-def cross_fit_folds(y: Array, seed: int) -> Iterator[tuple[Any, Any]]:
-    """Yield (rows to fit on, rows to score) of each fold, stratified by the label.
+def _check_class_probabilities(values: Array, rows: int, n_classes: int, what: str) -> Array:
+    expected = f"expected {n_classes} probabilities per row, one per class, from the base ({what})"
+    if values.shape != (rows, n_classes):
+        raise ValueError(f"{expected}, got shape {values.shape} for {rows} rows; pass one column per class.")
+    if not ((values >= 0) & (values <= 1 + SUM_ERROR)).all():
+        raise ValueError(f"{expected}, got numbers that are not between 0 and 1; pass probabilities.")
+    sums = values.sum(axis=1, keepdims=True)
+    if not (np.abs(sums - 1) <= SUM_ERROR).all():
+        raise ValueError(f"{expected}, got rows that do not add up to 1; pass probabilities of all classes.")
+    scaled: Array = values / sums
+    return scaled
 
-    A label with a single row allows no folds: then all rows are fitted on and scored.
+
+def cross_fit_folds(y: Array, seed: int, task: Task = BINARY) -> Iterator[tuple[Any, Any]]:
+    """Yield (rows to fit on, rows to predict) of each fold, stratified by class.
+
+    Every model is fitted on rows of all classes. So a binary target has at most as many folds as the rarer class has
+    rows; if that is a single row, all rows are fitted on and predicted. Of several classes, only the one row of a class
+    that has no other is fitted on in every fold.
     """
-    folds = min(FOLDS, int(y.sum()), int(len(y) - y.sum()))
+    if task.kind == "classes":
+        return _class_folds(y.astype(int), seed)
+    folds = min(FOLDS, len(y)) if task.kind == "number" else min(FOLDS, int(y.sum()), int(len(y) - y.sum()))
     if folds < 2:
         rows = np.arange(len(y))
         return iter([(rows, rows)])
-    splits: Iterator[tuple[Any, Any]] = StratifiedKFold(folds, shuffle=True, random_state=seed).split(y, y)
+    kind = KFold if task.kind == "number" else StratifiedKFold
+    splits: Iterator[tuple[Any, Any]] = kind(folds, shuffle=True, random_state=seed).split(y, y)
     return splits
+
+
+def _class_folds(y: NDArray[np.int_], seed: int) -> Iterator[tuple[Any, Any]]:
+    counts = np.bincount(y)
+    # A stable sort of shuffled rows by class: dealing them out in turn puts rows of a rare class into different folds.
+    order = shuffle(np.arange(len(y)), random_state=seed)
+    order = order[np.argsort(y[order], kind="stable")]
+    fold = np.empty(len(y), dtype=int)
+    fold[order] = np.arange(len(y)) % min(FOLDS, len(y))
+    for one in range(min(FOLDS, len(y))):
+        test = fold == one
+        yield np.flatnonzero(~test | (counts[y] == 1)), np.flatnonzero(test)
 
 
 def _weight_parameter(model: Any) -> str:
@@ -281,8 +472,10 @@ def _weight_parameter(model: Any) -> str:
 def _is_fitted(model: Any) -> bool:
     try:
         check_is_fitted(model)
-    except (NotFittedError, TypeError):
+    except NotFittedError:
         return False
+    except TypeError:  # of a model without fit, which somebody must have fitted elsewhere
+        return True
     return True
 
 

@@ -34,6 +34,7 @@ from justitia.postprocessing.correction import Rule
 from justitia.preprocessing.encoding import TabularEncoder
 from justitia.privacy.ledger import Certificate
 from justitia.privacy.mechanisms import Gaussian, Unprotected
+from justitia.tasks import Task
 from justitia.training.history import Column
 from justitia.training.plan import Plan
 
@@ -391,7 +392,7 @@ def _load_module(source: Path, widths: Any, files: Any, module: Any) -> Any:
 def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, base: Any) -> Rule:
     columns, encoder = int(model.n_features_in_), getattr(model, "encoder_", None)
     numbers = columns if encoder is None else len(encoder.get_feature_names_out())
-    given = base_of(base, model.classes_[1])
+    given = base_of(base, Task.of_classes(model.classes_))
     try:
         files = _read_files(source, facts["files"])
         return rule_from_files(facts["rule"], files, given, columns=columns, numbers=numbers)

@@ -20,6 +20,7 @@ from justitia.learners.base import Base, CrossFitted, Fitted, ScoreColumn
 from justitia.learners.calibration import Calibration
 from justitia.learners.trees import Trees, TreesClassifier, read_trees
 from justitia.postprocessing.correction import Correction, Levels, Rule
+from justitia.tasks import Task
 
 #: Names of the files; ``model.json`` says which of them a model has.
 CORRECTION, TREES, NUMBERS = "correction.safetensors", "base-{}.txt", "base-{}.json"
@@ -149,7 +150,8 @@ def _read_base(facts: Mapping[str, Any], files: Files, base: Base | None, *, col
     models = tuple(_model_from_text(name, files[name], width) for name in facts["files"])
     if facts["kind"] == "Fitted":
         (model,) = models
-        return Fitted(model, model.classes_[int(facts["second"])])
+        classes = tuple(model.classes_ if facts["second"] else model.classes_[::-1])
+        return Fitted(model, Task("binary", classes))
     found = CrossFitted(models[0], encoded=bool(facts["encoded"]))
     found.models = models
     return found

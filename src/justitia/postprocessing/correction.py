@@ -283,7 +283,7 @@ class Rule:
 
     def base_probability(self, inputs: Inputs) -> Array:
         """(m,): eta, before the correction."""
-        return self.calibration(self.base.probability(inputs))
+        return self.calibration(self.base.predict(inputs))
 
     def margin(self, inputs: Inputs) -> Array:
         """(m,): twice the probability less the threshold; positive is a positive decision."""

@@ -1,7 +1,8 @@
-"""Checks and conversion of estimator inputs: features, class labels, sample weights and class weights."""
+"""Checks and conversion of estimator inputs: features, targets, sample weights and class weights."""
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,13 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from justitia._validate import check_choice
 from justitia.preprocessing.outliers import clip_weights
+from justitia.tasks import BINARY, NUMBER, Task
+
+#: Most classes that a classifier reads without being told that y holds classes; more are often a quantity.
+MOST_CLASSES = 20
+TASKS = ("auto", "classes", "number")
 
 
 def read_numbers(model: BaseEstimator, X: Any, *, reset: bool) -> NDArray[np.float32]:
@@ -36,13 +43,13 @@ def read_numbers(model: BaseEstimator, X: Any, *, reset: bool) -> NDArray[np.flo
             f"expected numbers in X because preprocess=None, got something else ({reason}); encode it, "
             "or use preprocess='auto'."
         ) from None
-    numbers: NDArray[np.float32] = array
-    if not np.isfinite(numbers).all():
+    found: NDArray[np.float32] = array
+    if not np.isfinite(found).all():
         raise ValueError(
             "expected finite numbers in X because preprocess=None, but X contains NaN or infinity; "
             "fill the gaps, or use preprocess='auto'."
         )
-    return numbers
+    return found
 
 
 class PlainNumbers:
@@ -69,6 +76,80 @@ def read_target(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
             f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
             "merge classes until two are left, or train one model per class."
         )
+    return _encode_classes(labels)
+
+
+def read_task_target(y: Any, task: str = "auto") -> tuple[Task, NDArray[Any], NDArray[Any]]:
+    """Kind of the target, its class labels and its values.
+
+    Parameters
+    ----------
+    y : array-like (n,)
+    task : {"auto", "classes", "number"}
+        "auto" and "classes" read class labels, binary if they are two: text, truth values, categories or whole
+        numbers. "auto" refuses more than ``MOST_CLASSES`` of them. "number" reads finite numbers.
+
+    Returns
+    -------
+    task : Task
+    classes : ndarray (K,)
+        Class labels, sorted, in the type of y; empty for a number.
+    values : ndarray (n,)
+        float32 codes 0 .. K - 1 of the classes, or float64 numbers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If y is missing, empty, not finite, of one class or of another kind.
+    """
+    check_choice("task", task, TASKS)
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None; pass one value per row.")
+    values = column_or_1d(y, warn=True)
+    if task == "number":
+        return NUMBER, np.array([]), _finite_numbers(values)
+    _check_given(values)
+    if _count_distinct(values) > 2:
+        _check_several_classes(values, limited=task == "auto")
+    classes, codes = _encode_classes(values)
+    return Task.of_classes(classes), classes, codes
+
+
+def _finite_numbers(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Numbers of a target; complex ones and text, even text that reads as a number, are mistakes."""
+    is_text = values.dtype.kind in "USO" and any(isinstance(one, str | bytes) for one in values.tolist())
+    try:
+        found = None if is_text or values.dtype.kind in "cmM" else values.astype(np.float64)
+    except (TypeError, ValueError):
+        found = None
+    if found is None:
+        raise TypeError(
+            "expected numbers in y, got something else; convert them, or use LagrangianDualClassifier if y holds "
+            "classes."
+        )
+    if not len(found):
+        raise ValueError("expected y to have rows, got 0 sample(s) while a minimum of 1 is required.")
+    if not np.isfinite(found).all():
+        raise ValueError("Input y contains NaN or infinity; expected a finite number in every row.")
+    return found
+
+
+def _check_several_classes(labels: NDArray[Any], *, limited: bool) -> None:
+    """Refuse numbers that are not whole and, if ``limited``, more classes than a classifier reads by itself."""
+    is_number = labels.dtype.kind in "iuf" or all(isinstance(one, numbers.Real) for one in labels.tolist())
+    if is_number and (labels.astype(np.float64) % 1 != 0).any():
+        raise ValueError(
+            "Unknown label type: continuous. Expected class labels in y, got numbers that are not whole; use "
+            "LagrangianDualRegressor for a numeric target, or divide y into bins."
+        )
+    count = _count_distinct(labels)
+    if limited and count > MOST_CLASSES:
+        advice = "use LagrangianDualRegressor, or divide y into bins" if is_number else "merge rare classes"
+        raise ValueError(f"expected at most {MOST_CLASSES} classes in y, got {count} different values; {advice}.")
+
+
+def _encode_classes(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """The class labels, sorted, and (n,) codes; one class is refused."""
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:
@@ -99,8 +180,11 @@ def _shown(classes: NDArray[Any]) -> str:
     return repr(classes[0].item() if hasattr(classes[0], "item") else classes[0]) if len(classes) else "none"
 
 
-def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Public weights (n,), clipped (:func:`justitia.preprocessing.outliers.clip_weights`) and scaled to mean 1."""
+def read_weight(sample_weight: Any, target: NDArray[Any], task: Task = BINARY) -> NDArray[np.float32]:
+    """Public weights (n,), clipped (:func:`justitia.preprocessing.outliers.clip_weights`) and scaled to mean 1.
+
+    Every class of the target needs a row with a positive weight.
+    """
     n = len(target)
     if sample_weight is None:
         return np.ones(n, dtype=np.float32)
@@ -116,22 +200,24 @@ def read_weight(sample_weight: Any, target: NDArray[np.float32]) -> NDArray[np.f
     if not (weight > 0).any():
         raise ValueError("expected some sample_weight above zero, got zero everywhere; leave it out to count all rows.")
     weight = weight / weight.max()
-    if any(weight[target == code].sum() == 0 for code in (0, 1)):
-        raise ValueError("expected a positive sample_weight in both classes, got it in one class only.")
+    if any(weight[target == code].sum() == 0 for code in range(task.n_classes)):
+        if task.kind == "binary":
+            raise ValueError("expected a positive sample_weight in both classes, got it in one class only.")
+        raise ValueError("expected a positive sample_weight in every class, got a class without; leave its rows out.")
     weight = clip_weights(weight)
     scaled: NDArray[np.float32] = (weight / weight.mean()).astype(np.float32)
     return scaled
 
 
 def read_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """(2,): cost of an error by true class; None if ``class_weight`` is None."""
+    """(K,): cost of an error by true class; None if ``class_weight`` is None."""
     if class_weight is None:
         return None
     try:
         y = classes[target.astype(np.int64)]
         costs: NDArray[np.float64] = compute_class_weight(class_weight, classes=classes, y=y).astype(np.float64)
     except (TypeError, ValueError):
-        costs = np.zeros(2)
+        costs = np.zeros(len(classes))
     if not (np.isfinite(costs) & (costs > 0)).all():
         raise ValueError(
             f"expected class_weight to be 'balanced' or a cost above 0 by class, got {class_weight!r}; the classes are "

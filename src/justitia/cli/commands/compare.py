@@ -221,7 +221,7 @@ class UncorrectedModel:
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """(n,): 1 where the second class is more likely than not."""
-        raw = self._base.probability(Inputs(X, self._encoder.transform(X)))
+        raw = self._base.predict(Inputs(X, self._encoder.transform(X)))
         return (self._calibration(raw) > 0.5).astype(np.int64)
 
 
