@@ -22,6 +22,7 @@ from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import Problem
+from justitia.training.remarks import decisions_remarks, gap_remark, value
 
 Array = NDArray[Any]
 #: Positions of rows, or all of them.
@@ -107,6 +108,10 @@ class Run(ABC):
         """Largest noised difference between two groups' distributions of deployed scores, where these are alike."""
         return None
 
+    def rate_names(self) -> tuple[str, ...]:
+        """Names of the K rates that groups are compared by."""
+        return tuple(self.problem.notion.event_names)
+
     def preflight(self) -> list[Diagnostic]:
         """Warnings before the first query, from public numbers."""
         return []
@@ -114,6 +119,12 @@ class Run(ABC):
     def diagnostics(self) -> list[Diagnostic]:
         """Warnings after training, from public and noised numbers."""
         return []
+
+    def learned_remarks(self) -> list[Diagnostic]:
+        """Warnings about the deployed decisions, from public labels and noised gaps."""
+        problem, scores, base, held = self.problem, self.deployed_scores(), self.base_scores(), self.held_out()
+        learned = decisions_remarks(problem, scores, None if base is None else value(problem, base))
+        return learned + gap_remark(self.gap(scores[held], held), self.tolerance, self.gap_noise())
 
 
 class Method(ABC):
