@@ -74,6 +74,10 @@ class RateTable:
         shape = (count * labels, values.shape[2], count * rates)
         return RateTable(events.reshape(count * labels, -1), values.reshape(shape).copy(), names)
 
+    def in_all(self, strata: int) -> RateTable:
+        """The same rates for S Y labels, over all strata."""
+        return RateTable(np.tile(self.events, (strata, 1)), np.tile(self.values, (strata, 1, 1)), self.names)
+
 
 class FairnessNotion(ABC):
     """One family of constraints between population and groups.
@@ -87,11 +91,17 @@ class FairnessNotion(ABC):
     reads_labels_in : {"nothing", "events", "h"}
         Where labels enter: nowhere, in the choice of rows, or in what is averaged, as errors do. The default network
         for small samples depends on it.
+    within_strata : bool
+        Whether groups are compared within public strata, which ``fit`` is given.
+    is_fraction : bool
+        Whether groups are compared by the first of two rates divided by the second.
     """
 
     name: str
     event_names: tuple[str, ...]
     reads_labels_in: Literal["nothing", "events", "h"] = "events"
+    within_strata: bool = False
+    is_fraction: bool = False
 
     @abstractmethod
     def events(self, y: Array) -> Array:
@@ -340,6 +350,42 @@ class AccuracyParity(FairnessNotion):
         return RateTable(np.ones((len(classes), 1)), 1 - np.eye(len(classes))[:, :, None], self.event_names)
 
 
+@dataclass(frozen=True)
+class ConditionalDemographicParity(DemographicParity):
+    """Same rate of positive decisions (or of each class) in every group within each public stratum, an income band say.
+
+    Strata are given to ``fit``. Only the default engine holds this notion.
+    """
+
+    name = "conditional_demographic_parity"
+    within_strata = True
+
+
+@dataclass(frozen=True)
+class PredictiveParity(PositiveDecisions):
+    """Same precision in every group: the share of positive decisions that are right. Of two classes.
+
+    Precision is a fraction of two rates, P(right and positive | a) and P(positive | a). Only the default engine holds
+    this notion.
+    """
+
+    name = "predictive_parity"
+    event_names = ("right", "positive")
+    is_fraction = True
+
+    def events(self, y: Array) -> Array:
+        """Every row, twice."""
+        return np.ones((len(y), 2), dtype=y.dtype)
+
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """Positive decisions that are right, and all positive decisions."""
+        super().rates(classes)  # of two classes
+        values = np.zeros((2, 2, 2))
+        values[1, 1, 0] = 1.0
+        values[:, 1, 1] = 1.0
+        return RateTable(np.ones((2, 2)), values, self.event_names)
+
+
 NOTIONS: dict[str, type[FairnessNotion]] = {
     "demographic_parity": DemographicParity,
     "equalized_odds": EqualizedOdds,
@@ -348,6 +394,12 @@ NOTIONS: dict[str, type[FairnessNotion]] = {
     "accuracy_parity": AccuracyParity,
 }
 
+
+#: Notions that only the default engine holds: they need public strata, or are fractions of two rates.
+DEFAULT_ENGINE_NOTIONS: dict[str, type[FairnessNotion]] = {
+    "conditional_demographic_parity": ConditionalDemographicParity,
+    "predictive_parity": PredictiveParity,
+}
 
 #: Names that fairlearn gives to the same differences between groups, and ours. A rate and the rate of its complement,
 #: such as true positives and false negatives, differ by the same amount between two groups.
@@ -376,9 +428,10 @@ def get_notion(notion: str | FairnessNotion) -> FairnessNotion:
     """
     if not isinstance(notion, FairnessNotion):
         # Fairlearn's names are choices too, so that a slip in one of them is not answered with another rate.
-        name = check_choice("notion", notion, (*NOTIONS, *FAIRLEARN_NAMES))
-        return NOTIONS[FAIRLEARN_NAMES.get(name, name)]()
-    if type(notion) not in NOTIONS.values():
+        known = NOTIONS | DEFAULT_ENGINE_NOTIONS
+        name = check_choice("notion", notion, (*known, *FAIRLEARN_NAMES))
+        return known[FAIRLEARN_NAMES.get(name, name)]()
+    if type(notion) not in (NOTIONS | DEFAULT_ENGINE_NOTIONS).values():
         notion = _with_arrays(notion)
         check_notion(notion)
     return notion

@@ -29,6 +29,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.goals import Goal
 from justitia.notions import FairnessNotion, RateTable
 
 #: The maximum is smoothed over this width, step by step; the last is far below what moves a decision that counts.
@@ -94,11 +95,16 @@ class Constraints:
         return int(self.change.shape[1])
 
     @cached_property
+    def kinds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(Y',) and (Y,): labels that the table tells apart, and which of these each label is like."""
+        rows = np.concatenate([self.events, self.change.reshape(len(self.change), -1)], axis=1)
+        _, first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        return first, kind.ravel()
+
+    @cached_property
     def merged(self) -> tuple[Array, Array, Array]:
         """(n, Y' G) columns, (Y', K) and (Y', D, K): labels that the table does not tell apart, added up."""
-        kinds = np.concatenate([self.events, self.change.reshape(len(self.change), -1)], axis=1)
-        _, first, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
-        kind = kind.ravel()
+        first, kind = self.kinds
         parts = [self.joint[kind == j].sum(0) for j in range(len(first))]
         return np.concatenate(parts, axis=1), self.events[first], self.change[first]
 
@@ -241,6 +247,18 @@ def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array
         z = _newton(dual, z, width)
     lam = dual.multipliers(z)
     return Multipliers(lam if limits.mix is None else lam @ limits.mix.T, dual.quota(z), dual.value(z, SMOOTHING[-1]))
+
+
+def reach(
+    goal: Goal, gain: Array, constraints: Constraints, tolerance: Array, start: Array | None = None
+) -> Multipliers:
+    """Minimise the dual of a goal with these largest differences of its K rates."""
+    limits = Limits.of(tolerance, len(goal.table.names), goal.quota)
+    if goal.ratio is not None:
+        return minimise_ratio(gain, constraints, limits, goal.ratio)
+    if goal.is_fraction:
+        return minimise_fraction(gain, constraints, float(tolerance[0]), goal.quota)[0]
+    return minimise(gain, constraints, limits, start)
 
 
 def best_action(corrected: Array) -> NDArray[np.int64]:

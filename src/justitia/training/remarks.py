@@ -126,14 +126,14 @@ def cell_remark(people: float, cell: str, allowed: float, spread: float, *, give
 
 
 def silence_by_label(sizes: Array, everybody: Array, spread: float) -> Array:
-    """(2, 2): by label, the share of "not given" and the standard deviation of its noise.
+    """(Y, 2): by label, the share of "not given" and the standard deviation of its noise.
 
     Parameters
     ----------
-    sizes : ndarray (G, 2)
-        Noised number of rows of either label.
-    everybody : ndarray (2,)
-        Public number of rows of either label.
+    sizes : ndarray (G, Y)
+        Noised number of rows of each label.
+    everybody : ndarray (Y,)
+        Public number of rows of each label.
     spread : float
         Standard deviation of the noise in one size.
     """
@@ -145,12 +145,16 @@ def silence_remark(silence: Array | None) -> list[Diagnostic]:
     """A sentence if "not given" differs by label, from :func:`silence_by_label`."""
     if silence is None:
         return []
-    (first, noise0), (second, noise1) = silence.tolist()
-    if abs(first - second) <= max(DIFFERENT, SURE * math.hypot(noise0, noise1)):
+    shares, noise = silence[:, 0], silence[:, 1]
+    apart = np.abs(shares[:, None] - shares)
+    sure = apart - np.maximum(DIFFERENT, SURE * np.hypot(noise[:, None], noise))
+    if sure.max() <= 0:
         return []
-    shares = [f"{min(max(share, 0.0), 1.0):.0%}" for share in (first, second)]
+    one, other = sorted(divmod(int(sure.argmax()), len(shares)))
+    percent = [f"{min(max(float(share), 0.0), 1.0):.0%}" for share in shares[[one, other]]]
+    named = ("the first class", "the second") if len(shares) == 2 else (f"class {one + 1}", f"class {other + 1}")
     sentence = (
-        f"'not given' differs by label: about {shares[0]} of the first class and {shares[1]} of the second; rates of "
+        f"'not given' differs by label: about {percent[0]} of {named[0]} and {percent[1]} of {named[1]}; rates of "
         "those who gave their attribute may not be those of their groups."
     )
     return [Diagnostic(sentence, MissingAttributeWarning)]
