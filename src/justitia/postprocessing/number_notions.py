@@ -74,6 +74,9 @@ class NumberNotion(ABC):
     #: Whether memberships may depend on the target.
     reads_target: ClassVar[bool] = False
 
+    #: Names of rates before anything is learned, for the fingerprint of a checkpoint.
+    event_names: ClassVar[tuple[str, ...]] = ()
+
     @property
     def count(self) -> int:
         """K, the number of rates."""

@@ -439,7 +439,9 @@ class NumberRun(Run):
             largest = mix[int(np.abs(mix).sum(1).argmax())]
             if "network" not in self._distilled:
                 # Every row is near the line of some level: all rows count alike.
-                self._distilled["network"] = Distillation(method.inputs.numbers, self.m, c, largest, c @ largest)
+                self._distilled["network"] = Distillation.of_two_classes(
+                    method.inputs.numbers, self.m, c, largest, c @ largest
+                )
             corrections = tuple(self._distilled["network"].correction(one) for one in mix)
         self._rule = NumberRule(method.base, method.calibration, self.notion, corrections, method.bounds)
         return self._rule
