@@ -122,6 +122,10 @@ class NumberNotion(ABC):
         found: Array = (values * given.share[:, None]).T @ c
         return found
 
+    def distance(self, read: Array) -> Array:
+        """(n,): how far rows are from a line at which predictions jump; 0 where all rows count alike."""
+        return np.zeros(read.shape[1])
+
     def fitted(self, given: Posteriors, y: Array, levels: int) -> NumberNotion:  # noqa: ARG002 - used by others
         """With what it learns from public rows: levels, or bins of the target."""
         return self
@@ -321,6 +325,9 @@ class EqualErrors(NumberNotion):
         ends = (2 * top > curve).astype(np.float64)  # where the parabola opens upwards: its value at 1 less that at 0
         found: Array = np.where(curve > 0, inside, ends)
         return found
+
+    def distance(self, read: Array) -> Array:
+        return 1 + read[0]  # below 0 the parabola opens upwards
 
     def estimated(self, given: Posteriors, f: Array) -> Array:
         first, second = given.joint.sum(0), np.einsum("y,yna->na", self.target.means, given.joint)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from justitia.exceptions import AccuracyWarning, Diagnostic, NoisyEstimateWarning, ViolationWarning
 from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import AnyCalibration, calibrate_target, identity_calibration
-from justitia.postprocessing.correction import NOTHING, Distillation
+from justitia.postprocessing.correction import NOTHING, Correction, Distillation, Part
 from justitia.postprocessing.decisions import ColumnSums
 from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_all_rows, product_bits, ridges
 from justitia.postprocessing.number_notions import NumberNotion, Posteriors, even_check_bound
@@ -434,14 +434,13 @@ class NumberRun(Run):
     def fitted(self) -> NumberRule:
         """The deployed model: the correction becomes functions of x, and memberships are dropped."""
         method, mix, c = self.method, self.notion.mix(self._lam), self._columns()
-        corrections: tuple[Any, ...] = ()
-        if np.abs(mix @ c.T).max(initial=0.0) > NOTHING:
-            largest = mix[int(np.abs(mix).sum(1).argmax())]
+        corrections: tuple[Correction, ...] = ()
+        read = mix @ c.T
+        if np.abs(read).max(initial=0.0) > NOTHING:
             if "network" not in self._distilled:
-                # Every row is near the line of some level: all rows count alike.
-                self._distilled["network"] = Distillation.of_two_classes(
-                    method.inputs.numbers, self.m, c, largest, c @ largest
-                )
+                parts = [Part((1 - self.m, self.m), c)]
+                distance = self.notion.distance(read)
+                self._distilled["network"] = Distillation(method.inputs.numbers, self.m, parts, distance)
             corrections = tuple(self._distilled["network"].correction(one) for one in mix)
         self._rule = NumberRule(method.base, method.calibration, self.notion, corrections, method.bounds)
         return self._rule
