@@ -25,8 +25,8 @@ from justitia.postprocessing.number_notions import NumberNotion, Posteriors, eve
 from justitia.postprocessing.number_rows import NumberMemberships, NumberRows
 from justitia.postprocessing.number_rule import NumberRule, scale
 from justitia.postprocessing.plan import PostProcessingPlan
-from justitia.postprocessing.predictions import Evaluation, EvaluatePredictions, PredictionRows, PredictionRule
-from justitia.postprocessing.solver import LOUD, SAME_BASE, all_releases_stddev, check_sizes, check_weight, sum_stddev
+from justitia.postprocessing.predictions import EvaluatePredictions, Evaluation, PredictionRows, PredictionRule
+from justitia.postprocessing.solver import LOUD, SAME_BASE, all_releases_stddev, check_sizes, sum_stddev
 from justitia.privacy.interface import Vault
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block
@@ -341,7 +341,7 @@ class NumberRun(Run):
 
     @property
     def tolerance(self) -> float:
-        """The tolerance that was given, or ``dead_zone`` standard errors once sizes are known; in units of the rates."""
+        """The tolerance that was given, or ``dead_zone`` standard errors once sizes are known; in the rates' units."""
         if self._given is not None:
             return self._given
         if not self._sizes.size:

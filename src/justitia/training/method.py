@@ -21,8 +21,8 @@ from justitia.exceptions import Diagnostic
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.lagrangian import Problem
-from justitia.training.remarks import decisions_remarks, gap_remark, value
+from justitia.training.lagrangian import Problem, largest_gap
+from justitia.training.remarks import decisions_remarks, value, violation_remark
 
 Array = NDArray[Any]
 #: Positions of rows, or all of them.
@@ -78,7 +78,7 @@ class Run(ABC):
 
     @abstractmethod
     def scores(self) -> Array:
-        """(n,) scores of the training rows; positive is a positive decision."""
+        """(n,) scores of the training rows, positive is a positive decision; of classes (n, K), the largest decides."""
 
     def deployed_scores(self) -> Array:
         """(n,) scores of the training rows by the deployed model."""
@@ -95,6 +95,11 @@ class Run(ABC):
     @abstractmethod
     def gap(self, scores: Array, rows: Rows = ALL_ROWS) -> Array | None:
         """(G, K) noised violations of the scores of these rows, by the last answers; None if there are none."""
+
+    def worst(self, scores: Array, rows: Rows = ALL_ROWS) -> tuple[float, float] | None:
+        """The noised violation of these scores that is farthest beyond what is allowed, and what is allowed."""
+        gap = self.gap(scores, rows)
+        return None if gap is None else (largest_gap(gap), self.tolerance)
 
     def gap_noise(self) -> float:
         """Standard deviation of the difference of two groups in the rows that are held out; infinite if unknown."""
@@ -124,7 +129,8 @@ class Run(ABC):
         """Warnings about the deployed decisions, from public labels and noised gaps."""
         problem, scores, base, held = self.problem, self.deployed_scores(), self.base_scores(), self.held_out()
         learned = decisions_remarks(problem, scores, None if base is None else value(problem, base))
-        return learned + gap_remark(self.gap(scores[held], held), self.tolerance, self.gap_noise())
+        worst = self.worst(scores[held], held)
+        return learned + ([] if worst is None else violation_remark(*worst, self.gap_noise()))
 
 
 class Method(ABC):
@@ -145,12 +151,16 @@ class Method(ABC):
     def shape(self) -> Any:
         """A public value whose text form differs between methods that cannot resume each other's run."""
 
+    def goal_facts(self) -> tuple[Any, ...]:
+        """Public values that say what is compared between groups; runs with others cannot resume each other."""
+        return self.problem.notion.name, self.problem.notion.event_names
+
     @abstractmethod
     def prepare(self, bar: Bar) -> None:
         """Learn what is public and needs no query."""
 
     @abstractmethod
-    def run(self, plan: Any, vault: Vault, *, tolerance: float | None) -> Run:
+    def run(self, plan: Any, vault: Vault, *, tolerance: Any) -> Run:
         """One run of a calibrated plan; runs of one method do not change each other."""
 
 

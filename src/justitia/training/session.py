@@ -30,7 +30,7 @@ from justitia.training.plan import Plan
 from justitia.training.progress import progress_bar
 
 #: Layout of the state in a checkpoint; a folder with another one belongs to another version.
-LAYOUT = 2
+LAYOUT = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,7 +58,7 @@ class Settings:
     delta: float
     groups: Any
     seed: int
-    tolerance: float | None = None
+    tolerance: float | Array | None = None
     missing_marker: Hashable = None
     noise_seed: int | None = field(default=None, repr=False)
     progress: bool | None = False
@@ -68,15 +68,17 @@ class Settings:
     rows: str = ""
 
     @classmethod
-    def from_model(cls, model: Any, plan: Plan, *, remarks: tuple[str, ...] = (), rows: str = "") -> Settings:
-        """The settings of an estimator."""
+    def from_model(
+        cls, model: Any, plan: Plan, *, tolerance: Any = None, remarks: tuple[str, ...] = (), rows: str = ""
+    ) -> Settings:
+        """The settings of an estimator, with its tolerance, or tolerances of all rates."""
         return cls(
             plan=plan,
             epsilon=float(model.epsilon),
             delta=float(model.delta),
             groups=model.groups,
             seed=public_seed(model.random_state),
-            tolerance=None if model.tolerance is None else float(model.tolerance),
+            tolerance=tolerance,
             missing_marker=model.missing_marker,
             noise_seed=model.noise_seed,
             progress=model.progress,
@@ -195,7 +197,7 @@ def open_session(
 ) -> Session:
     """Check everything that can be checked without the attribute, and open ledger, vault and run."""
     method.check()
-    plan = settings.plan.at_tolerance(settings.tolerance)
+    plan = settings.plan.at_tolerance(None if isinstance(settings.tolerance, np.ndarray) else settings.tolerance)
     plan = plan.calibrate(settings.epsilon, settings.delta, n=method.problem.rows)
     held_elsewhere = isinstance(attribute, HeldElsewhere)
     if held_elsewhere and not plan.shares_answers:
@@ -255,13 +257,14 @@ def open_checkpoint(
     digest, problem = hashlib.sha256(), method.problem
     for array in (problem.X, problem.y, problem.weight):
         digest.update(np.ascontiguousarray(array).data)
-    notion = (problem.notion.name, problem.notion.event_names)
-    budget = (settings.epsilon, settings.delta, settings.tolerance)
+    given = settings.tolerance
+    budget = (settings.epsilon, settings.delta, given.tolist() if isinstance(given, np.ndarray) else given)
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
     # all the rest is public, so whoever has the hash could try one seed after another.
     seeded = settings.noise_seed is not None
     persons = (vault.group_names, vault.persons_digest)
-    public = (LAYOUT, problem.rows, plan, notion, budget, persons, settings.missing_marker, seeded, method.shape())
+    goal = method.goal_facts()
+    public = (LAYOUT, problem.rows, plan, goal, budget, persons, settings.missing_marker, seeded, method.shape())
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger, rows=len(problem))
 
