@@ -35,7 +35,7 @@ def exact_gap(engine: PFLDEngine, scores: Array) -> Array:
 
 
 def without_root_of_two(patch: Patch) -> None:
-    broken = types.SimpleNamespace(sqrt=lambda _: 1.0, isfinite=math.isfinite, inf=math.inf)
+    broken = types.SimpleNamespace(sqrt=lambda _: 1.0, isfinite=math.isfinite, inf=math.inf, prod=math.prod)
     patch.setattr(vault_module, "math", broken)
 
 

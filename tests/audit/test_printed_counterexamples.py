@@ -16,8 +16,8 @@ from justitia.networks.pf_ld.clipping import dual_error_bound, primal_error_boun
 from justitia.networks.pf_ld_as_published.accountant import (
     ORDERS,
     epsilon_without_amplification,
-    printed_epsilon,
-    printed_noise,
+    published_epsilon,
+    published_noise,
     renyi_sampled_gaussian,
 )
 from justitia.networks.pf_ld_as_published.engine import PFLDAsPublishedEngine
@@ -284,13 +284,13 @@ def test_amplification_known_batches_cost_several_times_the_claim(
     run: dict[str, float], printed: float, sigma: float, sharper: float
 ) -> None:
     # As printed, with a dual step ten times as noisy as the primal one: claimed 1.0.
-    ours = printed_noise(**run, epsilon=1.0, delta=1e-5, dual_ratio=10.0)  # type: ignore[arg-type]
-    claimed = printed_epsilon(**run, sigma_p=ours, sigma_d=10 * ours, delta=1e-5)  # type: ignore[arg-type]
+    ours = published_noise(**run, epsilon=1.0, delta=1e-5, dual_ratio=10.0)  # type: ignore[arg-type]
+    claimed = published_epsilon(**run, sigma_p=ours, sigma_d=10 * ours, delta=1e-5)  # type: ignore[arg-type]
     assert claimed == pytest.approx(1.0, abs=1e-6)
     known = epsilon_without_amplification(epochs=50, sigma_p=ours, sigma_d=10 * ours, delta=1e-5)
     assert known == pytest.approx(printed, abs=5e-3)
     # With equally noisy steps the dual ones, which are not sampled, take nearly all of the claim.
-    even = printed_noise(**run, epsilon=1.0, delta=1e-5)  # type: ignore[arg-type]
+    even = published_noise(**run, epsilon=1.0, delta=1e-5)  # type: ignore[arg-type]
     known = epsilon_without_amplification(epochs=50, sigma_p=even, sigma_d=even, delta=1e-5)
     assert known == pytest.approx(1.07, abs=0.01)
     # With a sharper conversion less noise earns the same claim, and the primal releases alone cost more.

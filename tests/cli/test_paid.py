@@ -14,7 +14,7 @@ from running import Run, assert_refused, income, read
 from justitia import DurableLedger, LagrangianDualClassifier
 from justitia.cli import training
 from justitia.cli.output import ignore_interrupts
-from justitia.postprocessing.solver import PostProcessingEngine
+from justitia.postprocessing.solver import PostProcessingRun
 
 TRAIN = (
     "income.csv",
@@ -36,15 +36,15 @@ def purposes(folder: Path) -> list[str]:
 def test_training_that_is_stopped_goes_on_from_its_checkpoint_without_asking_again(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = PostProcessingEngine.ask_after, []
+    real, asked = PostProcessingRun._check, []
 
-    def stopped(engine: Any, scores: Any, k: int) -> None:
-        real(engine, scores, k)
-        asked.append(k)
+    def stopped(run: Any) -> None:
+        real(run)
+        asked.append(run)
         if len(asked) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(PostProcessingEngine, "ask_after", stopped)
+    monkeypatch.setattr(PostProcessingRun, "_check", stopped)
     words = ("train", *TRAIN, "--checkpoint", "half", "--out", "m")
     assert run(*words).exit_code == 130
     paid = purposes(here)

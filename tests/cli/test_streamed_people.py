@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 from running import Run, assert_refused, income, invoke
 
-from justitia.preprocessing import files as row_files
+from justitia.rows import parquet as row_files
 
 EXACT = ("--epsilon", "inf", "--json")
 

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from justitia.learners.trees import TreesClassifier, read_trees
+from justitia.learners.trees import TreesClassifier, TreesRegressor, read_trees
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
 X[::7, 1] = np.nan
 Y = (X[:, 0] + 0.5 * RNG.normal(size=400) > 0).astype(int)
+THREE = Y + (X[:, 2] > 0.5)
 TABLE = pd.DataFrame({"x": X[:, 0], "kind": pd.Categorical(RNG.choice(["a", "b", "c", "d"], 400)), "z": X[:, 2]})
 
 
@@ -43,6 +44,64 @@ def test_trees_written_and_read_again_give_the_same_bits(name: str) -> None:
     again = read_trees(trees.text())
     assert again.text() == trees.text()
     assert np.array_equal(TreesClassifier(again).predict_proba(rows), model.predict_proba(rows))
+
+
+@pytest.mark.parametrize("name", ["numbers", "categories", "forest", "one leaf"])
+def test_trees_of_classes_written_and_read_again_give_the_same_bits(name: str) -> None:
+    rows, settings = MODELS[name]
+    model = trained(rows, THREE, **settings)
+    trees = read_trees(model.booster_.model_to_string())
+    assert (trees.sums, trees.sigmoid, len(trees.trees)) == (3, None, 3 * model.booster_.current_iteration())
+    again = read_trees(trees.text())
+    assert again.text() == trees.text()
+    kept = TreesClassifier(again)
+    assert kept.classes_.tolist() == [0, 1, 2]
+    assert np.array_equal(kept.predict_proba(rows), model.predict_proba(rows))
+
+
+@pytest.mark.parametrize("name", ["numbers", "categories", "forest", "one leaf"])
+def test_trees_of_a_number_written_and_read_again_give_the_same_bits(name: str) -> None:
+    rows, settings = MODELS[name]
+    usual = {"n_estimators": 8, "num_leaves": 6, "verbosity": -1, "min_child_samples": 5, "n_jobs": 1}
+    model = lightgbm.LGBMRegressor(**usual | settings).fit(rows, 5 + X[:, 0])
+    trees = read_trees(model.booster_.model_to_string())
+    assert (trees.sums, trees.sigmoid) == (1, None)
+    again = read_trees(trees.text())
+    assert again.text() == trees.text()
+    assert np.array_equal(TreesRegressor(again).predict(rows), model.predict(rows))
+
+
+def test_trees_of_classes_keep_the_iterations_that_were_chosen() -> None:
+    model = trained(X, THREE)
+    model.booster_.best_iteration = 3
+    trees = read_trees(model.booster_.model_to_string())
+    assert len(trees.trees) == 9
+    assert np.array_equal(TreesClassifier(trees).predict_proba(X), model.predict_proba(X))
+
+
+#: Nothing but a head that speaks of so many classes that an array of them fills the memory.
+MANY = (
+    "num_class=1000000000000\\nnum_tree_per_iteration=1000000000000\\nmax_feature_idx=0\\n"
+    "objective=multiclass num_class:1000000000000\\nfeature_names=a\\nend of trees"
+)
+DAMAGE_OF_CLASSES = {
+    "another number of classes": (r"^num_class=3", "num_class=4"),
+    "another number of trees per iteration": (r"^num_tree_per_iteration=3", "num_tree_per_iteration=1"),
+    "an objective of more classes": (r"^objective=.*$", "objective=multiclass num_class:4"),
+    "an objective of two classes": (r"^objective=.*$", "objective=multiclass num_class:2"),
+    "one sigmoid per class": (r"^objective=.*$", "objective=multiclassova num_class:3 sigmoid:1"),
+    "a tree is missing": (r"^Tree=0\n(?:.+\n)*", ""),
+    "no trees of very many classes": (r"(?s)^num_class=.*\nend of trees", MANY),
+}
+
+
+@pytest.mark.parametrize("name", list(DAMAGE_OF_CLASSES))
+def test_trees_of_classes_with_damage_are_refused_in_one_sentence(name: str) -> None:
+    pattern, by = DAMAGE_OF_CLASSES[name]
+    text, count = re.subn(pattern, by, read_trees(trained(X, THREE).booster_.model_to_string()).text(), flags=re.M)
+    assert count == 1
+    with pytest.raises(ValueError, match=r"^expected trees of one label as LightGBM writes them, got another text\.$"):
+        read_trees(text)
 
 
 def test_text_of_trees_holds_nothing_but_what_predictions_need() -> None:

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 from justitia.privacy.arrays import Floats
-from justitia.privacy.rows import (
-    ArrayRows,
-    Block,
-    DenseBlock,
-    FactoredRows,
-    OuterBlock,
-    ScatterBlock,
-)
+from justitia.privacy.blocks import ColumnBlock, DenseBlock, OuterBlock, ScatterBlock
+from justitia.privacy.rows import ArrayRows, FactoredRows
 
 
 def single(values: Any) -> Floats:
@@ -21,7 +15,7 @@ def single(values: Any) -> Floats:
     return np.asarray(values, dtype=np.float32)
 
 
-def written_out(block: Block) -> Floats:
+def written_out(block: ColumnBlock) -> Floats:
     """Row i is the weighted sum with the i-th unit vector."""
     return np.stack([block.weighted_sum(unit) for unit in np.eye(len(block), dtype=np.float32)])
 
@@ -97,7 +91,7 @@ def test_factored_rows_scaled_twice_multiplies_factors() -> None:
 @pytest.mark.parametrize("kind", ["dense", "outer", "positions", "scatter"])
 def test_factored_rows_non_finite_row_shows_in_norm_and_zeroes_exactly(kind: str, bad: float) -> None:
     poison = np.array([1.0, bad])
-    block: Block = {
+    block: ColumnBlock = {
         "dense": DenseBlock(np.ones((2, 3)) * poison[:, None]),
         "outer": OuterBlock(np.zeros((2, 2)), np.ones((2, 3)) * poison[:, None], bias=True),
         "positions": OuterBlock(np.ones((2, 4, 2)), np.ones((2, 4, 3)) * poison[:, None, None], bias=True),

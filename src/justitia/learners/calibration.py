@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 EDGE = 1e-4
 #: Calibration is used if it lowers the mean log loss by more than so many standard errors of the difference.
 STANDARD_ERRORS = 3.0
+#: Standard deviation of constant predictions at most, as a share of the largest.
+ROUNDING = 1e-9
 #: Bins of the calibration error.
 BINS = 15
 
@@ -173,7 +175,9 @@ def calibrate_numbers(mean: Array, y: Array, weight: Array) -> LinearCalibration
     share = weight / weight.sum()
     centre, target = share @ mean, share @ y
     variance, covariance = share @ (mean - centre) ** 2, share @ ((mean - centre) * (y - target))
-    slope = max(float(covariance / variance), 0.0) if variance > 0 else 1.0
+    # Predictions that differ by rounding alone have no slope.
+    is_constant = variance <= (ROUNDING * np.abs(mean).max()) ** 2
+    slope = 1.0 if is_constant else max(float(covariance / variance), 0.0)
     fitted = LinearCalibration(float(target - slope * centre), slope)
     before, after = (y - mean) ** 2, (y - fitted(mean)) ** 2
     return fitted if _is_lower(before, after, weight) else LinearCalibration()

@@ -22,8 +22,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 #: Bits of LightGBM's ``decision_type``: split by category, missing goes left, and what counts as missing.
 CATEGORICAL, DEFAULT_LEFT, ZERO_MISSING, NAN_MISSING = 1, 2, 4, 8
-#: Objectives, which say what the sum of the leaves is: scaled log-odds of a label, or a number.
+#: Objectives, which say what the sum of the leaves is: scaled log-odds of a label, logits of classes, or a number.
 PROBABILITY, NUMBER = re.compile(r"binary sigmoid:(\d+(?:\.\d+)?)"), "regression"
+CLASSES = re.compile(r"multiclass num_class:(\d+)")
 DAMAGED = "expected trees of one label as LightGBM writes them, got another text."
 
 
@@ -90,14 +91,14 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """A sum of trees, or their mean.
+    """A sum of trees, or their mean; of K classes one sum per class, and trees j, j + K, j + 2 K ... belong to class j.
 
     Attributes
     ----------
     features : int
         Columns that they read.
     objective : str
-        ``binary sigmoid:s`` or ``regression``.
+        ``binary sigmoid:s``, ``multiclass num_class:K`` or ``regression``.
     averaged : bool
         Whether leaves are averaged instead of summed, as in a forest.
     trees : tuple of Tree
@@ -113,13 +114,18 @@ class Trees:
 
     @property
     def sigmoid(self) -> float | None:
-        """Scale of the log-odds; None where the sum is a number."""
+        """Scale of the log-odds of a binary label; None where the sums are logits of classes or a number."""
         found = PROBABILITY.fullmatch(self.objective)
         return None if found is None else float(found[1])
 
+    @property
+    def sums(self) -> int:
+        """Number of sums: K for several classes, otherwise 1."""
+        return _sums(self.objective)
+
     def text(self) -> str:
         """As LightGBM reads it."""
-        head = ["tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0"]
+        head = ["tree", "version=v4", f"num_class={self.sums}", f"num_tree_per_iteration={self.sums}", "label_index=0"]
         head += [f"max_feature_idx={self.features - 1}", f"objective={self.objective}"]
         head += ["average_output"] if self.averaged else []
         head += ["feature_names=" + " ".join(f"Column_{j}" for j in range(self.features))]
@@ -134,7 +140,7 @@ def read_trees(text: str) -> Trees:
     Raises
     ------
     ValueError
-        If it is another text, or has what we do not write: several classes, linear leaves, another objective.
+        If it is another text, or has what we do not write: linear leaves, another objective.
     """
     try:
         return _read(text)
@@ -149,13 +155,25 @@ def _read(text: str) -> Trees:
     features = int(head["max_feature_idx"]) + 1
     objective = head["objective"].strip()
     trees = tuple(_tree(_pairs(block)) for block in blocks)
-    one = head["num_class"] == head["num_tree_per_iteration"] == "1"
-    known = objective == NUMBER or PROBABILITY.fullmatch(objective)
+    sums = _sums(objective)
+    # At least one tree per class: the number of classes cannot be larger than the text.
+    full = len(trees) % sums == 0 and (sums == 1 or len(trees) > 0)
+    matching = head["num_class"] == head["num_tree_per_iteration"] == str(sums) and full
     # The text itself has a name for each feature: their number cannot be larger than the text.
     sized = 0 < features <= len(text) and len(head["feature_names"].split(" ")) == features
-    if not (ended and one and known and sized and all(tree.is_sound(features) for tree in trees)):
+    if not (ended and matching and sized and all(tree.is_sound(features) for tree in trees)):
         raise ValueError(DAMAGED)
     return Trees(features, objective, "\naverage_output\n" in f"{first}\n", trees, _categories(rest))
+
+
+def _sums(objective: str) -> int:
+    """Number of sums of trees by the objective; another objective than ours is refused."""
+    classes = CLASSES.fullmatch(objective)
+    if classes is not None and int(classes[1]) > 2:
+        return int(classes[1])
+    if objective != NUMBER and not PROBABILITY.fullmatch(objective):
+        raise ValueError(DAMAGED)
+    return 1
 
 
 def _pairs(block: str) -> dict[str, str]:
@@ -195,19 +213,16 @@ def _categories(rest: str) -> list[Any] | None:
     return values
 
 
-class TreesClassifier:
-    """Trees in place of the classifier that learned them: the same probabilities, and no more.
+class TreesModel:
+    """Trees in place of the model of LightGBM that learned them: the same predictions, and no more.
 
     Parameters
     ----------
     trees : Trees
-        Of a label.
     """
 
     def __init__(self, trees: Trees) -> None:
         self.trees = trees
-        self.classes_ = np.array([0, 1])
-        self.__name__ = "LGBMClassifier"
 
     @cached_property
     def booster_(self) -> Any:
@@ -216,8 +231,33 @@ class TreesClassifier:
 
         return lightgbm.Booster(model_str=self.trees.text())
 
-    def predict_proba(self, X: Any) -> Floats:
-        """(m, 2): probabilities of the negative and of the positive answer."""
+    def _predict(self, X: Any) -> Floats:
         rows = X if hasattr(X, "columns") else check_array(X, ensure_all_finite=False)
-        second = self.booster_.predict(rows)
-        return np.column_stack([1.0 - second, second])
+        found: Floats = self.booster_.predict(rows)
+        return found
+
+
+class TreesClassifier(TreesModel):
+    """Trees of a label in place of the classifier that learned them."""
+
+    def __init__(self, trees: Trees) -> None:
+        super().__init__(trees)
+        self.classes_ = np.arange(max(trees.sums, 2))
+        self.__name__ = "LGBMClassifier"
+
+    def predict_proba(self, X: Any) -> Floats:
+        """(m, 2): probabilities of the negative and of the positive answer; (m, K) of several classes."""
+        found = self._predict(X)
+        return np.column_stack([1.0 - found, found]) if self.trees.sums == 1 else found
+
+
+class TreesRegressor(TreesModel):
+    """Trees of a number in place of the regressor that learned them."""
+
+    def __init__(self, trees: Trees) -> None:
+        super().__init__(trees)
+        self.__name__ = "LGBMRegressor"
+
+    def predict(self, X: Any) -> Floats:
+        """(m,): predicted numbers."""
+        return self._predict(X)

@@ -91,7 +91,8 @@ def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: Post
     whole, short = _passes(numbers[:few], y[:few])
     passing = ((3 + plan.checks) * whole + (1 + plan.checks) * short) * n / few
     disk = 0 if sample == n else n * (4 * numbers.shape[1] + 16)
-    return Forecast(n, sample, 4 + 2 * plan.checks, learning, (2 * reading + predicting) * n / few, passing, disk)
+    passes = 4 + 2 * plan.checks + (plan.share_sizes > 0)
+    return Forecast(n, sample, passes, learning, (2 * reading + predicting) * n / few, passing, disk)
 
 
 def _learning(numbers: NDArray[np.float32], y: Any) -> tuple[Any, float]:

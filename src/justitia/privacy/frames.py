@@ -130,10 +130,12 @@ def has_index_of(attribute: object, others: Sequence[object]) -> bool:
 
     An index is public. The caller raises, because its frame has dropped the attribute.
     """
+    pandas = pd.Series | pd.DataFrame
     for column in attribute.values() if isinstance(attribute, Mapping) else [attribute]:
         for other in others:
-            pandas = isinstance(column, pd.Series | pd.DataFrame) and isinstance(other, pd.Series | pd.DataFrame)
-            if pandas and len(column) == len(other) and not column.index.equals(other.index):
+            if not (isinstance(column, pandas) and isinstance(other, pandas)):
+                continue
+            if len(column) == len(other) and not column.index.equals(other.index):
                 return False
     return True
 

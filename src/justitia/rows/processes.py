@@ -14,6 +14,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
@@ -215,6 +216,8 @@ def _environment() -> Iterator[None]:
 def serve(pipe: Connection, pickled: bytes) -> None:
     """Answer calls until the driver is gone. Errors leave with their first line only, without local variables."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C and ends this process
+    # In the middle of a pass this process does not read its pipe, and would outlive a driver that was killed.
+    threading.Thread(target=_end_with_driver, daemon=True).start()
     part: Any = None
     with contextlib.suppress(EOFError, OSError):  # the driver is gone
         while True:
@@ -226,6 +229,13 @@ def serve(pipe: Connection, pickled: bytes) -> None:
                 pipe.send(("ValueError", NOT_IMPORTED))
                 continue
             pipe.send_bytes(_answer(part, call, arguments))
+
+
+def _end_with_driver() -> None:
+    driver = multiprocessing.parent_process()
+    if driver is not None:
+        driver.join()
+        os._exit(1)
 
 
 def _answer(part: Any, call: str, arguments: Sequence[Any]) -> bytes:
