@@ -82,10 +82,11 @@ class Goal:
         With a ratio: what the smallest rate lacks to its share of the largest.
         """
         if self.ratio is not None:
-            return np.maximum(self.ratio * rates.max(0) - rates.min(0), 0.0)
-        if self.is_fraction:
-            return np.ptp(rates[:, :1] / np.maximum(rates[:, 1:], 1e-9), axis=0)
-        return np.ptp(rates, axis=0)
+            lacking: Array = np.maximum(self.ratio * rates.max(0) - rates.min(0), 0.0)
+            return lacking
+        compared = rates[:, :1] / np.maximum(rates[:, 1:], 1e-9) if self.is_fraction else rates
+        differences: Array = np.ptp(compared, axis=0)
+        return differences
 
     def allowed(self, tolerance: Array) -> Array:
         """(J,): what :meth:`violations` may be."""
@@ -98,7 +99,9 @@ class Goal:
         return float((self.violations(rates) - self.allowed(tolerance)).max())
 
 
-def population_rates(table: RateTable, labels: NDArray[np.generic], actions: Array, weight: Array) -> Array:
+def population_rates(
+    table: RateTable, labels: NDArray[np.generic], actions: NDArray[np.generic], weight: Array
+) -> Array:
     """(K,): rates of everybody, public; 0 for an event without rows."""
     codes, decided = labels.astype(np.int64), actions.astype(np.int64)
     events = table.events[codes] * weight[:, None]

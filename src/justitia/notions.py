@@ -413,8 +413,10 @@ FAIRLEARN_NAMES = {
 }
 
 
-def notion_name(notion: str | FairnessNotion) -> str:
-    """Our name of a notion, also of one that was given by fairlearn's."""
+def notion_name(notion: Any) -> str:
+    """Our name of a notion, also of one that was given by fairlearn's; several are joined by plus signs."""
+    if isinstance(notion, list | tuple):
+        return " + ".join(notion_name(one) for one in notion)
     return FAIRLEARN_NAMES.get(notion, notion) if isinstance(notion, str) else notion.name
 
 
@@ -435,6 +437,25 @@ def get_notion(notion: str | FairnessNotion) -> FairnessNotion:
         notion = _with_arrays(notion)
         check_notion(notion)
     return notion
+
+
+def get_notions(notion: Any) -> list[FairnessNotion]:
+    """The notions of a name, of an object, or of a list of these.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`get_notion`, and for an empty list.
+    """
+    if not isinstance(notion, list | tuple):
+        return [get_notion(notion)]
+    if not notion:
+        raise ValueError("expected at least one notion, got an empty list; pass 'demographic_parity', say.")
+    found = [get_notion(one) for one in notion]
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected each notion once, got {names}; leave the repeated one out.")
+    return found
 
 
 class _TensorNotion(FairnessNotion):

@@ -75,7 +75,7 @@ def make_source(name: str, folder: Path) -> tuple[RowSource, Any]:
             source = FileRows(files, Columns(NAMES, "y", "w"), lambda *_: nullcontext(Bar()))
         assert len(source.ranges) == workers
         source.scale_weights(2.0, 1.0)
-        source.encode_with(to_numbers, 1.0)
+        source.encode_with(to_numbers, (0.0, 1.0))
         codes = FileCodes(FileAttribute(SensitiveColumns("sex"), files, None, source.ranges), GROUPS)
     source.score(to_numbers, score)
     return source, codes

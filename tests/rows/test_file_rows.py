@@ -46,7 +46,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileRows:
     )
     made.scan()
     made.scale_weights(4.0, 1.0)
-    made.encode_with(encoder.transform, 1)
+    made.encode_with(encoder.transform, (0, 1))
     made.score(lambda _: pytest.fail("rows of the sample are scored already"), np.linspace(0.1, 0.9, ROWS))
     return made
 

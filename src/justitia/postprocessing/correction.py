@@ -226,9 +226,8 @@ def _learned(read: Array, parts: Sequence[Part], weight: Array, units: int) -> t
     with threadpool_limits(1, user_api="blas"):  # threads that wait for each other take longer than such products
         found = minimize(squares, start.ravel(), jac=True, method="L-BFGS-B", options=options)
     hidden = found.x.reshape(start.shape)
-    outs = squares.best_out(hidden)
-    for out, mean, scale in zip(outs, means, scales, strict=True):
-        out *= scale
+    outs = [out * scale for out, scale in zip(squares.best_out(hidden), scales, strict=True)]
+    for out, mean in zip(outs, means, strict=True):
         out[-1] += mean
     return hidden, outs
 

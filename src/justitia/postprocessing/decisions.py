@@ -246,5 +246,5 @@ def means_of_cells(table: RateTable, cells: Array) -> Array:
 def centred_table(table: RateTable, means: Array) -> Array:
     """(T, Y, L, K): what a row of weight 1 adds to a group's sums, less the mean, by level, label and action."""
     events, values = table.events.astype(np.float32), table.values.astype(np.float32)
-    centred: Array = events[:, None, :] * (values - means[:, None, None, :].astype(np.float32))
+    centred: NDArray[Any] = events[:, None, :] * (values - means[:, None, None, :].astype(np.float32))
     return centred.astype(np.float64)

@@ -21,7 +21,7 @@ import copy
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from justitia.exceptions import Diagnostic, NoisyEstimateWarning
 from justitia.goals import population_rates
 from justitia.learners.base import Base, Inputs
-from justitia.learners.calibration import AnyCalibration
 from justitia.postprocessing.correction import (
     NOTHING,
     UNITS,
@@ -236,7 +235,7 @@ class CheckResult:
     lam: Array
     rates: Array
     variance: Array
-    quota: Array | float = 0.0
+    quota: Array = field(default_factory=lambda: np.zeros(1))
 
     @property
     def noise(self) -> float:
@@ -277,8 +276,8 @@ class PostProcessingRun(Run):
     vault : Vault
     eta : ndarray (n,) or (n, K)
         p(y = 1 | x), or probabilities of K classes, of the sample, by models that have not learned from the row.
-    model : (Base, Calibration, Inputs)
-        The base model, and the features of the sample.
+    model : (Base, calibration, Inputs)
+        The base model, its calibration, and the features of the sample.
     tolerance : float or ndarray (K,), optional
         Largest difference between two groups that is allowed, of each rate; None or NaN: the plan's ``dead_zone``
         standard errors.
@@ -295,7 +294,7 @@ class PostProcessingRun(Run):
         problem: Problem,
         vault: Vault,
         eta: Array,
-        model: tuple[Base, AnyCalibration, Inputs],
+        model: tuple[Base, Any, Inputs],
         tolerance: float | Array | None,
     ) -> None:
         source, self._goal = problem.source, problem.goal
@@ -551,7 +550,7 @@ class PostProcessingRun(Run):
         return moved_probability(2 * (self.eta - self._levels[:, None]) - lams @ self._multiplied().T, self._levels)
 
     def scores(self) -> Array:
-        """(n,) scores of the sample, positive is a positive decision; (n, K) of classes, the largest is the decision."""
+        """(n,) scores of the sample, positive is a positive decision; of classes (n, K), the largest decides."""
         if self._several:
             margin = self._utilities()
             margin[:, 1:] -= self._estimated().correction(self._lams[0]) + self._quota
@@ -570,11 +569,11 @@ class PostProcessingRun(Run):
         """Scores of the base model's own decisions."""
         return self._utilities() if self._several else 2 * (self.eta - self.problem.threshold)
 
-    def _decisions(self, scores: Array) -> Array:
+    def _decisions(self, scores: Array) -> NDArray[np.int64]:
         """(T, n): actions at every level."""
         if self._several:
             return decided(scores)[None]
-        return (scores > 2 * (self._levels[:, None] - self.problem.threshold)).astype(np.float64)
+        return (scores > 2 * (self._levels[:, None] - self.problem.threshold)).astype(np.int64)
 
     def gap(self, scores: Array, rows: Rows = ALL_ROWS) -> Array | None:  # noqa: ARG002 - all scores are out of fold
         """(G, K): rates of the decisions by the memberships and all checks so far, less those of the population."""
@@ -589,11 +588,14 @@ class PostProcessingRun(Run):
         """How far (G, K) rates are beyond what is allowed."""
         return self._goal.excess(rates, self.tolerances)
 
-    def excess(self, scores: Array) -> float | None:
-        """How far the noised rates of these decisions are beyond what is allowed; None before the first answers."""
+    def worst(self, scores: Array, rows: Rows = ALL_ROWS) -> tuple[float, float] | None:  # noqa: ARG002 - as above
+        """The noised violation that is farthest beyond what is allowed, and what is allowed."""
         if self._constraints is None:
             return None
-        return self._excess(self._constraint(self._decides).rates(decided(scores)))
+        violations = self._goal.violations(self._constraint(self._decides).rates(decided(scores)))
+        allowed = self._goal.allowed(self.tolerances)
+        k = int((violations - allowed).argmax())
+        return float(violations[k]), float(allowed[k])
 
     @property
     def tolerance(self) -> float:
@@ -701,7 +703,7 @@ class PostProcessingRun(Run):
         return Rule(rule.base, rule.calibration, rule.correction.plus(price, inputs.numbers.shape[1]), rule.threshold)
 
     def _class_rule(self) -> ClassRule:
-        base, calibration, inputs = self.model
+        base, calibration, _ = self.model
         used, prices = self._estimated(), self._prices(self._lams[0])
         quota = None if self._goal.quota is None else self._quota
         if np.abs(used.correction(self._lams[0])).max(initial=0.0) <= NOTHING:
@@ -712,7 +714,7 @@ class PostProcessingRun(Run):
         if "network" not in self._distilled:
             self._distilled["network"] = self._distil_classes(own, prices[kinds])
         parts_of_label = [[j for j, ys in enumerate(own) if y in ys] for y in range(labels)]
-        correction = self._distilled["network"].class_correction(prices[kinds], parts_of_label)
+        correction = self._distilled["network"].class_correction(list(prices[kinds]), parts_of_label)
         return ClassRule(base, calibration, correction, self.problem.costs, quota)
 
     def _distil_classes(self, own: list[NDArray[np.int64]], prices: Array) -> Distillation:

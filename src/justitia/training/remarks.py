@@ -23,6 +23,7 @@ from justitia.exceptions import (
     ViolationWarning,
 )
 from justitia.training.lagrangian import Problem, largest_gap
+from justitia.training.public_scores import decided
 
 Array = NDArray[np.float64]
 #: Decisions of which fewer than this share differ are nearly constant.
@@ -50,13 +51,13 @@ def decisions_remarks(problem: Problem, scores: Array, plain: float | None) -> l
     plain : float, optional
         Accuracy without a constraint, by :func:`value`.
     """
-    positive = float(np.average(scores > 0, weights=problem.weight.astype(np.float64)))
-    here, majority = value(problem, scores), max(value(problem, np.full_like(scores, sign)) for sign in (-1.0, 1.0))
+    shares = np.bincount(decided(scores), problem.weight.astype(np.float64)) / problem.weight.sum(dtype=np.float64)
+    here, majority = value(problem, scores), max(value(problem, one) for one in _constant_scores(scores))
     found: list[Diagnostic] = []
-    if min(positive, 1 - positive) < CONSTANT:
+    if 1 - shares.max() < CONSTANT:
         found.append(
             Diagnostic(
-                f"nearly everybody gets the same decision ({max(positive, 1 - positive):.1%}): rates that are alike "
+                f"nearly everybody gets the same decision ({shares.max():.1%}): rates that are alike "
                 "because nothing is decided; allow a larger tolerance, or choose another threshold.",
                 ConstantDecisionWarning,
             )
@@ -80,8 +81,19 @@ def decisions_remarks(problem: Problem, scores: Array, plain: float | None) -> l
     return found
 
 
+def _constant_scores(scores: Array) -> list[Array]:
+    """Scores of the same decision for everybody, for each decision."""
+    if scores.ndim == 1:
+        return [np.full_like(scores, sign) for sign in (-1.0, 1.0)]
+    return [np.tile(one, (len(scores), 1)) for one in np.eye(scores.shape[1])]
+
+
 def value(problem: Problem, scores: Array) -> float:
-    """Accuracy; errors of either label count by what the threshold says that they cost."""
+    """Accuracy; errors of either label count by what the threshold, or costs, say that they cost."""
+    if scores.ndim == 2:
+        costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
+        lost = costs[problem.y.astype(np.int64), decided(scores)]
+        return float(1 - np.average(lost, weights=problem.weight.astype(np.float64)))
     cost = problem.weight * np.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold)
     return float(np.average((scores > 0) == (problem.y > 0.5), weights=cost))
 
@@ -96,10 +108,15 @@ def gap_remark(gap: Array | None, allowed: float, noise: float) -> list[Diagnost
     noise : float
         Standard deviation of the difference of two of them.
     """
-    if gap is None or largest_gap(gap) <= allowed + max(SLACK, 2 * noise):
+    return [] if gap is None else violation_remark(largest_gap(gap), allowed, noise)
+
+
+def violation_remark(violation: float, allowed: float, noise: float) -> list[Diagnostic]:
+    """A sentence if a noised violation is beyond the tolerance, by more than its noise."""
+    if violation <= allowed + max(SLACK, 2 * noise):
         return []
     sentence = (
-        f"the noised violation of the deployed decisions is {largest_gap(gap):.2g}, beyond the tolerance "
+        f"the noised violation of the deployed decisions is {violation:.2g}, beyond the tolerance "
         f"{allowed:.2g}: measure it on other rows before you rely on it."
     )
     return [Diagnostic(sentence, ViolationWarning)]
