@@ -22,6 +22,7 @@ from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import Problem, largest_gap
+from justitia.training.remarks import decisions_remarks, value, violation_remark
 
 Array = NDArray[Any]
 #: Positions of rows, or all of them.
@@ -112,6 +113,10 @@ class Run(ABC):
         """Largest noised difference between two groups' distributions of deployed scores, where these are alike."""
         return None
 
+    def rate_names(self) -> tuple[str, ...]:
+        """Names of the K rates that groups are compared by."""
+        return tuple(self.problem.notion.event_names)
+
     def preflight(self) -> list[Diagnostic]:
         """Warnings before the first query, from public numbers."""
         return []
@@ -119,6 +124,13 @@ class Run(ABC):
     def diagnostics(self) -> list[Diagnostic]:
         """Warnings after training, from public and noised numbers."""
         return []
+
+    def learned_remarks(self) -> list[Diagnostic]:
+        """Warnings about the deployed decisions, from public labels and noised gaps."""
+        problem, scores, base, held = self.problem, self.deployed_scores(), self.base_scores(), self.held_out()
+        learned = decisions_remarks(problem, scores, None if base is None else value(problem, base))
+        worst = self.worst(scores[held], held)
+        return learned + ([] if worst is None else violation_remark(*worst, self.gap_noise()))
 
 
 class Method(ABC):

@@ -28,7 +28,6 @@ from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
 from justitia.training.method import AnswersRefuse, Array, Method, Run, Trained
 from justitia.training.plan import Plan
 from justitia.training.progress import progress_bar
-from justitia.training.remarks import decisions_remarks, value, violation_remark
 
 #: Layout of the state in a checkpoint; a folder with another one belongs to another version.
 LAYOUT = 3
@@ -184,12 +183,7 @@ class Session:
 
     def remarks(self) -> tuple[str, ...]:
         """What public rows, noised answers and the decisions that were learned have shown."""
-        problem, run = self.method.problem, self.run
-        scores, base, held = run.deployed_scores(), run.base_scores(), run.held_out()
-        learned = decisions_remarks(problem, scores, None if base is None else value(problem, base))
-        worst = run.worst(scores[held], held)
-        beyond = [] if worst is None else violation_remark(*worst, run.gap_noise())
-        return (*self.settings.remarks, *run.diagnostics(), *learned, *beyond)
+        return (*self.settings.remarks, *self.run.diagnostics(), *self.run.learned_remarks())
 
 
 def open_session(
