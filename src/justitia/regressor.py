@@ -21,6 +21,7 @@ from justitia._validate import check_choice, check_int, check_nonnegative, check
 from justitia.exceptions import warn_of
 from justitia.learners.base import Inputs, base_of
 from justitia.learners.lightgbm_base import default_base
+from justitia.persistence import folder as saved_folder
 from justitia.postprocessing.number_notions import NUMBER_NOTIONS
 from justitia.postprocessing.number_rule import NumberRule
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -278,6 +279,29 @@ class LagrangianDualRegressor(HiddenNoiseSeed, RegressorMixin, TabularEstimator)
     def _inputs(self, X: Any) -> Inputs:
         features = self._features(X, reset=False)
         return Inputs(X, features.reshape(len(features), -1))
+
+    def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
+        """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
+
+        Parameters
+        ----------
+        without_base : bool
+            Whether a base that cannot be written (a forest, say) may stay with you; pass it to :meth:`load` again.
+        """
+        check_is_fitted(self, "plan_")
+        return saved_folder.save(self, folder, without_base=without_base)
+
+    @classmethod
+    def load(cls, folder: Path | str, base: Any = None) -> Self:
+        """Read a model that :meth:`save` wrote, without running code from the folder.
+
+        Parameters
+        ----------
+        base : optional
+            What the model was fitted with, if ``justitia.persistence.base`` cannot write it: that base, fitted, or the
+            saved model's ``rule_.base``.
+        """
+        return saved_folder.load(folder, module=None, base=base, kind=cls)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
