@@ -489,7 +489,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         ----------
         module, base : optional
             What the model was fitted with, if that was a module of your own (one of the same shape; it is copied) or a
-            base that ``justitia.persistence.rule`` cannot write: that base, fitted, or the saved model's
+            base that ``justitia.persistence.base`` cannot write: that base, fitted, or the saved model's
             ``rule_.base``.
         """
         return saved_folder.load(folder, module=module, base=base, kind=cls)

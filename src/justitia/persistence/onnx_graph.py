@@ -23,8 +23,9 @@ from sklearn.linear_model import LogisticRegression
 
 from justitia.learners.base import Base, CrossFitted, Fitted, ScoreColumn
 from justitia.learners.calibration import EDGE, Calibration
-from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees
-from justitia.persistence.rule import CORRECTION_ARRAYS, is_second, trees_of
+from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees, trees_of
+from justitia.persistence.base import is_second
+from justitia.persistence.rule import CORRECTION_ARRAYS
 from justitia.postprocessing.correction import CUT, Correction, Levels, Rule
 from justitia.postprocessing.dual import BEYOND
 from justitia.preprocessing.encoding import CategoryColumn, NumberColumn, TabularEncoder
