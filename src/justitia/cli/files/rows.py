@@ -1,4 +1,4 @@
-"""Rows of one file for training and evaluation: features, a binary target, and the attribute, which stays closed."""
+"""Rows of one file for training and evaluation: features, the target, and the attribute, which stays closed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from justitia.cli.errors import Refusal, no_such, shown_path
+from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, read_attribute, read_ids
 from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import Table, open_table
+from justitia.cli.files.target import AUTO, Label, read_target, task_of
 from justitia.cli.output import show_progress, truncate
 from justitia.preprocessing.column_types import IGNORED, ColumnType, snake_case
 from justitia.privacy.attribute import Attribute
+from justitia.tasks import Task
 
-Label = str | int | float | bool
 #: Last words of a column that puts another one into groups: ``age_group`` is made of ``age``.
 GROUPED = frozenset({"group", "groups", "cat", "category", "band", "bin", "bracket", "class", "range"})
 
@@ -34,10 +35,10 @@ class LabelledRows:
     table : Table
     X : DataFrame
         Public features, without target, attribute and key.
-    y : array of 0 and 1
-        Public target; 1 is the positive answer.
+    y : array
+        Public target: codes 0, 1, ... of the classes, of two 1 is the positive answer; or numbers.
     classes : tuple
-        What 0 and 1 are called in the file.
+        What the codes are called in the file; empty for numbers.
     attribute : PublicAttribute
         Public facts about the attribute.
     sensitive : Attribute
@@ -50,8 +51,8 @@ class LabelledRows:
 
     table: Table
     X: pd.DataFrame = field(repr=False)
-    y: NDArray[np.int64] = field(repr=False)
-    classes: tuple[Label, Label]
+    y: NDArray[Any] = field(repr=False)
+    classes: tuple[Label, ...]
     attribute: PublicAttribute
     sensitive: Attribute = field(repr=False)
     person: list[str | None] | None = field(repr=False, default=None)
@@ -60,6 +61,20 @@ class LabelledRows:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def task(self) -> Task:
+        """What kind of target it is."""
+        return task_of(self.classes)
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The target as models learn it: codes of two classes, names of more, or numbers."""
+        return np.array(self.classes)[self.y] if self.task.kind == "classes" else self.y
+
+    def public_column(self, name: str) -> pd.Series:
+        """A public column of the file, whether or not it is a feature."""
+        return self.X[name] if name in self.X else self.table.text([name])[name]
 
 
 def read_rows(
@@ -71,13 +86,16 @@ def read_rows(
     classes: Sequence[Label] | None = None,
     columns: FeatureColumns | None = None,
     base_column: str | None = None,
+    task: str = AUTO,
 ) -> LabelledRows:
     """Read and check all public columns, then the attribute.
 
     Parameters
     ----------
-    classes : sequence of two, optional
-        Negative and positive value of the target, if a model has fixed them.
+    classes : sequence, optional
+        Values of the target, of two the positive one last, if a model has fixed them; empty for numbers.
+    task : {"auto", "classes", "number"}
+        What the target is, if no model has fixed it.
     columns : FeatureColumns, optional
         Which columns to use, by default all but target, attribute and key, and how to read them.
     base_column : str, optional
@@ -91,7 +109,7 @@ def read_rows(
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     columns = FeatureColumns() if columns is None else columns
     names, related = feature_names(attribute, table, target, columns, base_column)
-    y, known = read_target(table, target, positive, classes)
+    y, known = read_target(table, target, positive, classes, task=task, written=columns.written)
     person = None if attribute.person is None else read_ids(attribute.person, table, repeated=True)
     X, readings = columns.read(table, names)
     sensitive = read_attribute(attribute, table)
@@ -163,62 +181,3 @@ def feature_names(
     if not names:
         raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
     return names, related
-
-
-def read_target(
-    table: Table, target: str, positive: str | None = None, classes: Sequence[Label] | None = None
-) -> tuple[NDArray[np.int64], tuple[Label, Label]]:
-    """The target as 0 and 1, and the values that they stand for.
-
-    Raises
-    ------
-    Refusal
-        If rows have no target, or it does not have two values.
-    """
-    places: dict[Label, int] = {}
-    parts = [np.empty(0, dtype=np.int32)]
-    for values in table.parts(target):
-        codes, entries = pd.factorize(values, use_na_sentinel=True)
-        found = [places.setdefault(_label(one), len(places)) for one in entries]
-        parts.append(np.array([*found, -1], dtype=np.int32)[codes])
-    coded = np.concatenate(parts)
-    absent = int((coded < 0).sum())
-    if absent:
-        raise Refusal(f"{absent} rows of {shown_path(table.path)} have no {target!r}; remove or complete them.")
-    if not len(coded):
-        raise Refusal(f"{shown_path(table.path)} has no rows below its first line; add rows.")
-    try:
-        labels = sorted(places)
-    except TypeError:  # text and numbers
-        labels = sorted(places, key=str)
-    negative, positive_label = _two_classes(labels, target, positive) if classes is None else classes
-    known = [str(negative).strip(), str(positive_label).strip()]
-    answers = np.zeros(len(places), dtype=np.int64)
-    for value in labels:
-        text = str(value).strip()
-        if text not in known:
-            raise no_such("class", text, sorted(known), place=f"the model, but in the target {target!r}")
-        answers[places[value]] = text == known[1]
-    return answers[coded], (negative, positive_label)
-
-
-def _label(value: Any) -> Label:
-    """A value of the target as a plain Python value; a whole number is the same with and without ".0"."""
-    plain: Any = value.item() if hasattr(value, "item") else value
-    if isinstance(plain, float) and plain.is_integer():
-        return int(plain)
-    return plain if isinstance(plain, str | int | float | bool) else str(plain)
-
-
-def _two_classes(labels: list[Label], target: str, positive: str | None) -> list[Label]:
-    """Negative and positive value of a target."""
-    if len(labels) != 2:
-        listed = ", ".join(map(str, labels[:3])) + (", ..." if len(labels) > 3 else "")
-        raise Refusal(
-            f"expected two values in the column {target!r}, got {len(labels)} ({listed}); write a column that has two."
-        )
-    if positive is None or str(labels[1]).strip() == positive.strip():
-        return labels
-    if str(labels[0]).strip() == positive.strip():
-        return labels[::-1]
-    raise no_such("value", positive, [str(one) for one in labels], place=f"the target {target!r}")
