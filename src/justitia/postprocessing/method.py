@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.goals import Goal
 from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import AnyCalibration, calibrate_target, identity_calibration
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -38,7 +39,8 @@ class PostProcessing(Method):
 
     def check(self) -> None:
         """Refuse a notion that does not compare decisions."""
-        _ = self.problem.goal
+        if self.problem.given_goal is None:
+            Goal.of([self.problem.notion], self.problem.task.classes)
 
     def shape(self) -> str:
         """What the base is."""
