@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Hashable
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,11 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
-from justitia.exceptions import warn_of
+from justitia._validate import check_choice, check_nonnegative, check_same_length
 from justitia.learners.base import Inputs, base_of
 from justitia.learners.lightgbm_base import default_base
 from justitia.persistence import folder as saved_folder
@@ -28,25 +25,25 @@ from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.regression import NumberMethod
 from justitia.preprocessing.outliers import input_diagnostics
 from justitia.preprocessing.tables import read_task_target, read_weight
-from justitia.privacy.attribute import Attribute
+from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import features_only, protects_attribute
+from justitia.privacy.joining import FileAttribute
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import HiddenNoiseSeed
-from justitia.privacy.vault import check_budget, named_groups, open_vault
-from justitia.rows.files import frames
+from justitia.privacy.persons import Persons
+from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights
+from justitia.rows.file_data import FileData
+from justitia.rows.files import PublicRange, frames, stride
 from justitia.rows.parquet import is_files
 from justitia.rows.source import MemoryRows
-from justitia.tabular import TabularEstimator, unchanged_on_error
 from justitia.tasks import NUMBER
-from justitia.training.checkpoint import RunFolder, open_folder
-from justitia.training.history import history_table
+from justitia.training.checkpoint import RunFolder
 from justitia.training.lagrangian import Problem
 from justitia.training.method import Trained
-from justitia.training.same_rows import FITS, rows_digest
+from justitia.training.same_rows import rows_digest
 from justitia.training.session import Session, Settings, open_session
 
 
-class LagrangianDualRegressor(HiddenNoiseSeed, RegressorMixin, TabularEstimator):
+class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
     r"""Regressor that treats groups alike, private in the sensitive attribute.
 
     Corrects the predictions of any model of the target by a Lagrangian dual in closed form, so that the predictions of
@@ -197,21 +194,11 @@ class LagrangianDualRegressor(HiddenNoiseSeed, RegressorMixin, TabularEstimator)
             If the file of a durable ledger cannot be used, or another run works in ``checkpoint``.
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        with (
-            unchanged_on_error(self),
-            open_folder(checkpoint) as folder,
-            closing(self._open(**data, person=person, ledger=ledger, folder=folder)) as session,
-        ):
-            session.warn(stacklevel=4)
-            trained = session.train()
-            session.check_spent()
-            self._keep(session, trained)
-        # Last, so that a warning turned into an error does not throw away a model that was paid for.
-        for sentence in self.certificate_.remarks:
-            warn_of(sentence, stacklevel=3)
-        if ledger is None and checkpoint is None:
-            FITS.note(session.settings.rows, self.certificate_, stacklevel=3)
-        return self
+        return self._train(
+            lambda folder: self._open(**data, person=person, ledger=ledger, folder=folder),
+            ledger=ledger,
+            checkpoint=checkpoint,
+        )
 
     def _open(
         self,
@@ -226,41 +213,70 @@ class LagrangianDualRegressor(HiddenNoiseSeed, RegressorMixin, TabularEstimator)
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
         notion, plan = check_parameters(self)
-        attribute = Attribute.from_container(sensitive_features)
+        attribute: Attribute | FileAttribute | HeldElsewhere
+        if is_files(X):
+            data = FileData.from_names(X, y, sensitive_features, sample_weight, person)
+            table, problem, attribute, person = self._read_files(data, notion)
+            rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
+        else:
+            attribute, table = Attribute.from_container(sensitive_features), X
+            problem = self._read_table(X, y, sample_weight, notion, plan)
+            rows = rows_digest([problem.X, problem.y])
+        try:
+            weight = None if is_files(X) else sample_weight
+            remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
+            tolerance = None if self.tolerance is None else float(self.tolerance)
+            settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
+            base = base_of(self.base, NUMBER) or default_base(len(problem), NUMBER)
+            inputs = Inputs(table, problem.X.reshape(len(problem), -1))
+            method = NumberMethod(base, inputs, problem, notion, self.bounds_, settings.seed)
+            return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)
+        except BaseException:
+            problem.source.close()
+            raise
+
+    def _read_table(self, X: Any, y: Any, sample_weight: Any, notion: Any, plan: PostProcessingPlan) -> Problem:
+        """The public part of rows in memory."""
         features = self._features(X, reset=True)
         _, _, target = read_task_target(y, "number")
         check_same_length(X=features, y=target)
-        bounds = read_bounds(self.bounds, float(target.min()), float(target.max()))
-        scaled = ((target - bounds[0]) / (bounds[1] - bounds[0])).astype(np.float32)
+        self.bounds_ = read_bounds(self.bounds, float(target.min()), float(target.max()))
+        scaled = PublicRange(*self.bounds_).scaled(target)
         weight = read_weight(sample_weight, scaled, NUMBER)
         source = MemoryRows(features, scaled, weight, plan.micro_batch)
-        problem = Problem(features, scaled, weight, notion, source=source, task=NUMBER)
-        self.bounds_ = bounds
-        remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), sample_weight, features.shape))
-        settings = Settings.from_model(self, plan, remarks=remarks, rows=rows_digest([features, scaled]))
-        base = base_of(self.base, NUMBER) or default_base(len(target), NUMBER)
-        inputs = Inputs(X, features.reshape(len(features), -1))
-        method = NumberMethod(base, inputs, problem, notion, bounds, settings.seed)
-        return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)
+        return Problem(features, scaled, weight, notion, source=source, task=NUMBER)
 
-    #: Opens the vault; audits put a function there that records queries.
-    _open_vault = staticmethod(open_vault)
+    def _read_files(
+        self, data: FileData, notion: Any
+    ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
+        """The public sample of rows in files, where their attribute is, and which rows are one person's."""
+        data = replace(data, columns=replace(data.columns, number=True))
+        source = self._open_files(data)
+        try:
+            scan = source.scan()
+            table = scan.sample()
+            frame = table[list(data.columns.features)]
+            features = self._features(frame, reset=True)
+            self.bounds_ = read_bounds(self.bounds, scan.smallest, scan.largest)
+            scaling = PublicRange(*self.bounds_)
+            scaled = scaling.scaled(np.asarray(table[data.columns.target], dtype=np.float64))
+            given = None if data.columns.weight is None else np.asarray(table[data.columns.weight], dtype=np.float64)
+            if stride(source.n) == 1:  # the sample has all rows
+                source.close()
+                problem = Problem(features, scaled, read_weight(given, scaled, NUMBER), notion, task=NUMBER)
+                return frame, problem, data.attribute(), data.persons()
+            weight = file_weights(source, scan, given, len(scaled))
+            source.encode_with(self._encode(features.shape[1]), scaling)
+            problem = Problem(features, scaled, weight, notion, source=source, task=NUMBER)
+            return frame, problem, data.attribute(source.ranges), data.persons()
+        except BaseException:
+            source.close()
+            raise
 
     def _keep(self, session: Session, trained: Trained) -> None:
         """Keep what a session has released, and nothing else."""
-        groups, rates = list(session.vault.group_names), list(session.run.rate_names())
         self.rule_ = session.run.fitted()
-        self.tolerance_ = session.run.tolerance
-        self.distance_ = session.run.distance()
-        self.groups_ = session.vault.groups
-        self.plan_ = session.plan
-        self.ledger_ = session.ledger
-        self.certificate_ = session.certificate()
-        self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=rates)
-        private = math.isfinite(self.certificate_.epsilon)
-        self.history_, self.history_columns_ = history_table(
-            trained.history, groups, rates, private=private, scores=("r2",)
-        )
+        self._keep_released(session, trained, list(session.run.rate_names()), scores=("r2",))
 
     @features_only
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -276,21 +292,6 @@ class LagrangianDualRegressor(HiddenNoiseSeed, RegressorMixin, TabularEstimator)
         check_is_fitted(self, "plan_")
         return self.rule_.base_prediction(self._inputs(X))
 
-    def _inputs(self, X: Any) -> Inputs:
-        features = self._features(X, reset=False)
-        return Inputs(X, features.reshape(len(features), -1))
-
-    def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
-        """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
-
-        Parameters
-        ----------
-        without_base : bool
-            Whether a base that cannot be written (a forest, say) may stay with you; pass it to :meth:`load` again.
-        """
-        check_is_fitted(self, "plan_")
-        return saved_folder.save(self, folder, without_base=without_base)
-
     @classmethod
     def load(cls, folder: Path | str, base: Any = None) -> Self:
         """Read a model that :meth:`save` wrote, without running code from the folder.
@@ -302,12 +303,6 @@ class LagrangianDualRegressor(HiddenNoiseSeed, RegressorMixin, TabularEstimator)
             saved model's ``rule_.base``.
         """
         return saved_folder.load(folder, module=None, base=base, kind=cls)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        # random_state does not seed the noise, so two fits with the same random_state may differ
-        tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
-        return tags
 
 
 def read_bounds(bounds: Any, smallest: float, largest: float) -> tuple[float, float]:
@@ -341,14 +336,7 @@ def check_parameters(model: BaseEstimator) -> tuple[Any, PostProcessingPlan]:
     plan = PostProcessingPlan() if model.plan is None else model.plan
     if not isinstance(plan, PostProcessingPlan):
         raise TypeError(f"expected plan to be a PostProcessingPlan, got {type(plan).__name__}; pass one, or none.")
-    check_budget(model.epsilon, model.delta)
-    named_groups(model.groups, float(model.epsilon))
+    check_common_parameters(model)
     if model.tolerance is not None:
         check_nonnegative("tolerance", model.tolerance)
-    if model.preprocess is not None:
-        check_choice("preprocess", model.preprocess, ("auto",))
-    if model.noise_seed is not None:
-        check_int("noise_seed", model.noise_seed, at_least=0)
-    if not (model.progress is None or isinstance(model.progress, bool)):
-        raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
     return notion, plan

@@ -127,7 +127,7 @@ NUMBER_OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "mean parity": {"notion": "mean_parity"},
     "equal error": {"notion": "equal_error", "tolerance": 0.0},
-    "range": {"bounds": (-5.0, 6)},
+    "range": {"bounds": (-6.0, 6)},
     "loose": {"tolerance": 1.0},
     "without privacy": {"epsilon": math.inf},
     "without preprocessing": {"preprocess": None},

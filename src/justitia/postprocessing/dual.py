@@ -108,7 +108,7 @@ class Constraints:
         parts = [self.joint[kind == j].sum(0) for j in range(len(first))]
         return np.concatenate(parts, axis=1), self.events[first], self.change[first]
 
-    @property
+    @cached_property
     def c(self) -> Array:
         """(n, G, K): what the second action adds to the rates, of a problem with two actions."""
         found: Array = np.einsum("yna,yk->nak", self.joint, self.events * self.change[:, 0]) / self.sizes

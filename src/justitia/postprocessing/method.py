@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.goals import Goal
 from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import AnyCalibration, calibrate_target, identity_calibration
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -36,11 +39,20 @@ class PostProcessing(Method):
 
     def check(self) -> None:
         """Refuse a notion that does not compare decisions."""
-        _ = self.problem.goal
+        if self.problem.given_goal is None:
+            Goal.of([self.problem.notion], self.problem.task.classes)
 
     def shape(self) -> str:
         """What the base is."""
         return self.base.describe()
+
+    def goal_facts(self) -> tuple[Any, ...]:
+        """Rates, ratio, quota, costs, and strata."""
+        problem, goal = self.problem, self.problem.goal
+        quota = None if goal.quota is None else goal.quota.tolist()
+        costs = None if problem.costs is None else problem.costs.tolist()
+        strata = hashlib.sha256(problem.codes.tobytes()).hexdigest()
+        return problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task, strata
 
     def prepare(self, bar: Bar) -> None:
         """Cross-fit the base, calibrate it where labels show that it needs it, and score all rows."""

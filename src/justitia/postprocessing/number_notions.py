@@ -30,9 +30,11 @@ from justitia.postprocessing.prefix_sums import PrefixFactor, even_bounds
 from justitia.postprocessing.target_distribution import TargetDistribution
 
 Array = NDArray[np.float64]
+#: Targets, in single or double precision.
+Numbers = NDArray[Any]
 #: Cells in which values between 0 and 1 are counted, to find a bound of a check's rows.
 CELLS = 1024
-#: Squared errors are cut off at this quantile of those of the base model in a check: a few outliers would set the noise.
+#: A check cuts squared errors off at this quantile of the base model's: a few outliers would set the noise.
 KEPT_ERRORS = 0.98
 #: Grid of predictions on which multipliers of squared errors are found.
 GRID = 33
@@ -59,7 +61,8 @@ class Posteriors:
     @property
     def sizes(self) -> Array:
         """(G,): p(a)."""
-        return np.maximum(np.einsum("n,yna->a", self.share, self.joint), 1e-9)
+        found: Array = np.maximum(np.einsum("n,yna->a", self.share, self.joint), 1e-9)
+        return found
 
 
 class NumberNotion(ABC):
@@ -92,10 +95,10 @@ class NumberNotion(ABC):
         """Names of the K rates, in units of the target."""
 
     @abstractmethod
-    def values(self, y: Array, f: Array) -> Array:
+    def values(self, y: Numbers, f: Array) -> Array:
         """(n, K): what is averaged over a group, between 0 and 1."""
 
-    def uncut(self, y: Array, f: Array) -> Array:
+    def uncut(self, y: Numbers, f: Array) -> Array:
         """(n, K): the same before large values are cut off for a check."""
         return self.values(y, f)
 
@@ -121,6 +124,10 @@ class NumberNotion(ABC):
         c, values = given.joint.sum(0) / given.sizes, self.values(f, f)
         found: Array = (values * given.share[:, None]).T @ c
         return found
+
+    def distance(self, read: Array) -> Array:
+        """(n,): how far rows are from a line at which predictions jump; 0 where all rows count alike."""
+        return np.zeros(read.shape[1])
 
     def fitted(self, given: Posteriors, y: Array, levels: int) -> NumberNotion:  # noqa: ARG002 - used by others
         """With what it learns from public rows: levels, or bins of the target."""
@@ -183,43 +190,56 @@ class EqualDistributions(NumberNotion):
 
     @property
     def count(self) -> int:
+        """T."""
         return len(self.at)
 
     def rate_names(self, low: float, high: float) -> tuple[str, ...]:
+        """One for every level."""
         return tuple(f"above {low + (high - low) * one:.6g}" for one in self.at)
 
     def fitted(self, given: Posteriors, y: Array, levels: int) -> NumberNotion:  # noqa: ARG002
+        """With levels at quantiles of the base's predictions."""
         return EqualDistributions(quantile_levels(given.m, given.share, levels))
 
     def refined(self, f: Array, share: Array, levels: int) -> NumberNotion:
+        """With levels at quantiles of these predictions."""
         return EqualDistributions(quantile_levels(f, share, levels))
 
-    def values(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def values(self, y: Numbers, f: Array) -> Array:  # noqa: ARG002
+        """Whether a prediction is above each level."""
         return (f[:, None] > self.at).astype(np.float64)
 
     def solve(self, given: Posteriors, b: Array, tolerance: float, start: Array | None) -> Array:
+        """The joint dual over all levels."""
         rates = LevelRates(given.joint.sum(0) / given.sizes, b, given.share)
         return solve_levels(given.m, self.at, rates, tolerance, start)
 
     def mix(self, lam: Array) -> Array:
+        """One combination for every level."""
         return lam
 
     def predict(self, m: Array, read: Array) -> Array:
+        """Between the last level that is passed and the next one."""
         return interpolated(2 * (m - self.at[:, None]) - read, self.at, spacing(self.at))
 
     @property
     def n_cells(self) -> int:
+        """Cells between the levels."""
         return self.count + 1
 
     def cells(self, values: Array) -> NDArray[np.int64]:
-        return values.sum(1).astype(np.int64)
+        """How many levels a row passes."""
+        passed: NDArray[np.int64] = values.sum(1).astype(np.int64)
+        return passed
 
     def longest_row(self, weights: Array, means: Array) -> float:
+        """Over the cells that have rows."""
         above = (np.arange(self.count) < np.arange(self.count + 1)[:, None]) - means  # (T + 1, T): by levels passed
-        norms = np.linalg.norm(self.factor.encode(above[:, :, None])[..., 0], axis=1)
+        norms = np.linalg.norm(self.factor.factored(above[:, :, None])[..., 0], axis=1)
         return float(norms[weights > 0].max(initial=0.0))
 
     def state(self) -> dict[str, Any]:
+        """The levels."""
         return {"levels": self.levels}
 
 
@@ -232,20 +252,26 @@ class EqualMeans(NumberNotion):
     power: ClassVar[int] = 1
 
     def rate_names(self, low: float, high: float) -> tuple[str, ...]:  # noqa: ARG002
+        """One."""
         return ("mean",)
 
-    def values(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def values(self, y: Numbers, f: Array) -> Array:  # noqa: ARG002
+        """The prediction itself."""
         return f[:, None]
 
     def solve(self, given: Posteriors, b: Array, tolerance: float, start: Array | None) -> Array:  # noqa: ARG002
+        """The quadratic dual."""
         c = given.joint.sum(0) / given.sizes
         return solve_mean_parity(given.m, c, b[0], given.share, tolerance)[None]
 
     def mix(self, lam: Array) -> Array:
+        """One combination."""
         return lam
 
     def predict(self, m: Array, read: Array) -> Array:
-        return np.clip(m - read[0] / 2, 0.0, 1.0)
+        """The base prediction less half of lambda.c, within the range."""
+        found: Array = np.clip(m - read[0] / 2, 0.0, 1.0)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,26 +298,33 @@ class EqualErrors(NumberNotion):
         return self.distribution
 
     def rate_names(self, low: float, high: float) -> tuple[str, ...]:  # noqa: ARG002
+        """One."""
         return ("mean squared error",)
 
     def fitted(self, given: Posteriors, y: Array, levels: int) -> NumberNotion:  # noqa: ARG002
+        """With the distribution of the target, and where errors are cut off."""
         found = TargetDistribution.fit(given.m, y.astype(np.float64), given.share)
         return EqualErrors(found, max(float(np.quantile((y - given.m) ** 2, KEPT_ERRORS)), 1e-6))
 
     def bins(self, m: Array) -> Array:
+        """Of the target's distribution."""
         return self.target.probabilities(m)
 
     @property
     def bin_means(self) -> Array:
+        """Of the target's distribution."""
         return self.target.means
 
-    def values(self, y: Array, f: Array) -> Array:
+    def values(self, y: Numbers, f: Array) -> Array:
+        """Squared errors, cut off."""
         return np.minimum((y.astype(np.float64) - f) ** 2, self.most)[:, None]
 
     def cells(self, values: Array) -> NDArray[np.int64]:
+        """Even cells up to where errors are cut off."""
         return super().cells(values / self.most)
 
     def longest_row(self, weights: Array, means: Array) -> float:
+        """Over the cells that have rows."""
         return self.most * super().longest_row(weights, means / self.most)
 
     def table(self, grid: Array) -> RateTable:
@@ -301,6 +334,7 @@ class EqualErrors(NumberNotion):
         return RateTable(np.ones((len(means), 1)), errors[:, :, None], ("mean squared error",))
 
     def solve(self, given: Posteriors, b: Array, tolerance: float, start: Array | None) -> Array:
+        """The dual for actions on a grid of predictions."""
         grid = np.linspace(0.0, 1.0, GRID)
         rates = Constraints.of(self.table(grid), given.joint, given.share)
         worth = -((given.m[:, None] - grid) ** 2)
@@ -308,28 +342,38 @@ class EqualErrors(NumberNotion):
         return found.T
 
     def columns(self, joint: Array, sizes: Array) -> Array:
+        """Memberships, and memberships times the target."""
         mean = np.einsum("y,yna->na", self.target.means, joint)
         return np.concatenate([joint.sum(0) / sizes, mean / sizes], axis=1)
 
     def mix(self, lam: Array) -> Array:
+        """P and Q."""
         nothing = np.zeros_like(lam)
         return np.block([[lam, nothing], [nothing, lam]])
 
     def predict(self, m: Array, read: Array) -> Array:
+        """Where the parabola is largest."""
         curve, top = 1 + read[0], m + read[1]
         inside = np.clip(top / np.where(curve > 0, curve, 1.0), 0.0, 1.0)
         ends = (2 * top > curve).astype(np.float64)  # where the parabola opens upwards: its value at 1 less that at 0
         found: Array = np.where(curve > 0, inside, ends)
         return found
 
+    def distance(self, read: Array) -> Array:
+        """1 + P: below 0 the parabola opens upwards."""
+        curve: Array = 1 + read[0]
+        return curve
+
     def estimated(self, given: Posteriors, f: Array) -> Array:
+        """Expected squared errors, not cut off."""
         first, second = given.joint.sum(0), np.einsum("y,yna->na", self.target.means, given.joint)
         third = np.einsum("y,yna->na", self.target.squares, given.joint)
         errors = first * f[:, None] ** 2 - 2 * second * f[:, None] + third
         found: Array = (given.share @ errors / given.sizes)[None]
         return found
 
-    def uncut(self, y: Array, f: Array) -> Array:
+    def uncut(self, y: Numbers, f: Array) -> Array:
+        """Squared errors."""
         return ((y.astype(np.float64) - f) ** 2)[:, None]
 
 
@@ -337,9 +381,7 @@ def _transposed(start: Array | None) -> Array | None:
     return None if start is None or not start.any() else start.T
 
 
-NUMBER_NOTIONS: dict[str, type[NumberNotion]] = {
-    one.name: one for one in (EqualDistributions, EqualMeans, EqualErrors)
-}
+NUMBER_NOTIONS: dict[str, type[NumberNotion]] = {one.name: one for one in (EqualDistributions, EqualMeans, EqualErrors)}
 
 
 def even_check_bound(notion: NumberNotion, levels: int, values: Array) -> float:

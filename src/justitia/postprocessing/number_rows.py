@@ -91,7 +91,7 @@ class NumberRows:
     @property
     def width(self) -> int:
         """Number of columns."""
-        return 1 + self.axes.shape[1] + self.columns.shape[1]
+        return 1 + int(self.axes.shape[1]) + int(self.columns.shape[1])
 
     def __call__(self, block: Block) -> Array:
         """(m, width): rows of a block, with their own targets."""

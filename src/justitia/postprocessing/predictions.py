@@ -1,4 +1,4 @@
-"""Predictions of the current multipliers on any block of rows: as a pass, and as rows whose group sums a check releases.
+"""Predictions of the current multipliers on any block: as a pass, and as rows whose group sums a check releases.
 
 The counterpart of :mod:`justitia.postprocessing.decisions` for a numeric target.
 """

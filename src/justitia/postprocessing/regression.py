@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from justitia.exceptions import AccuracyWarning, Diagnostic, NoisyEstimateWarning, ViolationWarning
 from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import AnyCalibration, calibrate_target, identity_calibration
-from justitia.postprocessing.correction import NOTHING, Distillation
+from justitia.postprocessing.correction import NOTHING, Correction, Distillation, Part
 from justitia.postprocessing.decisions import ColumnSums
 from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_all_rows, product_bits, ridges
 from justitia.postprocessing.number_notions import NumberNotion, Posteriors, even_check_bound
 from justitia.postprocessing.number_rows import NumberMemberships, NumberRows
 from justitia.postprocessing.number_rule import NumberRule, scale
 from justitia.postprocessing.plan import PostProcessingPlan
-from justitia.postprocessing.predictions import Evaluation, EvaluatePredictions, PredictionRows, PredictionRule
-from justitia.postprocessing.solver import LOUD, SAME_BASE, all_releases_stddev, check_sizes, check_weight, sum_stddev
+from justitia.postprocessing.predictions import EvaluatePredictions, Evaluation, PredictionRows, PredictionRule
+from justitia.postprocessing.solver import LOUD, SAME_BASE, all_releases_stddev, check_sizes, sum_stddev
 from justitia.privacy.interface import Vault
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block
@@ -210,7 +210,7 @@ class NumberRun(Run):
         bound = self.source.max_weight * longest
         self.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
-        measured = factor.decode(answer.T) / self._sizes + seen.means[:, None]
+        measured = factor.decoded(answer.T) / self._sizes + seen.means[:, None]
         noise = sum_stddev(self._checks_noise, bound * self._each, self._groups) * factor.noise[:, None]
         self._surprises.append(measured - seen.rates)
         self._check_variances.append((noise / self._sizes) ** 2)
@@ -341,7 +341,7 @@ class NumberRun(Run):
 
     @property
     def tolerance(self) -> float:
-        """The tolerance that was given, or ``dead_zone`` standard errors once sizes are known; in units of the rates."""
+        """The tolerance that was given, or ``dead_zone`` standard errors once sizes are known; in the rates' units."""
         if self._given is not None:
             return self._given
         if not self._sizes.size:
@@ -434,14 +434,13 @@ class NumberRun(Run):
     def fitted(self) -> NumberRule:
         """The deployed model: the correction becomes functions of x, and memberships are dropped."""
         method, mix, c = self.method, self.notion.mix(self._lam), self._columns()
-        corrections: tuple[Any, ...] = ()
-        if np.abs(mix @ c.T).max(initial=0.0) > NOTHING:
-            largest = mix[int(np.abs(mix).sum(1).argmax())]
+        corrections: tuple[Correction, ...] = ()
+        read = mix @ c.T
+        if np.abs(read).max(initial=0.0) > NOTHING:
             if "network" not in self._distilled:
-                # Every row is near the line of some level: all rows count alike.
-                self._distilled["network"] = Distillation.of_two_classes(
-                    method.inputs.numbers, self.m, c, largest, c @ largest
-                )
+                parts = [Part((1 - self.m, self.m), c)]
+                distance = self.notion.distance(read)
+                self._distilled["network"] = Distillation(method.inputs.numbers, self.m, parts, distance)
             corrections = tuple(self._distilled["network"].correction(one) for one in mix)
         self._rule = NumberRule(method.base, method.calibration, self.notion, corrections, method.bounds)
         return self._rule

@@ -151,6 +151,10 @@ class Method(ABC):
     def shape(self) -> Any:
         """A public value whose text form differs between methods that cannot resume each other's run."""
 
+    def goal_facts(self) -> tuple[Any, ...]:
+        """Public values that say what is compared between groups; runs with others cannot resume each other."""
+        return self.problem.notion.name, self.problem.notion.event_names
+
     @abstractmethod
     def prepare(self, bar: Bar) -> None:
         """Learn what is public and needs no query."""
