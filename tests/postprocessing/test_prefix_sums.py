@@ -20,7 +20,7 @@ def test_coefficients_of_four_levels_are_central_binomials_over_powers_of_four()
 
 def test_one_level_changes_nothing():
     factor = PrefixFactor(1)
-    assert factor.encode(np.array([[0.3]])) == factor.decode(np.array([[0.3]])) == 0.3
+    assert factor.factored(np.array([[0.3]])) == factor.decoded(np.array([[0.3]])) == 0.3
     assert factor.noise == factor.noise_covariance == 1
 
 
@@ -28,8 +28,8 @@ def test_decoded_group_sums_are_the_numbers_of_rows_below_each_level():
     cells = np.array([0, 0, 1, 3, 3, 2, 0])  # of three levels, four cells
     below = (cells[:, None] <= np.arange(3)).astype(float)  # (n, T)
     factor = PrefixFactor(3)
-    released = factor.encode(below[:, :, None]).sum(0)
-    np.testing.assert_allclose(factor.decode(released)[:, 0], [3, 4, 5], atol=1e-12)
+    released = factor.factored(below[:, :, None]).sum(0)
+    np.testing.assert_allclose(factor.decoded(released)[:, 0], [3, 4, 5], atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_one_person_who_changes_the_group_moves_the_sums_by_at_most_the_sensitiv
     mean = np.cumsum(shares)[:-1]
     moves = []
     for cell in range(levels + 1):
-        row = factor.encode(((cell <= np.arange(levels)) - mean)[:, None])[:, 0]
+        row = factor.factored(((cell <= np.arange(levels)) - mean)[:, None])[:, 0]
         before, after = np.zeros((3, levels)), np.zeros((3, levels))
         before[0], after[2] = row, row  # from the first group to the third
         moves.append(np.linalg.norm(after - before))
@@ -66,6 +66,6 @@ def test_cells_without_rows_do_not_lengthen_the_longest_row():
 def test_decoded_noise_has_the_covariance_that_is_stated():
     factor = PrefixFactor(6)
     noise = np.random.default_rng(0).standard_normal((200_000, 6, 1))
-    decoded = factor.decode(noise)[..., 0]
+    decoded = factor.decoded(noise)[..., 0]
     np.testing.assert_allclose(np.cov(decoded.T), factor.noise_covariance, atol=0.02)
     np.testing.assert_allclose(decoded.std(0), factor.noise, rtol=0.01)

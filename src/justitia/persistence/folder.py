@@ -98,7 +98,8 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
     if rule is not None and not rule["base"]["written"] and not without_base:
         raise ValueError(
             f"expected a base that can be saved ({WRITTEN_BASES[_task(model).kind]}), got {rule['base']['words']}; "
-            "keep model.rule_.base yourself and pass save(folder, without_base=True), then load(folder, base=that base)."
+            "keep model.rule_.base yourself and pass save(folder, without_base=True), then load(folder, base=that "
+            "base)."
         )
     described = _facts(model) | {"rule": rule, "files": {name: _digest(content) for name, content in files.items()}}
     facts = json.dumps(described, indent=2, allow_nan=False, default=_refuse)

@@ -235,7 +235,7 @@ class EqualDistributions(NumberNotion):
     def longest_row(self, weights: Array, means: Array) -> float:
         """Over the cells that have rows."""
         above = (np.arange(self.count) < np.arange(self.count + 1)[:, None]) - means  # (T + 1, T): by levels passed
-        norms = np.linalg.norm(self.factor.encode(above[:, :, None])[..., 0], axis=1)
+        norms = np.linalg.norm(self.factor.factored(above[:, :, None])[..., 0], axis=1)
         return float(norms[weights > 0].max(initial=0.0))
 
     def state(self) -> dict[str, Any]:

@@ -57,12 +57,12 @@ class PrefixFactor:
         k = np.arange(1, self.levels)
         return _lower_toeplitz(np.cumprod(np.concatenate([[1.0], (k - 1.5) / k])))
 
-    def encode(self, indicators: Array) -> Array:
+    def factored(self, indicators: Array) -> Array:
         """(..., T, K): what is released instead of values at T levels; for indicators A e_j it is C e_j."""
         found: Array = self.inverse @ indicators
         return found
 
-    def decode(self, sums: Array) -> Array:
+    def decoded(self, sums: Array) -> Array:
         """(..., T, K): sums at the levels, from released sums."""
         found: Array = self.root @ sums
         return found

@@ -210,7 +210,7 @@ class NumberRun(Run):
         bound = self.source.max_weight * longest
         self.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
-        measured = factor.decode(answer.T) / self._sizes + seen.means[:, None]
+        measured = factor.decoded(answer.T) / self._sizes + seen.means[:, None]
         noise = sum_stddev(self._checks_noise, bound * self._each, self._groups) * factor.noise[:, None]
         self._surprises.append(measured - seen.rates)
         self._check_variances.append((noise / self._sizes) ** 2)
