@@ -22,6 +22,7 @@ from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import Problem, largest_gap
+from justitia.training.public_scores import public_scores
 from justitia.training.remarks import decisions_remarks, value, violation_remark
 
 Array = NDArray[Any]
@@ -112,6 +113,10 @@ class Run(ABC):
     def distance(self) -> float | None:
         """Largest noised difference between two groups' distributions of deployed scores, where these are alike."""
         return None
+
+    def public_scores(self, scores: Array, rows: Rows) -> dict[str, float]:
+        """How good scores of these rows are, by public labels."""
+        return public_scores(scores[rows], self.problem.y[rows], self.problem.weight[rows])
 
     def rate_names(self) -> tuple[str, ...]:
         """Names of the K rates that groups are compared by."""
