@@ -192,7 +192,8 @@ class DecisionRows:
         is_above = (np.arange(levels) < np.arange(levels + 1)[:, None]).astype(np.int64)  # (T + 1, T)
         rows = self.table[np.arange(levels), :, is_above]  # (T + 1, T, S Y, K)
         factored = PrefixFactor(levels).factored(rows.transpose(2, 0, 1, 3))
-        return factored.reshape(*factored.shape[:2], -1).astype(np.float32)
+        found: NDArray[np.float32] = factored.reshape(*factored.shape[:2], -1).astype(np.float32)
+        return found
 
     def bound(self, max_weight: float, cells: Array) -> float:
         """Largest norm of a row, over the labels and actions that occur: decisions of a row fall with the level.

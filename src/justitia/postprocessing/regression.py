@@ -416,6 +416,10 @@ class NumberRun(Run):
             found.append(Diagnostic(sentence, ViolationWarning))
         return found
 
+    def public_scores(self, scores: Array, rows: Rows) -> dict[str, float]:  # noqa: ARG002 - all are out of fold
+        """R2 of predictions, by the public target."""
+        return {"r2": self.r2(scores)}
+
     def r2(self, scores: Array) -> float:
         """Share of the target's variance that predictions explain, by public rows."""
         y = self._unscaled(self.problem.y.astype(np.float64))

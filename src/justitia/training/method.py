@@ -23,6 +23,7 @@ from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.diagnostics import decision_diagnostics, violation_diagnostics, weighted_accuracy
 from justitia.training.lagrangian import Problem, largest_gap
+from justitia.training.public_scores import public_scores
 
 Array = NDArray[Any]
 #: Positions of rows, or all of them.
@@ -112,6 +113,10 @@ class Run(ABC):
     def distance(self) -> float | None:
         """Largest noised difference between two groups' distributions of deployed scores, where these are alike."""
         return None
+
+    def public_scores(self, scores: Array, rows: Rows) -> dict[str, float]:
+        """How good scores of these rows are, by public labels."""
+        return public_scores(scores[rows], self.problem.y[rows], self.problem.weight[rows])
 
     def rate_names(self) -> tuple[str, ...]:
         """Names of the K rates that groups are compared by."""
