@@ -85,7 +85,7 @@ def read_rows(
     positive: str | None = None,
     classes: Sequence[Label] | None = None,
     columns: FeatureColumns | None = None,
-    base_column: str | None = None,
+    base_columns: Sequence[str] = (),
     task: str = AUTO,
 ) -> LabelledRows:
     """Read and check all public columns, then the attribute.
@@ -98,8 +98,8 @@ def read_rows(
         What the target is, if no model has fixed it.
     columns : FeatureColumns, optional
         Which columns to use, by default all but target, attribute and key, and how to read them.
-    base_column : str, optional
-        A column of scores, which is a feature even if it is not named as one.
+    base_columns : sequence of str
+        Columns of scores, which are features even if they are not named as such; ``CLASS=COLUMN`` of several classes.
     """
     show_progress(f"reading {data.name}")
     table = open_table(data, where.separator, where.encoding)
@@ -108,7 +108,7 @@ def read_rows(
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     columns = FeatureColumns() if columns is None else columns
-    names, related = feature_names(attribute, table, target, columns, base_column)
+    names, related = feature_names(attribute, table, target, columns, column_names(base_columns, table.columns))
     y, known = read_target(table, target, positive, classes, task=task, written=columns.written)
     person = None if attribute.person is None else read_ids(attribute.person, table, repeated=True)
     X, readings = columns.read(table, names)
@@ -118,7 +118,7 @@ def read_rows(
 
 
 def _named_after(
-    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_column: str | None
+    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_columns: Sequence[str]
 ) -> tuple[ColumnType, ...]:
     """Columns that probably hold the attribute, by their names, such as ``sex-age`` beside the attribute ``sex``.
 
@@ -127,7 +127,7 @@ def _named_after(
     """
     if columns.known is not None or columns.features is not None:
         return ()
-    named = {*attribute.hidden(), target, *columns.drop, *columns.categorical, *columns.written.dates, base_column}
+    named = {*attribute.hidden(), target, *columns.drop, *columns.categorical, *columns.written.dates, *base_columns}
     found = []
     for name in table.columns:
         sensitive = None if name in named else related_column(name, attribute.columns)
@@ -139,6 +139,11 @@ def _named_after(
             )
             found.append(ColumnType(name, IGNORED, says=says, doubt=doubt))
     return tuple(found)
+
+
+def column_names(given: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Names of columns of scores, without the classes before them."""
+    return [one if one in columns else one.rpartition("=")[2] for one in given]
 
 
 def related_column(name: str, sensitive: Sequence[str]) -> str | None:
@@ -156,7 +161,7 @@ def related_column(name: str, sensitive: Sequence[str]) -> str | None:
 
 
 def feature_names(
-    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_column: str | None = None
+    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_columns: Sequence[str] = ()
 ) -> tuple[list[str], tuple[ColumnType, ...]]:
     """Columns that may be features, and columns that are none because they are named after the attribute.
 
@@ -165,18 +170,18 @@ def feature_names(
     Refusal
         If an option names a hidden column, or no column is left.
     """
-    related = _named_after(attribute, table, target, columns, base_column)
+    related = _named_after(attribute, table, target, columns, base_columns)
     hidden = {*attribute.hidden(), target, *map(attrgetter("name"), related)}
-    scores = [] if base_column is None else [base_column]
-    named = [*(columns.features or ()), *columns.categorical, *filter(None, columns.written.dates), *scores]
+    named = [*(columns.features or ()), *columns.categorical, *filter(None, columns.written.dates), *base_columns]
     table.check_columns([*named, *columns.drop])
     for name in named:
         if name in hidden:
             raise Refusal(f"the column {name!r} is target, key or sensitive and cannot be a feature; leave it out.")
-    if base_column in columns.drop:
-        raise Refusal(f"the column {base_column!r} cannot be both --base-column and dropped; leave it out of --drop.")
+    for name in base_columns:
+        if name in columns.drop:
+            raise Refusal(f"the column {name!r} cannot be both --base-column and dropped; leave it out of --drop.")
     hidden |= {*columns.drop}
-    chosen = dict.fromkeys([*(columns.features or table.columns), *scores])
+    chosen = dict.fromkeys([*(columns.features or table.columns), *base_columns])
     names = [name for name in chosen if name not in hidden]
     if not names:
         raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
