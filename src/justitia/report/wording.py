@@ -79,26 +79,29 @@ def quantities(names: Sequence[str], task: Task) -> str:
 
 def violation_words(names: Sequence[str], task: Task) -> str:
     """Definition of the violation."""
-    distance = ", the Kolmogorov-Smirnov distance" if task.kind == "number" and names[0] == "demographic_parity" else ""
-    return f"The violation is the largest difference between the {quantities(names, task)} of two groups{distance}."
+    if task.kind != "number":
+        return "The violation is the largest difference between the rates of two groups."
+    distance = ": the Kolmogorov-Smirnov distance" if names[0] == "demographic_parity" else ""
+    return f"The violation is the largest difference between two groups in their {quantities(names, task)}{distance}."
 
 
 def tolerance_words(model: Model, in_force: float | None, engine: str) -> str:
     """The tolerance or ratio, and whether it was given or is the default."""
     names, task = notions_of(model), task_of(model)
-    what = quantities(names, task)
+    of_whom = "The rates of two groups" if task.kind != "number" else f"In their {quantities(names, task)}, two groups"
+    what = f"{of_whom} were allowed to differ by"
     ratio = getattr(model, "ratio", None)
     if ratio is not None:
         return f"In every rate, the smallest of a group had to be at least {ratio:.4g} of the largest."
     asked = model.tolerance
     if isinstance(asked, list | tuple):
         each = listed(f"{float(one):.4g} in {plain_name(name)}" for name, one in zip(names, asked, strict=True))
-        return f"The {what} of two groups were allowed to differ by {each}."
+        return f"{what} {each}."
     if isinstance(asked, dict):
         each = listed(f"{float(one):.4g} in {name}" for name, one in asked.items())
-        return f"The {what} of two groups were allowed to differ by {each}."
+        return f"{what} {each}."
     if asked is not None:
-        return f"The {what} of two groups were allowed to differ by {float(asked):.4g}."
+        return f"{what} {float(asked):.4g}."
     return tolerance_sentence(None, in_force, engine)
 
 
