@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import numbers
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,16 +22,15 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
 from justitia.engines import engine_of, name_of, plan_class, warn_of_old_name
 from justitia.exceptions import warn_of
+from justitia.goals import Goal
 from justitia.learners.base import Inputs, base_of
 from justitia.learners.lightgbm_base import default_base
-from justitia.notions import FairnessNotion, get_notion
+from justitia.notions import FairnessNotion, get_notions
 from justitia.persistence import folder as saved_folder
-from justitia.postprocessing.correction import Rule
-from justitia.postprocessing.dual import label_table
 from justitia.postprocessing.method import PostProcessing
 from justitia.postprocessing.plan import AT, PostProcessingPlan
 from justitia.preprocessing.outliers import clip_weights, input_diagnostics
-from justitia.preprocessing.tables import PlainNumbers, read_costs, read_target, read_weight
+from justitia.preprocessing.tables import PlainNumbers, read_costs, read_target, read_task_target, read_weight
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import features_only, protects_attribute
 from justitia.privacy.joining import FileAttribute
@@ -40,7 +39,7 @@ from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.persons import Persons
 from justitia.privacy.vault import check_budget, named_groups, open_vault
 from justitia.rows.file_data import FileData
-from justitia.rows.files import FileRows, frames, stride
+from justitia.rows.files import FileRows, frames, label_codes, stride
 from justitia.rows.parquet import is_files
 from justitia.rows.source import MemoryRows
 from justitia.tabular import TabularClassifier, unchanged_on_error
@@ -51,14 +50,17 @@ from justitia.training.lagrangian import Problem
 from justitia.training.method import Method, Trained
 from justitia.training.plan import Plan
 from justitia.training.progress import pass_bar
+from justitia.training.public_scores import decided
 from justitia.training.same_rows import FITS, rows_digest
 from justitia.training.session import Session, Settings, open_session
 
 Model = TypeVar("Model", bound=BaseEstimator)
+#: More public strata are too small to be compared.
+MOST_STRATA = 50
 
 
 class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
-    r"""Classifier trained to treat groups alike, private in the sensitive attribute.
+    r"""Classifier of two or more classes, trained to treat groups alike and private in the sensitive attribute.
 
     Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_{G'})| \le tolerance` for every two groups by a Lagrangian
     dual: solved in closed form on top of any model of the label (engine "post-processing"), or by Algorithm 1 of the
@@ -66,14 +68,19 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
 
     Parameters
     ----------
-    notion : str or FairnessNotion
-        "demographic_parity", "equalized_odds", "accuracy_parity", "equal_opportunity", "predictive_equality", or an
-        object of your own. fairlearn's names, such as "true_positive_rate_parity", are taken too.
+    notion : str, FairnessNotion, or list of these
+        "demographic_parity", "equalized_odds", "accuracy_parity", "equal_opportunity", "predictive_equality",
+        "conditional_demographic_parity" (within the strata that ``fit`` is given), "predictive_parity" (the same
+        precision), or an object of your own. fairlearn's names, such as "true_positive_rate_parity", are taken too. A
+        list holds several at once. More than two classes: the first four and "conditional_demographic_parity".
     epsilon, delta : float
         The privacy budget of one ``fit``. ``epsilon=inf`` trains without privacy, and the certificate says so.
-    tolerance : float, optional
-        Largest difference between two groups' rates that is allowed. None: one standard error (sampling and noise) of
+    tolerance : float, list, mapping or None
+        Largest difference between two groups' rates that is allowed: one number, one for each of several notions, or a
+        mapping from names of rates (columns of ``dual_``) to numbers. None: one standard error (sampling and noise) of
         the difference between the two smallest groups, times the plan's ``dead_zone``; ``tolerance_`` is the number.
+    ratio : float, optional
+        Instead of a tolerance: smallest rate of a group as a share of the largest, 0.8 for the four-fifths rule.
     groups : sequence, mapping or "infer"
         The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
@@ -96,9 +103,14 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         Decide for the second class where its probability is above (engine "post-processing").
     class_weight : dict, "balanced" or None
         What an error costs by its true class, which sets the threshold (engine "post-processing").
+    costs : array-like (K, K), optional
+        What a decision (column) costs by true class (row), in the order of ``classes_`` (engine "post-processing").
+    quota : float or mapping, optional
+        Share of rows that are decided for the second class; of more classes, a mapping from classes to shares. It is
+        exact to one row on the training rows of two classes (engine "post-processing").
     at : {"decision", "scores"}
         Where the constraint holds: for decisions at the threshold, or for scores, at many thresholds at once (engine
-        "post-processing").
+        "post-processing", two classes).
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -115,13 +127,15 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray (2,)
+    classes_ : ndarray (K,)
     module_ : torch.nn.Module
         Of engines that train a network.
-    rule_ : Rule
+    rule_ : Rule or ClassRule
         Of engine "post-processing": base, calibration and correction.
     tolerance_ : float
-        The tolerance in force.
+        The tolerance in force; of several, the largest.
+    tolerances_ : Series
+        The tolerance of every rate (engine "post-processing").
     distance_ : float or None
         With ``at="scores"``, the largest noised difference between two groups' distributions of scores.
     certificate_ : Certificate
@@ -155,19 +169,20 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
     (2000,)
     """
 
-    rule_: Rule
+    rule_: Any  # Rule, or ClassRule of more than two classes
     feature_names_in_: NDArray[Any]
 
     # sensitive_features is routed to fit by default; scikit-learn's other methods never see it.
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True, "person": True}
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True, "person": True, "strata": True}
 
     def __init__(
         self,
-        notion: str | FairnessNotion = "demographic_parity",
+        notion: Any = "demographic_parity",
         *,
         epsilon: float = 1.0,
         delta: float = 1e-5,
-        tolerance: float | None = None,
+        tolerance: Any = None,
+        ratio: float | None = None,
         groups: Any = None,
         engine: str | None = None,
         base: Any = None,
@@ -175,6 +190,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         plan: Plan | None = None,
         threshold: float = 0.5,
         class_weight: Any = None,
+        costs: Any = None,
+        quota: Any = None,
         at: str = "decision",
         random_state: Any = None,
         preprocess: str | None = "auto",
@@ -186,6 +203,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.tolerance = tolerance
+        self.ratio = ratio
         self.groups = groups
         self.engine = engine
         self.base = base
@@ -193,6 +211,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         self.plan = plan
         self.threshold = threshold
         self.class_weight = class_weight
+        self.costs = costs
+        self.quota = quota
         self.at = at
         self.random_state = random_state
         self.preprocess = preprocess
@@ -209,6 +229,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         sensitive_features: Any,
         sample_weight: Any = None,
         person: Any = None,
+        strata: Any = None,
         ledger: PrivacyLedger | None = None,
         checkpoint: Path | str | None = None,
     ) -> Self:
@@ -222,7 +243,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
             of them, a pattern, a dataset of pyarrow or :class:`~justitia.RowFiles` is read a few rows at a time
             (``docs/scale.md``); y, sensitive_features, sample_weight and person are then names of columns.
         y : array-like (n,)
-            Any two class labels; public.
+            Class labels, two or more; public.
         sensitive_features : array-like, Series or DataFrame
             Each person's attribute; several columns are crossed. None, NaN and labels that are not in ``groups`` mean
             "not given".
@@ -231,6 +252,9 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         person : array-like (n,), optional
             Public ids that say which rows are one person's. The promise is then about a person with all their rows;
             without ids it is about one row (``docs/privacy.md``, section 1.1).
+        strata : array-like (n,) or str, optional
+            Public strata of the rows, or the column of X that holds them, for "conditional_demographic_parity". New
+            rows are corrected by X alone, so X should tell the stratum.
         ledger : PrivacyLedger, optional
             A budget shared with other releases about the same people; a :class:`~justitia.DurableLedger` is
             shared with other processes and later days.
@@ -251,7 +275,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         with (
             unchanged_on_error(self),
             open_folder(checkpoint) as folder,
-            closing(self._open(**data, person=person, ledger=ledger, folder=folder)) as session,
+            closing(self._open(**data, person=person, strata=strata, ledger=ledger, folder=folder)) as session,
         ):
             session.warn(stacklevel=4)
             trained = session.train()
@@ -272,42 +296,89 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         *,
         sample_weight: Any = None,
         person: Any = None,
+        strata: Any = None,
         ledger: PrivacyLedger | None = None,
         folder: RunFolder | None = None,
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
-        notion, plan = check_parameters(self)
+        notions, plan = check_parameters(self)
+        check_strata(notions, strata, in_files=is_files(X))
         attribute: Attribute | FileAttribute | HeldElsewhere
         if is_files(X):
-            check_files_allowed(notion, plan)
+            check_files_allowed(notions, plan)
             data = FileData.from_names(X, y, sensitive_features, sample_weight, person)
-            table, problem, attribute, person = self._read_files(data, notion)
+            table, problem, attribute, person = self._read_files(data, notions)
             rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
         else:
             attribute, table = Attribute.from_container(sensitive_features), X
-            problem = self._read_table(X, y, sample_weight, notion, plan)
+            problem = self._read_table(X, y, sample_weight, strata, notions, plan)
             rows = rows_digest([problem.X, problem.y])
         try:
             weight = None if is_files(X) else sample_weight
             remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
-            settings = Settings.from_model(self, plan, remarks=remarks, rows=rows)
+            tolerance = self.tolerance if plan.trains_network else tolerances_of(self.tolerance, problem.goal)
+            settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
             method = self._method(table, problem, plan, settings.seed)
             return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)
         except BaseException:
             problem.source.close()
             raise
 
-    def _read_table(self, X: Any, y: Any, sample_weight: Any, notion: FairnessNotion, plan: Plan) -> Problem:
+    def _read_table(
+        self, X: Any, y: Any, sample_weight: Any, strata: Any, notions: list[FairnessNotion], plan: Plan
+    ) -> Problem:
         """The public part of rows in memory."""
         features = self._features(X, reset=True)
-        self.classes_, target = read_target(y)
+        task, self.classes_, target = self._read_target(y, plan)
         check_same_length(X=features, y=target)
-        weight = read_weight(sample_weight, target)
-        source = MemoryRows(features, target, weight, plan.micro_batch)
-        return Problem(features, target, weight, notion, self._threshold_for(target), source)
+        weight = read_weight(sample_weight, target, task)
+        names, codes = read_strata(strata, X, len(target))
+        problem = self._problem(features, target, weight, notions, task, strata=(names, codes))
+        source = MemoryRows(features, problem.codes, weight, plan.micro_batch)
+        return replace(problem, source=source)
+
+    def _read_target(self, y: Any, plan: Plan) -> tuple[Task, NDArray[Any], NDArray[Any]]:
+        """Kind of the target, class labels and codes; networks have two classes."""
+        if plan.trains_network:
+            classes, codes = read_target(y)
+            return Task.of_classes(classes.tolist()), classes, codes
+        _, classes, codes = read_task_target(y)
+        task = Task.of_classes(classes.tolist())
+        if task.kind == "classes" and self.at != "decision":
+            raise ValueError(
+                f"expected at='decision' because y has {task.n_classes} classes, got {self.at!r}; scores of several "
+                "classes are not held alike."
+            )
+        return task, classes, codes
+
+    def _problem(
+        self,
+        features: NDArray[np.float32],
+        target: NDArray[np.float32],
+        weight: NDArray[np.float32],
+        notions: list[FairnessNotion],
+        task: Task,
+        *,
+        source: Any = None,
+        strata: tuple[list[str], NDArray[np.int64] | None] = ([], None),
+    ) -> Problem:
+        """What is public about the rows, and what decisions are held to."""
+        names, codes = strata
+        costs = read_cost_matrix(self.costs, task)
+        threshold, matrix = self._threshold_for(target, costs), None
+        if task.kind == "classes":
+            matrix = costs if costs is not None else class_costs(self.class_weight, self.classes_, target)
+            if self.threshold != 0.5:
+                raise ValueError(f"expected no threshold because y has {task.n_classes} classes, got one; use costs.")
+        made = Problem(features, target, weight, notions[0], threshold, source, task=task, strata=codes, costs=matrix)
+        if plan_of(self).trains_network:
+            return made
+        quota = read_quota(self.quota, task)
+        goal = Goal.of(notions, task.classes, strata=names, ratio=self.ratio, quota=quota)
+        return replace(made, given_goal=goal)
 
     def _read_files(
-        self, data: FileData, notion: FairnessNotion
+        self, data: FileData, notions: list[FairnessNotion]
     ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
         """The public sample of rows in files, where their attribute is, and which rows are one person's."""
         source = FileRows(data.files, data.columns, lambda total, name: pass_bar(self.progress, total, name))
@@ -317,29 +388,35 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
             frame = table[list(data.columns.features)]
             features = self._features(frame, reset=True)
             self.classes_ = classes_of(scan.labels, data.files.positive)
-            target = (table[data.columns.target].to_numpy() == self.classes_[1]).astype(np.float32)
+            task, _, _ = self._read_target(self.classes_, check_parameters(self)[1])
+            target = label_codes(table[data.columns.target].to_numpy(), self.classes_.tolist())
             given = None if data.columns.weight is None else np.asarray(table[data.columns.weight], dtype=np.float64)
-            threshold = self._threshold_for(target)
             if stride(source.n) == 1:  # the sample has all rows
                 source.close()
-                problem = Problem(features, target, read_weight(given, target), notion, threshold)
+                weight = read_weight(given, target, task)
+                problem = self._problem(features, target, weight, notions, task)
                 return frame, problem, data.attribute(), data.persons()
             weight = np.ones(len(target), dtype=np.float32)
             if given is not None:
                 cap = float(clip_weights(given / scan.largest_weight).max()) if given.any() else 1.0
                 weight = source.scale_weights(scan.largest_weight, cap).scaled(given)
             encode = PlainNumbers(features.shape[1]) if self.preprocess is None else self.encoder_.transform
-            source.encode_with(encode, self.classes_[1])
-            problem = Problem(features, target, weight, notion, threshold, source)
+            source.encode_with(encode, self.classes_.tolist())
+            problem = self._problem(features, target, weight, notions, task, source=source)
             return frame, problem, data.attribute(source.ranges), data.persons()
         except BaseException:
             source.close()
             raise
 
-    def _threshold_for(self, target: NDArray[np.float32]) -> float:
-        """The threshold, or the one that costs of errors set."""
-        costs = read_costs(self.class_weight, self.classes_, target)
-        return float(self.threshold if costs is None else costs[0] / costs.sum())
+    def _threshold_for(self, target: NDArray[np.float32], costs: NDArray[np.float64] | None) -> float:
+        """The threshold of two classes, or the one that costs of errors set."""
+        if len(self.classes_) > 2:
+            return 0.5
+        if costs is not None:  # costs of a wrong decision beyond those of the right one
+            first, second = costs[0, 1] - costs[0, 0], costs[1, 0] - costs[1, 1]
+            return float(first / (first + second))
+        by_class = read_costs(self.class_weight, self.classes_, target)
+        return float(self.threshold if by_class is None else by_class[0] / by_class.sum())
 
     def _method(self, table: Any, problem: Problem, plan: Plan, seed: int) -> Method:
         """What is trained: a base model with a correction, or a network."""
@@ -347,7 +424,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
             from justitia.networks.method import network_method  # noqa: PLC0415 - needs torch, as this plan does
 
             return network_method(self.module, problem, plan, seed)
-        base = base_of(self.base, Task.of_classes(self.classes_)) or default_base(len(problem))
+        base = base_of(self.base, problem.task) or default_base(len(problem), problem.task)
         return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed)
 
     #: Opens the vault; audits put a function there that records queries.
@@ -355,11 +432,14 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
 
     def _keep(self, session: Session, trained: Trained) -> None:
         """Keep what a session has released, and nothing else."""
-        groups, events = list(session.vault.group_names), list(session.method.problem.notion.event_names)
+        problem, network = session.method.problem, session.plan.trains_network
+        groups = list(session.vault.group_names)
+        events = list(problem.notion.event_names if network else problem.goal.table.names)
         for name in ("module_", "rule_"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        setattr(self, "module_" if session.plan.trains_network else "rule_", session.run.fitted())
+        setattr(self, "module_" if network else "rule_", session.run.fitted())
         self.tolerance_ = session.run.tolerance
+        self.tolerances_ = pd.Series(getattr(session.run, "tolerances", self.tolerance_), index=events)
         self.distance_ = session.run.distance()
         self.groups_ = session.vault.groups
         self.plan_ = session.plan
@@ -371,7 +451,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
 
     @features_only
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Score of the second class; positive means that ``predict`` says the second class."""
+        """(n,): score of the second class, positive if it is predicted; of more classes (n, K), the largest decides."""
         check_is_fitted(self, "plan_")
         if is_files(X):
             return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
@@ -379,11 +459,15 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
             from justitia.networks.classifier import logits  # noqa: PLC0415 - needs torch, which a network has
 
             return logits(self.module_, self._features(X, reset=False))
-        return self.rule_.margin(self._inputs(X))
+        margin: NDArray[np.float64] = self.rule_.margin(self._inputs(X))
+        return margin
 
     @features_only
     def base_proba(self, X: Any) -> NDArray[np.float64] | None:
-        """(n,): the base's probability of the second class, before the correction; None of a network, without one."""
+        """(n,): the base's probability of the second class, before the correction; None of a network, without one.
+
+        Of more than two classes (n, K).
+        """
         check_is_fitted(self, "plan_")
         return self.rule_.base_probability(self._inputs(X)) if hasattr(self, "rule_") else None
 
@@ -393,15 +477,33 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
 
     @features_only
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, 2): what decisions are made from, in the order of ``classes_``.
+        """(n, K): what decisions are made from, in the order of ``classes_``.
 
         Of engine "post-processing" the second column is the base's calibrated probability where the correction leaves
         the decision as it was; where it changes the decision, a number next to ``threshold`` on the decision's side. Of
-        a network it is the score through a sigmoid: a probability of the label as far as the loss made it one.
+        a network it is the score through a sigmoid: a probability of the label as far as the loss made it one. Of more
+        than two classes these are the base's probabilities; where the correction changes the decision, that of the
+        decided class is raised above the others.
         """
+        check_is_fitted(self, "plan_")
+        if len(self.classes_) > 2:
+            return self._class_probabilities(X)
         margin = self.decision_function(X)
         second = expit(margin) if hasattr(self, "module_") else self.rule_.probability(margin)
         return np.column_stack([1 - second, second])
+
+    def _class_probabilities(self, X: Any) -> NDArray[np.float64]:
+        """(n, K)."""
+        if is_files(X):
+            return np.concatenate([self._class_probabilities(part) for part in frames(X, self.feature_names_in_)])
+        found: NDArray[np.float64] = self.rule_.probability(self._inputs(X))
+        return found
+
+    @features_only
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(n,): predicted class labels; the attribute is not an input."""
+        labels: NDArray[Any] = self.classes_[decided(self.decision_function(X))]
+        return labels
 
     def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
         """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
@@ -429,31 +531,164 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.module is None and engine_of(self.engine, None) == "post-processing"
         # random_state does not seed the noise, so two fits with the same random_state may differ
         tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
         return tags
 
 
-def check_files_allowed(notion: FairnessNotion, plan: Plan) -> None:
+def check_files_allowed(notions: list[FairnessNotion], plan: Plan) -> None:
     """Refuse engines and notions that do not work on rows in files."""
     if not plan.shares_answers:
         raise ValueError(
             f"expected engine 'post-processing' or 'moments' where X is in files, got {name_of(plan)!r}; leave "
             "engine out, or read the rows into memory."
         )
-    try:
-        label_table(notion)
-    except ValueError:
+    for notion in notions:
+        try:
+            notion.decision_values()
+        except ValueError:
+            raise ValueError(
+                "expected a notion whose h_exact depends on a score through its sign where X is in files, got "
+                f"{type(notion).__name__}; read the rows into memory."
+            ) from None
+
+
+def check_strata(notions: list[FairnessNotion], strata: Any, *, in_files: bool) -> None:
+    """Strata are given where a notion needs them, and only there."""
+    needed = [one.name for one in notions if one.within_strata]
+    if needed and strata is None:
+        raise ValueError(f"expected strata for {needed[0]!r}, got none; pass fit(..., strata=array or column of X).")
+    if strata is not None and not needed:
         raise ValueError(
-            "expected a notion whose h_exact depends on a score through its sign where X is in files, got "
-            f"{type(notion).__name__}; read the rows into memory."
-        ) from None
+            "expected a notion within strata where strata are given, got another; use 'conditional_demographic_parity'."
+        )
+    if needed and in_files:
+        raise ValueError(f"expected rows in memory for {needed[0]!r}, got files; read the rows into memory.")
+
+
+def read_strata(strata: Any, X: Any, n: int) -> tuple[list[str], NDArray[np.int64] | None]:
+    """Names of the public strata, sorted, and (n,) codes; none and None without strata."""
+    if strata is None:
+        return [], None
+    if isinstance(strata, str):
+        if strata not in getattr(X, "columns", ()):
+            raise ValueError(f"expected strata to be an array or a column of X, got {strata!r}, which X does not have.")
+        strata = X[strata]
+    values = np.asarray(strata)
+    if values.shape != (n,) or pd.isna(values).any():
+        raise ValueError(f"expected one stratum per row, shape ({n},), got shape {values.shape} or missing ones.")
+    names, codes = np.unique(values.astype(str), return_inverse=True)
+    if len(names) > MOST_STRATA:
+        raise ValueError(f"expected at most {MOST_STRATA} strata, got {len(names)}; divide them into fewer bands.")
+    return [str(one) for one in names], codes.astype(np.int64)
+
+
+def read_cost_matrix(costs: Any, task: Task) -> NDArray[np.float64] | None:
+    """(K, K): cost of each decision by true class, the largest 1; None if there are none.
+
+    Raises
+    ------
+    ValueError
+        If it has another shape, or a wrong decision costs no more than the right one.
+    """
+    if costs is None:
+        return None
+    try:
+        matrix = np.asarray(costs, dtype=np.float64)
+    except (TypeError, ValueError):
+        matrix = np.zeros(0)
+    shape = (task.n_classes, task.n_classes)
+    if matrix.shape != shape or not np.isfinite(matrix).all():
+        raise ValueError(f"expected costs to be numbers of shape {shape}, true class by decision, got something else.")
+    beyond = matrix - np.diag(matrix)[:, None]
+    if (beyond[~np.eye(len(matrix), dtype=bool)] <= 0).any():
+        raise ValueError("expected every wrong decision to cost more than the right one, got costs that do not.")
+    scaled: NDArray[np.float64] = beyond / beyond.max()
+    return scaled
+
+
+def class_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:
+    """(K, K): costs of errors by true class; None if ``class_weight`` is None."""
+    by_class = read_costs(class_weight, classes, target)
+    if by_class is None:
+        return None
+    matrix: NDArray[np.float64] = (1 - np.eye(len(classes))) * (by_class / by_class.max())[:, None]
+    return matrix
+
+
+def read_quota(quota: Any, task: Task) -> NDArray[np.float64] | None:
+    """(K - 1,): share of rows of each class but the first, NaN where none is given; None without a quota.
+
+    Raises
+    ------
+    ValueError
+        If it is no share of a class.
+    """
+    if quota is None:
+        return None
+    if not isinstance(quota, Mapping):
+        if task.kind == "classes":
+            raise ValueError(f"expected quota to be a mapping from classes to shares, got {quota!r}.")
+        quota = {task.classes[1]: quota}
+    found = np.full(task.n_classes, np.nan)
+    for label, share in quota.items():
+        given = isinstance(share, numbers.Real) and 0 < float(share) < 1
+        if label not in task.classes or not given:
+            raise ValueError(
+                f"expected quota to be a share between 0 and 1 of a class in {list(task.classes)}, got {share!r} of "
+                f"{label!r}."
+            )
+        found[task.classes.index(label)] = float(share)
+    if np.isfinite(found[0]) and task.kind == "binary":
+        found[1] = 1 - found[0]
+    if np.nansum(found) > 1 and task.kind == "classes":
+        raise ValueError(f"expected shares of a quota that add up to at most 1, got {np.nansum(found):g}.")
+    if np.isfinite(found[0]) and task.kind == "classes":
+        raise ValueError(f"expected no quota of the first class, {task.classes[0]!r}, got one; give the others theirs.")
+    return found[1:]
+
+
+def tolerances_of(tolerance: Any, goal: Goal) -> float | NDArray[np.float64] | None:
+    """The tolerance of all rates, or (K,) of each rate, NaN where none is given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is not one for each notion, or a name is not one of a rate.
+    """
+    names, notions = goal.table.names, int(goal.notion_of.max()) + 1
+    if tolerance is None or isinstance(tolerance, numbers.Real):
+        return None if tolerance is None else float(tolerance)
+    if isinstance(tolerance, Mapping):
+        unknown = [name for name in tolerance if name not in names]
+        if unknown:
+            raise ValueError(f"expected names of rates {list(names)} in tolerance, got {unknown[0]!r}.")
+        given = [tolerance.get(name) for name in names]
+    elif len(tolerance) == notions:
+        given = [tolerance[k] for k in goal.notion_of]
+    else:
+        raise ValueError(f"expected one tolerance for each of {notions} notions, got {len(tolerance)}.")
+    return np.array([math.nan if one is None else check_nonnegative("tolerance", one) for one in given])
+
+
+def check_tolerance(tolerance: Any) -> None:
+    """A number, numbers or None; how many there have to be is known once the classes are."""
+    if tolerance is None:
+        return
+    several = tolerance.values() if isinstance(tolerance, Mapping) else tolerance
+    if isinstance(several, list | tuple | np.ndarray) or isinstance(tolerance, Mapping):
+        for one in several:
+            if one is not None:
+                check_nonnegative("tolerance", one)
+    else:
+        check_nonnegative("tolerance", tolerance)
 
 
 def classes_of(labels: set[Any], positive: str | None) -> NDArray[Any]:
-    """The two class labels, the one that counts as positive last."""
+    """The class labels, of two the one that counts as positive last."""
     try:
-        classes, _ = read_target(np.array(sorted(labels)))
+        _, classes, _ = read_task_target(np.array(sorted(labels)))
     except TypeError:
         raise TypeError("expected class labels of one type in y, got several; pass all text or all numbers.") from None
     if positive is None:
@@ -461,16 +696,16 @@ def classes_of(labels: set[Any], positive: str | None) -> NDArray[Any]:
     texts = [str(one).strip() for one in classes.tolist()]
     if positive.strip() not in texts:
         raise ValueError(f"expected one of the class labels {texts} as the positive one, got {positive!r}.")
-    return classes if texts[1] == positive.strip() else classes[::-1].copy()
+    return classes if len(classes) > 2 or texts[1] == positive.strip() else classes[::-1].copy()
 
 
-def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
+def check_parameters(model: BaseEstimator) -> tuple[list[FairnessNotion], Plan]:
     """Everything about the constructor's arguments that can be wrong without looking at data."""
-    notion, plan = get_notion(model.notion), plan_of(model)
+    notions, plan = get_notions(model.notion), plan_of(model)
     check_budget(model.epsilon, model.delta)
     named_groups(model.groups, float(model.epsilon))
-    if model.tolerance is not None:
-        check_nonnegative("tolerance", model.tolerance)
+    check_tolerance(model.tolerance)
+    _check_goal(model, notions, plan)
     if model.preprocess is not None:
         check_choice("preprocess", model.preprocess, ("auto",))
     if model.noise_seed is not None:
@@ -480,7 +715,35 @@ def check_parameters(model: BaseEstimator) -> tuple[FairnessNotion, Plan]:
     _check_decisions(model, plan)
     if isinstance(plan, PostProcessingPlan):
         plan = replace(plan, at=check_choice("at", model.at, AT))
-    return notion, plan
+    return notions, plan
+
+
+def _check_goal(model: BaseEstimator, notions: list[FairnessNotion], plan: Plan) -> None:
+    """What is asked of rates and shares, as far as it does not depend on the classes."""
+    if plan.trains_network:
+        only_default = [one.name for one in notions if one.within_strata or one.is_fraction]
+        several = len(notions) > 1 or not (model.tolerance is None or isinstance(model.tolerance, numbers.Real))
+        if several or only_default or model.ratio is not None or model.quota is not None or model.costs is not None:
+            what = only_default[0] if only_default else "several notions or tolerances, a ratio, a quota or costs"
+            raise ValueError(
+                f"expected engine 'post-processing' for {what}, got one that trains a network; leave engine and module "
+                "out."
+            )
+        return
+    ratio = model.ratio
+    if ratio is not None:
+        if not (isinstance(ratio, numbers.Real) and 0 < float(ratio) <= 1):
+            raise ValueError(f"expected ratio to be a number above 0 and at most 1, got {ratio!r}.")
+        if model.tolerance is not None:
+            raise ValueError("expected tolerance or ratio, got both; leave one out.")
+    if model.at == "scores":
+        asked = ratio is not None or model.quota is not None or any(one.is_fraction for one in notions)
+        if asked:
+            raise ValueError(
+                "expected at='decision' with a ratio, a quota or 'predictive_parity', got 'scores'; leave at out."
+            )
+    if model.costs is not None and (model.class_weight is not None or model.threshold != 0.5):
+        raise ValueError("expected costs, threshold or class_weight, got several; costs say it all.")
 
 
 def plan_of(model: BaseEstimator) -> Plan:

@@ -11,13 +11,16 @@ notion never sees it. Every score is a logit, so the decision is ``scores > 0`` 
 
 A notion of your own is a subclass with `events` and `h_exact`, which take and return numpy arrays, and `h`, which
 takes and returns torch tensors and is needed only where a network is trained. :func:`check_notion` checks it.
+
+For targets with more classes a notion gives a :class:`RateTable` (method `rates`): which labels belong to the event of
+each rate, and what a decision adds to it. Two classes have one too, made of `events` and `h_exact`.
 """
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,6 +38,47 @@ Reading = Literal["score", "probability"]
 READINGS: tuple[Reading, ...] = ("score", "probability")
 
 
+@dataclass(frozen=True, eq=False)
+class RateTable:
+    """Rates that groups are compared by: averages over the rows of an event of a value by label and decision.
+
+    Attributes
+    ----------
+    events : ndarray (Y, K)
+        1 where rows of a label belong to the event of a rate, 0 elsewhere.
+    values : ndarray (Y, L, K)
+        What a row of each label adds to each rate if it gets each of the L actions, between 0 and 1.
+    names : tuple of str
+        Of the K rates.
+    """
+
+    events: NDArray[np.float64]
+    values: NDArray[np.float64]
+    names: tuple[str, ...]
+
+    @classmethod
+    def joined(cls, tables: Sequence[RateTable]) -> RateTable:
+        """The rates of several tables, side by side."""
+        events = np.concatenate([one.events for one in tables], axis=1)
+        values = np.concatenate([one.values for one in tables], axis=2)
+        return cls(events, values, tuple(name for one in tables for name in one.names))
+
+    def within(self, strata: Sequence[object]) -> RateTable:
+        """The same rates within each of S public strata, of S Y labels: stratum by stratum, all labels."""
+        labels, count, rates = len(self.events), len(strata), len(self.names)
+        events = np.zeros((count, labels, count, rates))
+        values = np.broadcast_to(self.values[None, :, :, None], (count, *self.values.shape[:2], count, rates))
+        for s in range(count):
+            events[s, :, s] = self.events
+        names = tuple(f"{stratum}: {name}" if rates > 1 else str(stratum) for stratum in strata for name in self.names)
+        shape = (count * labels, values.shape[2], count * rates)
+        return RateTable(events.reshape(count * labels, -1), values.reshape(shape).copy(), names)
+
+    def in_all(self, strata: int) -> RateTable:
+        """The same rates for S Y labels, over all strata."""
+        return RateTable(np.tile(self.events, (strata, 1)), np.tile(self.values, (strata, 1, 1)), self.names)
+
+
 class FairnessNotion(ABC):
     """One family of constraints between population and groups.
 
@@ -47,11 +91,17 @@ class FairnessNotion(ABC):
     reads_labels_in : {"nothing", "events", "h"}
         Where labels enter: nowhere, in the choice of rows, or in what is averaged, as errors do. The default network
         for small samples depends on it.
+    within_strata : bool
+        Whether groups are compared within public strata, which ``fit`` is given.
+    is_fraction : bool
+        Whether groups are compared by the first of two rates divided by the second.
     """
 
     name: str
     event_names: tuple[str, ...]
     reads_labels_in: Literal["nothing", "events", "h"] = "events"
+    within_strata: bool = False
+    is_fraction: bool = False
 
     @abstractmethod
     def events(self, y: Array) -> Array:
@@ -106,6 +156,52 @@ class FairnessNotion(ABC):
         group's sum, which is why a notion has to keep it.
         """
 
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """The table of the notion's rates for these classes; a notion of your own has one for two classes.
+
+        Raises
+        ------
+        ValueError
+            If the notion says nothing about so many classes, or averages something else than decisions.
+        """
+        if len(classes) != 2:
+            raise ValueError(
+                f"expected a notion for {len(classes)} classes, got {self.name!r}, which is about two; use "
+                "'demographic_parity', 'equalized_odds', 'equal_opportunity' or 'accuracy_parity', or merge classes."
+            )
+        events, h = np.asarray(self.events(np.array([0.0, 1.0])), dtype=np.float64), self.decision_values()
+        values = np.repeat(h[:, :, None], events.shape[1], axis=2)
+        return RateTable(events, values, self.event_names)
+
+    def decision_values(self) -> NDArray[np.float64]:
+        """(2, 2): h_exact by label and decision.
+
+        Raises
+        ------
+        ValueError
+            If the notion averages something else than a function of decision and label.
+        """
+        y, sizes = np.array([0.0, 1.0]), (0.01, 1.0, 30.0)
+        low, high = ([self.h_exact(sign * s * np.ones(2), y) for s in sizes] for sign in (-1.0, 1.0))
+        if not all(np.array_equal(one, values[0]) for values in (low, high) for one in values):
+            raise ValueError(
+                f"expected a notion whose h_exact depends on a score through its sign, got {type(self).__name__}; "
+                "use engine 'moments'."
+            )
+        return np.stack([low[0], high[0]], axis=1).astype(np.float64)
+
+
+def _by_class(classes: Sequence[object], *, of_label: bool) -> RateTable:
+    """Rate of every class as the decision, among all rows or among those of every label."""
+    count = len(classes)
+    picked = np.eye(count)  # (L, K)
+    if not of_label:
+        values = np.broadcast_to(picked, (count, count, count)).copy()
+        return RateTable(np.ones((count, count)), values, tuple(str(one) for one in classes))
+    names = tuple(f"y={label}, decision {one}" for label in classes for one in classes)
+    values = np.broadcast_to(np.tile(picked, count), (count, count, count * count)).copy()
+    return RateTable(np.repeat(np.eye(count), count, axis=1), values, names)
+
 
 def decision(scores: Array) -> Array:
     """Hard decision 1[score > 0], in the type of the scores."""
@@ -149,6 +245,10 @@ class DemographicParity(PositiveDecisions):
         """Every row."""
         return np.ones_like(y)[:, None]
 
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """Positive decisions or, of more than two classes, decisions for each class."""
+        return super().rates(classes) if len(classes) == 2 else _by_class(classes, of_label=False)
+
 
 @dataclass(frozen=True)
 class EqualizedOdds(PositiveDecisions):
@@ -166,6 +266,10 @@ class EqualizedOdds(PositiveDecisions):
         """Rows of label 0, rows of label 1."""
         return _labelled(y, 0, 1)
 
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """Positive decisions or, of more than two classes, decisions for each class, among each label."""
+        return super().rates(classes) if len(classes) == 2 else _by_class(classes, of_label=True)
+
 
 @dataclass(frozen=True)
 class EqualOpportunity(PositiveDecisions):
@@ -177,6 +281,14 @@ class EqualOpportunity(PositiveDecisions):
     def events(self, y: Array) -> Array:
         """Rows of label 1."""
         return _labelled(y, 1)
+
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """True positives or, of more than two classes, right decisions among each label."""
+        if len(classes) == 2:
+            return super().rates(classes)
+        right = np.eye(len(classes))
+        values = np.broadcast_to(right, (len(classes), *right.shape)).copy()
+        return RateTable(right, values, tuple(f"y={one}" for one in classes))
 
 
 @dataclass(frozen=True)
@@ -233,6 +345,46 @@ class AccuracyParity(FairnessNotion):
         wrong: Array = ((scores > 0) != (y > 0.5)).astype(scores.dtype)
         return wrong
 
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """Wrong decisions."""
+        return RateTable(np.ones((len(classes), 1)), 1 - np.eye(len(classes))[:, :, None], self.event_names)
+
+
+@dataclass(frozen=True)
+class ConditionalDemographicParity(DemographicParity):
+    """Same rate of positive decisions (or of each class) in every group within each public stratum, an income band say.
+
+    Strata are given to ``fit``. Only the default engine holds this notion.
+    """
+
+    name = "conditional_demographic_parity"
+    within_strata = True
+
+
+@dataclass(frozen=True)
+class PredictiveParity(PositiveDecisions):
+    """Same precision in every group: the share of positive decisions that are right. Of two classes.
+
+    Precision is a fraction of two rates, P(right and positive | a) and P(positive | a). Only the default engine holds
+    this notion.
+    """
+
+    name = "predictive_parity"
+    event_names = ("right", "positive")
+    is_fraction = True
+
+    def events(self, y: Array) -> Array:
+        """Every row, twice."""
+        return np.ones((len(y), 2), dtype=y.dtype)
+
+    def rates(self, classes: Sequence[object] = (0, 1)) -> RateTable:
+        """Positive decisions that are right, and all positive decisions."""
+        super().rates(classes)  # of two classes
+        values = np.zeros((2, 2, 2))
+        values[1, 1, 0] = 1.0
+        values[:, 1, 1] = 1.0
+        return RateTable(np.ones((2, 2)), values, self.event_names)
+
 
 NOTIONS: dict[str, type[FairnessNotion]] = {
     "demographic_parity": DemographicParity,
@@ -242,6 +394,12 @@ NOTIONS: dict[str, type[FairnessNotion]] = {
     "accuracy_parity": AccuracyParity,
 }
 
+
+#: Notions that only the default engine holds: they need public strata, or are fractions of two rates.
+DEFAULT_ENGINE_NOTIONS: dict[str, type[FairnessNotion]] = {
+    "conditional_demographic_parity": ConditionalDemographicParity,
+    "predictive_parity": PredictiveParity,
+}
 
 #: Names that fairlearn gives to the same differences between groups, and ours. A rate and the rate of its complement,
 #: such as true positives and false negatives, differ by the same amount between two groups.
@@ -255,8 +413,10 @@ FAIRLEARN_NAMES = {
 }
 
 
-def notion_name(notion: str | FairnessNotion) -> str:
-    """Our name of a notion, also of one that was given by fairlearn's."""
+def notion_name(notion: Any) -> str:
+    """Our name of a notion, also of one that was given by fairlearn's; several are joined by plus signs."""
+    if isinstance(notion, list | tuple):
+        return " + ".join(notion_name(one) for one in notion)
     return FAIRLEARN_NAMES.get(notion, notion) if isinstance(notion, str) else notion.name
 
 
@@ -270,12 +430,32 @@ def get_notion(notion: str | FairnessNotion) -> FairnessNotion:
     """
     if not isinstance(notion, FairnessNotion):
         # Fairlearn's names are choices too, so that a slip in one of them is not answered with another rate.
-        name = check_choice("notion", notion, (*NOTIONS, *FAIRLEARN_NAMES))
-        return NOTIONS[FAIRLEARN_NAMES.get(name, name)]()
-    if type(notion) not in NOTIONS.values():
+        known = NOTIONS | DEFAULT_ENGINE_NOTIONS
+        name = check_choice("notion", notion, (*known, *FAIRLEARN_NAMES))
+        return known[FAIRLEARN_NAMES.get(name, name)]()
+    if type(notion) not in (NOTIONS | DEFAULT_ENGINE_NOTIONS).values():
         notion = _with_arrays(notion)
         check_notion(notion)
     return notion
+
+
+def get_notions(notion: Any) -> list[FairnessNotion]:
+    """The notions of a name, of an object, or of a list of these.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`get_notion`, and for an empty list.
+    """
+    if not isinstance(notion, list | tuple):
+        return [get_notion(notion)]
+    if not notion:
+        raise ValueError("expected at least one notion, got an empty list; pass 'demographic_parity', say.")
+    found = [get_notion(one) for one in notion]
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected each notion once, got {names}; leave the repeated one out.")
+    return found
 
 
 class _TensorNotion(FairnessNotion):

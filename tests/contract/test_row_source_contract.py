@@ -18,7 +18,7 @@ from new_row_source import Failing, RetriedRows, Unreadable, to_numbers, whole_b
 
 import justitia.estimator as estimator_module
 from justitia import LagrangianDualClassifier, PrivacyLedger
-from justitia.postprocessing.decisions import ColumnSums, DecisionRows, DecisionRule, EvaluateDecisions, Ones
+from justitia.postprocessing.decisions import ColumnSums, DecisionRows, DecisionRule, EvaluateDecisions, Gains, Ones
 from justitia.postprocessing.features import ALIGNED, MOST_FEATURES, PublicRows, base_scores
 from justitia.postprocessing.memberships import ExpectedSums, Memberships, product_bits
 from justitia.privacy.attribute import Attribute, SensitiveColumns
@@ -75,7 +75,7 @@ def make_source(name: str, folder: Path) -> tuple[RowSource, Any]:
             source = FileRows(files, Columns(NAMES, "y", "w"), lambda *_: nullcontext(Bar()))
         assert len(source.ranges) == workers
         source.scale_weights(2.0, 1.0)
-        source.encode_with(to_numbers, 1.0)
+        source.encode_with(to_numbers, (0.0, 1.0))
         codes = FileCodes(FileAttribute(SensitiveColumns("sex"), files, None, source.ranges), GROUPS)
     source.score(to_numbers, score)
     return source, codes
@@ -106,7 +106,13 @@ def passes(codes: Any) -> dict[str, Any]:
     rows, joint = public_rows(), public_rows(blocks=False)
     weights = rng.normal(size=(4, rows.width))
     one, many = (
-        DecisionRule(Memberships(rows, weights), rng.normal(size=(len(at), 2, 3)), np.array(at), str(at))
+        DecisionRule(
+            Memberships(rows, weights),
+            rng.normal(size=(len(at), 2, 3))[..., None],
+            Gains(np.array(at)),
+            np.zeros(1),
+            str(at),
+        )
         for at in ([0.5], [0.3, 0.5, 0.8])
     )
     table = rng.normal(size=(3, 2, 2, 2))

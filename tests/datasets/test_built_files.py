@@ -48,3 +48,11 @@ def test_keep_compas_columns_drops_names_and_takes_first_of_twins():
         "sex,age,race,juv_fel_count,juv_misd_count,juv_other_count,decile_score,priors_count,c_charge_degree,"
         'c_charge_desc,two_year_recid\nFemale,34,Caucasian,0,0,0,3,2,F,"Theft, Grand",1\n'
     )
+
+
+def test_keep_communities_columns_drops_names_states_races_and_the_label():
+    header = (
+        "communityname,fold,population,racepctblack,PctBornSameState,ViolentCrimesPerPop,state_1,>0.06black,high_crime"
+    )
+    kept = sources.keep_communities_columns(f"{header}\nDovertown,1,0.2,0.1,0.5,0.7,0,1,True\n".encode())
+    assert kept.decode() == "population,PctBornSameState,ViolentCrimesPerPop,>0.06black\n0.2,0.5,0.7,1\n"

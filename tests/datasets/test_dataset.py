@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -71,3 +73,27 @@ def test_dataset_with_short_labels_is_refused():
 
 def test_dataset_repr_holds_no_rows():
     assert repr(table()) == "Dataset(name='tiny', groups=('a', 'b'))"
+
+
+def test_dataset_with_names_of_classes_is_accepted_and_its_folds_are_stratified():
+    data = table(y=pd.Series(["a", "b", "c", "c"] * 5), task="classes")
+    assert [sorted(data.y.iloc[test]) for _, test in data.folds()] == [["a", "b", "c", "c"]] * 5
+
+
+def test_folds_of_a_number_have_every_decile_though_values_are_tied():
+    data = table(y=pd.Series([10.0] * 5 + [40.0] * 10 + [60.0] * 5), task="number")
+    assert [sorted(data.y.iloc[test]) for _, test in data.folds()] == [[10.0, 40.0, 40.0, 60.0]] * 5
+
+
+@pytest.mark.parametrize(
+    ("task", "y", "message"),
+    [
+        ("classes", ["a"] * 20, "at least two classes"),
+        ("classes", ["a", None] * 10, "at least two classes"),
+        ("number", [math.inf] * 20, "finite numbers"),
+        ("number", ["a"] * 20, "finite numbers"),
+    ],
+)
+def test_dataset_with_another_kind_of_target_is_refused(task, y, message):
+    with pytest.raises(ValueError, match=message):
+        table(y=pd.Series(y), task=task)

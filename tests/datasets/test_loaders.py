@@ -1,12 +1,23 @@
 import io
+import math
 
 import pandas as pd
 import pytest
 
 from justitia.datasets import NAMES, Dataset, load
 from justitia.datasets.bank import BANDS, age_groups, parse_bank
-from justitia.datasets.compas import parse_compas
-from justitia.datasets.income import VOCABULARY, encode_income, parse_income
+from justitia.datasets.communities import parse_communities
+from justitia.datasets.compas import parse_compas, parse_compas_score
+from justitia.datasets.income import (
+    _COLUMNS,
+    OCCUPATIONS,
+    VOCABULARY,
+    encode_income,
+    encode_occupation,
+    parse_hours,
+    parse_income,
+    parse_occupation,
+)
 
 INCOME_ROWS = (
     b"39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, "
@@ -81,6 +92,65 @@ def test_load_every_name_leaves_out_sensitive_and_identifying_columns(tables, na
     assert not absent & set(data.X.columns)
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "features", "task"),
+    [
+        ("occupation", 45222, 32, "classes"),
+        ("compas_score", 7214, 8, "classes"),
+        ("communities", 1993, 95, "number"),
+        ("hours", 45222, 49, "number"),
+    ],
+)
+def test_load_classes_and_numbers_has_the_documented_size(tables, name, rows, features, task):
+    data = tables[name]
+    assert (data.name, data.task) == (name, task)
+    assert data.X.shape == (rows, features)
+    assert data.sensitive.name not in data.X
+    assert data.y.name not in data.X
+    assert not data.X.isna().any(axis=None)
+    assert data.X.index.equals(data.sensitive.index)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("occupation", {"Female": 32.5, "Male": 67.5}),
+        ("compas_score", {"African-American": 51.2, "Caucasian": 34.0, "other": 14.7}),
+        ("communities", {"at most 0.06": 51.3, "more than 0.06": 48.7}),
+        ("hours", {"Female": 32.5, "Male": 67.5}),
+    ],
+)
+def test_load_classes_and_numbers_has_the_documented_shares(tables, name, expected):
+    assert shares(tables[name]) == expected
+
+
+def test_load_occupation_has_the_counts_of_its_six_classes(tables):
+    assert tables["occupation"].y.value_counts().to_dict() == {
+        "Manual": 14832,
+        "Professional": 11992,
+        "Clerical": 5540,
+        "Sales": 5408,
+        "Service": 5040,
+        "Technical-protective": 2410,
+    }
+
+
+def test_load_compas_score_has_the_published_counts_of_its_levels(tables):
+    assert tables["compas_score"].y.value_counts().to_dict() == {"Low": 3897, "Medium": 1914, "High": 1403}
+
+
+def test_load_communities_leaves_out_names_states_and_shares_of_races(tables):
+    columns = list(tables["communities"].X)
+    assert not [name for name in columns if name.startswith(("race", "state_"))]
+    assert not {"communityname", "fold", "high_crime", ">0.06black"} & set(columns)
+
+
+def test_load_hours_has_the_people_of_income_without_their_hours(tables):
+    hours, income = tables["hours"], tables["income"]
+    assert hours.y.tolist() == income.X["hours_per_week"].tolist()
+    pd.testing.assert_frame_equal(hours.X, income.X.drop(columns="hours_per_week"))
+
+
 def test_load_compas_has_the_nine_documented_columns(tables):
     assert list(tables["compas"].X.columns) == [
         "age",
@@ -102,7 +172,8 @@ def test_load_income_gives_each_row_one_level_of_every_category(tables):
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("adult_income", "income"), ("M-Bank3", "m_bank3"), ("Compass", "compas")]
+    ("name", "nearest"),
+    [("adult_income", "income"), ("M-Bank3", "m_bank3"), ("Compass", "compas"), ("community", "communities")],
 )
 def test_load_unknown_name_suggests_the_nearest(name, nearest):
     with pytest.raises(ValueError, match=f"got '{name}'; did you mean '{nearest}'"):
@@ -162,6 +233,62 @@ def test_parse_income_row_has_the_expected_fifty_numbers():
         "occupation_Sales",
         "relationship_Wife",
     }
+
+
+def test_parse_occupation_row_has_the_expected_class_and_thirty_two_numbers():
+    data = parse_occupation(INCOME_ROWS)
+    assert data.y.tolist() == ["Clerical", "Sales"]
+    assert data.sensitive.tolist() == ["Male", "Female"]
+    row = data.X.iloc[1]
+    assert len(row) == 32
+    assert row[["age", "education_num", "hours_per_week", "log_capital_gain"]].tolist() == [52, 6, 45, 0]
+    assert row["log_capital_loss"] == pytest.approx(math.log(8))
+    assert {name for name in row.index[5:] if row[name] == 1} == {
+        "income",
+        "workclass_Private",
+        "marital_status_Married-civ-spouse",
+        "relationship_Wife",
+        "race_Black",
+    }
+
+
+def test_occupations_cover_every_occupation_of_the_file_once():
+    assert sorted(one for some in OCCUPATIONS.values() for one in some) == sorted(VOCABULARY["occupation"])
+
+
+def test_parse_hours_has_hours_as_target_and_not_as_feature():
+    data = parse_hours(INCOME_ROWS)
+    assert data.y.tolist() == [40.0, 45.0]
+    assert "hours_per_week" not in data.X
+
+
+def test_parse_compas_score_keeps_every_race_and_cuts_the_deciles_as_published():
+    header = (
+        "sex,age,race,juv_fel_count,juv_misd_count,juv_other_count,decile_score,priors_count,c_charge_degree,"
+        "c_charge_desc,two_year_recid"
+    )
+    deciles = [1, 4, 5, 7, 8, 10]
+    races = ["African-American", "Caucasian", "Hispanic", "Asian", "Other", "Native American"]
+    rows = [
+        f"Male,3{i},{race},0,0,1,{decile},2,F,,1" for i, (race, decile) in enumerate(zip(races, deciles, strict=True))
+    ]
+    data = parse_compas_score("\n".join([header, *rows]).encode())
+    assert data.y.tolist() == ["Low", "Low", "Medium", "Medium", "High", "High"]
+    assert data.sensitive.tolist() == ["African-American", "Caucasian", *["other"] * 4]
+    assert data.X.iloc[0].tolist() == [30, "Male", 0, 0, 1, 2, 1, 1]
+    assert "decile_score" not in data.X
+
+
+def test_parse_communities_takes_group_and_target_out_of_the_features():
+    data = parse_communities(b"population,ViolentCrimesPerPop,>0.06black\n0.2,0.7,1\n0.1,0.05,0\n")
+    assert data.X.to_dict("list") == {"population": [0.2, 0.1]}
+    assert data.y.tolist() == [0.7, 0.05]
+    assert data.sensitive.tolist() == ["more than 0.06", "at most 0.06"]
+
+
+def test_encode_occupation_of_one_row_equals_that_row_of_the_whole():
+    frame = pd.read_csv(io.BytesIO(INCOME_ROWS), names=list(_COLUMNS), skipinitialspace=True)
+    pd.testing.assert_frame_equal(encode_occupation(frame.iloc[[1]]), encode_occupation(frame).iloc[[1]])
 
 
 def test_encode_income_of_some_rows_equals_those_rows_of_the_whole():

@@ -105,7 +105,7 @@ def test_other_points_of_a_curve_do_not_go_back_to_a_check_of_the_first(monkeypa
         epsilon=float("inf"), plan=PostProcessingPlan(checks=3), groups=(0, 1), random_state=0, progress=False
     )
     with monkeypatch.context() as patch:
-        patch.setattr(solver, "best_iterate", lambda found, _: 0 if found else None)
+        patch.setattr(solver, "best_iterate", lambda found, *_: 0 if found else None)
         curve = tradeoff(model, X, y, sensitive_features=group, tolerances=(0.0, 0.2))
     strict, loose = (one.dual_.to_numpy() for one in curve.models)
     assert np.abs(loose).max() < np.abs(strict).max()

@@ -27,7 +27,7 @@ LAM = np.array([0.3, -0.3])
 
 @pytest.fixture(scope="module")
 def made() -> Distillation:
-    return Distillation(*rows(), LAM, 2 * rows()[1] - 1)
+    return Distillation.of_two_classes(*rows(), LAM, 2 * rows()[1] - 1)
 
 
 def told(correction: Correction) -> Array:
@@ -44,7 +44,7 @@ def test_correction_of_any_multipliers_is_close_to_theirs(made: Distillation) ->
 
 def test_correction_is_close_for_rows_that_were_not_learned_from() -> None:
     numbers, eta, c = rows()
-    found = Distillation(numbers[:1500], eta[:1500], c[:1500], LAM, 2 * eta[:1500] - 1).correction(LAM)
+    found = Distillation.of_two_classes(numbers[:1500], eta[:1500], c[:1500], LAM, 2 * eta[:1500] - 1).correction(LAM)
     target = c[1500:] @ LAM
     error = found(numbers[1500:], eta[1500:]) - target
     assert np.sqrt((error**2).mean()) < 0.03 * target.std()
@@ -68,7 +68,7 @@ def test_correction_equals_its_formula_by_hand() -> None:
 
 def test_correction_of_a_far_outlier_is_that_of_the_cut() -> None:
     numbers, eta, c = rows()
-    correction = Distillation(numbers, eta, c, LAM, 2 * eta - 1).correction(LAM)
+    correction = Distillation.of_two_classes(numbers, eta, c, LAM, 2 * eta - 1).correction(LAM)
     far, farther = (np.full((1, 3), value, dtype=np.float32) for value in (50.0, 1e12))
     assert correction(far, np.array([0.5])) == correction(farther, np.array([0.5]))
 
@@ -93,12 +93,12 @@ def test_many_rows_are_learned_from_by_a_public_sample(monkeypatch: pytest.Monke
     numbers, eta, c = rows()
     monkeypatch.setattr(module, "ROWS", 1000)
     thinned = [part[::3] for part in (numbers, eta, c)]
-    all_rows, some = (Distillation(*part, LAM, 2 * part[1] - 1) for part in ((numbers, eta, c), thinned))
+    all_rows, some = (Distillation.of_two_classes(*part, LAM, 2 * part[1] - 1) for part in ((numbers, eta, c), thinned))
     assert np.array_equal(told(all_rows.correction(LAM)), told(some.correction(LAM)))
 
 
 def test_same_rows_give_the_same_correction(made: Distillation) -> None:
-    again = Distillation(*rows(), LAM, 2 * rows()[1] - 1)
+    again = Distillation.of_two_classes(*rows(), LAM, 2 * rows()[1] - 1)
     assert np.array_equal(told(again.correction(LAM)), told(made.correction(LAM)))
 
 
@@ -114,7 +114,7 @@ def test_correction_that_differs_little_from_a_constant_is_learned() -> None:
     eta = 1 / (1 + np.exp(-numbers[:, 0].astype(np.float64)))
     small = 0.02 * np.tanh(numbers[:, 1].astype(np.float64))
     c, lam = np.column_stack([1 + small, 1 - small]), np.array([-20.0, 20.0])
-    found = Distillation(numbers, eta, c, lam, 2 * eta - 1).correction(lam)(numbers, eta)
+    found = Distillation.of_two_classes(numbers, eta, c, lam, 2 * eta - 1).correction(lam)(numbers, eta)
     assert np.corrcoef(found, c @ lam)[0, 1] > 0.99
 
 
@@ -127,7 +127,7 @@ def test_deployed_decisions_with_equalized_odds_are_those_of_the_exact_correctio
     c = c / c.mean(0)
     c = (c - c.mean(1, keepdims=True)).reshape(-1, 4)
     lam, gain, numbers = np.array([-0.4, 0.5, 0.4, -0.5]), 2 * eta - 1, X.astype(np.float32)
-    found = Distillation(numbers[:2000], eta[:2000], c[:2000], lam, gain[:2000]).correction(lam)
+    found = Distillation.of_two_classes(numbers[:2000], eta[:2000], c[:2000], lam, gain[:2000]).correction(lam)
     exact, deployed = gain > c @ lam, gain > found(numbers, eta)
     assert (exact != (gain > 0)).mean() > 0.05  # it corrects something
     assert (exact != deployed).mean() < 0.01

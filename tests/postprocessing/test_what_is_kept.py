@@ -194,7 +194,7 @@ def test_checkpoint_holds_scores_of_the_base_and_no_memberships(tmp_path: Path, 
         five_groups(epsilon=epsilon).fit(X, y, sensitive_features=a, checkpoint=tmp_path / "run")
     assert names == {
         *("eta", "answer", "history", "weights", "counted", "silence"),
-        *("shift", "levels", "lams", "surprises", "variances", "checked"),
+        *("shift", "levels", "lams", "quota", "surprises", "variances", "checked"),
     }
     for file in (tmp_path / "run").iterdir():
         assert all(name.encode() not in file.read_bytes() for name in GROUPS)

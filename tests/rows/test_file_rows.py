@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from file_tables import FEATURES, files, make_table, write
 
-from justitia.postprocessing.decisions import DecisionRows, DecisionRule, EvaluateDecisions
+from justitia.postprocessing.decisions import DecisionRows, DecisionRule, EvaluateDecisions, Gains
 from justitia.postprocessing.features import PublicRows, base_scores
 from justitia.postprocessing.memberships import Memberships
 from justitia.preprocessing.encoding import TabularEncoder
@@ -46,7 +46,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileRows:
     )
     made.scan()
     made.scale_weights(4.0, 1.0)
-    made.encode_with(encoder.transform, 1)
+    made.encode_with(encoder.transform, (0, 1))
     made.score(lambda _: pytest.fail("rows of the sample are scored already"), np.linspace(0.1, 0.9, ROWS))
     return made
 
@@ -57,8 +57,8 @@ def rule(source: FileRows, seed: int) -> DecisionRule:
     assert part._arrays is not None
     rows = PublicRows.fit(base_scores, Block(0, *part._arrays))
     generator = np.random.default_rng(seed)
-    weights, factors = generator.normal(size=(3, rows.width)), generator.normal(size=(1, 2, 2))
-    return DecisionRule(Memberships(rows, weights), factors, np.array([0.5]), str(seed))
+    weights, factors = generator.normal(size=(3, rows.width)), generator.normal(size=(1, 2, 2, 1))
+    return DecisionRule(Memberships(rows, weights), factors, Gains(np.array([0.5])), np.zeros(1), str(seed))
 
 
 def decision_rows(source: FileRows, seed: int) -> Any:

@@ -1,4 +1,4 @@
-"""Compas dataset: whether a defendant is charged again within two years; groups by sex."""
+"""Compas: whether a defendant is charged again within two years, by sex, or the risk level of the score, by race."""
 
 import io
 
@@ -10,12 +10,23 @@ GROUPS = ("Female", "Male")
 
 RACES = ("African-American", "Caucasian")
 
+OTHER = "other"
+
+#: The published score text of each level, and its largest decile.
+LEVELS = (("Low", 4), ("Medium", 7), ("High", 10))
+
 NO_CHARGE = "not recorded"
 
 _DESCRIPTION = (
     "ProPublica's two-year Compas file, the 6,150 rows of African-American and Caucasian defendants, no "
     "further filter. 9 features, categories as words; label: charged again within two years; "
     "sensitive attribute: sex."
+)
+
+_SCORE = (
+    "ProPublica's two-year Compas file, all 7,214 rows. 8 features: age, sex, three juvenile counts, priors count, "
+    "felony or not, charged again within two years or not; target: level of the Compas score, low, medium or high; "
+    "sensitive attribute: race, African-American, Caucasian or other."
 )
 
 
@@ -46,4 +57,32 @@ def parse_compas(data: bytes) -> Dataset:
         sensitive=frame["sex"],
         groups=GROUPS,
         description=_DESCRIPTION,
+    )
+
+
+def parse_compas_score(data: bytes) -> Dataset:
+    """Read the columns kept of the Compas file, with the level of the score as the target and race as the attribute.
+
+    Parameters
+    ----------
+    data : bytes
+        The kept columns, comma separated with a header.
+
+    Notes
+    -----
+    The published text of the score is a function of its decile in every row: 1 to 4 are "Low", 5 to 7 "Medium" and
+    8 to 10 "High". So the file that is kept needs no column for it. The decile is not a feature.
+    """
+    frame = pd.read_csv(io.BytesIO(data))
+    counts = ["juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"]
+    felony = (frame["c_charge_degree"] == "F").astype(int)
+    levels = pd.cut(frame["decile_score"], [0, *(top for _, top in LEVELS)], labels=[name for name, _ in LEVELS])
+    return Dataset(
+        name="compas_score",
+        X=frame[["age", "sex", *counts]].assign(felony=felony, two_year_recid=frame["two_year_recid"]),
+        y=levels.astype(str).rename("score_text"),
+        sensitive=frame["race"].where(frame["race"].isin(RACES), OTHER),
+        groups=(*RACES, OTHER),
+        description=_SCORE,
+        task="classes",
     )

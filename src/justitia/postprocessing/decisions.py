@@ -1,7 +1,8 @@
 """Decisions of the current multipliers on any block of rows: as a pass, and as rows whose group sums a check releases.
 
-A decision is made at one threshold or, with ``at="scores"``, at each of T thresholds ("levels"). Rates of a notion are
-linear in the decisions of rows with either label, so a (2, 2) table by label and decision says what a row adds.
+A decision is one of L actions, made once or, with ``at="scores"``, yes or no at each of T thresholds ("levels"). Rates
+are linear in the indicators of the actions, so a (Y, L) table by label and action says what a row adds. A row in public
+stratum s with label y has the label Y s + y.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.notions import FairnessNotion
+from justitia.notions import RateTable
 from justitia.postprocessing.correction import moved_probability
-from justitia.postprocessing.dual import label_table
+from justitia.postprocessing.dual import best_action
 from justitia.postprocessing.memberships import Memberships
 from justitia.privacy.noise_grid import to_nearest
 from justitia.rows.source import Block, IntArray
@@ -24,86 +25,143 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
+class Gains:
+    """What actions are worth more than the first one, by a prediction of the label.
+
+    Attributes
+    ----------
+    levels : ndarray (T,)
+        Rising thresholds of p(y = 1 | x), of a target with two classes.
+    costs : ndarray (Y, L), optional
+        Cost of each action by label, of a target with more classes; by default 1 for every error.
+    """
+
+    levels: Array
+    costs: Array | None = None
+
+    def __call__(self, prediction: Array) -> Array:
+        """(T, m, D): of p(y = 1 | x), or of (m, K) probabilities of classes."""
+        if prediction.ndim == 1:
+            return (2 * (prediction - self.levels[:, None]))[:, :, None]
+        utility = prediction if self.costs is None else -prediction @ self.costs
+        gains: Array = (utility[:, 1:] - utility[:, :1])[None]
+        return gains
+
+
+@dataclass(frozen=True, eq=False)
 class DecisionRule:
-    r"""Decisions :math:`1[2(\eta(x) - s_t) > \lambda_t \cdot c(x)]` at levels s_t, on blocks with memberships.
+    r"""Decisions :math:`\arg\max_l g_l(x) - t_l(x)` on blocks with memberships.
 
     Parameters
     ----------
     memberships : Memberships
-    factors : ndarray (T, 2, G)
-        What p(a, y | x) is multiplied by in lambda_t . c.
-    levels : ndarray (T,)
-        Rising thresholds.
+    prices : ndarray (T, S Y, G, D)
+        What p(a, y | x) is multiplied by in t, for each level.
+    gains : Gains
+    quota : ndarray (D,)
+        What every row pays for an action.
     digest : str
         A name of these decisions, by which a block finds them again.
     """
 
     memberships: Memberships
-    factors: Array
-    levels: Array
+    prices: Array
+    gains: Gains
+    quota: Array
     digest: str
 
-    def decide(self, block: Block) -> tuple[NDArray[np.bool_], tuple[Array, Array] | None]:
-        """(m, T) decisions, and the memberships that they are made of unless the block has the decisions already."""
+    def decide(self, block: Block) -> tuple[NDArray[np.int64], Array | None]:
+        """(T, m) actions, and the memberships that they are made of unless the block has the decisions already."""
         kept = block.memo.get("decisions")
         if kept is not None and kept[0] == self.digest:
-            return np.unpackbits(kept[1], axis=0, count=len(block)).astype(np.bool_), None
-        q0, q1 = self.memberships.both_labels(block)
-        eta = _scores(block)
-        correction = (1 - eta) * (q0 @ self.factors[:, 0].T).T + eta * (q1 @ self.factors[:, 1].T).T
-        margins = 2 * (eta - self.levels[:, None]) - correction  # (T, m)
-        if len(self.levels) == 1:
-            decided = (margins > 0).T
+            return _unpacked(kept[1], len(block), self.prices.shape[-1]), None
+        q, p = self.memberships.by_label(block), probabilities(block)
+        correction = self._correction(block, q, p)
+        margins = self.gains(prediction(block)) - correction - self.quota
+        if len(margins) == 1:
+            decided = best_action(margins[0])[None]
         else:
-            decided = moved_probability(margins, self.levels)[:, None] > self.levels
-        block.memo["decisions"] = (self.digest, np.packbits(decided, axis=0))
-        return decided, (q0, q1)
+            levels = self.gains.levels
+            decided = (moved_probability(margins[:, :, 0], levels) > levels[:, None]).astype(np.int64)
+        block.memo["decisions"] = (self.digest, _packed(decided, self.prices.shape[-1]))
+        return decided, q
+
+    def _correction(self, block: Block, q: Array, p: Array) -> Array:
+        """(T, m, D)."""
+        labels = len(q)
+        stratum = block.y.astype(np.int64) // labels
+        total = np.zeros((len(self.prices), len(block), self.prices.shape[-1]))
+        for s in range(self.prices.shape[1] // labels):
+            here = slice(None) if self.prices.shape[1] == labels else stratum == s
+            for y in range(labels):
+                total[:, here] += p[y, here, None] * (q[y, here] @ self.prices[:, s * labels + y])
+        return total
 
 
-def _scores(block: Block) -> Array:
+def _packed(decided: NDArray[np.int64], actions: int) -> NDArray[np.uint8]:
+    return np.packbits(decided.astype(np.bool_), axis=1) if actions == 1 else decided.astype(np.uint8)
+
+
+def _unpacked(kept: NDArray[np.uint8], count: int, actions: int) -> NDArray[np.int64]:
+    return (np.unpackbits(kept, axis=1, count=count) if actions == 1 else kept).astype(np.int64)
+
+
+def prediction(block: Block) -> Array:
+    """Scores of a base model: (m,), or (m, K) of classes."""
     if block.score is None:
         raise ValueError("expected rows with scores of a base model, got none; call score first.")
     return block.score
 
 
+def probabilities(block: Block) -> Array:
+    """(Y, m): probability of each label."""
+    score = prediction(block)
+    return np.stack([1 - score, score]) if score.ndim == 1 else score.T
+
+
 @dataclass(frozen=True, eq=False)
 class EvaluateDecisions:
-    """Pass: weights by level, label, decision and group under the memberships, in steps of ``step``.
+    """Pass: weights by level, label, action and group under the memberships, in steps of ``step``.
 
-    The last axis of the (T, 2, 2, 2 G + 1) result holds the sum of w p(a, y | x) over all rows, the sum of w p(a | x,
-    y) over rows of label y, and the sum of w over rows of label y.
+    The last axis of the (T, S Y, L, 2 G + 1) result holds the sum of w p(a, y | x) over rows of the stratum, the sum of
+    w p(a | x, y) over rows of label y, and the sum of w over rows of label y.
     """
 
     rule: DecisionRule
     step: float
 
     def run(self, block: Block) -> IntArray:
-        """(T, 2, 2, 2 G + 1)."""
+        """(T, S Y, L, 2 G + 1)."""
         decided, found = self.rule.decide(block)
-        q0, q1 = self.rule.memberships.both_labels(block) if found is None else found
-        eta, weight = _scores(block)[:, None], block.weight[:, None].astype(np.float64)
-        groups = q0.shape[1]
-        total = np.zeros((decided.shape[1], 2, 2, 2 * groups + 1), dtype=np.int64)
-        for label, q, p in ((0, q0, 1 - eta), (1, q1, eta)):
-            own = (block.y == label)[:, None]
-            columns = to_nearest(np.concatenate([q * p, q * own, own], axis=1) * weight, self.step)
+        q = self.rule.memberships.by_label(block) if found is None else found
+        p, weight = probabilities(block), block.weight[:, None].astype(np.float64)
+        labels, actions = len(q), self.rule.prices.shape[-1]
+        codes = block.y.astype(np.int64)
+        total = np.zeros((len(decided), self.rule.prices.shape[1], actions + 1, 2 * q.shape[2] + 1), dtype=np.int64)
+        for code in range(total.shape[1]):
+            y = code % labels
+            own = (codes == code)[:, None]
+            inside = (codes // labels == code // labels)[:, None]
+            columns = to_nearest(
+                np.concatenate([q[y] * p[y][:, None] * inside, q[y] * own, own], axis=1) * weight, self.step
+            )
             whole = columns.sum(0)
-            for t in range(decided.shape[1]):
-                positive = columns[decided[:, t]].sum(0)
-                total[t, label, 0] = (whole - positive).astype(np.int64)
-                total[t, label, 1] = positive.astype(np.int64)
+            for t, actual in enumerate(decided):
+                for action in range(1, actions + 1):
+                    total[t, code, action] = columns[actual == action].sum(0).astype(np.int64)
+                total[t, code, 0] = whole.astype(np.int64) - total[t, code, 1:].sum(0)
         return total
 
 
 @dataclass(frozen=True, eq=False)
 class DecisionRows:
-    """Row function of a check: weight times an entry of a table, by label and decision, for every level.
+    """Row function of a check: weight times an entry of a table, by label and action, for every level.
 
     Parameters
     ----------
     rule : DecisionRule
-    table : ndarray (T, 2, 2, K)
-        Centred values by level, label and decision.
+    table : ndarray (T, S Y, L, K)
+        Centred values by level, label and action.
     """
 
     rule: DecisionRule
@@ -118,23 +176,25 @@ class DecisionRows:
         """(m, T K)."""
         decided, _ = self.rule.decide(block)
         y, weight = block.y.astype(int), block.weight[:, None].astype(np.float32)
-        parts = [weight * values[y, decided[:, t].astype(int)] for t, values in enumerate(self._single)]
-        return np.concatenate(parts, axis=1)
+        return np.concatenate([weight * values[y, decided[t]] for t, values in enumerate(self._single)], axis=1)
 
     @cached_property
     def _single(self) -> NDArray[np.float32]:
         return self.table.astype(np.float32)
 
     def bound(self, max_weight: float, cells: Array) -> float:
-        """Largest norm of a row, over the labels and decisions that occur: decisions of a row fall with the level.
+        """Largest norm of a row, over the labels and actions that occur: decisions of a row fall with the level.
 
         Parameters
         ----------
-        cells : ndarray (T, 2, 2)
-            Public weights by level, label and decision.
+        cells : ndarray (T, S Y, L)
+            Public weights by level, label and action.
         """
+        if len(self.table) == 1:
+            norms = np.linalg.norm(self._single[0].astype(np.float64), axis=2)
+            return max_weight * float(norms[cells[0] > 0].max(initial=0.0))
         levels, longest = len(self.table), 0.0
-        for label in (0, 1):
+        for label in range(self.table.shape[1]):
             for passed in range(levels + 1):  # the row is above so many levels
                 below, above = passed - 1, passed
                 occurs = (below < 0 or cells[below, label, 1] > 0) and (above >= levels or cells[above, label, 0] > 0)
@@ -168,28 +228,23 @@ class ColumnSums:
         return steps
 
 
-def rates_of_cells(notion: FairnessNotion, shares: Array) -> Array:
-    """(T, G, K): rates from (T, 2, 2, G) sums of weights by label, decision and group."""
-    events, without, change = label_table(notion)
-    sizes = np.einsum("yk,tyda->tak", events, shares)
-    sums = np.einsum("yk,tya->tak", events * without[:, None], shares[:, :, 0])
-    sums += np.einsum("yk,tya->tak", events * (without + change)[:, None], shares[:, :, 1])
+def rates_of_cells(table: RateTable, shares: Array) -> Array:
+    """(T, G, K): rates from (T, Y, L, G) sums of weights by label, action and group."""
+    sizes = np.einsum("yk,tyda->tak", table.events, shares)
+    sums = np.einsum("yk,ydk,tyda->tak", table.events, table.values, shares)
     rates: Array = sums / np.maximum(sizes, 1e-9)
     return rates
 
 
-def means_of_cells(notion: FairnessNotion, cells: Array) -> Array:
-    """(T, K): means of the population from (T, 2, 2) sums of weights by label and decision."""
-    events, without, change = label_table(notion)
-    h = np.stack([without, without + change], axis=1)  # (2, 2): by label and decision
-    sizes = cells.sum(2) @ events
-    sums = (cells * h).sum(2) @ events
+def means_of_cells(table: RateTable, cells: Array) -> Array:
+    """(T, K): means of the population from (T, Y, L) sums of weights by label and action."""
+    sizes = cells.sum(2) @ table.events
+    sums = np.einsum("yk,ydk,tyd->tk", table.events, table.values, cells)
     return np.where(sizes > 0, sums / np.maximum(sizes, 1e-12), 0.0)
 
 
-def centred_table(notion: FairnessNotion, means: Array) -> Array:
-    """(T, 2, 2, K): what a row of weight 1 adds to a group's sums, less the mean, by level, label and decision."""
-    events, without, change = (one.astype(np.float32) for one in label_table(notion))
-    h = np.stack([without, without + change], axis=1)
-    table: Array = events[:, None, :] * (h[:, :, None] - means[:, None, None, :].astype(np.float32))
-    return table.astype(np.float64)
+def centred_table(table: RateTable, means: Array) -> Array:
+    """(T, Y, L, K): what a row of weight 1 adds to a group's sums, less the mean, by level, label and action."""
+    events, values = table.events.astype(np.float32), table.values.astype(np.float32)
+    centred: NDArray[Any] = events[:, None, :] * (values - means[:, None, None, :].astype(np.float32))
+    return centred.astype(np.float64)

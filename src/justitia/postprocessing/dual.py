@@ -1,31 +1,38 @@
-r"""The Lagrangian dual in closed form: which decisions are best under the constraint, given public posteriors.
+r"""The Lagrangian dual in closed form: which actions are best under the constraint, given public posteriors.
 
-Let :math:`\eta(x) = p(y=1 \mid x)` and :math:`p(a, y \mid x)` be public by now. Every rate that a notion compares is
-linear in the decision d(x), so among all rules the best one,
+A decision is one of L actions with public gains :math:`g_l(x) = u_l(x) - u_0(x)` over the first one. Every rate that a
+notion compares is linear in the indicators of the actions. With :math:`p(a, y \mid x)` public by now, and the notion's
+table of events :math:`e_k(y)` and values :math:`v_k(y, l)`,
 
-.. math:: \max_d E[g(x) d(x)] \quad\text{subject to}\quad |r_{a,k}(d) - r_{b,k}(d)| \le \text{tolerance},
-   \qquad r_{a,k}(d) = E[c_{a,k}(x) d(x)] + b_{a,k},
+.. math:: r_{a,k}(d) = \frac{1}{p(a,k)} E \sum_{y,l} e_k(y)\, v_k(y, l)\, 1[d(x) = l]\, p(a, y \mid x) + \text{shift}.
 
-with gain :math:`g = 2(\eta - \text{threshold})`, has a dual with one multiplier per group and event,
+Among all rules the best one under :math:`|r_{a,k} - r_{b,k}| \le \tau_k` has a dual with one multiplier per group and
+rate,
 
-.. math:: \min_\lambda E[(g - \lambda \cdot c)_+] - \lambda \cdot b + \tfrac{\text{tolerance}}{2} |\lambda|_1
-   \quad\text{subject to}\quad \sum_a \lambda_{a,k} = 0,
+.. math:: \min_\lambda E \max_l (g_l - t_l) - \lambda \cdot b + \sum_k \tfrac{\tau_k}{2} |\lambda_k|_1
+   \quad\text{subject to}\quad \sum_a \lambda_{a,k} = 0, \qquad
+   t_l(x) = \sum_{y,a} p(a, y \mid x) \sum_k e_k(y) (v_k(y, l) - v_k(y, 0)) \frac{\lambda_{a,k}}{p(a,k)},
 
-and its solution is :math:`d(x) = 1[g(x) > \lambda \cdot c(x)]`: Equation 6 of the paper, solved instead of approached
-by descent and ascent. The multipliers of an event add up to 0 because only differences between groups are bounded.
-Noise may ask for rates that no rule has: multipliers that no accuracy is worth are held back, and stay finite.
+and its solution is :math:`d(x) = \arg\max_l g_l(x) - t_l(x)`: Equation 6 of the paper, solved instead of approached by
+descent and ascent. The multipliers of a rate add up to 0 because only differences between groups are bounded; where
+rates are held at a public centre, or shares of actions at a quota, they are free. The maximum is smoothed by a
+log-sum-exp that grows sharper. Noise may ask for rates that no rule has: multipliers that no accuracy is worth are held
+back, and stay finite.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.notions import FairnessNotion
+from justitia.goals import Goal
+from justitia.notions import FairnessNotion, RateTable
 
-#: The positive part is smoothed over this width, step by step; the last is far below what moves a decision that counts.
+#: The maximum is smoothed over this width, step by step; the last is far below what moves a decision that counts.
 SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 #: The absolute value of a multiplier is smoothed over this width.
 KINK = 1e-5
@@ -39,46 +46,147 @@ MOST_STEPS = 60
 BEYOND = 1e-3
 #: A step of Newton's method is halved until the dual falls by this share of what its slope promises.
 SUFFICIENT, SMALLEST = 1e-4, 1e-10
+#: Largest rate of a ratio, and common value of a linear-fractional rate, are found to this precision.
+SEARCHED = 1e-4
+#: Values of a linear-fractional rate that are tried before the best of them is refined.
+TRIED = 17
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Constraints:
-    r"""Rates by group and event as linear functions of decisions, :math:`r = E[c d] + b`.
+    r"""Rates by group as linear functions of decisions, relative to those of the first action.
 
     Attributes
     ----------
-    c : ndarray (n, G, K)
+    joint : ndarray (Y, n, G)
+        p(a, y | x).
+    events : ndarray (Y, K)
+        Which labels belong to the event of each rate.
+    change : ndarray (Y, D, K)
+        What each of the D = L - 1 other actions adds to the value of the first one.
+    sizes : ndarray (G, K)
+        Shares of the groups in each event, by which sums are divided.
     b : ndarray (G, K)
+        Rates of the first action for everybody, and what is known to be missing in the estimate.
     weight : ndarray (n,)
         Of each row in the mean; they add up to 1.
-    sizes : ndarray (G, K), optional
-        Shares of the groups in each event, by which c is divided.
     """
 
-    c: Array
+    joint: Array
+    events: Array
+    change: Array
+    sizes: Array
     b: Array
     weight: Array
-    sizes: Array | None = None
 
-    def rates(self, decisions: Array) -> Array:
-        """(G, K): what the rates of these decisions are."""
-        flat = (self.weight * decisions) @ self.c.reshape(len(self.c), -1)
-        return flat.reshape(self.b.shape) + self.b
+    @classmethod
+    def of(cls, table: RateTable, joint: Array, weight: Array) -> Constraints:
+        """The rates of a table, written with posteriors of rows that count this often."""
+        share = weight / weight.sum()
+        sizes = np.maximum(np.einsum("n,yna,yk->ak", share, joint, table.events), 1e-9)
+        b = np.einsum("n,yna,yk->ak", share, joint, table.events * table.values[:, 0]) / sizes
+        return cls(joint, table.events, table.values[:, 1:] - table.values[:, :1], sizes, b, share)
+
+    @property
+    def actions(self) -> int:
+        """D: all but the first."""
+        return int(self.change.shape[1])
+
+    @cached_property
+    def kinds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(Y',) and (Y,): labels that the table tells apart, and which of these each label is like."""
+        rows = np.concatenate([self.events, self.change.reshape(len(self.change), -1)], axis=1)
+        _, first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        return first, kind.ravel()
+
+    @cached_property
+    def merged(self) -> tuple[Array, Array, Array]:
+        """(n, Y' G) columns, (Y', K) and (Y', D, K): labels that the table does not tell apart, added up."""
+        first, kind = self.kinds
+        parts = [self.joint[kind == j].sum(0) for j in range(len(first))]
+        return np.concatenate(parts, axis=1), self.events[first], self.change[first]
+
+    @cached_property
+    def c(self) -> Array:
+        """(n, G, K): what the second action adds to the rates, of a problem with two actions."""
+        found: Array = np.einsum("yna,yk->nak", self.joint, self.events * self.change[:, 0]) / self.sizes
+        return found
+
+    def rates(self, decisions: NDArray[np.generic]) -> Array:
+        """(G, K): rates of (n,) actions, or of (n, D) probabilities of the actions but the first."""
+        columns, events, change = self.merged
+        mass = columns.T @ (self.weight[:, None] * indicators(decisions, self.actions))  # (Y' G, D)
+        by_label = mass.reshape(len(events), -1, self.actions)
+        found: Array = np.einsum("yad,yk,ydk->ak", by_label, events, change) / self.sizes + self.b
+        return found
 
     def correction(self, lam: Array) -> Array:
-        """(n,): lambda . c, what a gain has to exceed."""
-        return self.c.reshape(len(self.c), -1) @ lam.ravel()
+        """(n, D): what the gain of each action has to exceed; (n,) where there are two actions."""
+        columns, events, change = self.merged
+        price = np.einsum("yk,ydk,ak->yad", events, change, lam / self.sizes)
+        found: Array = columns @ price.reshape(columns.shape[1], -1)
+        return found[:, 0] if self.actions == 1 else found
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """What is allowed of rates.
+
+    Attributes
+    ----------
+    half : ndarray (J,)
+        Half of the largest difference between two groups, of every constrained number.
+    centre : ndarray (J,), optional
+        Where it has to lie within ``half``; NaN, and by default, anywhere.
+    mix : ndarray (K, J), optional
+        Which combinations of the rates are constrained; by default the rates themselves.
+    quota : ndarray (D,), optional
+        Share of rows that each action but the first gets; NaN is any.
+    """
+
+    half: Array
+    centre: Array | None = None
+    mix: Array | None = None
+    quota: Array | None = None
+
+    @classmethod
+    def of(cls, tolerance: float | Array, rates: int, quota: Array | None = None) -> Limits:
+        """Largest differences of this many rates."""
+        half: Array = np.broadcast_to(np.asarray(tolerance, dtype=np.float64) / 2, (rates,))
+        return cls(half, quota=quota)
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """The solution of a dual.
+
+    Attributes
+    ----------
+    lam : ndarray (G, K)
+        Of the rates.
+    quota : ndarray (D,)
+        What every row pays for an action because of its quota; 0 without one.
+    value : float
+        Of the dual.
+    """
+
+    lam: Array
+    quota: Array
+    value: float
+
+
+def indicators(decisions: NDArray[np.generic], actions: int) -> Array:
+    """(n, D): 1 where a row gets the action, for all but the first; probabilities are left as they are."""
+    if decisions.ndim == 2 or actions == 1:
+        return decisions.reshape(len(decisions), actions).astype(np.float64)
+    given: Array = (decisions[:, None] == np.arange(1, actions + 1)).astype(np.float64)
+    return given
 
 
 def constraints_of(notion: FairnessNotion, eta: Array, q0: Array, q1: Array, weight: Array) -> Constraints:
-    r"""The constraint of a notion, written with posteriors.
-
-    With :math:`e_k(y)` the events and :math:`h(d, y)` what the notion averages,
-
-    .. math:: c_{a,k}(x) = \sum_y e_k(y) (h(1, y) - h(0, y)) \frac{p(a, y \mid x)}{p(a, k)}, \qquad
-       b_{a,k} = E \sum_y e_k(y) h(0, y) \frac{p(a, y \mid x)}{p(a, k)}.
+    """The constraint of a notion of two classes.
 
     Demographic parity: c = p(a|x)/p(a), b = 0. Equalized odds: c = p(a,y|x)/p(a,y), b = 0. Accuracy parity:
     c = (p(a,0|x) - p(a,1|x))/p(a), b = p(y=1|a).
@@ -92,63 +200,146 @@ def constraints_of(notion: FairnessNotion, eta: Array, q0: Array, q1: Array, wei
     weight : ndarray (n,)
         How often a row counts.
     """
-    share = weight / weight.sum()
-    joint = np.stack([q0 * (1 - eta)[:, None], q1 * eta[:, None]])  # (2, n, G): p(a, y | x)
-    events, without, change = label_table(notion)
-    sizes = np.einsum("n,yna,yk->ak", share, joint, events)
-    sizes = np.maximum(sizes, 1e-9)
-    c = np.einsum("yna,yk->nak", joint, events * change[:, None]) / sizes
-    b = np.einsum("n,yna,yk->ak", share, joint, events * without[:, None]) / sizes
-    return Constraints(c, b, share, sizes)
+    return Constraints.of(notion.rates(), joint_of(eta, np.stack([q0, q1])), weight)
+
+
+def joint_of(prediction: Array, q: Array) -> Array:
+    """(Y, n, G): p(a, y | x) of p(y = 1 | x), or of (n, Y) probabilities, and of (Y, n, G) memberships."""
+    by_label = np.stack([1 - prediction, prediction]) if prediction.ndim == 1 else prediction.T
+    found: Array = q * by_label[:, :, None]
+    return found
 
 
 def label_table(notion: FairnessNotion) -> tuple[Array, Array, Array]:
-    """(2, K) events, (2,) h without and (2,) change of h with a positive decision, by label.
-
-    Raises
-    ------
-    ValueError
-        If the notion averages something else than a function of decision and label.
-    """
-    y = np.array([0.0, 1.0])
-    sizes = (0.01, 1.0, 30.0)
-    low, high = ([notion.h_exact(sign * s * np.ones(2), y) for s in sizes] for sign in (-1.0, 1.0))
-    if not all(np.array_equal(one, values[0]) for values in (low, high) for one in values):
-        raise ValueError(
-            f"expected a notion whose h_exact depends on a score through its sign, got {type(notion).__name__}; "
-            "use engine 'moments'."
-        )
-    events, without = np.asarray(notion.events(y), dtype=np.float64), np.asarray(low[0], dtype=np.float64)
-    return events, without, np.asarray(high[0], dtype=np.float64) - without
+    """(2, K) events, (2,) h without and (2,) change of h with a positive decision, by label."""
+    table, h = notion.rates(), notion.decision_values()
+    return table.events, h[:, 0], h[:, 1] - h[:, 0]
 
 
-def solve(gain: Array, constraints: Constraints, tolerance: float, start: Array | None = None) -> Array:
-    """(G, K): the multipliers that minimise the dual, by Newton's method on a smoothed one that grows sharper.
+def solve(
+    gain: Array, constraints: Constraints, tolerance: float | Array | Limits, start: Array | None = None
+) -> Array:
+    """(G, K): the multipliers that minimise the dual; see :func:`minimise`."""
+    limits = tolerance if isinstance(tolerance, Limits) else Limits.of(tolerance, constraints.b.shape[1])
+    return minimise(gain, constraints, limits, start).lam
 
-    They are 0 where the best decisions without a constraint meet it.
+
+def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array | None = None) -> Multipliers:
+    """Minimise the dual by Newton's method on a smoothed one that grows sharper.
+
+    Multipliers are 0 where the best decisions without a constraint meet it.
 
     Parameters
     ----------
-    gain : ndarray (n,)
-        What a positive decision is worth.
-    tolerance : float
-        Largest difference between two groups that is allowed.
+    gain : ndarray (n, D), or (n,) of two actions
+        What each action but the first is worth more than the first.
     start : ndarray (G, K), optional
-        Multipliers of a problem nearby.
+        Multipliers of a problem nearby, of constraints on the rates themselves.
     """
-    rates = constraints.rates((gain > 0).astype(np.float64))
-    if np.ptp(rates, axis=0).max() <= tolerance:
-        return np.zeros(rates.shape)
-    dual = _Dual(gain, constraints, tolerance)
-    z = dual.free(np.zeros(constraints.b.shape) if start is None else start)
-    for width in SMOOTHING if start is None else SMOOTHING[2:]:
+    gain = gain.reshape(len(gain), -1)
+    if _within(constraints.rates(best_action(gain)), limits):
+        best = np.maximum(gain.max(1), 0.0)
+        return Multipliers(np.zeros(constraints.b.shape), np.zeros(gain.shape[1]), float(constraints.weight @ best))
+    dual = _Dual(gain, constraints, limits)
+    warm = start is not None and limits.mix is None
+    z = dual.free(start if warm and start is not None else np.zeros((len(constraints.b), len(limits.half))))
+    for width in SMOOTHING[2:] if warm else SMOOTHING:
         z = _newton(dual, z, width)
-    return dual.multipliers(z)
+    lam = dual.multipliers(z)
+    return Multipliers(lam if limits.mix is None else lam @ limits.mix.T, dual.quota(z), dual.value(z, SMOOTHING[-1]))
 
 
-def decide(gain: Array, constraints: Constraints, lam: Array) -> Array:
-    """(n,): the primal solution d = 1[g > lambda . c], as numbers."""
-    return (gain > constraints.correction(lam)).astype(np.float64)
+def reach(
+    goal: Goal, gain: Array, constraints: Constraints, tolerance: Array, start: Array | None = None
+) -> Multipliers:
+    """Minimise the dual of a goal with these largest differences of its K rates."""
+    limits = Limits.of(tolerance, len(goal.table.names), goal.quota)
+    if goal.ratio is not None:
+        return minimise_ratio(gain, constraints, limits, goal.ratio)
+    if goal.is_fraction:
+        return minimise_fraction(gain, constraints, float(tolerance[0]), goal.quota)[0]
+    return minimise(gain, constraints, limits, start)
+
+
+def best_action(corrected: Array) -> NDArray[np.int64]:
+    """(n,): the action of largest corrected gain, the first one where none is above 0; from (n, D) or (n,)."""
+    corrected = corrected.reshape(len(corrected), -1)
+    return np.where(corrected.max(1) > 0, 1 + corrected.argmax(1), 0)
+
+
+def decide(gain: Array, constraints: Constraints, lam: Array, quota: Array | float = 0.0) -> NDArray[np.int64]:
+    """(n,): the primal solution, the action of largest gain less correction."""
+    return best_action(gain.reshape(len(gain), -1) - constraints.correction(lam).reshape(len(gain), -1) - quota)
+
+
+def minimise_ratio(gain: Array, constraints: Constraints, limits: Limits, ratio: float) -> Multipliers:
+    r"""Multipliers such that every group's rate is at least ``ratio`` of the largest, for each rate.
+
+    For a given largest rate R the constraint is :math:`ratio R \le r_a \le R`. What R is worth is concave in R, and
+    its slope is known from the multipliers, so R is found by bisection, one rate after the other.
+    """
+    free = minimise(gain, constraints, replace(limits, half=np.full(len(limits.half), 1.0)))
+    if _ratio_holds(constraints, gain, free, ratio):
+        return free
+    rates = constraints.rates(best_action(gain.reshape(len(gain), -1)))
+    largest = np.clip(rates.max(0), SEARCHED, 1.0)
+    found, start = free, None
+    for _ in range(1 if len(largest) == 1 else 3):
+        for k in range(len(largest)):
+            low, high = 0.0, 1.0
+            while high - low > SEARCHED:
+                largest[k] = (low + high) / 2
+                bands = replace(limits, half=(1 - ratio) / 2 * largest, centre=(1 + ratio) / 2 * largest)
+                found = minimise(gain, constraints, bands, start)
+                start = found.lam
+                rising = np.maximum(start[:, k], 0.0).sum() > ratio * np.maximum(-start[:, k], 0.0).sum()
+                low, high = (largest[k], high) if rising else (low, largest[k])
+    return found
+
+
+def _ratio_holds(constraints: Constraints, gain: Array, found: Multipliers, ratio: float) -> bool:
+    rates = constraints.rates(decide(gain, constraints, found.lam, found.quota))
+    return bool((rates.min(0) >= ratio * rates.max(0)).all())
+
+
+def minimise_fraction(
+    gain: Array, constraints: Constraints, tolerance: float, quota: Array | None = None
+) -> tuple[Multipliers, float]:
+    r"""Multipliers such that :math:`r_{a,0} / r_{a,1}` differs by at most the tolerance, and its common value.
+
+    The two rates are those of decisions that are right and of all decisions. For a given common value rho the
+    constraint, :math:`r_{a,0} - (\rho + \tau/2) r_{a,1} \le 0 \le r_{a,0} - (\rho - \tau/2) r_{a,1}`, is linear; rho is
+    searched for.
+    """
+
+    def at(rho: float) -> Multipliers:
+        mix = np.array([[1.0, 1.0], [-(rho + tolerance / 2), -(rho - tolerance / 2)]])
+        # One side of each is far beyond what any rule has: rates lie between -1 and 1.
+        one_sided = Limits(np.array([1.0, 1.0]), np.array([-1.0, 1.0]), mix, quota)
+        return minimise(gain, constraints, one_sided)
+
+    rho = _best_of(lambda value: at(value).value, 0.0, 1.0)
+    return at(rho), rho
+
+
+def _best_of(worth: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function of one number is largest: the best of an even grid, then golden sections around it."""
+    grid = np.linspace(low, high, TRIED)
+    best = int(np.argmax([worth(float(one)) for one in grid]))
+    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, TRIED - 1)])
+    golden = (5**0.5 - 1) / 2
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = worth(left), worth(right)
+    while high - low > SEARCHED:
+        if at_left >= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = worth(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = worth(right)
+    return (low + high) / 2
 
 
 def clip_to_decision_side(gain: Array, corrected: Array) -> Array:
@@ -157,50 +348,139 @@ def clip_to_decision_side(gain: Array, corrected: Array) -> Array:
     return kept
 
 
-class _Dual:
-    """The dual function of multipliers that add up to 0 over the groups, with slope and curvature."""
+def _within(rates: Array, limits: Limits) -> bool:
+    """Whether rates are as the limits allow; with a quota that has to be searched for."""
+    if limits.quota is not None and np.isfinite(limits.quota).any():
+        return False
+    found = rates if limits.mix is None else rates @ limits.mix
+    apart = np.ptp(found, axis=0) <= 2 * limits.half
+    if limits.centre is None:
+        return bool(apart.all())
+    placed = (np.abs(found - np.nan_to_num(limits.centre)) <= limits.half).all(0)
+    return bool(np.where(np.isnan(limits.centre), apart, placed).all())
 
-    def __init__(self, gain: Array, constraints: Constraints, tolerance: float) -> None:
-        groups, events = constraints.b.shape
-        self._shape = (groups, events)
-        # orthonormal directions in which the multipliers of one event add up to 0
-        zero_sum = np.linalg.svd(np.ones((1, groups)))[2][1:].T
-        self._basis = np.kron(zero_sum, np.eye(events))  # (G K, (G - 1) K)
-        self._rows = constraints.c.reshape(len(gain), -1) @ self._basis
-        self._b = constraints.b.ravel() @ self._basis
-        self._gain, self._weight, self._half = gain, constraints.weight, tolerance / 2
+
+class _Dual:
+    """The dual function of free coordinates z of the multipliers, with slope and curvature.
+
+    Corrections are ``columns @ price`` with (C, D) prices that are linear in z: the number of columns does not grow
+    with the number of actions or rates.
+    """
+
+    def __init__(self, gain: Array, constraints: Constraints, limits: Limits) -> None:
+        columns, events, change = constraints.merged
+        (groups, _), constrained = constraints.b.shape, len(limits.half)
+        self._shape, self._gain, self._weight = (groups, constrained), gain, constraints.weight
+        mix = np.eye(constraints.b.shape[1]) if limits.mix is None else limits.mix
+        centre = np.full(constrained, np.nan) if limits.centre is None else limits.centre
+        self._half: Array = np.tile(limits.half, groups)
+        self._basis = _free_directions(groups, np.isnan(centre))  # (G J, U)
+        # (C D, U): what each coordinate does to prices
+        by_rate = np.einsum("yk,ydk,ak,kj->yadj", events, change, 1 / constraints.sizes, mix)
+        spread = np.einsum("yadj,ab->yadbj", by_rate, np.eye(groups))
+        self._price = spread.reshape(-1, groups * constrained) @ self._basis
+        b = constraints.b @ mix - np.nan_to_num(centre)
+        self._b = b.ravel() @ self._basis
+        self._columns, self._quotas = columns, np.zeros((gain.shape[1], 0))
+        if limits.quota is not None and (held := np.flatnonzero(np.isfinite(limits.quota))).size:
+            self._add_quota(limits.quota, held)
+
+    def _add_quota(self, quota: Array, held: NDArray[np.int64]) -> None:
+        """One more coordinate for each action whose share is held: every row pays the same for it."""
+        actions, more = len(quota), np.eye(len(quota))[:, held]  # (D, H)
+        self._columns = np.column_stack([self._columns, np.ones(len(self._columns))])
+        old, free = self._price.shape
+        self._price = np.block([[self._price, np.zeros((old, len(held)))], [np.zeros((actions, free)), more]])
+        self._b = np.concatenate([self._b, -quota[held]])
+        self._basis = np.concatenate([self._basis, np.zeros((len(self._basis), len(held)))], axis=1)
+        self._quotas = np.concatenate([np.zeros((actions, free)), more], axis=1)
 
     def free(self, lam: Array) -> Array:
         """Coordinates of multipliers."""
         return lam.ravel() @ self._basis
 
     def multipliers(self, z: Array) -> Array:
-        """(G, K) of coordinates."""
+        """(G, J) of coordinates."""
         return (self._basis @ z).reshape(self._shape)
+
+    def quota(self, z: Array) -> Array:
+        """(D,): prices of actions."""
+        return self._quotas @ z if self._quotas.size else np.zeros(len(self._quotas))
+
+    def _scaled(self, z: Array, width: float) -> Array:
+        """(n, D): corrected gains in units of the width."""
+        price = (self._price @ z).reshape(self._columns.shape[1], -1)
+        scaled: Array = (self._gain - self._columns @ price) / width
+        return scaled
 
     def value(self, z: Array, width: float) -> float:
         """The smoothed dual."""
-        u = (self._gain - self._rows @ z) / width
+        u = self._scaled(z, width)
         lam = self._basis @ z
-        smooth = width * self._weight @ np.logaddexp(0.0, u)
+        smooth = width * self._weight @ _log_of_sum(u)
         held = np.square(_beyond(lam)).sum() / (2 * PATIENCE)
-        return float(smooth - z @ self._b + self._half * np.hypot(lam, KINK).sum() + held)
+        return float(smooth - z @ self._b + self._half @ np.hypot(lam, KINK) + held)
 
     def slopes(self, z: Array, width: float) -> tuple[Array, Array]:
         """Gradient and Hessian of the smoothed dual."""
-        u = (self._gain - self._rows @ z) / width
-        soft = 0.5 * (1 + np.tanh(u / 2))  # the smoothed decision
+        soft = _shares(self._scaled(z, width))  # (n, L): the smoothed decision
         lam = self._basis @ z
-        length = np.hypot(lam, KINK)
-        beyond = _beyond(lam)
+        length, beyond = np.hypot(lam, KINK), _beyond(lam)
         pull = self._half * lam / length + beyond / PATIENCE
-        gradient = -(self._weight * soft) @ self._rows - self._b + pull @ self._basis
-        bend = self._weight * soft * (1 - soft) / width
-        near = bend > 0  # most rows are far from the line
-        hessian = (self._rows[near].T * bend[near]) @ self._rows[near]
+        mass = self._columns.T @ (self._weight[:, None] * soft[:, 1:])  # (C, D)
+        gradient = pull @ self._basis - mass.ravel() @ self._price - self._b
         stiff = self._half * KINK**2 / length**3 + (beyond != 0) / PATIENCE
-        hessian += (self._basis.T * stiff) @ self._basis
+        hessian = self._price.T @ self._bend(soft, width) @ self._price + (self._basis.T * stiff) @ self._basis
         return gradient, hessian
+
+    def _bend(self, soft: Array, width: float) -> Array:
+        """(C D, C D): curvature in the prices, pair by pair of actions; rows far from their line are left out."""
+        count, actions = self._columns.shape[1], soft.shape[1] - 1
+        total = np.zeros((actions, actions, count, count))
+        for first in range(actions + 1):
+            for second in range(first + 1, actions + 1):
+                bend = self._weight * soft[:, first] * soft[:, second] / width
+                near = np.flatnonzero(bend > 0)
+                rows = self._columns[near]
+                gram = (rows.T * bend[near]) @ rows
+                total[second - 1, second - 1] += gram
+                if first:
+                    total[first - 1, first - 1] += gram
+                    total[first - 1, second - 1] -= gram
+                    total[second - 1, first - 1] -= gram
+        return total.transpose(2, 0, 3, 1).reshape(count * actions, count * actions)
+
+
+def _free_directions(groups: int, floating: NDArray[np.bool_]) -> Array:
+    """(G J, U): orthonormal directions of multipliers, which add up to 0 over the groups where nothing is centred."""
+    zero_sum = np.linalg.svd(np.ones((1, groups)))[2][1:].T
+    if floating.all():
+        basis: Array = np.kron(zero_sum, np.eye(len(floating)))
+        return basis
+    parts = []
+    for j, adds_up in enumerate(floating):
+        unit = np.eye(len(floating))[:, [j]]
+        parts.append(np.kron(zero_sum if adds_up else np.eye(groups), unit))
+    return np.concatenate(parts, axis=1)
+
+
+def _log_of_sum(u: Array) -> Array:
+    """(n,): log(1 + sum of exp(u))."""
+    if u.shape[1] == 1:
+        return np.logaddexp(0.0, u[:, 0])
+    top = np.maximum(u.max(1), 0.0)
+    return top + np.log(np.exp(-top) + np.exp(u - top[:, None]).sum(1))  # type: ignore[no-any-return]
+
+
+def _shares(u: Array) -> Array:
+    """(n, L): softmax of 0 and u."""
+    if u.shape[1] == 1:
+        second = 0.5 * (1 + np.tanh(u / 2))
+        return np.concatenate([1 - second, second], axis=1)
+    top = np.maximum(u.max(1, keepdims=True), 0.0)
+    powers = np.concatenate([np.exp(-top), np.exp(u - top)], axis=1)
+    shares: Array = powers / powers.sum(1, keepdims=True)
+    return shares
 
 
 def _beyond(lam: Array) -> Array:

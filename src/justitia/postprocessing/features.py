@@ -1,14 +1,15 @@
 """Public rows of the first release: features that may tell the groups apart, as rows of norm at most 1.
 
-A row holds a constant, the row's features, a public representation of it and its score: the probability and log-odds of
+A row holds a constant, the row's features, a public representation of it and its score: probabilities and log-odds of
 a base model, or a network's last hidden layer and its logit. The columns come in one block per label, or once with the
-label as one more column. Everything here is a function of features, labels and a public model.
+label as one more column, or as K - 1 columns of K classes. Everything here is a function of features, labels and a
+public model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,7 @@ from justitia.rows.source import Block
 from justitia.training.diagnostics import missing_by_label
 
 Array = NDArray[Any]
-#: From a block to an (m, width) representation and (m,) scores; public and picklable.
+#: From a block to an (m, width) representation and (m,) or (m, K) scores; public and picklable.
 Represent = Callable[[Block], tuple[Array, Array]]
 #: Standardised features are cut off here, so that one far outlier does not make all other rows short.
 CUT = 3.0
@@ -39,11 +40,23 @@ ALIGNED = 2048
 
 
 def base_scores(block: Block) -> tuple[Array, Array]:
-    """Representation of rows that a base model has scored: probability and log-odds."""
+    """Representation of rows that a base model has scored: probability and log-odds, of every class if several."""
     if block.score is None:
         raise ValueError("expected rows with scores of a base model, got none; call score first.")
     score = block.score.astype(np.float32)
-    return (2 * score - 1)[:, None], logit(score)
+    return (2 * score - 1).reshape(len(block), -1), logit(score)
+
+
+def label_codes(labels: int) -> Array:
+    """(Y, Y - 1): points of length 1 that are equally far from each other and add up to 0; -1 and 1 for two labels."""
+    if labels == 2:
+        return np.array([[-1.0], [1.0]])
+    contrasts = (
+        np.triu(np.full((labels, labels - 1), -1.0)) + np.eye(labels, labels - 1, -1) * np.arange(labels)[:, None]
+    )
+    points = contrasts / np.linalg.norm(contrasts, axis=0)
+    found: Array = points / np.linalg.norm(points, axis=1, keepdims=True)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +69,9 @@ class PublicRows:
     ----------
     represent : callable
     blocks : bool
-        One block of columns per label; otherwise the label is a column, for half as many sums and less noise.
+        One block of columns per label; otherwise labels are columns of their own, for fewer sums and less noise.
+    labels : int
+        Number of labels Y. Rows of a block with public strata have the label Y s + y.
     """
 
     represent: Represent
@@ -69,9 +84,10 @@ class PublicRows:
     score_length: float
     length: float
     width: int
+    labels: int = 2
 
     @classmethod
-    def fit(cls, represent: Represent, sample: Block, *, blocks: bool = True) -> PublicRows:
+    def fit(cls, represent: Represent, sample: Block, *, blocks: bool = True, labels: int = 2) -> PublicRows:
         """Learn means, scales and lengths from rows of the sample."""
         chosen = np.linspace(0, len(sample) - 1, min(SAMPLE, len(sample))).astype(np.int64)
         some = sample.take(chosen)
@@ -89,53 +105,56 @@ class PublicRows:
         base = made._base(some)
         label = 0.0 if blocks else 1.0  # its column is 1 or -1 before it is scaled
         length = float(np.quantile(np.hypot(np.linalg.norm(base, axis=1), label), KEPT))
-        width = 2 * base.shape[1] if blocks else base.shape[1] + 1
-        return cls(represent, blocks, centre, scale, axes, hidden_axes, *lengths, length=length, width=width)
+        width = labels * base.shape[1] if blocks else base.shape[1] + labels - 1
+        return replace(made, length=length, width=width, labels=labels)
 
     def __call__(self, block: Block) -> Array:
         """(m, width): rows of a block, by their own labels."""
-        base = self.label_free(block)
-        positive = block.y[:, None].astype(base.dtype)
+        base, label = self.label_free(block), block.y.astype(np.int64) % self.labels
         if self.blocks:
-            return np.concatenate([base * (1 - positive), base * positive], axis=1)
-        return np.concatenate([base, (2 * positive - 1) * base[:, :1]], axis=1)
+            own = (label[:, None] == np.arange(self.labels)).astype(base.dtype)
+            return np.concatenate([base * own[:, [y]] for y in range(self.labels)], axis=1)
+        return np.concatenate([base, label_codes(self.labels)[label].astype(base.dtype) * base[:, :1]], axis=1)
 
     def label_free(self, block: Block) -> Array:
         """(m, columns): rows before the label is put in; with it they have norm at most 1."""
         base = np.nan_to_num(self._base(block), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
         norms = np.linalg.norm(base, axis=1, keepdims=True)
         if not self.blocks:
-            norms = np.hypot(norms, base[:, :1])  # the label's column is as long as the constant
+            norms = np.hypot(norms, base[:, :1])  # the label's columns are as long as the constant
         found: Array = base / np.maximum(norms, np.float32(1.0))
         return found
 
-    def by_label(self, weights: Array) -> tuple[Array, Array]:
-        """(C, columns) twice: what multiplies label-free rows of label 0 and of label 1 in ``weights . row``."""
+    def by_label(self, weights: Array) -> list[Array]:
+        """(C, columns) for each label: what multiplies label-free rows of that label in ``weights . row``."""
         if self.blocks:
-            half = self.width // 2
-            return weights[:, :half], weights[:, half:]
-        constant = np.zeros((len(weights), self.width - 1))
-        constant[:, 0] = weights[:, -1]
-        return weights[:, :-1] - constant, weights[:, :-1] + constant
+            return np.split(weights, self.labels, axis=1)
+        columns = self.width - self.labels + 1
+        found = []
+        for code in label_codes(self.labels):
+            used = weights[:, :columns].copy()
+            used[:, 0] += weights[:, columns:] @ code
+            found.append(used)
+        return found
 
     def constants(self) -> NDArray[np.int64]:
         """(width,): for each column, the position of the constant of its block."""
-        block = self.width // 2 if self.blocks else self.width
+        block = self.width // self.labels if self.blocks else self.width
         return np.arange(self.width) // block * block
 
     def sizes(self, sums: Array, total: Array, n: int) -> Array:
-        """(C, 2): estimated number of rows, by label, that the sums are of; the total over n rows is public."""
+        """(C, Y): estimated number of rows, by label, that the sums are of; the total over n rows is public."""
         if self.blocks:
-            constants = [0, self.width // 2]
+            constants = np.arange(self.labels) * (self.width // self.labels)
             sizes, all_rows = sums[:, constants], total[constants].sum()
         else:
-            sizes = np.stack([sums[:, 0] - sums[:, -1], sums[:, 0] + sums[:, -1]], axis=1) / 2
-            all_rows = total[0]
+            coded = sums[:, self.width - self.labels + 1 :] @ label_codes(self.labels).T
+            sizes, all_rows = (sums[:, :1] + (self.labels - 1) * coded) / self.labels, total[0]
         counted: Array = sizes * n / all_rows
         return counted
 
     def silence(self, answer: Array, total: Array, stddev: float, n: int) -> Array:
-        """(2, 2): by label, the share of "not given" and its noise, from sums with noise of this deviation."""
+        """(Y, 2): by label, the share of "not given" and its noise, from sums with noise of this deviation."""
         one = np.zeros_like(total)
         one[0] = 1.0  # what a sum of the constant is in rows
         unit, all_rows = self.sizes(one[None], total, n).sum(), self.sizes(total[None], total, n)[0]
@@ -146,13 +165,14 @@ class PublicRows:
         flat = block.X.reshape(len(block), -1).astype(np.float32, copy=False)
         features = np.clip((flat - self.centre) / self.scale, -CUT, CUT)
         hidden, scores = self.represent(block)
+        scores = scores.reshape(len(block), -1)
         parts = [
             np.ones((len(block), 1), dtype=np.float32),
             (features if self.axes is None else aligned_product(block.first, features, self.axes))
             / features.shape[1] ** 0.5,
             (hidden if self.hidden_axes is None else aligned_product(block.first, hidden, self.hidden_axes))
             / self.hidden_length,
-            np.clip(scores[:, None] / self.score_length, -1, 1),
+            np.clip(scores / self.score_length, -1, 1) / scores.shape[1] ** 0.5,
         ]
         return np.concatenate([part.astype(np.float32) for part in parts], axis=1) / np.float32(self.length)
 

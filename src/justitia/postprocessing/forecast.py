@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from justitia.learners.base import FOLDS, Inputs, cross_fit_folds
 from justitia.learners.lightgbm_base import default_base
 from justitia.postprocessing.correction import ROWS, Distillation
-from justitia.postprocessing.decisions import DecisionRows, DecisionRule, EvaluateDecisions
+from justitia.postprocessing.decisions import DecisionRows, DecisionRule, EvaluateDecisions, Gains
 from justitia.postprocessing.features import PublicRows, base_scores
 from justitia.postprocessing.memberships import Memberships
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -109,7 +109,11 @@ def _distilling(numbers: NDArray[np.float32], y: Any) -> float:
     some = numbers[:ROWS]
     eta = np.full(len(some), 0.5)
     c = np.column_stack([y[: len(some)], 1.0 - y[: len(some)]])  # any columns will do
-    return _seconds(lambda: Distillation(some, eta, c, np.array([1.0, -1.0]), 2 * eta - 1)) * len(numbers) / len(some)
+    return (
+        _seconds(lambda: Distillation.of_two_classes(some, eta, c, np.array([1.0, -1.0]), 2 * eta - 1))
+        * len(numbers)
+        / len(some)
+    )
 
 
 def _passes(numbers: NDArray[np.float32], y: Any) -> tuple[float, float]:
@@ -117,7 +121,8 @@ def _passes(numbers: NDArray[np.float32], y: Any) -> tuple[float, float]:
     labels, ones = y.astype(np.float32), np.ones(len(y), dtype=np.float32)
     block = Block(0, numbers.reshape(len(y), -1), labels, ones, np.full(len(y), 0.5))
     rows = PublicRows.fit(base_scores, block)
-    rule = DecisionRule(Memberships(rows, np.zeros((3, rows.width))), np.zeros((1, 2, 2)), np.array([0.5]), "trial")
+    prices, gains = np.zeros((1, 2, 2, 1)), Gains(np.array([0.5]))
+    rule = DecisionRule(Memberships(rows, np.zeros((3, rows.width))), prices, gains, np.zeros(1), "trial")
     whole = _seconds(lambda: EvaluateDecisions(rule, 1.0).run(block))
     return whole, _seconds(lambda: DecisionRows(rule, np.zeros((1, 2, 2, 2)))(block))
 

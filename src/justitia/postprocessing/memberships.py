@@ -169,12 +169,12 @@ class Memberships:
     rows: PublicRows
     weights: Array
 
-    def both_labels(self, block: Block) -> tuple[Array, Array]:
-        """(m, G) twice: memberships of the named groups if the label were 0, and if it were 1."""
+    def by_label(self, block: Block) -> Array:
+        """(Y, m, G): memberships of the named groups if the label were each of the Y labels."""
         weights = np.concatenate(self.rows.by_label(self.weights))
         logits = aligned_product(block.first, self.rows.label_free(block), weights.T)
-        q0, q1 = (softmax(part, axis=1).astype(np.float64) for part in np.split(logits, 2, axis=1))
-        return q0[:, :-1], q1[:, :-1]
+        parts = np.split(logits, self.rows.labels, axis=1)
+        return np.stack([softmax(part, axis=1).astype(np.float64)[:, :-1] for part in parts])
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.goals import Goal
 from justitia.learners.base import Base, Inputs
-from justitia.learners.calibration import Calibration, calibrate
-from justitia.postprocessing.correction import Correction, Rule
-from justitia.postprocessing.dual import label_table
+from justitia.learners.calibration import AnyCalibration, calibrate_target, identity_calibration
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.solver import PostProcessingRun
 from justitia.privacy.interface import Vault
@@ -31,12 +32,13 @@ class PostProcessing(Method):
 
     def __init__(self, base: Base, inputs: Inputs, problem: Problem, seed: int) -> None:
         self.base, self.inputs, self.problem, self.seed = base, inputs, problem, seed
-        self.calibration = Calibration()
+        self.calibration: AnyCalibration = identity_calibration(problem.task)
         self._eta: NDArray[np.float64] | None = None
 
     def check(self) -> None:
         """Refuse a notion that does not compare decisions."""
-        label_table(self.problem.notion)
+        if self.problem.given_goal is None:
+            Goal.of([self.problem.notion], self.problem.task.classes)
 
     def shape(self) -> str:
         """What the base is."""
@@ -48,15 +50,28 @@ class PostProcessing(Method):
         y, weight = problem.y.astype(np.float64), problem.weight.astype(np.float64)
         with bar(max(self.base.fits, 1), "base") as shown:
             raw = self.base.learn(self.inputs, y, weight, seed=self.seed, progress=shown.update)
-        self.calibration = calibrate(raw, y, weight)
+        self.calibration = calibrate_target(raw, y, weight, problem.task)
         self._eta = self.calibration(raw).astype(np.float64)
-        predict = Rule(self.base, self.calibration, Correction(), problem.threshold).base_probability
-        problem.source.score(predict, self._eta)
+        problem.source.score(CalibratedBase(self.base, self.calibration), self._eta)
 
-    def run(self, plan: PostProcessingPlan, vault: Vault, *, tolerance: float | None) -> PostProcessingRun:
+    def run(
+        self, plan: PostProcessingPlan, vault: Vault, *, tolerance: float | NDArray[np.float64] | None
+    ) -> PostProcessingRun:
         """A run on the base that was prepared."""
         if self._eta is None:
             raise ValueError("expected a base that has learned, got none; call prepare first.")
         return PostProcessingRun(
             plan, self.problem, vault, self._eta, (self.base, self.calibration, self.inputs), tolerance
         )
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedBase:
+    """Calibrated predictions of new rows by a base model; picklable."""
+
+    base: Base
+    calibration: AnyCalibration
+
+    def __call__(self, inputs: Inputs) -> NDArray[np.float64]:
+        """(m,) or (m, K)."""
+        return self.calibration(self.base.predict(inputs))

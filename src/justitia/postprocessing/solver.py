@@ -3,8 +3,8 @@
 0. If the plan has it, a small first release: sizes of the groups. A run that they show cannot work stops here.
 1. One release: the sums of public rows (features, label, and the base model's score) over each group. Soft memberships
    p(a | x, y) of maximum entropy agree with them (:mod:`justitia.postprocessing.memberships`).
-2. With the base model's p(y = 1 | x) they give p(a, y | x), and the best rule under the constraint has a closed form
-   whose unknowns are a few multipliers (:mod:`justitia.postprocessing.dual`).
+2. With the base model's p(y | x) they give p(a, y | x), and the best rule under the constraint has a closed form whose
+   unknowns are a few multipliers (:mod:`justitia.postprocessing.dual`).
 3. Each check releases the group sums of the current decisions. The difference between the answer and the membership
    estimate, weighted by its known noise, goes into the constraint, and the dual is solved again.
 
@@ -20,23 +20,28 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from justitia.exceptions import Diagnostic, NoisyEstimateWarning
+from justitia.goals import population_rates
 from justitia.learners.base import Base, Inputs
-from justitia.learners.calibration import Calibration
 from justitia.postprocessing.correction import (
     NOTHING,
+    UNITS,
+    UNITS_EACH,
+    ClassRule,
     Correction,
     Distillation,
     Levels,
+    Part,
     Rule,
     levels_of,
+    moved_classes,
     moved_probability,
 )
 from justitia.postprocessing.decisions import (
@@ -44,12 +49,13 @@ from justitia.postprocessing.decisions import (
     DecisionRows,
     DecisionRule,
     EvaluateDecisions,
+    Gains,
     Ones,
     centred_table,
     means_of_cells,
     rates_of_cells,
 )
-from justitia.postprocessing.dual import Constraints, clip_to_decision_side, constraints_of, label_table, solve
+from justitia.postprocessing.dual import Constraints, clip_to_decision_side, joint_of, reach
 from justitia.postprocessing.features import PublicRows, base_scores
 from justitia.postprocessing.memberships import (
     FIT_ROWS,
@@ -66,9 +72,9 @@ from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.diagnostics import cell_diagnostics, missing_diagnostics, size_diagnostics
-from justitia.training.lagrangian import Problem, population_means
+from justitia.training.lagrangian import Problem
 from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Rows, Run, Trained, calibrated
-from justitia.training.public_scores import public_scores
+from justitia.training.public_scores import decided, public_scores
 
 Array = NDArray[np.float64]
 #: Noise in a group's rate that is worth a warning, whatever the tolerance.
@@ -88,6 +94,9 @@ SLACK, DEVIATIONS = 0.01, 3.0
 FEW = 0.005
 #: Probabilities of one base model differ by less, whatever machine they were computed on.
 SAME_BASE = 1e-4
+#: Of classes: an error in memberships of a label counts at least this share of the one that counts most, and a network
+#: that learns them has at most so many hidden units.
+LEAST_IMPORTANCE, MOST_UNITS = 0.1, 48
 
 
 def sum_stddev(noise: Noise, bound: float, n_groups: int) -> float:
@@ -196,6 +205,18 @@ def check_weight(trust: float, variance: Array) -> Array:
     return weight
 
 
+def threshold_for(margin: Array, weight: Array, share: float) -> float:
+    """What margins have to exceed so that this share of the rows, to one row, is above it."""
+    order = np.argsort(-margin, kind="stable")
+    above = np.cumsum(weight[order])
+    count = int(np.abs(np.concatenate([[0.0], above]) - share * above[-1]).argmin())
+    if count == 0:
+        return float(margin[order[0]]) + NOTHING
+    if count == len(margin):
+        return float(margin[order[-1]]) - NOTHING
+    return float(margin[order[count - 1]] + margin[order[count]]) / 2
+
+
 @dataclass(frozen=True, eq=False)
 class CheckResult:
     """Multipliers and what a check measured of their decisions.
@@ -207,16 +228,14 @@ class CheckResult:
         Noised.
     variance : ndarray (G, K)
         Of their known noise.
+    quota : ndarray (D,)
+        What every row paid for an action.
     """
 
     lam: Array
     rates: Array
     variance: Array
-
-    @property
-    def violation(self) -> float:
-        """Largest noised difference between two groups."""
-        return float(np.ptp(self.rates, axis=0).max())
+    quota: Array = field(default_factory=lambda: np.zeros(1))
 
     @property
     def noise(self) -> float:
@@ -224,17 +243,25 @@ class CheckResult:
         return float(np.sort(self.variance, axis=0)[-2:].sum(0).max() ** 0.5)
 
 
-def best_iterate(checks: Sequence[CheckResult], tolerance: float) -> int | None:
+def best_iterate(
+    checks: Sequence[CheckResult], tolerance: float | Array, excess: Callable[[Array], float] | None = None
+) -> int | None:
     """The check to go back to; None where the last one shows no more than the best, or than the tolerance.
 
     Each correction assumes that memberships are wrong about the next decisions as they were about the last ones. Where
     the features say little about a group that need not hold, and corrections may run away.
+
+    Parameters
+    ----------
+    tolerance : float or ndarray (K,)
+    excess : callable, optional
+        How far (G, K) rates are beyond what is allowed; by default largest differences beyond the tolerance.
     """
     if not checks:
         return None
-    best, last = int(np.argmin([one.violation for one in checks])), checks[-1]
-    beyond = last.violation - max(tolerance, checks[best].violation)
-    return best if beyond > max(SLACK, DEVIATIONS * last.noise) else None
+    beyond = [excess(one.rates) if excess else float((np.ptp(one.rates, axis=0) - tolerance).max()) for one in checks]
+    best = int(np.argmin(beyond))
+    return best if beyond[-1] - max(0.0, beyond[best]) > max(SLACK, DEVIATIONS * checks[-1].noise) else None
 
 
 class PostProcessingRun(Run):
@@ -247,12 +274,13 @@ class PostProcessingRun(Run):
         The sample.
         Its source has all rows, with scores of the base model.
     vault : Vault
-    eta : ndarray (n,)
-        p(y = 1 | x) of the sample, by models that have not learned from the row.
-    model : (Base, Calibration, Inputs)
-        The base model, and the features of the sample.
-    tolerance : float, optional
-        Largest difference between two groups that is allowed; None: the plan's ``dead_zone`` standard errors.
+    eta : ndarray (n,) or (n, K)
+        p(y = 1 | x), or probabilities of K classes, of the sample, by models that have not learned from the row.
+    model : (Base, calibration, Inputs)
+        The base model, its calibration, and the features of the sample.
+    tolerance : float or ndarray (K,), optional
+        Largest difference between two groups that is allowed, of each rate; None or NaN: the plan's ``dead_zone``
+        standard errors.
 
     Guarantee
     ---------
@@ -266,56 +294,62 @@ class PostProcessingRun(Run):
         problem: Problem,
         vault: Vault,
         eta: Array,
-        model: tuple[Base, Calibration, Inputs],
-        tolerance: float | None,
+        model: tuple[Base, Any, Inputs],
+        tolerance: float | Array | None,
     ) -> None:
-        source = problem.source
+        source, self._goal = problem.source, problem.goal
+        self._table = self._goal.table
         self.plan, self.problem, self.source, self.vault, self.model = plan, problem, source, vault, model
         self.eta, self._given = eta, tolerance
         self.at_scores = plan.at == "scores"
+        self._several = eta.ndim == 2  # more than two classes
         self._groups, self._each = vault.n_groups, float(vault.rows_per_person)
         self._moments_noise, self._checks_noise = calibrated(plan.noise_moments), calibrated(plan.noise_checks)
         self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups)
-        self._sample = Block(0, problem.X.reshape(len(problem), -1), problem.y, problem.weight, eta)
+        self._sample = Block(0, problem.X.reshape(len(problem), -1), problem.codes, problem.weight, eta)
         # Memberships have weights of their own for each label where there are many rows for the noise.
-        columns = math.prod(problem.X.shape[1:])
-        self._rows = PublicRows.fit(
-            base_scores, self._sample, blocks=self._moments_stddev**2 * columns <= FEW * source.n
-        )
+        columns, labels = math.prod(problem.X.shape[1:]), problem.task.n_classes
+        many = self._moments_stddev**2 * columns * (labels / 2) <= FEW * source.n
+        self._rows = PublicRows.fit(base_scores, self._sample, blocks=many, labels=labels)
         self._queries = True  # a run of a curve makes none
         self._answer: Array | None = None  # (G, width), noised: the moments
         self._memberships: Memberships | None = None
         self._constraints: Constraints | None = None
         self._sizes: Array = np.ones((0, 0))  # (G, K), noised, by the memberships
         self._counted: Array | None = None  # (G,), noised, by the sums themselves
-        self._silence: Array | None = None  # (2, 2): share of "not given" by label, and its noise
+        self._silence: Array | None = None  # (Y, 2): share of "not given" by label, and its noise
         self._shift: Array = np.zeros(1)  # (T, G, K): rates of all rows less those of the sample, by the memberships
         self._surprises: list[Array] = []  # (T, G, K): answer of each check less the membership estimate
         self._variances: list[Array] = []  # (G, K): of their known noise
         self._checked: list[CheckResult] = []
         self._lams: Array = np.zeros((0, 0, 0))  # (T, G, K)
+        self._quota: Array = np.zeros(self._table.values.shape[1] - 1)  # (D,): what every row pays for an action
         self._lost = 0
         self._history: list[dict[str, Any]] = []
         self._distilled: dict[str, Distillation] = {}  # shared by the runs of a curve
-        self._correction: Correction | Levels | None = None  # as deployed
-        levels = levels_of(eta, problem.threshold, plan.levels) if self.at_scores else np.array([problem.threshold])
-        self._put_levels(levels)
-        # Public invariants: the longest row of the moments and of a check, and rates of the base model's decisions.
-        heaviest = source.max_weight * self._each * float(np.linalg.norm(label_table(problem.notion)[0], axis=1).max())
+        self._deployed: Rule | ClassRule | None = None
+        self._put_levels(
+            levels_of(eta, problem.threshold, plan.levels) if self.at_scores else np.array([problem.threshold])
+        )
+        # Public invariants: rates of the base model's decisions, and the longest row of the moments and of a check.
+        plain = decided(self._plain_scores())
+        rates = population_rates(self._table, problem.codes, plain, problem.weight.astype(np.float64))
+        self._population_rates = np.full_like(rates, 0.5) if self.at_scores else rates  # some level is near 0.5
+        longest = float(np.linalg.norm(self._table.events, axis=1).max())
+        if self._several:
+            longest = float(np.linalg.norm(centred_table(self._table, rates[None]), axis=3).max())
+        heaviest = source.max_weight * self._each * longest
         # Indicators of evenly spaced quantiles, less their means: T / 3 is the mean square of the longest row.
-        longer = heaviest * math.sqrt(max(1.0, len(levels) / 3))
+        longer = heaviest * math.sqrt(max(1.0, len(self._levels) / 3))
         self._sum_noise = all_releases_stddev(
             self._moments_noise, self._checks_noise, plan.checks, (heaviest, longer), self._groups
         )
-        h = problem.notion.h_exact(2 * (eta - problem.threshold), problem.y)
-        rates = population_means(h.astype(problem.y.dtype), problem.events)
-        self._population_rates = np.full_like(rates, 0.5) if self.at_scores else rates  # some level is near 0.5
 
     # -- queries ------------------------------------------------------------------------------------------------
 
     def train(self, bar: Bar, *, start: Array | None = None, checkpoint: Checkpoint | None = None) -> Trained:
         """Release, solve; then check and solve again as often as the plan says."""
-        lam = np.zeros((self._groups, self.problem.events.shape[1])) if start is None else start
+        lam = np.zeros((self._groups, len(self._table.names))) if start is None else start
         first = 0
         if checkpoint is not None and (saved := checkpoint.restore()) is not None:
             self._restore(saved.state, saved.lost)
@@ -338,10 +372,10 @@ class PostProcessingRun(Run):
                     if checkpoint is not None:
                         checkpoint.save(self._state(), lam, k + 2)
                 shown.update()
-            back = best_iterate(self._checked, self.tolerance) if self._queries else None
+            back = best_iterate(self._checked, self.tolerances, self._excess) if self._queries else None
             if back is not None:
                 self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
-                lam = self._checked[back].lam
+                lam, self._quota = self._checked[back].lam, self._checked[back].quota
                 self._lams, self._checked = lam[None], []
                 self._evaluate()
                 self._history.pop()  # its last row is about what is deployed
@@ -361,9 +395,9 @@ class PostProcessingRun(Run):
         if self._lost:  # paid for by a run that was interrupted
             self._lost -= 1
             return
-        notion, (rates, cells) = self.problem.notion, self._evaluate()
-        means = means_of_cells(notion, cells)
-        rows = DecisionRows(self._rule(), centred_table(notion, means))
+        rates, cells = self._evaluate()
+        means = means_of_cells(self._table, cells)
+        rows = DecisionRows(self._rule(), centred_table(self._table, means))
         bound = rows.bound(self.source.max_weight, cells)
         self.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
@@ -373,7 +407,7 @@ class PostProcessingRun(Run):
         self._surprises.append(measured - rates)
         self._variances.append(variance)
         if not self.at_scores:
-            self._checked.append(CheckResult(self._lams[0], measured[0], variance))
+            self._checked.append(CheckResult(self._lams[0], measured[0], variance, self._quota))
 
     # -- solving ------------------------------------------------------------------------------------------------
 
@@ -397,13 +431,21 @@ class PostProcessingRun(Run):
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
         self._memberships = Memberships(self._rows, weights)
-        q0, q1 = self._memberships.both_labels(self._sample)
-        weight = self.problem.weight.astype(np.float64)
-        self._constraints = constraints_of(self.problem.notion, self.eta, q0, q1, weight)
+        joint = self._joint(self._memberships.by_label(self._sample))
+        self._constraints = Constraints.of(self._table, joint, self.problem.weight.astype(np.float64))
         self._lams = np.zeros((len(self._levels), *self._constraints.b.shape))
-        own = self._evaluate_cells()[0][:, :, self._groups : 2 * self._groups].sum(1)  # (2, G)
-        self._sizes = np.maximum(own.T @ label_table(self.problem.notion)[0], 1.0)
+        own = self._evaluate_cells()[0][:, :, self._groups : 2 * self._groups].sum(1)  # (S Y, G)
+        self._sizes = np.maximum(own.T @ self._table.events, 1.0)
         self._shift = np.zeros_like(self._lams)
+
+    def _joint(self, q: Array) -> Array:
+        """(S Y, n, G): p(a, y | x) of the sample; rows of a stratum have its labels only."""
+        joint, labels = joint_of(self.eta, q), self.problem.task.n_classes
+        count = len(self._table.events) // labels
+        if count == 1:
+            return joint
+        stratum = self.problem.codes.astype(np.int64) // labels
+        return np.concatenate([joint * (stratum == s)[:, None] for s in range(count)])
 
     def _solve(self, lam: Array) -> Array:
         """(G, K): the multipliers, exactly; those where decisions are made."""
@@ -421,20 +463,37 @@ class PostProcessingRun(Run):
     def _solutions(self, lam: Array) -> Array:
         """(T, G, K): multipliers at all levels, each from a solution nearby."""
         found: list[Array] = []
-        for t, level in enumerate(self._levels):
+        for t, gain in enumerate(self._gains(self.eta)):
             start = self._lams[t] if self.at_scores and self._lams.any() else found[-1] if found else lam
-            margin = 2 * (self.eta - level)
-            found.append(solve(margin, self._constraint(t), self.tolerance, start if start.any() else None))
+            start = start if start.any() else None
+            solved = reach(self._goal, gain, self._constraint(t), self.tolerances, start)
+            found.append(solved.lam)
+            self._quota = solved.quota
         return np.stack(found)
+
+    @property
+    def _gains(self) -> Gains:
+        return Gains(self._levels, self.problem.costs)
 
     def _constraint(self, t: int) -> Constraints:
         """The constraint at level t, with what passes and checks have shown."""
         used = self._estimated()
         b = used.b + (self._shift[t] if len(self._shift) > t else 0.0)
         if self._surprises:
-            weight = check_weight(self.plan.trust, np.mean(self._variances, axis=0) / len(self._variances))
+            noise = np.mean(self._variances, axis=0) / len(self._variances)
+            weight = check_weight(self.plan.trust, noise + self._sampling_variance())
             b = b + weight * np.mean([one[t] for one in self._surprises], axis=0)
         return replace(used, b=b)
+
+    def _sampling_variance(self) -> Array | float:
+        """(G, K): of rates of the people in each cell, which further checks do not make smaller.
+
+        Counted for more than two classes, whose cells are small.
+        """
+        if not self._several:
+            return 0.0
+        rates: Array = np.clip(self._population_rates, 0.0, 1.0)
+        return rates * (1 - rates) / self._sizes
 
     def _estimated(self) -> Constraints:
         if self._constraints is None:
@@ -444,26 +503,29 @@ class PostProcessingRun(Run):
     def _rule(self) -> DecisionRule:
         """The current decisions, for any block."""
         assert self._memberships is not None  # noqa: S101 - known with the constraints
-        events, _, change = label_table(self.problem.notion)
-        shares = self._estimated().sizes
-        factors = np.stack([(events * change[:, None]) @ (lam / shares).T for lam in self._lams])
         digest = hashlib.sha256()
-        for array in (self._memberships.weights, factors, self._levels):
+        prices = np.stack([self._prices(lam) for lam in self._lams])
+        for array in (self._memberships.weights, prices, self._levels, self._quota):
             digest.update(np.ascontiguousarray(array).tobytes())
-        return DecisionRule(self._memberships, factors, self._levels, digest.hexdigest())
+        return DecisionRule(self._memberships, prices, self._gains, self._quota, digest.hexdigest())
+
+    def _prices(self, lam: Array) -> Array:
+        """(S Y, G, D): what p(a, y | x) is multiplied by in the correction."""
+        used = self._estimated()
+        prices: Array = np.einsum("yk,ydk,ak->yad", used.events, used.change, lam / used.sizes)
+        return prices
 
     def _evaluate_cells(self) -> Array:
         step = exact_sum_step(2.0 * self.source.n * max(self.source.max_weight, 1e-300))
         return self.source.run(EvaluateDecisions(self._rule(), step)).astype(np.float64) * step
 
     def _evaluate(self) -> tuple[Array, Array]:
-        """(T, G, K) rates of all rows by the memberships and (T, 2, 2) public weights by label and decision; a pass.
+        """(T, G, K) rates of all rows by the memberships and (T, S Y, L) public weights by label and action; a pass.
 
         How far the sample is off goes into the constraint.
         """
-        notion, groups = self.problem.notion, self._groups
         evaluated = self._evaluate_cells()
-        rates = rates_of_cells(notion, evaluated[..., :groups])
+        rates = rates_of_cells(self._table, evaluated[..., : self._groups])
         self._shift = rates - np.stack([self._estimated().rates(one) for one in self._decisions(self.scores())])
         return rates, evaluated[..., -1]
 
@@ -488,35 +550,70 @@ class PostProcessingRun(Run):
         return moved_probability(2 * (self.eta - self._levels[:, None]) - lams @ self._multiplied().T, self._levels)
 
     def scores(self) -> Array:
-        """(n,) scores of the sample; positive is a positive decision."""
+        """(n,) scores of the sample, positive is a positive decision; of classes (n, K), the largest decides."""
+        if self._several:
+            margin = self._utilities()
+            margin[:, 1:] -= self._estimated().correction(self._lams[0]) + self._quota
+            return margin
         if self.at_scores:
             return (2 * (self._probability() - self.problem.threshold)).astype(self.problem.y.dtype)
         margin = 2 * (self.eta - self.problem.threshold)
-        corrected = margin - self._estimated().correction(self._lams[0])
+        corrected = margin - self._estimated().correction(self._lams[0]) - self._quota[0]
         return clip_to_decision_side(margin, corrected).astype(self.problem.y.dtype)
 
-    def _decisions(self, scores: Array) -> Array:
-        """(T, n): decisions at every level, as numbers."""
-        return (scores > 2 * (self._levels[:, None] - self.problem.threshold)).astype(np.float64)
+    def _utilities(self) -> Array:
+        """(n, K): what each class is worth."""
+        return self.eta.copy() if self.problem.costs is None else -self.eta @ self.problem.costs
+
+    def _plain_scores(self) -> Array:
+        """Scores of the base model's own decisions."""
+        return self._utilities() if self._several else 2 * (self.eta - self.problem.threshold)
+
+    def _decisions(self, scores: Array) -> NDArray[np.int64]:
+        """(T, n): actions at every level."""
+        if self._several:
+            return decided(scores)[None]
+        return (scores > 2 * (self._levels[:, None] - self.problem.threshold)).astype(np.int64)
 
     def gap(self, scores: Array, rows: Rows = ALL_ROWS) -> Array | None:  # noqa: ARG002 - all scores are out of fold
         """(G, K): rates of the decisions by the memberships and all checks so far, less those of the population."""
         if self._constraints is None:
             return None
-        h = self.problem.notion.h_exact(scores, self.problem.y)
-        rates = self._constraint(self._decides).rates((scores > 0).astype(np.float64))
-        found: Array = rates - population_means(h, self.problem.events)
+        actions, problem = decided(scores), self.problem
+        everybody = population_rates(self._table, problem.codes, actions, problem.weight.astype(np.float64))
+        found: Array = self._constraint(self._decides).rates(actions) - everybody
         return found
+
+    def _excess(self, rates: Array) -> float:
+        """How far (G, K) rates are beyond what is allowed."""
+        return self._goal.excess(rates, self.tolerances)
+
+    def worst(self, scores: Array, rows: Rows = ALL_ROWS) -> tuple[float, float] | None:  # noqa: ARG002 - as above
+        """The noised violation that is farthest beyond what is allowed, and what is allowed."""
+        if self._constraints is None:
+            return None
+        violations = self._goal.violations(self._constraint(self._decides).rates(decided(scores)))
+        allowed = self._goal.allowed(self.tolerances)
+        k = int((violations - allowed).argmax())
+        return float(violations[k]), float(allowed[k])
 
     @property
     def tolerance(self) -> float:
-        """The tolerance that was given, or ``dead_zone`` standard errors once sizes are known."""
-        if self._given is not None:
-            return self._given
-        if not self._sizes.size:
-            return 0.0
-        plan = self.plan
-        return default_tolerance(plan.least, plan.dead_zone, self._population_rates, self._sizes, self._sum_noise)
+        """The largest of the tolerances."""
+        return float(self.tolerances.max())
+
+    @property
+    def tolerances(self) -> Array:
+        """(K,): those that were given, or ``dead_zone`` standard errors once sizes are known."""
+        given = np.full(len(self._table.names), np.nan) if self._given is None else self._given
+        given = np.broadcast_to(np.asarray(given, dtype=np.float64), (len(self._table.names),))
+        missing = np.isnan(given)
+        if not missing.any():
+            return given
+        plan, usual = self.plan, 0.0
+        if self._sizes.size:
+            usual = default_tolerance(plan.least, plan.dead_zone, self._population_rates, self._sizes, self._sum_noise)
+        return np.where(missing, usual, given)
 
     def violation_stddev(self) -> float:
         """Of the difference between the two least known groups."""
@@ -536,9 +633,15 @@ class PostProcessingRun(Run):
 
     def preflight(self) -> list[Diagnostic]:
         """Whether even groups of equal sizes are too small for the noise."""
-        rows = self.problem.event_sizes * self.source.n / len(self.problem)
+        codes, weight = self.problem.codes.astype(np.int64), self.problem.weight.astype(np.float64)
+        rows = (weight @ self._table.events[codes]) * self.source.n / len(self.problem)
         size = float(rows[rows > 0].min() / self._groups)
-        return noise_warnings(size, self._sum_noise / size, self._given or 0.0)
+        return noise_warnings(size, self._sum_noise / size, self._least_given)
+
+    @property
+    def _least_given(self) -> float:
+        """The largest tolerance that was given; 0 where none was."""
+        return 0.0 if self._given is None else float(np.nan_to_num(self._given).max())
 
     def diagnostics(self) -> list[Diagnostic]:
         """Missing attributes that differ by label, small cells, groups that may not exist, and noisy rates."""
@@ -546,19 +649,19 @@ class PostProcessingRun(Run):
             return []
         a, k = divmod(int(self._sizes.argmin()), self._sizes.shape[1])
         cell = f"group {self.vault.group_names[a]!r}"
-        cell += f" and {self.problem.notion.event_names[k]!r}" if self._sizes.shape[1] > 1 else ""
+        cell += f" and {self._table.names[k]!r}" if self._sizes.shape[1] > 1 else ""
         smallest, given = float(self._sizes[a, k]), self._given is not None
         found = missing_diagnostics(self._silence)
         found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
         few = -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
-        noise, loud = (self._sum_noise / self._sizes).max(1), max(self._given or 0.0, LOUD)
+        noise, loud = (self._sum_noise / self._sizes).max(1), max(self._least_given, LOUD)
         return found + size_diagnostics(self.vault.group_names, self._counted, noise, few, loud)
 
     def at(self, tolerance: float) -> Self:
         """A run on the same answers with this tolerance; it queries nothing."""
         follower = copy.copy(self)
         follower._given, follower._queries, follower._history = tolerance, False, []
-        follower._correction = None
+        follower._deployed = None
         follower._follows = True
         return follower
 
@@ -567,47 +670,106 @@ class PostProcessingRun(Run):
     #: Whether the run belongs to a curve, whose scores are not computed anew from the deployed correction.
     _follows = False
 
-    def fitted(self) -> Rule:
+    def fitted(self) -> Rule | ClassRule:
         """The deployed model: the correction becomes a function of x, and memberships are dropped."""
+        self._deployed = self._class_rule() if self._several else self._binary_rule()
+        return self._deployed
+
+    def _binary_rule(self) -> Rule:
         base, calibration, inputs = self.model
         threshold, c, lams = self.problem.threshold, self._multiplied(), self._lams.reshape(len(self._lams), -1)
         largest = lams[int(np.abs(lams).sum(1).argmax())]
         if np.abs(c @ largest).max(initial=0.0) <= NOTHING:
-            self._correction = Correction()
-            return Rule(base, calibration, self._correction, threshold)
+            return self._at_quota(Rule(base, calibration, Correction(), threshold))
         if "network" not in self._distilled:
             # Rows near the line are learned best; with many levels each row is near one of the lines.
-            margin = c @ largest if self.at_scores else 2 * (self.eta - threshold)
-            self._distilled["network"] = Distillation(inputs.numbers, self.eta, c, largest, margin)
+            margin = c @ largest if self.at_scores else 2 * (self.eta - threshold) - self._quota[0]
+            self._distilled["network"] = Distillation.of_two_classes(inputs.numbers, self.eta, c, largest, margin)
         network = self._distilled["network"]
         if not self.at_scores:
-            self._correction = network.correction(lams[0])
-            return Rule(base, calibration, self._correction, threshold)
-        self._correction = levels = Levels(self._levels, tuple(network.correction(lam) for lam in lams))
+            return self._at_quota(Rule(base, calibration, network.correction(lams[0]), threshold))
+        levels = Levels(self._levels, tuple(network.correction(lam) for lam in lams))
         return Rule(base, calibration, levels.corrections[self._decides], threshold, levels)
 
+    def _at_quota(self, rule: Rule) -> Rule:
+        """With a quota: move the correction by a constant, so that this share of the training rows is decided for."""
+        quota = self._goal.quota
+        if quota is None:
+            return rule
+        inputs, weight = self.model[2], self.problem.weight.astype(np.float64)
+        eta = rule.base_probability(inputs)
+        margin = 2 * (eta - rule.threshold) - rule.correction(inputs.numbers, eta)
+        price = threshold_for(margin, weight, float(quota[0]))
+        return Rule(rule.base, rule.calibration, rule.correction.plus(price, inputs.numbers.shape[1]), rule.threshold)
+
+    def _class_rule(self) -> ClassRule:
+        base, calibration, _ = self.model
+        used, prices = self._estimated(), self._prices(self._lams[0])
+        quota = None if self._goal.quota is None else self._quota
+        if np.abs(used.correction(self._lams[0])).max(initial=0.0) <= NOTHING:
+            return ClassRule(base, calibration, Correction(), self.problem.costs, quota)
+        labels = self.problem.task.n_classes
+        kinds, kind = used.kinds
+        own = [np.unique(np.flatnonzero(kind == j) % labels) for j in range(len(kinds))]
+        if "network" not in self._distilled:
+            self._distilled["network"] = self._distil_classes(own, prices[kinds])
+        parts_of_label = [[j for j, ys in enumerate(own) if y in ys] for y in range(labels)]
+        correction = self._distilled["network"].class_correction(list(prices[kinds]), parts_of_label)
+        return ClassRule(base, calibration, correction, self.problem.costs, quota)
+
+    def _distil_classes(self, own: list[NDArray[np.int64]], prices: Array) -> Distillation:
+        """Learn the memberships, one part for the labels that the rates do not tell apart.
+
+        Parameters
+        ----------
+        own : list of ndarray
+            Labels of each part.
+        prices : ndarray (Y', G, D)
+            What memberships of each part are multiplied by: those that matter more are learned better.
+        """
+        columns = np.split(self._estimated().merged[0], len(own), axis=1)
+        worth = np.array(
+            [
+                np.abs(one - one.mean(0)).mean(0) @ np.abs(price).max(1)
+                for one, price in zip(columns, prices, strict=True)
+            ]
+        )
+        parts = []
+        for labels, target, share in zip(own, columns, worth / worth.max(), strict=True):
+            total = self.eta[:, labels].sum(1)
+            parts.append(Part((total,), target, total, max(float(share), LEAST_IMPORTANCE)))
+        top = np.sort(self.scores(), axis=1)
+        units = int(np.clip(UNITS_EACH * len(own) * (self._groups - 1), UNITS, MOST_UNITS))
+        return Distillation(self.model[2].numbers, self.eta, parts, top[:, -1] - top[:, -2], units)
+
     def deployed_scores(self) -> Array:
-        """(n,): out-of-fold margin less the correction as a function of x."""
-        numbers, correction, threshold = self.model[2].numbers, self._correction, self.problem.threshold
-        if correction is None or self._follows:
+        """(n,), or (n, K): out-of-fold margin less the correction as a function of x."""
+        numbers, rule, threshold = self.model[2].numbers, self._deployed, self.problem.threshold
+        if rule is None or self._follows:
             return self.scores()
-        if isinstance(correction, Levels):
-            found = 2 * (correction.probability(numbers, self.eta) - threshold)
+        if isinstance(rule, ClassRule):
+            return rule.margin_of(numbers, self.eta)
+        if rule.levels is not None:
+            found = 2 * (rule.levels.probability(numbers, self.eta) - threshold)
         else:
-            found = 2 * (self.eta - threshold) - correction(numbers, self.eta)
+            found = 2 * (self.eta - threshold) - rule.correction(numbers, self.eta)
         return found.astype(self.problem.y.dtype)
 
     def base_scores(self) -> Array:
-        """(n,): out-of-fold margin of the base model."""
-        return (2 * (self.eta - self.problem.threshold)).astype(self.problem.y.dtype)
+        """(n,), or (n, K): out-of-fold margin of the base model."""
+        return self._plain_scores().astype(self.problem.y.dtype)
 
     # -- record and checkpoint ----------------------------------------------------------------------------------
 
     def _record(self, k: int, lam: Array) -> None:
         """One row of the history: public loss, accuracy and AUC out of fold, the noised gaps, the multipliers."""
         problem, scores = self.problem, self.scores()
-        p = np.clip(problem.threshold + scores.astype(np.float64) / 2, 1e-6, 1 - 1e-6)
-        loss = -np.log(np.where(problem.y > 0.5, p, 1 - p))
+        if self._several:
+            p = moved_classes(self.eta, scores, problem.costs)[np.arange(len(problem)), problem.y.astype(np.int64)]
+            loss = -np.log(np.clip(p, 1e-6, 1.0))
+        else:
+            p = np.clip(problem.threshold + scores.astype(np.float64) / 2, 1e-6, 1 - 1e-6)
+            loss = -np.log(np.where(problem.y > 0.5, p, 1 - p))
         gap = self.gap(scores)
         self._history.append(
             {
@@ -632,9 +794,13 @@ class PostProcessingRun(Run):
             "shift": self._shift,
             "levels": self._levels,
             "lams": self._lams,
+            "quota": self._quota,
             "surprises": self._surprises,
             "variances": self._variances,
-            "checked": [{"lam": one.lam, "rates": one.rates, "variance": one.variance} for one in self._checked],
+            "checked": [
+                {"lam": one.lam, "rates": one.rates, "variance": one.variance, "quota": one.quota}
+                for one in self._checked
+            ],
         }
 
     def _restore(self, state: dict[str, Any], lost: int) -> None:
@@ -654,7 +820,7 @@ class PostProcessingRun(Run):
         if "weights" in state:
             self._use(state["weights"])
             self._counted, self._silence, self._shift = state["counted"], state["silence"], state["shift"]
-            self._levels, self._lams = state["levels"], state["lams"]
+            self._levels, self._lams, self._quota = state["levels"], state["lams"], state["quota"]
             self._decides = int(np.abs(self._levels - self.problem.threshold).argmin())
             self._surprises, self._variances = state["surprises"], state["variances"]
             self._checked = [CheckResult(**one) for one in state["checked"]]

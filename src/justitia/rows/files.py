@@ -25,6 +25,8 @@ from justitia.rows.parquet import BLOCK, RowFiles
 from justitia.rows.processes import WorkerPool
 from justitia.rows.source import Block, IntArray, Pass, Predict, RowSource
 
+#: More values of a target are not classes.
+MOST_CLASSES = 20
 #: Rows that are held in memory.
 SAMPLE = 200_000
 #: From a table to features as numbers.
@@ -160,7 +162,7 @@ class FilePart:
         Raises
         ------
         ValueError
-            If a label is missing, there are more than two, or a weight is negative or not finite.
+            If a label is missing, there are very many, or a weight is negative or not finite.
         """
         found, target, weight = Scan(), self.columns.target, self.columns.weight
         for first, table in self._tables(self.columns.all):
@@ -171,10 +173,9 @@ class FilePart:
                         f"expected a class label in every row, got rows without {target!r}; remove or complete them."
                     )
                 found.labels |= set(pd.unique(labels).tolist())
-                if len(found.labels) > 2:
+                if len(found.labels) > MOST_CLASSES:
                     raise ValueError(
-                        f"Only binary classification is supported: expected two class labels in {target!r}, got more; "
-                        "merge classes until two are left."
+                        f"expected at most {MOST_CLASSES} class labels in {target!r}, got more; merge rare classes."
                     )
             if weight is not None:
                 found.largest_weight = max(found.largest_weight, float(read_weights(table, weight).max(initial=0.0)))
@@ -193,7 +194,7 @@ class FilePart:
     def load(
         self,
         encode: Encode,
-        positive: Any,
+        classes: Sequence[Any],
         weights: Weights,
         predict: Predict | None,
         sample_scores: NDArray[np.float64] | None,
@@ -211,17 +212,18 @@ class FilePart:
         for first, table in self._tables(self.columns.all):
             frame = table.select(features).to_pandas()
             X = encode(frame)
-            y = (table.select([target]).to_pandas()[target].to_numpy() == positive).astype(np.float32)
+            y = label_codes(table.select([target]).to_pandas()[target].to_numpy(), classes)
             scaled = np.ones(len(y)) if weight is None else weights.scaled(read_weights(table, weight))
             score = np.zeros(0)
             if sample_scores is not None and predict is not None:
                 drawn = sampled(first, first + len(y), self.n, self.every) - first
-                score = np.zeros(len(y)) if self.every == 1 else predict(Inputs(frame, X))
+                shape = (len(y), *sample_scores.shape[1:])
+                score = np.zeros(shape) if self.every == 1 else predict(Inputs(frame, X))
                 score[drawn] = sample_scores[place : place + len(drawn)]  # by models that have not seen them
                 place += len(drawn)
             if arrays is None:
-                scores = len(self) if len(score) else 0
-                shapes = ((len(self), X.shape[1]), (len(self),), (len(self),), (scores,))
+                scores = (len(self) if len(score) else 0, *score.shape[1:])
+                shapes = ((len(self), X.shape[1]), (len(self),), (len(self),), scores)
                 kinds = (np.float32, np.float32, np.float32, np.float64)
                 arrays = tuple(disk_array(shape, kind) for shape, kind in zip(shapes, kinds, strict=True))
             rows = slice(first - self.start, first - self.start + len(y))
@@ -257,6 +259,14 @@ class FilePart:
     def apply(self, number: int, function: Callable[[Block], Any]) -> Any:
         """A function of one block."""
         return function(self.block(number))
+
+
+def label_codes(labels: NDArray[Any], classes: Sequence[Any]) -> NDArray[np.float32]:
+    """(m,): place of each label among the classes."""
+    codes = np.zeros(len(labels), dtype=np.float32)
+    for code, label in enumerate(classes):
+        codes[labels == label] = code
+    return codes
 
 
 def _ignore(_: int) -> None:
@@ -328,7 +338,7 @@ class FileRows(RowSource):
         self._parts = parts
         self._pool = WorkerPool(parts) if len(parts) > 1 else None
         self._encode: Encode | None = None
-        self._positive: Any = None
+        self._classes: Sequence[Any] = ()
         self._passes = 0
 
     @property
@@ -368,17 +378,17 @@ class FileRows(RowSource):
         self.weights = replace(weights, mean=total / self.n)
         return self.weights
 
-    def encode_with(self, encode: Encode, positive: Any) -> None:
-        """Encode features with this function and compare labels with this one from now on."""
-        self._encode, self._positive = encode, positive
+    def encode_with(self, encode: Encode, classes: Sequence[Any]) -> None:
+        """Encode features with this function, and labels by their place among these classes, from now on."""
+        self._encode, self._classes = encode, classes
 
     def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:
         """Read, encode and score all rows; a pass."""
-        self._each("load", self._encode, self._positive, self.weights, predict, sample_scores, keeps=True)
+        self._each("load", self._encode, self._classes, self.weights, predict, sample_scores, keeps=True)
 
     def load(self) -> None:
         """Read and encode all rows, for methods without a base model; a pass."""
-        self._each("load", self._encode, self._positive, self.weights, None, None, keeps=True)
+        self._each("load", self._encode, self._classes, self.weights, None, None, keeps=True)
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all parts."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from justitia.learners.base import Inputs
 
 IntArray = NDArray[np.int64]
-#: From features to p(y = 1 | x).
+#: From features to p(y = 1 | x), or to (m, K) probabilities of classes.
 Predict = Callable[[Inputs], NDArray[np.float64]]
 
 
@@ -33,11 +33,11 @@ class Block:
     X : ndarray (m, p)
         Features as numbers.
     y : ndarray (m,)
-        Labels, 0 or 1.
+        Labels 0 to Y - 1; in public stratum s, Y s more.
     weight : ndarray (m,)
         Sample weights; those of all rows have mean 1.
-    score : ndarray (m,), optional
-        p(y = 1 | x), once a base model has scored the rows.
+    score : ndarray (m,) or (m, K), optional
+        p(y = 1 | x), or probabilities of K classes, once a base model has scored the rows.
     memo : dict
         What earlier passes have computed of this block; it is dropped with the process that holds the block.
     """

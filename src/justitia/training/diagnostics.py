@@ -22,7 +22,8 @@ from justitia.exceptions import (
     UnknownGroupWarning,
     ViolationWarning,
 )
-from justitia.training.lagrangian import Problem, largest_gap
+from justitia.training.lagrangian import Problem
+from justitia.training.public_scores import decided
 
 Array = NDArray[np.float64]
 #: Decisions of which fewer than this share differ are nearly constant.
@@ -51,14 +52,14 @@ def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float |
     base_accuracy : float, optional
         Accuracy without a constraint, by :func:`weighted_accuracy`.
     """
-    positive = float(np.average(scores > 0, weights=problem.weight.astype(np.float64)))
-    here, all_positive = weighted_accuracy(problem, scores), weighted_accuracy(problem, np.ones_like(scores))
-    majority = max(all_positive, 1 - all_positive)
+    shares = np.bincount(decided(scores), problem.weight.astype(np.float64)) / problem.weight.sum(dtype=np.float64)
+    here = weighted_accuracy(problem, scores)
+    majority = max(weighted_accuracy(problem, one) for one in _constant_scores(scores))
     found: list[Diagnostic] = []
-    if min(positive, 1 - positive) < CONSTANT:
+    if 1 - shares.max() < CONSTANT:
         found.append(
             Diagnostic(
-                f"nearly all rows get the same decision ({max(positive, 1 - positive):.1%}): rates are alike because "
+                f"nearly all rows get the same decision ({shares.max():.1%}): rates are alike because "
                 "nothing is decided; allow a larger tolerance, or choose another threshold.",
                 ConstantDecisionWarning,
             )
@@ -82,26 +83,29 @@ def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float |
     return found
 
 
+def _constant_scores(scores: Array) -> list[Array]:
+    """Scores that decide the same for all rows, one array for each decision."""
+    if scores.ndim == 1:
+        return [np.full_like(scores, sign) for sign in (-1.0, 1.0)]
+    return [np.tile(one, (len(scores), 1)) for one in np.eye(scores.shape[1])]
+
+
 def weighted_accuracy(problem: Problem, scores: Array) -> float:
-    """Accuracy in which an error of either label counts by the cost that the threshold stands for."""
+    """Accuracy in which an error counts by the cost that the threshold, or the matrix of costs, stands for."""
+    if scores.ndim == 2:
+        costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
+        lost = costs[problem.y.astype(np.int64), decided(scores)]
+        return float(1 - np.average(lost, weights=problem.weight.astype(np.float64)))
     cost = problem.weight * np.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold)
     return float(np.average((scores > 0) == (problem.y > 0.5), weights=cost))
 
 
-def violation_diagnostics(gap: Array | None, tolerance: float, stddev: float) -> list[Diagnostic]:
-    """Warn if the noised violation is beyond the tolerance.
-
-    Parameters
-    ----------
-    gap : ndarray (G, K), optional
-        Noised gaps of decisions.
-    stddev : float
-        Standard deviation of the noise in the difference of two of them.
-    """
-    if gap is None or largest_gap(gap) <= tolerance + max(SLACK, 2 * stddev):
+def violation_diagnostics(violation: float, tolerance: float, stddev: float) -> list[Diagnostic]:
+    """Warn if a noised violation, whose noise has this standard deviation, is beyond the tolerance."""
+    if violation <= tolerance + max(SLACK, 2 * stddev):
         return []
     sentence = (
-        f"the noised violation of the deployed decisions is {largest_gap(gap):.2g}, beyond the tolerance "
+        f"the noised violation of the deployed decisions is {violation:.2g}, beyond the tolerance "
         f"{tolerance:.2g}: measure it on other rows before you rely on it."
     )
     return [Diagnostic(sentence, ViolationWarning)]
@@ -130,14 +134,14 @@ def cell_diagnostics(size: float, cell: str, tolerance: float, stddev: float, *,
 
 
 def missing_by_label(sizes: Array, totals: Array, stddev: float) -> Array:
-    """(2, 2): by label, the share of "not given" and the standard deviation of its noise.
+    """(Y, 2): by label, the share of "not given" and the standard deviation of its noise.
 
     Parameters
     ----------
-    sizes : ndarray (G, 2)
-        Noised number of rows of either label.
-    totals : ndarray (2,)
-        Public number of rows of either label.
+    sizes : ndarray (G, Y)
+        Noised number of rows of each label.
+    totals : ndarray (Y,)
+        Public number of rows of each label.
     stddev : float
         Standard deviation of the noise in one size.
     """
@@ -149,12 +153,16 @@ def missing_diagnostics(missing: Array | None) -> list[Diagnostic]:
     """Warn if the share of "not given" differs by label, from :func:`missing_by_label`."""
     if missing is None:
         return []
-    (first, noise0), (second, noise1) = missing.tolist()
-    if abs(first - second) <= max(DIFFERENT, SURE * math.hypot(noise0, noise1)):
+    shares, noise = missing[:, 0], missing[:, 1]
+    apart = np.abs(shares[:, None] - shares)
+    sure = apart - np.maximum(DIFFERENT, SURE * np.hypot(noise[:, None], noise))
+    if sure.max() <= 0:
         return []
-    shares = [f"{min(max(share, 0.0), 1.0):.0%}" for share in (first, second)]
+    one, other = sorted(divmod(int(sure.argmax()), len(shares)))
+    percent = [f"{min(max(float(share), 0.0), 1.0):.0%}" for share in shares[[one, other]]]
+    named = ("the first class", "the second") if len(shares) == 2 else (f"class {one + 1}", f"class {other + 1}")
     sentence = (
-        f"'not given' differs by label: about {shares[0]} of the first class and {shares[1]} of the second; rates of "
+        f"'not given' differs by label: about {percent[0]} of {named[0]} and {percent[1]} of {named[1]}; rates of "
         "those who gave their attribute may not be those of their groups."
     )
     return [Diagnostic(sentence, MissingAttributeWarning)]

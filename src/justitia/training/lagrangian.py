@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.goals import Goal
 from justitia.notions import FairnessNotion
 from justitia.rows.source import MemoryRows, RowSource
+from justitia.tasks import BINARY, Task
 
 Array = NDArray[Any]
 
@@ -30,14 +32,22 @@ class Problem:
     ----------
     X : ndarray (n, p)
     y : ndarray (n,)
-        0 or 1.
+        0 or 1; of classes, 0 to K - 1.
     weight : ndarray (n,)
         How often a row counts, in the loss and in every mean.
     notion : FairnessNotion
     threshold : float
         A positive decision is worth its cost where p(y = 1 | x) is above.
     source : RowSource
-        All rows, of which the arrays above are a public sample; by default these rows.
+        All rows, of which the arrays above are a public sample; by default these rows. Their labels are ``codes``.
+    task : Task
+        What kind of target y is.
+    given_goal : Goal, optional
+        Which rates the default engine compares, and how; by default those of the notion.
+    strata : ndarray of int (n,), optional
+        Public stratum of each row.
+    costs : ndarray (K, K), optional
+        Cost of each decision by class, of more than two classes.
     """
 
     X: Array
@@ -46,13 +56,30 @@ class Problem:
     notion: FairnessNotion
     threshold: float = 0.5
     source: RowSource = field(default=None, repr=False)  # type: ignore[assignment]
+    task: Task = BINARY
+    given_goal: Goal | None = field(default=None, repr=False)
+    strata: Array | None = field(default=None, repr=False)
+    costs: Array | None = None
 
     def __post_init__(self) -> None:
         if self.source is None:
-            object.__setattr__(self, "source", MemoryRows(self.X, self.y, self.weight))
+            object.__setattr__(self, "source", MemoryRows(self.X, self.codes, self.weight))
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @cached_property
+    def goal(self) -> Goal:
+        """Which rates are compared, and how."""
+        return self.given_goal or Goal.of([self.notion], self.task.classes)
+
+    @cached_property
+    def codes(self) -> Array:
+        """(n,): the label y or, in public stratum s of a target with Y labels, Y s + y."""
+        if self.strata is None:
+            return self.y
+        found: Array = (self.strata * self.task.n_classes + self.y).astype(self.y.dtype)
+        return found
 
     @property
     def rows(self) -> int:

@@ -21,7 +21,7 @@ from justitia.exceptions import Diagnostic
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.lagrangian import Problem
+from justitia.training.lagrangian import Problem, largest_gap
 
 Array = NDArray[Any]
 #: Positions of rows, or all of them.
@@ -77,7 +77,7 @@ class Run(ABC):
 
     @abstractmethod
     def scores(self) -> Array:
-        """(n,) scores of the training rows; positive is a positive decision."""
+        """(n,) scores of the training rows, positive is a positive decision; of classes (n, K), the largest decides."""
 
     def deployed_scores(self) -> Array:
         """(n,) scores of the training rows by the deployed model."""
@@ -94,6 +94,11 @@ class Run(ABC):
     @abstractmethod
     def gap(self, scores: Array, rows: Rows = ALL_ROWS) -> Array | None:
         """(G, K) noised violations of the scores of these rows, by the last answers; None if there are none."""
+
+    def worst(self, scores: Array, rows: Rows = ALL_ROWS) -> tuple[float, float] | None:
+        """The noised violation of these scores that is farthest beyond what is allowed, and what is allowed."""
+        gap = self.gap(scores, rows)
+        return None if gap is None else (largest_gap(gap), self.tolerance)
 
     def gap_noise(self) -> float:
         """Standard deviation of the difference of two groups in the rows that are held out; infinite if unknown."""
@@ -139,7 +144,7 @@ class Method(ABC):
         """Learn what is public and needs no query."""
 
     @abstractmethod
-    def run(self, plan: Any, vault: Vault, *, tolerance: float | None) -> Run:
+    def run(self, plan: Any, vault: Vault, *, tolerance: Any) -> Run:
         """One run of a calibrated plan; runs of one method do not change each other."""
 
 

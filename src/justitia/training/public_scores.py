@@ -9,8 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def decided(scores: NDArray[Any]) -> NDArray[np.int64]:
+    """(n,): decisions of (n,) scores, whose sign decides, or of (n, K) scores of classes, of which the largest does."""
+    found: NDArray[np.int64] = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(1)
+    return found
+
+
 def public_scores(scores: NDArray[Any], y: NDArray[Any], weight: NDArray[Any]) -> dict[str, float]:
-    """Weighted accuracy of the decisions ``scores > 0``, and AUC of the scores; NaN where one label is missing."""
+    """Weighted accuracy of the decisions, and AUC of the scores; NaN where one label is missing, and of classes."""
+    if scores.ndim == 2:
+        return {"accuracy": float(np.average(decided(scores) == y, weights=weight.astype(np.float64))), "auc": math.nan}
     positive, counts = y > 0.5, weight.astype(np.float64)
     right = ((scores > 0) == positive) * counts
     return {

@@ -31,7 +31,7 @@ from justitia.training.plan import Plan
 from justitia.training.progress import progress_bar
 
 #: Layout of the state in a checkpoint; a folder with another one belongs to another version.
-LAYOUT = 2
+LAYOUT = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,7 +59,7 @@ class Settings:
     delta: float
     groups: Any
     seed: int
-    tolerance: float | None = None
+    tolerance: float | Array | None = None
     missing_marker: Hashable = None
     noise_seed: int | None = field(default=None, repr=False)
     progress: bool | None = False
@@ -69,15 +69,17 @@ class Settings:
     rows: str = ""
 
     @classmethod
-    def from_model(cls, model: Any, plan: Plan, *, remarks: tuple[str, ...] = (), rows: str = "") -> Settings:
-        """The settings of an estimator."""
+    def from_model(
+        cls, model: Any, plan: Plan, *, tolerance: Any = None, remarks: tuple[str, ...] = (), rows: str = ""
+    ) -> Settings:
+        """The settings of an estimator, with its tolerance, or tolerances of all rates."""
         return cls(
             plan=plan,
             epsilon=float(model.epsilon),
             delta=float(model.delta),
             groups=model.groups,
             seed=public_seed(model.random_state),
-            tolerance=None if model.tolerance is None else float(model.tolerance),
+            tolerance=tolerance,
             missing_marker=model.missing_marker,
             noise_seed=model.noise_seed,
             progress=model.progress,
@@ -185,7 +187,8 @@ class Session:
         problem, run = self.method.problem, self.run
         scores, base, held = run.deployed_scores(), run.base_scores(), run.held_out()
         learned = decision_diagnostics(problem, scores, None if base is None else weighted_accuracy(problem, base))
-        beyond = violation_diagnostics(run.gap(scores[held], held), run.tolerance, run.gap_noise())
+        worst = run.worst(scores[held], held)
+        beyond = [] if worst is None else violation_diagnostics(*worst, run.gap_noise())
         return (*self.settings.remarks, *run.diagnostics(), *learned, *beyond)
 
 
@@ -200,7 +203,7 @@ def open_session(
 ) -> Session:
     """Check everything that can be checked without the attribute, and open ledger, vault and run."""
     method.check()
-    plan = settings.plan.at_tolerance(settings.tolerance)
+    plan = settings.plan.at_tolerance(None if isinstance(settings.tolerance, np.ndarray) else settings.tolerance)
     plan = plan.calibrate(settings.epsilon, settings.delta, n=method.problem.rows)
     held_elsewhere = isinstance(attribute, HeldElsewhere)
     if held_elsewhere and not plan.shares_answers:
@@ -260,8 +263,15 @@ def open_checkpoint(
     digest, problem = hashlib.sha256(), method.problem
     for array in (problem.X, problem.y, problem.weight):
         digest.update(np.ascontiguousarray(array).data)
-    notion = (problem.notion.name, problem.notion.event_names)
-    budget = (settings.epsilon, settings.delta, settings.tolerance)
+    notion: tuple[Any, ...] = (problem.notion.name, problem.notion.event_names)
+    if not plan.trains_network:
+        goal = problem.goal
+        digest.update(problem.codes.tobytes())
+        quota = None if goal.quota is None else goal.quota.tolist()
+        costs = None if problem.costs is None else problem.costs.tolist()
+        notion = (problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task)
+    given = settings.tolerance
+    budget = (settings.epsilon, settings.delta, given.tolist() if isinstance(given, np.ndarray) else given)
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
     # all the rest is public, so whoever has the hash could try one seed after another.
     seeded = settings.noise_seed is not None

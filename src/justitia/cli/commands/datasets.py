@@ -35,6 +35,10 @@ FACTS = {
     "compas": (6_150, 9, "Female, Male"),
     "census": (299_285, 38, "Female, Male"),
     "census_race": (299_285, 38, "five races"),
+    "occupation": (45_222, 32, "Female, Male"),
+    "compas_score": (7_214, 8, "three races"),
+    "communities": (1_993, 95, "two, by share of black people"),
+    "hours": (45_222, 49, "Female, Male"),
     SYNTHETIC: (None, 5, "a, b; made up, needs no download"),
 }
 

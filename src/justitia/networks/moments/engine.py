@@ -164,15 +164,15 @@ class MomentsEngine(PrimalDualEngine):
         How far the gaps of the sample are off is kept.
         """
         assert self._weights is not None  # noqa: S101 - the moments are released first
-        notion, source = self.problem.notion, self.problem.source
+        table, source = self.problem.notion.rates(), self.problem.source
         step = exact_sum_step(2.0 * source.n * max(source.max_weight, 1e-300))
         cells: Array = source.run(EvaluateNetwork(network, self._columns(), self._weights, step)) * step
-        means = means_of_cells(notion, cells[None, ..., -1])[0]
+        means = means_of_cells(table, cells[None, ..., -1])[0]
         sample = self._sample_gap(scores, ALL_ROWS)
-        self._shift = rates_of_cells(notion, cells[None, ..., :-1])[0] - means - sample
-        table = centred_table(notion, means[None])[0]
-        bound = source.max_weight * float(np.linalg.norm(table, axis=-1).max())
-        return means, (cells[..., -1:] * table).sum((0, 1)), bound
+        self._shift = rates_of_cells(table, cells[None, ..., :-1])[0] - means - sample
+        centred = centred_table(table, means[None])[0]
+        bound = source.max_weight * float(np.linalg.norm(centred, axis=-1).max())
+        return means, (cells[..., -1:] * centred).sum((0, 1)), bound
 
     # -- memberships ----------------------------------------------------------------------------------------------
 
