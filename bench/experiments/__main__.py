@@ -37,7 +37,7 @@ from bench.experiments.scores import SCORES
 from bench.experiments.steps import STEPS
 from bench.experiments.stress import STRESS
 from bench.experiments.table2 import TABLE2
-from bench.experiments.targets import TARGETS
+from bench.experiments.target_bounds import TARGET_BOUNDS
 from bench.experiments.theorems import THEOREMS_6_AND_7
 from bench.experiments.tradeoffs import TRADEOFFS
 from bench.experiments.trial import TRIAL
@@ -54,7 +54,7 @@ PAGES = tuple(
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, INSIDE)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, CORNERS, TARGETS, AUDIT, TRIAL, STRESS, HOLDS)
+BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS, AUDIT, TRIAL, STRESS, HOLDS)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

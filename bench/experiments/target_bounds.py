@@ -8,11 +8,11 @@ those of ``justitia.measure``. The truth of a Kolmogorov-Smirnov distance is at 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,8 @@ from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.measure import CONFIDENCE, SIMULATED, noise_scale
 from bench.experiments.runner import Cell
 from bench.experiments.summaries import setting
-from justitia.metrics.bounds import NoisyRates
+from justitia.metrics.bounds import NoisyRates, SecondMoments
+from justitia.metrics.distribution import NoisyDistribution
 from justitia.metrics.means import NumberQuery, means_by_name
 from justitia.metrics.measure import MeasurementQuery
 from justitia.metrics.quantiles import sidak_quantile
@@ -33,6 +34,8 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SIMULATIONS = 400
+#: Samples whose bounds are computed together.
+TOGETHER = 50
 EPSILONS = (0.5, 1.0)
 #: Expected rows of each group.
 SIZES: dict[str, tuple[int, ...]] = {
@@ -79,8 +82,8 @@ class Classes:
         found = [_confused(first)] * (len(self.sizes) - 1) + [_confused(last)]
         return np.stack(found)
 
-    def samples(self, epsilon: float, times: int, generator: np.random.Generator) -> Iterator[dict[str, float]]:
-        """What one measurement of each sample gets right."""
+    def samples(self, epsilon: float, times: int, generator: np.random.Generator) -> Iterator[Sample]:
+        """Noisy rates of each sample, the truth, and expected rows behind each rate."""
         groups, L, _ = self.cells.shape
         weights = (np.array(self.sizes)[:, None, None] / sum(self.sizes) * self.cells).ravel()
         for _ in range(times):
@@ -95,7 +98,7 @@ class Classes:
             member, value = np.array([(one.member, one.value) for one in query.rates]).transpose(1, 0, 2)
             cells = self.cells.reshape(groups, -1)
             events = cells @ member.T
-            yield held_rates(noisy, (cells @ value.T) / events, np.array(self.sizes)[:, None] * events)
+            yield Sample(noisy, cells @ value.T / events, np.array(self.sizes)[:, None] * events)
 
 
 def _confused(shares: Array) -> Array:
@@ -145,8 +148,8 @@ class Numbers:
         values = self._grid[group]
         return np.asarray(1 - np.searchsorted(values, cuts, side="right") / len(values))
 
-    def samples(self, epsilon: float, times: int, generator: np.random.Generator) -> Iterator[dict[str, float]]:
-        """What one measurement of each sample gets right."""
+    def samples(self, epsilon: float, times: int, generator: np.random.Generator) -> Iterator[Sample]:
+        """Noisy means or shares above levels of each sample, the truth, and expected rows of each group."""
         groups, n = len(self.sizes), sum(self.sizes)
         means = np.array([self.truth(group) for group in range(groups)])
         for _ in range(times):
@@ -162,54 +165,92 @@ class Numbers:
                 answer(query.values(), group, groups, epsilon, generator), noise_scale(epsilon) ** 2
             )
             ((low, high),) = query.ranges
+            sizes = np.array(self.sizes)[:, None]
             if distribution is None:
-                yield held_rates(noisy, (means[:, None] - low) / (high - low), np.array(self.sizes)[:, None])
+                yield Sample(noisy, (means[:, None] - low) / (high - low), sizes)
             else:
                 truth = np.stack([self.above(a, query.cuts) for a in range(groups)])
-                bounds = distribution.largest_distance(CONFIDENCE)
-                at_most = distribution.largest_distance_at_most(CONFIDENCE)
-                yield _held_violation(distribution.curve, truth, bounds, at_most) | _held_gaps(
-                    distribution.curve, truth, np.array(self.sizes)[:, None]
-                )
+                yield Sample(distribution.curve, truth, sizes + 0 * truth, distribution)
 
 
-def held_rates(noisy: NoisyRates, truth: Array, sizes: Array) -> dict[str, float]:
-    """Whether the bounds of violation, largest gap to the population and all rates hold; truth is (G, K)."""
-    bounds = noisy.largest_difference("between_groups", CONFIDENCE)
-    at_most = noisy.largest_difference_at_most(CONFIDENCE)
-    return _held_violation(noisy, truth, bounds, at_most) | _held_gaps(noisy, truth, sizes)
+@dataclass(frozen=True)
+class Sample:
+    """What one release answers about a sample, and the truth about its population.
 
-
-def _held_gaps(noisy: NoisyRates, truth: Array, sizes: Array) -> dict[str, float]:
-    """Whether the bounds of the largest gap to the population and of all rates hold.
-
-    ``sizes`` are the expected numbers of rows of each group in the event of each rate, (G, K).
+    Attributes
+    ----------
+    noisy : NoisyRates
+    truth : array of shape (G, K)
+    sizes : array of shape (G, K)
+        Expected rows of each group in the event of each rate.
+    distribution : NoisyDistribution, optional
+        Then the violation is the largest Kolmogorov-Smirnov distance.
     """
+
+    noisy: NoisyRates
+    truth: Array
+    sizes: Array
+    distribution: NoisyDistribution | None = None
+
+
+def held(samples: Sequence[Sample]) -> pd.DataFrame:
+    """One line per sample: whether the bounds of violation, largest gap to the population and all rates hold."""
+    by_shape: dict[tuple[int, ...], list[Sample]] = {}
+    for one in samples:
+        by_shape.setdefault(one.truth.shape, []).append(one)
+    return pd.concat([_held_together(part) for part in by_shape.values()], ignore_index=True)
+
+
+def _held_together(samples: Sequence[Sample]) -> pd.DataFrame:
+    """The same for samples of one shape, (N, G, K) together."""
+    noisy = _stacked([one.noisy for one in samples])
+    truth, sizes = np.stack([one.truth for one in samples]), np.stack([one.sizes for one in samples])
     enough = noisy.enough
-    overall = (sizes * truth).sum(axis=0) / sizes.sum(axis=0)
-    gaps = np.abs(truth - overall)[enough]
-    _, low, high = noisy.largest_difference("to_overall", CONFIDENCE)
-    lower, upper = noisy.interval(sidak_quantile(CONFIDENCE, truth.size))
-    inside = (lower <= truth + SLACK) & (truth <= upper + SLACK)
-    largest = float(low <= gaps.max() + SLACK and gaps.max() <= high + SLACK) if len(gaps) else math.nan
-    return {"largest_gap": largest, "rates": float(inside.all())}
+    distributions = [one.distribution for one in samples if one.distribution is not None]
+    if distributions:
+        bounds = np.array([one.largest_distance(CONFIDENCE) for one in distributions]).T
+        at_most = np.array([one.largest_distance_at_most(CONFIDENCE) for one in distributions])
+    else:
+        bounds = np.array(noisy.largest_difference("between_groups", CONFIDENCE))
+        at_most = noisy.largest_difference_at_most(CONFIDENCE)
+    _, lower, upper = bounds
+    apart = np.where(enough, truth, -np.inf).max(axis=1) - np.where(enough, truth, np.inf).min(axis=1)
+    violation = np.where(enough.sum(axis=1) >= 2, apart, -1.0).max(axis=1)
+    overall = (sizes * truth).sum(axis=1, keepdims=True) / sizes.sum(axis=1, keepdims=True)
+    gap = np.where(enough, np.abs(truth - overall), -1.0).max(axis=(1, 2))
+    _, gap_lower, gap_upper = noisy.largest_difference("to_overall", CONFIDENCE)
+    low, high = noisy.interval(sidak_quantile(CONFIDENCE, truth[0].size))
+    table = pd.DataFrame(
+        {
+            "violation": (lower <= violation + SLACK) & (violation <= upper + SLACK),
+            "too_low": upper < violation - SLACK,
+            "too_high": lower > violation + SLACK,
+            "at_most": violation <= at_most + SLACK,
+            "width": upper - lower,
+            "largest_gap": (gap_lower <= gap + SLACK) & (gap <= gap_upper + SLACK),
+            "rates": ((low <= truth + SLACK) & (truth <= high + SLACK)).all(axis=(1, 2)),
+        }
+    ).astype(float)
+    known = violation >= 0
+    table.loc[~known, ["violation", "too_low", "too_high", "at_most", "width"]] = math.nan
+    table.loc[gap < 0, "largest_gap"] = math.nan
+    return table.assign(known=known.astype(float))
 
 
-def _held_violation(noisy: NoisyRates, truth: Array, bounds: Any, at_most: Any) -> dict[str, float]:
-    """Whether two-sided and one-sided bounds of the largest difference between known groups hold."""
-    known = np.where(noisy.enough, truth, np.nan)[:, noisy.enough.sum(axis=0) >= 2]
-    if not known.size:
-        return {"known": 0.0} | dict.fromkeys(("violation", "too_low", "too_high", "at_most", "width"), math.nan)
-    violation = float((np.nanmax(known, axis=0) - np.nanmin(known, axis=0)).max())
-    _, lower, upper = map(float, bounds)
-    return {
-        "known": 1.0,
-        "violation": float(lower <= violation + SLACK and violation <= upper + SLACK),
-        "too_low": float(upper < violation - SLACK),
-        "too_high": float(lower > violation + SLACK),
-        "at_most": float(violation <= float(at_most) + SLACK),
-        "width": upper - lower,
+def _stacked(noisy: Sequence[NoisyRates]) -> NoisyRates:
+    """Answers of one shape as one, with a leading axis."""
+    arrays = {
+        field.name: np.stack([getattr(one, field.name) for one in noisy])
+        for field in fields(NoisyRates)
+        if isinstance(getattr(noisy[0], field.name), np.ndarray)
     }
+    seconds = [one.second for one in noisy if one.second is not None]
+    second = None
+    if seconds:
+        second = SecondMoments(
+            *(np.stack(parts) for parts in zip(*(vars(one).values() for one in seconds), strict=True))
+        )
+    return replace(noisy[0], **arrays, second=second)
 
 
 def population(kind: str, sizes: str, notion: str) -> Classes | Numbers:
@@ -221,7 +262,8 @@ def population(kind: str, sizes: str, notion: str) -> Classes | Numbers:
 
 def coverage(people: Classes | Numbers, epsilon: float, times: int, seed: int) -> dict[str, float]:
     """How often the bounds hold the truth, over the samples in which it is known."""
-    table = pd.DataFrame(list(people.samples(epsilon, times, np.random.default_rng(seed))))
+    drawn = people.samples(epsilon, times, np.random.default_rng(seed))
+    table = pd.concat([held(part) for part in iter(lambda: list(islice(drawn, TOGETHER)), [])])
     return {str(name): float(value) for name, value in table.mean().items()} | {"simulations": float(times)}
 
 
@@ -248,7 +290,7 @@ def cells(*, quick: bool) -> list[Cell]:
     """The grid of simulations; quick: one list of sizes and one epsilon."""
     return [
         Cell(
-            "targets",
+            "target_bounds",
             SIMULATED,
             notion,
             kind,
@@ -326,4 +368,4 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     return found
 
 
-TARGETS = Experiment("targets", cells, publish, (), claims, work=work, measures=MEASURES, table=markdown)
+TARGET_BOUNDS = Experiment("target_bounds", cells, publish, (), claims, work=work, measures=MEASURES, table=markdown)
