@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -239,7 +240,7 @@ def _held_together(samples: Sequence[Sample]) -> pd.DataFrame:
 
 def _stacked(noisy: Sequence[NoisyRates]) -> NoisyRates:
     """Answers of one shape as one, with a leading axis."""
-    arrays = {
+    arrays: dict[str, Any] = {
         field.name: np.stack([getattr(one, field.name) for one in noisy])
         for field in fields(NoisyRates)
         if isinstance(getattr(noisy[0], field.name), np.ndarray)
