@@ -31,7 +31,9 @@ LEVELS = {
     "metrics": 7,
     "persistence": 8,
     "networks": 8,
+    "private_estimator": 7,
     "estimator": 8,
+    "regressor": 8,
     "curve": 9,
     "search": 9,
     "audit": 10,
@@ -51,6 +53,7 @@ MAY_NAME = {
     "sensitive_features": {
         "privacy/vault.py",
         "estimator.py",
+        "regressor.py",
         "curve.py",
         "search.py",
         "metrics/measure.py",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from justitia.privacy.certificate import Certificate
     from justitia.privacy.durable_ledger import DurableLedger
     from justitia.privacy.ledger import PrivacyLedger
+    from justitia.regressor import LagrangianDualRegressor
     from justitia.rows.parquet import RowFiles
     from justitia.search import SearchResult, private_search
 
@@ -38,6 +39,7 @@ __all__ = [
     "DurableLedger",
     "JustitiaWarning",
     "LagrangianDualClassifier",
+    "LagrangianDualRegressor",
     "LedgerError",
     "Measurement",
     "PostProcessingPlan",
@@ -60,6 +62,7 @@ _HOMES = {
     "DurableLedger": "justitia.privacy.durable_ledger",
     "JustitiaWarning": "justitia.exceptions",
     "LagrangianDualClassifier": "justitia.estimator",
+    "LagrangianDualRegressor": "justitia.regressor",
     "LedgerError": "justitia.exceptions",
     "Measurement": "justitia.metrics.measurement",
     "PrivacyLedger": "justitia.privacy.ledger",

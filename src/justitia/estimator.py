@@ -6,7 +6,6 @@ import copy
 import math
 import numbers
 from collections.abc import Hashable, Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -19,9 +18,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from justitia._validate import check_choice, check_int, check_nonnegative, check_same_length
+from justitia._validate import check_choice, check_nonnegative, check_same_length
 from justitia.engines import engine_of, name_of, plan_class, warn_of_old_name
-from justitia.exceptions import warn_of
 from justitia.goals import Goal
 from justitia.learners.base import Inputs, base_of
 from justitia.learners.lightgbm_base import default_base
@@ -29,29 +27,26 @@ from justitia.notions import FairnessNotion, get_notions
 from justitia.persistence import folder as saved_folder
 from justitia.postprocessing.method import PostProcessing
 from justitia.postprocessing.plan import AT, PostProcessingPlan
-from justitia.preprocessing.outliers import clip_weights, input_diagnostics
-from justitia.preprocessing.tables import PlainNumbers, read_costs, read_target, read_task_target, read_weight
+from justitia.preprocessing.outliers import input_diagnostics
+from justitia.preprocessing.tables import read_costs, read_target, read_task_target, read_weight
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import features_only, protects_attribute
 from justitia.privacy.joining import FileAttribute
 from justitia.privacy.ledger import PrivacyLedger
-from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.persons import Persons
-from justitia.privacy.vault import check_budget, named_groups, open_vault
+from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights
 from justitia.rows.file_data import FileData
-from justitia.rows.files import FileRows, frames, label_codes, stride
+from justitia.rows.files import frames, label_codes, stride
 from justitia.rows.parquet import is_files
 from justitia.rows.source import MemoryRows
-from justitia.tabular import TabularClassifier, unchanged_on_error
+from justitia.tabular import TabularClassifier
 from justitia.tasks import Task
-from justitia.training.checkpoint import RunFolder, open_folder
-from justitia.training.history import history_table
+from justitia.training.checkpoint import RunFolder
 from justitia.training.lagrangian import Problem
 from justitia.training.method import Method, Trained
 from justitia.training.plan import Plan
-from justitia.training.progress import pass_bar
 from justitia.training.public_scores import decided
-from justitia.training.same_rows import FITS, rows_digest
+from justitia.training.same_rows import rows_digest
 from justitia.training.session import Session, Settings, open_session
 
 Model = TypeVar("Model", bound=BaseEstimator)
@@ -59,7 +54,7 @@ Model = TypeVar("Model", bound=BaseEstimator)
 MOST_STRATA = 50
 
 
-class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
+class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     r"""Classifier of two or more classes, trained to treat groups alike and private in the sensitive attribute.
 
     Minimises the loss subject to :math:`|\mu(D_G) - \mu(D_{G'})| \le tolerance` for every two groups by a Lagrangian
@@ -272,21 +267,11 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
             If the file of a durable ledger cannot be used, or another run works in ``checkpoint``.
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        with (
-            unchanged_on_error(self),
-            open_folder(checkpoint) as folder,
-            closing(self._open(**data, person=person, strata=strata, ledger=ledger, folder=folder)) as session,
-        ):
-            session.warn(stacklevel=4)
-            trained = session.train()
-            session.check_spent()
-            self._keep(session, trained)
-        # Last, so that a warning turned into an error does not throw away a model that was paid for.
-        for sentence in self.certificate_.remarks:
-            warn_of(sentence, stacklevel=3)
-        if ledger is None and checkpoint is None:
-            FITS.note(session.settings.rows, self.certificate_, stacklevel=3)
-        return self
+        return self._train(
+            lambda folder: self._open(**data, person=person, strata=strata, ledger=ledger, folder=folder),
+            ledger=ledger,
+            checkpoint=checkpoint,
+        )
 
     def _open(
         self,
@@ -381,7 +366,7 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         self, data: FileData, notions: list[FairnessNotion]
     ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
         """The public sample of rows in files, where their attribute is, and which rows are one person's."""
-        source = FileRows(data.files, data.columns, lambda total, name: pass_bar(self.progress, total, name))
+        source = self._open_files(data)
         try:
             scan = source.scan()
             table = scan.sample()
@@ -396,12 +381,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
                 weight = read_weight(given, target, task)
                 problem = self._problem(features, target, weight, notions, task)
                 return frame, problem, data.attribute(), data.persons()
-            weight = np.ones(len(target), dtype=np.float32)
-            if given is not None:
-                cap = float(clip_weights(given / scan.largest_weight).max()) if given.any() else 1.0
-                weight = source.scale_weights(scan.largest_weight, cap).scaled(given)
-            encode = PlainNumbers(features.shape[1]) if self.preprocess is None else self.encoder_.transform
-            source.encode_with(encode, self.classes_.tolist())
+            weight = file_weights(source, scan, given, len(target))
+            source.encode_with(self._encode(features.shape[1]), self.classes_.tolist())
             problem = self._problem(features, target, weight, notions, task, source=source)
             return frame, problem, data.attribute(source.ranges), data.persons()
         except BaseException:
@@ -427,27 +408,15 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         base = base_of(self.base, problem.task) or default_base(len(problem), problem.task)
         return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed)
 
-    #: Opens the vault; audits put a function there that records queries.
-    _open_vault = staticmethod(open_vault)
-
     def _keep(self, session: Session, trained: Trained) -> None:
         """Keep what a session has released, and nothing else."""
         problem, network = session.method.problem, session.plan.trains_network
-        groups = list(session.vault.group_names)
-        events = list(problem.notion.event_names if network else problem.goal.table.names)
+        rates = list(problem.notion.event_names if network else problem.goal.table.names)
         for name in ("module_", "rule_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         setattr(self, "module_" if network else "rule_", session.run.fitted())
-        self.tolerance_ = session.run.tolerance
-        self.tolerances_ = pd.Series(getattr(session.run, "tolerances", self.tolerance_), index=events)
-        self.distance_ = session.run.distance()
-        self.groups_ = session.vault.groups
-        self.plan_ = session.plan
-        self.ledger_ = session.ledger
-        self.certificate_ = session.certificate()
-        self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=events)
-        private = math.isfinite(self.certificate_.epsilon)
-        self.history_, self.history_columns_ = history_table(trained.history, groups, events, private=private)
+        self._keep_released(session, trained, rates)
+        self.tolerances_ = pd.Series(getattr(session.run, "tolerances", self.tolerance_), index=rates)
 
     @features_only
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -470,10 +439,6 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
         """
         check_is_fitted(self, "plan_")
         return self.rule_.base_probability(self._inputs(X)) if hasattr(self, "rule_") else None
-
-    def _inputs(self, X: Any) -> Inputs:
-        features = self._features(X, reset=False)
-        return Inputs(X, features.reshape(len(features), -1))
 
     @features_only
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -532,8 +497,6 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.module is None and engine_of(self.engine, None) == "post-processing"
-        # random_state does not seed the noise, so two fits with the same random_state may differ
-        tags.non_deterministic = self.noise_seed is None and self.epsilon != math.inf
         return tags
 
 
@@ -702,16 +665,9 @@ def classes_of(labels: set[Any], positive: str | None) -> NDArray[Any]:
 def check_parameters(model: BaseEstimator) -> tuple[list[FairnessNotion], Plan]:
     """Everything about the constructor's arguments that can be wrong without looking at data."""
     notions, plan = get_notions(model.notion), plan_of(model)
-    check_budget(model.epsilon, model.delta)
-    named_groups(model.groups, float(model.epsilon))
+    check_common_parameters(model)
     check_tolerance(model.tolerance)
     _check_goal(model, notions, plan)
-    if model.preprocess is not None:
-        check_choice("preprocess", model.preprocess, ("auto",))
-    if model.noise_seed is not None:
-        check_int("noise_seed", model.noise_seed, at_least=0)
-    if not (model.progress is None or isinstance(model.progress, bool)):
-        raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
     _check_decisions(model, plan)
     if isinstance(plan, PostProcessingPlan):
         plan = replace(plan, at=check_choice("at", model.at, AT))

@@ -1,4 +1,4 @@
-"""Base class of classifiers on tables: features in, scores, probabilities and labels out.
+"""Base classes of estimators on tables: features in; scores, probabilities, labels or numbers out.
 
 The attribute is not an input.
 """
@@ -20,11 +20,10 @@ from justitia.preprocessing.tables import read_numbers
 from justitia.privacy.frames import features_only
 
 
-class TabularClassifier(ClassifierMixin, BaseEstimator):
-    """Base of classifiers with a ``preprocess`` parameter and, once fitted, ``classes_`` and scores."""
+class TabularEstimator(BaseEstimator):
+    """Base of estimators with a ``preprocess`` parameter."""
 
     preprocess: str | None
-    classes_: NDArray[Any]
 
     def _features(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
         """Public features as numbers, through the default preprocessing unless it is off."""
@@ -41,6 +40,18 @@ class TabularClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("expected X to have rows, got 0 sample(s) while a minimum of 1 is required.")
         return features
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.preprocess is not None
+        tags.input_tags.string = tags.input_tags.categorical = self.preprocess is not None
+        return tags
+
+
+class TabularClassifier(ClassifierMixin, TabularEstimator):
+    """Base of classifiers that, once fitted, have ``classes_`` and scores."""
+
+    classes_: NDArray[Any]
+
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of the second class; positive means that ``predict`` says the second class."""
         raise NotImplementedError
@@ -55,8 +66,6 @@ class TabularClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.input_tags.allow_nan = self.preprocess is not None
-        tags.input_tags.string = tags.input_tags.categorical = self.preprocess is not None
         return tags
 
 

@@ -336,11 +336,12 @@ def fitted_facts(model: Any, people: People) -> dict[str, Any]:
 
 
 def _weights(model: Any) -> list[Any]:
-    """All numbers of a network, or the three parts of a rule."""
+    """All numbers of a network, or the parts of a rule."""
     if hasattr(model, "module_"):
         return [p.tolist() for p in model.module_.state_dict().values()]
     rule = model.rule_
-    return [pickle.dumps(rule.base), rule.calibration, pickle.dumps((rule.correction, rule.levels)), rule.threshold]
+    kept = {name: part for name, part in vars(rule).items() if name not in ("base", "calibration")}
+    return [pickle.dumps(rule.base), rule.calibration, pickle.dumps(kept)]
 
 
 # Commands

@@ -79,7 +79,7 @@ def test_two_checks_are_averaged_and_count_more_than_one() -> None:
         moved.append(shift / np.mean(run._surprises, axis=0)[0])
     assert some.purposes() == ["moments", "decisions", "decisions"]
     assert (moved[1] > moved[0]).all()
-    one, two = (check_weight(PLAN.trust, np.mean(run._variances[:m], axis=0) / m) for m in (1, 2))
+    one, two = (check_weight(PLAN.trust, np.mean(run._variances[:m], axis=0)[0] / m) for m in (1, 2))
     assert moved[0] == pytest.approx(one)
     assert moved[1] == pytest.approx(two)
 
@@ -93,7 +93,7 @@ def test_check_of_decisions_that_are_all_alike_does_not_vouch_for_the_noise_of_o
     run._levels = np.array([-1.0])  # every decision is positive
     run._check()
     assert not run._variances[1].any()
-    weight = check_weight(PLAN.trust, run._variances[0] / 4)
+    weight = check_weight(PLAN.trust, run._variances[0][0] / 4)
     assert (weight < 1).all()
     shift = run._constraint(0).b - run._estimated().b - run._shift[0]
     assert shift == pytest.approx(weight * np.mean(run._surprises, axis=0)[0])

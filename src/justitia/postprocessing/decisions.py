@@ -18,6 +18,7 @@ from justitia.notions import RateTable
 from justitia.postprocessing.correction import moved_probability
 from justitia.postprocessing.dual import best_action
 from justitia.postprocessing.memberships import Memberships
+from justitia.postprocessing.prefix_sums import PrefixFactor
 from justitia.privacy.noise_grid import to_nearest
 from justitia.rows.source import Block, IntArray
 
@@ -157,6 +158,9 @@ class EvaluateDecisions:
 class DecisionRows:
     """Row function of a check: weight times an entry of a table, by label and action, for every level.
 
+    Decisions of a row fall with the level, so a row is one of T + 1 for its label, and many levels are released through
+    the square root of the prefix sums (:mod:`justitia.postprocessing.prefix_sums`).
+
     Parameters
     ----------
     rule : DecisionRule
@@ -176,11 +180,20 @@ class DecisionRows:
         """(m, T K)."""
         decided, _ = self.rule.decide(block)
         y, weight = block.y.astype(int), block.weight[:, None].astype(np.float32)
-        return np.concatenate([weight * values[y, decided[t]] for t, values in enumerate(self._single)], axis=1)
+        found: NDArray[Any] = weight * self._released[y, decided[0] if len(self.table) == 1 else decided.sum(0)]
+        return found
 
     @cached_property
-    def _single(self) -> NDArray[np.float32]:
-        return self.table.astype(np.float32)
+    def _released(self) -> NDArray[np.float32]:
+        """(S Y, L, K): rows of weight 1 by label and action or, of T levels, (S Y, T + 1, T K) by label and levels."""
+        if len(self.table) == 1:
+            return self.table[0].astype(np.float32)
+        levels = len(self.table)
+        is_above = (np.arange(levels) < np.arange(levels + 1)[:, None]).astype(np.int64)  # (T + 1, T)
+        rows = self.table[np.arange(levels), :, is_above]  # (T + 1, T, S Y, K)
+        factored = PrefixFactor(levels).factored(rows.transpose(2, 0, 1, 3))
+        found: NDArray[np.float32] = factored.reshape(*factored.shape[:2], -1).astype(np.float32)
+        return found
 
     def bound(self, max_weight: float, cells: Array) -> float:
         """Largest norm of a row, over the labels and actions that occur: decisions of a row fall with the level.
@@ -190,18 +203,18 @@ class DecisionRows:
         cells : ndarray (T, S Y, L)
             Public weights by level, label and action.
         """
+        norms = np.linalg.norm(self._released.astype(np.float64), axis=2)
         if len(self.table) == 1:
-            norms = np.linalg.norm(self._single[0].astype(np.float64), axis=2)
             return max_weight * float(norms[cells[0] > 0].max(initial=0.0))
-        levels, longest = len(self.table), 0.0
-        for label in range(self.table.shape[1]):
-            for passed in range(levels + 1):  # the row is above so many levels
-                below, above = passed - 1, passed
-                occurs = (below < 0 or cells[below, label, 1] > 0) and (above >= levels or cells[above, label, 0] > 0)
-                if occurs:
-                    parts = [self._single[t, label, int(t < passed)] for t in range(levels)]
-                    longest = max(longest, float(np.linalg.norm(np.concatenate(parts).astype(np.float64))))
-        return max_weight * longest
+        occurs = np.ones(norms.shape, dtype=bool)
+        occurs[:, 1:] &= (cells[:, :, 1] > 0).T  # someone is above the last level that is passed
+        occurs[:, :-1] &= (cells[:, :, 0] > 0).T  # and below the next one
+        return max_weight * float(norms[occurs].max(initial=0.0))
+
+    def decoded(self, answer: Array) -> Array:
+        """(T, G, K): sums at every level, from an answer (G, T K)."""
+        by_level = np.stack(np.split(answer, len(self.table), axis=1), axis=1)  # (G, T, K)
+        return PrefixFactor(len(self.table)).decoded(by_level).transpose(1, 0, 2)
 
 
 @dataclass(frozen=True, eq=False)

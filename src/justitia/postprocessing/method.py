@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +45,14 @@ class PostProcessing(Method):
     def shape(self) -> str:
         """What the base is."""
         return self.base.describe()
+
+    def goal_facts(self) -> tuple[Any, ...]:
+        """Rates, ratio, quota, costs, and strata."""
+        problem, goal = self.problem, self.problem.goal
+        quota = None if goal.quota is None else goal.quota.tolist()
+        costs = None if problem.costs is None else problem.costs.tolist()
+        strata = hashlib.sha256(problem.codes.tobytes()).hexdigest()
+        return problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task, strata
 
     def prepare(self, bar: Bar) -> None:
         """Cross-fit the base, calibrate it where labels show that it needs it, and score all rows."""

@@ -66,6 +66,7 @@ from justitia.postprocessing.memberships import (
     ridges,
 )
 from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.postprocessing.prefix_sums import PrefixFactor, even_bounds
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.privacy.noise_grid import exact_sum_step
@@ -320,7 +321,7 @@ class PostProcessingRun(Run):
         self._silence: Array | None = None  # (Y, 2): share of "not given" by label, and its noise
         self._shift: Array = np.zeros(1)  # (T, G, K): rates of all rows less those of the sample, by the memberships
         self._surprises: list[Array] = []  # (T, G, K): answer of each check less the membership estimate
-        self._variances: list[Array] = []  # (G, K): of their known noise
+        self._variances: list[Array] = []  # (T, G, K): of their known noise
         self._checked: list[CheckResult] = []
         self._lams: Array = np.zeros((0, 0, 0))  # (T, G, K)
         self._quota: Array = np.zeros(self._table.values.shape[1] - 1)  # (D,): what every row pays for an action
@@ -339,8 +340,7 @@ class PostProcessingRun(Run):
         if self._several:
             longest = float(np.linalg.norm(centred_table(self._table, rates[None]), axis=3).max())
         heaviest = source.max_weight * self._each * longest
-        # Indicators of evenly spaced quantiles, less their means: T / 3 is the mean square of the longest row.
-        longer = heaviest * math.sqrt(max(1.0, len(self._levels) / 3))
+        longer = heaviest * max(1.0, math.prod(even_bounds(len(self._levels))))  # with decoded noise
         self._sum_noise = all_releases_stddev(
             self._moments_noise, self._checks_noise, plan.checks, (heaviest, longer), self._groups
         )
@@ -401,13 +401,13 @@ class PostProcessingRun(Run):
         bound = rows.bound(self.source.max_weight, cells)
         self.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
-        by_level = np.stack(np.split(answer, len(self._levels), axis=1))  # (T, G, K)
-        measured = by_level / self._sizes + means[:, None]
-        variance = (sum_stddev(self._checks_noise, bound * self._each, self._groups) / self._sizes) ** 2
+        measured = rows.decoded(answer) / self._sizes + means[:, None]  # (T, G, K)
+        noise = sum_stddev(self._checks_noise, bound * self._each, self._groups)
+        variance = (noise * PrefixFactor(len(self._levels)).noise[:, None, None] / self._sizes) ** 2
         self._surprises.append(measured - rates)
         self._variances.append(variance)
         if not self.at_scores:
-            self._checked.append(CheckResult(self._lams[0], measured[0], variance, self._quota))
+            self._checked.append(CheckResult(self._lams[0], measured[0], variance[0], self._quota))
 
     # -- solving ------------------------------------------------------------------------------------------------
 
@@ -480,7 +480,7 @@ class PostProcessingRun(Run):
         used = self._estimated()
         b = used.b + (self._shift[t] if len(self._shift) > t else 0.0)
         if self._surprises:
-            noise = np.mean(self._variances, axis=0) / len(self._variances)
+            noise = np.mean([one[t] for one in self._variances], axis=0) / len(self._variances)
             weight = check_weight(self.plan.trust, noise + self._sampling_variance())
             b = b + weight * np.mean([one[t] for one in self._surprises], axis=0)
         return replace(used, b=b)

@@ -60,17 +60,32 @@ class Columns:
     features : tuple of str
     target : str, optional
     weight : str, optional
+    number : bool
+        Whether the target is a number.
     """
 
     features: tuple[str, ...]
     target: str | None = None
     weight: str | None = None
+    number: bool = False
 
     @property
     def all(self) -> list[str]:
         """Names of all of them, each once."""
         extra = (name for name in (self.target, self.weight) if name is not None)
         return list(dict.fromkeys((*self.features, *extra)))
+
+
+@dataclass(frozen=True)
+class PublicRange:
+    """Range of a numeric target, by which it is scaled to between 0 and 1."""
+
+    low: float
+    high: float
+
+    def scaled(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Numbers between 0 and 1."""
+        return ((values - self.low) / (self.high - self.low)).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -93,9 +108,11 @@ class Weights:
 
 @dataclass
 class Scan:
-    """What the first pass finds: class labels, the largest weight, and the sample as Arrow tables."""
+    """What the first pass finds: class labels or the range of a number, the largest weight, and the sample's tables."""
 
     labels: set[Any] = field(default_factory=set)
+    smallest: float = np.inf
+    largest: float = -np.inf
     largest_weight: float = 0.0
     tables: list[Any] = field(default_factory=list)
 
@@ -110,6 +127,7 @@ class Scan:
     def add(self, other: Scan) -> None:
         """Join what another part of the rows has."""
         self.labels |= other.labels
+        self.smallest, self.largest = min(self.smallest, other.smallest), max(self.largest, other.largest)
         self.largest_weight = max(self.largest_weight, other.largest_weight)
         self.tables += other.tables
 
@@ -162,17 +180,16 @@ class FilePart:
         Raises
         ------
         ValueError
-            If a label is missing, there are very many, or a weight is negative or not finite.
+            If a label is missing, there are very many, a number is not finite, or a weight is negative or not finite.
         """
         found, target, weight = Scan(), self.columns.target, self.columns.weight
         for first, table in self._tables(self.columns.all):
-            if target is not None:
-                labels = table.select([target]).to_pandas()[target].to_numpy()
-                if pd.isna(labels).any():
-                    raise ValueError(
-                        f"expected a class label in every row, got rows without {target!r}; remove or complete them."
-                    )
-                found.labels |= set(pd.unique(labels).tolist())
+            if target is not None and self.columns.number:
+                numbers = read_target_numbers(table, target)
+                found.smallest = min(found.smallest, float(numbers.min(initial=np.inf)))
+                found.largest = max(found.largest, float(numbers.max(initial=-np.inf)))
+            elif target is not None:
+                found.labels |= _labels(table, target)
                 if len(found.labels) > MOST_CLASSES:
                     raise ValueError(
                         f"expected at most {MOST_CLASSES} class labels in {target!r}, got more; merge rare classes."
@@ -194,7 +211,7 @@ class FilePart:
     def load(
         self,
         encode: Encode,
-        classes: Sequence[Any],
+        classes: Sequence[Any] | PublicRange,
         weights: Weights,
         predict: Predict | None,
         sample_scores: NDArray[np.float64] | None,
@@ -212,7 +229,10 @@ class FilePart:
         for first, table in self._tables(self.columns.all):
             frame = table.select(features).to_pandas()
             X = encode(frame)
-            y = label_codes(table.select([target]).to_pandas()[target].to_numpy(), classes)
+            if isinstance(classes, PublicRange):
+                y = classes.scaled(read_target_numbers(table, str(target)))
+            else:
+                y = label_codes(table.select([target]).to_pandas()[target].to_numpy(), classes)
             scaled = np.ones(len(y)) if weight is None else weights.scaled(read_weights(table, weight))
             score = np.zeros(0)
             if sample_scores is not None and predict is not None:
@@ -267,6 +287,25 @@ def label_codes(labels: NDArray[Any], classes: Sequence[Any]) -> NDArray[np.floa
     for code, label in enumerate(classes):
         codes[labels == label] = code
     return codes
+
+
+def _labels(table: Any, name: str) -> set[Any]:
+    """Class labels of rows, of which none may be missing."""
+    labels = table.select([name]).to_pandas()[name].to_numpy()
+    if pd.isna(labels).any():
+        raise ValueError(f"expected a class label in every row, got rows without {name!r}; remove or complete them.")
+    return set(pd.unique(labels).tolist())
+
+
+def read_target_numbers(table: Any, name: str) -> NDArray[np.float64]:
+    """Numbers of the target, of which none may be missing or infinite."""
+    try:
+        found = np.asarray(table.select([name]).to_pandas()[name].to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.full(len(table), np.nan)
+    if not np.isfinite(found).all():
+        raise ValueError(f"expected a finite number in every row of {name!r}, got others; remove or complete them.")
+    return found
 
 
 def _ignore(_: int) -> None:
@@ -338,7 +377,7 @@ class FileRows(RowSource):
         self._parts = parts
         self._pool = WorkerPool(parts) if len(parts) > 1 else None
         self._encode: Encode | None = None
-        self._classes: Sequence[Any] = ()
+        self._classes: Sequence[Any] | PublicRange = ()
         self._passes = 0
 
     @property
@@ -378,8 +417,8 @@ class FileRows(RowSource):
         self.weights = replace(weights, mean=total / self.n)
         return self.weights
 
-    def encode_with(self, encode: Encode, classes: Sequence[Any]) -> None:
-        """Encode features with this function, and labels by their place among these classes, from now on."""
+    def encode_with(self, encode: Encode, classes: Sequence[Any] | PublicRange) -> None:
+        """Encode features with this function, and labels by their place among these classes or in a range."""
         self._encode, self._classes = encode, classes
 
     def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:
@@ -426,4 +465,4 @@ def frames(where: Any, names: Iterable[str]) -> Iterator[pd.DataFrame]:
         yield table.select(listed).to_pandas()
 
 
-__all__ = ["SAMPLE", "Columns", "FileRows", "Scan", "Weights", "frames", "sampled", "stride"]
+__all__ = ["SAMPLE", "Columns", "FileRows", "PublicRange", "Scan", "Weights", "frames", "sampled", "stride"]

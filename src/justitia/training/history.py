@@ -20,7 +20,7 @@ class Column:
     name : str
         In the table.
     kind : str
-        "round", "loss", "accuracy", "auc", "noisy_gap", "multiplier", "noisy_violation" or "violation_error".
+        "round", "loss", "accuracy", "auc", "r2", "noisy_gap", "multiplier", "noisy_violation" or "violation_error".
     status : {"public", "noised", "exact"}
         "exact" is whatever no finite epsilon vouches for: answers without noise, or noised as printed in the paper.
     event, group : str, optional
@@ -40,7 +40,12 @@ class Column:
 
 
 def history_table(
-    history: list[dict[str, Any]], groups: list[str], events: list[str], *, private: bool
+    history: list[dict[str, Any]],
+    groups: list[str],
+    events: list[str],
+    *,
+    private: bool,
+    scores: tuple[str, ...] = ("accuracy", "auc"),
 ) -> tuple[pd.DataFrame, tuple[Column, ...]]:
     """One row per round, and what its columns are.
 
@@ -51,8 +56,10 @@ def history_table(
     ----------
     private : bool
         Whether a finite epsilon vouches for the answers that gaps and multipliers are made of.
+    scores : tuple of str
+        Public scores besides the loss.
     """
-    public = tuple(Column(kind, kind, "public") for kind in ("round", "loss", "accuracy", "auc"))
+    public = tuple(Column(kind, kind, "public") for kind in ("round", "loss", *scores))
     cells = [(a, k) for a in range(len(groups)) for k in range(len(events))]
     named = [groups[a] if len(events) == 1 else f"{events[k]}, {groups[a]}" for a, k in cells]
     status: Literal["noised", "exact"] = "noised" if private else "exact"

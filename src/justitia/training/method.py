@@ -21,7 +21,9 @@ from justitia.exceptions import Diagnostic
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
+from justitia.training.diagnostics import decision_diagnostics, violation_diagnostics, weighted_accuracy
 from justitia.training.lagrangian import Problem, largest_gap
+from justitia.training.public_scores import public_scores
 
 Array = NDArray[Any]
 #: Positions of rows, or all of them.
@@ -112,6 +114,14 @@ class Run(ABC):
         """Largest noised difference between two groups' distributions of deployed scores, where these are alike."""
         return None
 
+    def public_scores(self, scores: Array, rows: Rows) -> dict[str, float]:
+        """How good scores of these rows are, by public labels."""
+        return public_scores(scores[rows], self.problem.y[rows], self.problem.weight[rows])
+
+    def rate_names(self) -> tuple[str, ...]:
+        """Names of the K rates that groups are compared by."""
+        return tuple(self.problem.notion.event_names)
+
     def preflight(self) -> list[Diagnostic]:
         """Warnings before the first query, from public numbers."""
         return []
@@ -119,6 +129,13 @@ class Run(ABC):
     def diagnostics(self) -> list[Diagnostic]:
         """Warnings after training, from public and noised numbers."""
         return []
+
+    def learned_diagnostics(self) -> list[Diagnostic]:
+        """Warnings about the deployed decisions, from public labels and noised gaps."""
+        problem, scores, base, held = self.problem, self.deployed_scores(), self.base_scores(), self.held_out()
+        learned = decision_diagnostics(problem, scores, None if base is None else weighted_accuracy(problem, base))
+        worst = self.worst(scores[held], held)
+        return learned + ([] if worst is None else violation_diagnostics(*worst, self.gap_noise()))
 
 
 class Method(ABC):
@@ -138,6 +155,10 @@ class Method(ABC):
     @abstractmethod
     def shape(self) -> Any:
         """A public value whose text form differs between methods that cannot resume each other's run."""
+
+    def goal_facts(self) -> tuple[Any, ...]:
+        """Public values that say what is compared between groups; runs with others cannot resume each other."""
+        return self.problem.notion.name, self.problem.notion.event_names
 
     @abstractmethod
     def prepare(self, bar: Bar) -> None:

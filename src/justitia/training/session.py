@@ -25,7 +25,6 @@ from justitia.privacy.interface import Vault, VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import ledger_or_new, open_vault, warn_large_delta
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
-from justitia.training.diagnostics import decision_diagnostics, violation_diagnostics, weighted_accuracy
 from justitia.training.method import AnswersRefuse, Array, Method, Run, Trained
 from justitia.training.plan import Plan
 from justitia.training.progress import progress_bar
@@ -184,12 +183,7 @@ class Session:
 
     def remarks(self) -> tuple[str, ...]:
         """What public rows, noised answers and the decisions that were learned have shown."""
-        problem, run = self.method.problem, self.run
-        scores, base, held = run.deployed_scores(), run.base_scores(), run.held_out()
-        learned = decision_diagnostics(problem, scores, None if base is None else weighted_accuracy(problem, base))
-        worst = run.worst(scores[held], held)
-        beyond = [] if worst is None else violation_diagnostics(*worst, run.gap_noise())
-        return (*self.settings.remarks, *run.diagnostics(), *learned, *beyond)
+        return (*self.settings.remarks, *self.run.diagnostics(), *self.run.learned_diagnostics())
 
 
 def open_session(
@@ -263,20 +257,14 @@ def open_checkpoint(
     digest, problem = hashlib.sha256(), method.problem
     for array in (problem.X, problem.y, problem.weight):
         digest.update(np.ascontiguousarray(array).data)
-    notion: tuple[Any, ...] = (problem.notion.name, problem.notion.event_names)
-    if not plan.trains_network:
-        goal = problem.goal
-        digest.update(problem.codes.tobytes())
-        quota = None if goal.quota is None else goal.quota.tolist()
-        costs = None if problem.costs is None else problem.costs.tolist()
-        notion = (problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task)
     given = settings.tolerance
     budget = (settings.epsilon, settings.delta, given.tolist() if isinstance(given, np.ndarray) else given)
     # Whether noise is seeded is part of the run: a certificate cannot speak of two sources of noise. The seed is not:
     # all the rest is public, so whoever has the hash could try one seed after another.
     seeded = settings.noise_seed is not None
     persons = (vault.group_names, vault.persons_digest)
-    public = (LAYOUT, problem.rows, plan, notion, budget, persons, settings.missing_marker, seeded, method.shape())
+    goal = method.goal_facts()
+    public = (LAYOUT, problem.rows, plan, goal, budget, persons, settings.missing_marker, seeded, method.shape())
     digest.update(repr(public).encode())
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger, rows=len(problem))
 
