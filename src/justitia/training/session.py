@@ -266,7 +266,8 @@ def open_checkpoint(
     notion: tuple[Any, ...] = (problem.notion.name, problem.notion.event_names)
     if not plan.trains_network:
         goal = problem.goal
-        digest.update(problem.codes.tobytes())
+        for array in (problem.codes, goal.table.events, goal.table.values):
+            digest.update(np.ascontiguousarray(array).tobytes())
         quota = None if goal.quota is None else goal.quota.tolist()
         costs = None if problem.costs is None else problem.costs.tolist()
         notion = (problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task)
