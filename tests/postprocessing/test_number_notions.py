@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from justitia.postprocessing.number_notions import (
-    GRID,
     NUMBER_NOTIONS,
     EqualDistributions,
     EqualErrors,
@@ -36,7 +35,7 @@ def population(groups: int, n: int = 40) -> tuple[EqualErrors, Posteriors]:
 
 def linear_program(notion: EqualErrors, given: Posteriors, b: Array, tolerance: float) -> float:
     """Smallest squared distance to m of predictions on a grid, such that errors differ by at most the tolerance."""
-    grid, (_, n, groups) = np.linspace(0, 1, GRID), given.joint.shape
+    grid, (_, n, groups) = notion.grid(given.m), given.joint.shape
     errors = np.einsum("yna,yl->anl", given.joint, notion.table(grid).values[:, :, 0]) / given.sizes[:, None, None]
     rows, limits = [], []
     for a in range(groups):
@@ -48,7 +47,7 @@ def linear_program(notion: EqualErrors, given: Posteriors, b: Array, tolerance: 
         loss.ravel(),
         A_ub=np.array(rows),
         b_ub=limits,
-        A_eq=np.kron(np.eye(n), np.ones(GRID)),
+        A_eq=np.kron(np.eye(n), np.ones(len(grid))),
         b_eq=np.ones(n),
         bounds=(0, 1),
         method="highs",
@@ -63,7 +62,7 @@ def test_multipliers_of_errors_are_those_of_the_linear_program(groups: int, tole
     notion, given = population(groups)
     b = 0.002 * np.random.default_rng(1).standard_normal((1, groups))
     lam = notion.solve(given, b, tolerance, None)
-    grid = np.linspace(0, 1, GRID)
+    grid = notion.grid(given.m)
     errors = np.einsum("yna,yl->nla", given.joint, notion.table(grid).values[:, :, 0]) / given.sizes
     lagrangian = ((given.m[:, None] - grid) ** 2 + errors @ lam[0]).min(1)
     dual = given.share @ lagrangian + float((lam * b).sum()) - tolerance / 2 * np.abs(lam).sum()
