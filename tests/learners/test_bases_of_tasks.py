@@ -153,7 +153,7 @@ def test_weights_of_a_regressor_that_takes_none_are_refused_in_one_sentence() ->
         (make_pipeline(StandardScaler(), LinearSVC()), NUMBER, TypeError, "got the classifier 'Pipeline'"),
         (StandardScaler(), NUMBER, TypeError, "expected a base with predict, got 'StandardScaler', which has none"),
         (Ridge, NUMBER, TypeError, "expected base to be a regressor, got 'Ridge'; pass an object of that class"),
-        (nn.Linear(2, 1), NUMBER, TypeError, "or a function of X that gives its predictions"),
+        (nn.Linear(2, 1), NUMBER, TypeError, "got 'Linear'; pass a function of X that gives its predictions"),
         (3, NUMBER, TypeError, "expected base to be a regressor, a function of X or the name of a column, got 'int'"),
         ("a", CLASSES, ValueError, "expected one column of scores per class because y has 3 classes, got the name 'a'"),
         (["a", "b"], CLASSES, ValueError, r"expected the names of 3 columns, one per class in the order \['high', 'l"),

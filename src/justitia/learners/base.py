@@ -279,28 +279,37 @@ def base_of(base: Any, task: Task) -> Base | None:
         return _check_task(base, task)
     if isinstance(base, str | list | tuple | Mapping):
         return _columns_of(base, task)
-    expected = "regressor" if task.kind == "number" else "classifier"
-    is_network = hasattr(base, "forward") and hasattr(base, "state_dict")  # of torch, which need not be installed
-    if isinstance(base, type) or is_network:
-        values = "predictions" if task.kind == "number" else "probabilities"
-        of_module = f"it as module=, or a function of X that gives its {values}"
-        hint = "an object of that class" if isinstance(base, type) else of_module
-        raise TypeError(f"expected base to be a {expected}, got {_name(base)!r}; pass {hint}.")
-    if task.kind == "number":
-        _check_regressor(base)
-    if hasattr(base, "predict" if task.kind == "number" else "predict_proba"):
+    _check_object(base, task)
+    expected, method = ("regressor", "predict") if task.kind == "number" else ("classifier", "predict_proba")
+    if hasattr(base, method):
         return Fitted(base, task) if _is_fitted(base) else CrossFitted(base, task)
     if hasattr(base, "fit"):
-        wanted = "predict" if task.kind == "number" else "predict_proba"
         advice = "wrap it in scikit-learn's CalibratedClassifierCV"
         if task.kind == "number" or (hasattr(base, "__sklearn_tags__") and is_regressor(base)):
             advice = f"pass a {expected}"
-        raise TypeError(f"expected a base with {wanted}, got {type(base).__name__!r}, which has none; {advice}.")
+        raise TypeError(f"expected a base with {method}, got {type(base).__name__!r}, which has none; {advice}.")
     if callable(base):
         return Fitted(base, task)
     raise TypeError(
         f"expected base to be a {expected}, a function of X or the name of a column, got {type(base).__name__!r}."
     )
+
+
+def _check_object(base: Any, task: Task) -> None:
+    """Refuse a class, a network of torch, and a classifier where y holds numbers."""
+    expected, values = ("regressor", "predictions") if task.kind == "number" else ("classifier", "probabilities")
+    is_network = hasattr(base, "forward") and hasattr(base, "state_dict")  # of torch, which need not be installed
+    if isinstance(base, type) or is_network:
+        hint = "an object of that class" if isinstance(base, type) else f"a function of X that gives its {values}"
+        if task.kind == "binary" and not isinstance(base, type):
+            hint = f"it as module=, or {hint}"
+        raise TypeError(f"expected base to be a {expected}, got {_name(base)!r}; pass {hint}.")
+    is_classifying = hasattr(base, "predict_proba") or (hasattr(base, "__sklearn_tags__") and is_classifier(base))
+    if task.kind == "number" and is_classifying:
+        raise TypeError(
+            f"expected base to be a regressor because y holds numbers, got the classifier {_name(base)!r}; pass a "
+            "regressor, or use LagrangianDualClassifier if y holds classes."
+        )
 
 
 def _check_task(base: Base, task: Task) -> Base:
@@ -311,14 +320,6 @@ def _check_task(base: Base, task: Task) -> Base:
             f"{base.task.describe()}; make it with the task of this target."
         )
     return base
-
-
-def _check_regressor(base: Any) -> None:
-    if hasattr(base, "predict_proba") or (hasattr(base, "__sklearn_tags__") and is_classifier(base)):
-        raise TypeError(
-            f"expected base to be a regressor because y holds numbers, got the classifier {_name(base)!r}; pass a "
-            "regressor, or use LagrangianDualClassifier if y holds classes."
-        )
 
 
 def _columns_of(base: Any, task: Task) -> Base:
@@ -419,7 +420,7 @@ def _check_class_probabilities(values: Array, rows: int, n_classes: int, what: s
     expected = f"expected {n_classes} probabilities per row, one per class, from the base ({what})"
     if values.shape != (rows, n_classes):
         raise ValueError(f"{expected}, got shape {values.shape} for {rows} rows; pass one column per class.")
-    if not ((values >= 0) & (values <= 1)).all():
+    if not ((values >= 0) & (values <= 1 + SUM_ERROR)).all():
         raise ValueError(f"{expected}, got numbers that are not between 0 and 1; pass probabilities.")
     sums = values.sum(axis=1, keepdims=True)
     if not (np.abs(sums - 1) <= SUM_ERROR).all():
