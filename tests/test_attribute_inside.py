@@ -91,7 +91,7 @@ def test_fit_odd_attribute_is_never_an_error(people: Any, make: Any, case: str, 
     assert np.isfinite(model.decision_function(people.X)).all()
     assert model.dual_.shape == (2, 1)
     assert np.isfinite(model.dual_.to_numpy()).all()
-    expected = ("the noised size of group", "nearly everybody gets the same decision")  # two epochs teach little
+    expected = ("the noised size of group", "nearly all rows get the same decision")  # two epochs teach little
     assert all(one.startswith(expected) for one in told)
 
 

@@ -12,7 +12,7 @@ import justitia
 from justitia import DeprecatedNameWarning, JustitiaWarning, LagrangianDualClassifier, private_search
 from justitia.cli.options import ENGINE
 from justitia.datasets import make_synthetic
-from justitia.engines import OLD_NAMES, PLANS, default_plan, engine_of, name_of
+from justitia.engines import OLD_NAMES, PLANS, engine_of, name_of, plan_class
 from justitia.estimator import check_parameters
 
 ENGINES = ["post-processing", "moments", "pf-ld", "pf-ld-as-published"]
@@ -46,7 +46,7 @@ def test_engines_are_the_four_and_the_default_corrects_a_base() -> None:
 def test_new_name_starts_from_its_plan_without_a_warning(engine: str) -> None:
     _, plan = check_parameters(model(engine))
     assert name_of(plan) == engine_of(engine, None) == engine
-    assert type(plan) is type(default_plan(engine))
+    assert type(plan) is plan_class(engine)
 
 
 @pytest.mark.parametrize(("old", "new"), list(OLD_NAMES.items()))

@@ -1,9 +1,10 @@
-"""A whole curve of accuracy against violation for the price of one model."""
+"""Trade-off curve of accuracy against violation: models along a grid of tolerances for the price of one."""
 
 from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,14 +15,18 @@ import pandas as pd
 from justitia._validate import check_nonnegative
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
+from justitia.exceptions import DeprecatedNameWarning
 from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
+from justitia.regressor import LagrangianDualRegressor
 from justitia.training.lagrangian import largest_gap
 from justitia.training.method import Trained
 from justitia.training.plan import STRICT_BELOW
-from justitia.training.public_scores import public_scores
 from justitia.training.same_rows import FITS
 from justitia.training.session import Session
+
+#: What a curve is made of.
+Model = LagrangianDualClassifier | LagrangianDualRegressor
 
 
 @dataclass(frozen=True)
@@ -30,16 +35,16 @@ class Tradeoff:
 
     Attributes
     ----------
-    models : tuple of LagrangianDualClassifier
+    models : tuple of LagrangianDualClassifier or LagrangianDualRegressor
         In the order of their tolerances, strictest first.
     table : DataFrame
-        One row per model: tolerance, public accuracy and AUC, and the noised violation. Accuracy and AUC are of scores
-        by models that have not learned from the row: out of fold with engine "post-processing", on the rows that the
-        plan holds out with networks (from 1,000 rows on).
+        One row per model: tolerance, public accuracy and AUC or, of numbers, R2, and the noised violation. They are of
+        scores by models that have not learned from the row: out of fold with engine "post-processing", on the rows that
+        the plan holds out with networks (from 1,000 rows on).
     certificate : Certificate
         Of all models together.
-    spread : float
-        Standard error, noise and sampling, of a violation in the table.
+    standard_error : float
+        Of a violation in the table, from noise and sampling.
 
     Guarantee
     ---------
@@ -47,13 +52,22 @@ class Tradeoff:
       the first model is post-processing of what that one released.
     """
 
-    models: tuple[LagrangianDualClassifier, ...]
+    models: tuple[Model, ...]
     table: pd.DataFrame
     certificate: Certificate
-    spread: float = math.nan
+    standard_error: float = math.nan
 
-    def choose(self, violation: float, deviations: float = 0.0) -> LagrangianDualClassifier:
-        """The most accurate model whose noised violation is at most ``violation``; the first if none is.
+    @property
+    def spread(self) -> float:
+        """The old name of ``standard_error``."""
+        sentence = (
+            "Tradeoff.spread is now called standard_error; the old name works in this release and in no later one."
+        )
+        warnings.warn(sentence, DeprecatedNameWarning, stacklevel=2)
+        return self.standard_error
+
+    def choose(self, violation: float, deviations: float = 0.0) -> Model:
+        """The model of best accuracy, or R2, whose noised violation is at most ``violation``; the first if none is.
 
         Parameters
         ----------
@@ -62,14 +76,15 @@ class Tradeoff:
             By how many standard errors it has to stay below.
         """
         check_nonnegative("violation", violation)
-        room = check_nonnegative("deviations", deviations) * self.spread if deviations else 0.0
-        accuracy = self.table["accuracy"].where(self.table["noisy_violation"] + room <= violation, -math.inf)
+        room = check_nonnegative("deviations", deviations) * self.standard_error if deviations else 0.0
+        quality = self.table["accuracy" if "accuracy" in self.table else "r2"]
+        accuracy = quality.where(self.table["noisy_violation"] + room <= violation, -math.inf)
         return self.models[int(accuracy.to_numpy().argmax())]
 
 
 @protects_attribute
 def tradeoff(
-    model: LagrangianDualClassifier,
+    model: Model,
     X: Any,
     y: Any,
     *,
@@ -86,7 +101,7 @@ def tradeoff(
 
     Parameters
     ----------
-    model : LagrangianDualClassifier
+    model : LagrangianDualClassifier or LagrangianDualRegressor
         What to train, with engine "post-processing" or "moments"; it is not changed, and its own tolerance is not used.
     tolerances : sequence of float, None among them if wanted
         The grid; None, which comes first, is the tolerance of a model that was given none.
@@ -100,16 +115,20 @@ def tradeoff(
     BudgetExceeded
         If the ledger cannot pay for one model, before anything is asked.
     """
-    if not isinstance(model, LagrangianDualClassifier):
-        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
-    check_shares_answers(model)
+    if not isinstance(model, LagrangianDualClassifier | LagrangianDualRegressor):
+        raise TypeError(
+            "expected a LagrangianDualClassifier or a LagrangianDualRegressor, got "
+            f"{type(model).__name__!r}; pass an unfitted one."
+        )
+    if isinstance(model, LagrangianDualClassifier):
+        check_shares_answers(model)
     if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
         raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
     distinct = {None if one is None else check_nonnegative("tolerances", one) for one in tolerances}
     grid: list[Any] = [*({None} & distinct), *sorted(one for one in distinct if one is not None)]
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
-    first: LagrangianDualClassifier = unfitted(model).set_params(tolerance=grid[0])
+    first: Model = unfitted(model).set_params(tolerance=grid[0])
     data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     with closing(first._open(**data, person=person, ledger=ledger)) as session:
         session.warn(stacklevel=3)
@@ -148,24 +167,22 @@ def _branches(grid: list[Any]) -> tuple[list[float], list[float]]:
     return strict, [one for one in others if one not in strict]
 
 
-def _sibling(
-    first: LagrangianDualClassifier, session: Session, trained: Trained, tolerance: float
-) -> LagrangianDualClassifier:
+def _sibling(first: Model, session: Session, trained: Trained, tolerance: float) -> Model:
     """A fitted model like the first, with its own weights; plan, ledger and certificate are those of the curve."""
-    model: LagrangianDualClassifier = copy.copy(first).set_params(tolerance=tolerance)
+    model: Model = copy.copy(first).set_params(tolerance=tolerance)
     model._keep(session, trained)
     model.plan_ = first.plan_
     model.certificate_ = replace(first.certificate_, remarks=model.certificate_.remarks)
     return model
 
 
-def accuracy_and_violation(model: LagrangianDualClassifier, session: Session) -> dict[str, float]:
+def accuracy_and_violation(model: Model, session: Session) -> dict[str, float]:
     """Public accuracy where it was not learned, and noised violation of all training rows."""
-    problem, run = session.method.problem, session.run
+    run = session.run
     scores, held = run.scores(), run.held_out()
     gap = run.gap(scores)
     return {
         "tolerance": math.nan if model.tolerance is None else float(model.tolerance),
-        **public_scores(scores[held], problem.y[held], problem.weight[held]),
+        **run.public_scores(scores, held),
         "noisy_violation": math.nan if gap is None else largest_gap(gap),
     }

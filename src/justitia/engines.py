@@ -14,7 +14,7 @@ from justitia.exceptions import DeprecatedNameWarning
 from justitia.training.plan import Plan
 
 POST_PROCESSING, MOMENTS, PF_LD, AS_PUBLISHED = "post-processing", "moments", "pf-ld", "pf-ld-as-published"
-#: Module and class of each engine's plan; one that trains a network is imported only when somebody asks for it.
+#: Module and class of each engine's plan; one that trains a network is imported only when it is asked for.
 PLANS: dict[str, tuple[str, str]] = {
     POST_PROCESSING: ("justitia.postprocessing.plan", "PostProcessingPlan"),
     MOMENTS: ("justitia.networks.moments.plan", "MomentsPlan"),
@@ -26,7 +26,7 @@ OLD_NAMES = {"plugin": POST_PROCESSING, "gradients": PF_LD, "printed": AS_PUBLIS
 
 
 def plan_class(engine: str) -> type[Plan]:
-    """The class of an engine's plans, by today's name of the engine or that of version 0.1.
+    """The class of an engine's plans, by today's name of the engine or that of version 0.1; called, the default plan.
 
     Raises
     ------
@@ -45,11 +45,6 @@ def plan_class(engine: str) -> type[Plan]:
             "or leave engine and module out."
         ) from None
     return kind
-
-
-def default_plan(engine: str) -> Plan:
-    """The plan that an engine starts from when none is given; it raises what :func:`plan_class` raises."""
-    return plan_class(engine)()
 
 
 def engine_of(engine: str | None, module: object) -> str:
@@ -73,8 +68,11 @@ def warn_of_old_name(engine: str | None) -> None:
 
 def name_of(plan: Plan) -> str:
     """The engine that carries out plans of this kind."""
-    kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(plan).__mro__}
-    return next(name for name, place in PLANS.items() if ".".join(place) in kinds)
+    for kind in type(plan).__mro__:
+        for name, place in PLANS.items():
+            if place == (kind.__module__, kind.__qualname__):
+                return name
+    raise TypeError(f"expected the plan of an engine, got {type(plan).__name__!r}; derive it from one of these.")
 
 
 __all__ = [
@@ -84,7 +82,6 @@ __all__ = [
     "PF_LD",
     "PLANS",
     "POST_PROCESSING",
-    "default_plan",
     "engine_of",
     "name_of",
     "plan_class",

@@ -19,7 +19,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_nonnegative, check_same_length
-from justitia.engines import default_plan, engine_of, name_of, warn_of_old_name
+from justitia.engines import engine_of, name_of, plan_class, warn_of_old_name
 from justitia.goals import Goal
 from justitia.learners.base import Inputs, base_of
 from justitia.learners.lightgbm_base import default_base
@@ -695,7 +695,7 @@ def plan_of(model: BaseEstimator) -> Plan:
     """The plan that was passed, or the default one of the engine."""
     engine = engine_of(model.engine, model.module)
     warn_of_old_name(model.engine)
-    default = default_plan(engine)
+    default = plan_class(engine)()
     plan = default if model.plan is None else model.plan
     if not isinstance(plan, type(default)):
         raise TypeError(

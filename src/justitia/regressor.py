@@ -240,6 +240,8 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         features = self._features(X, reset=True)
         _, _, target = read_task_target(y, "number")
         check_same_length(X=features, y=target)
+        if len(target) < 2:
+            raise ValueError("expected at least 2 rows, got 1 sample; pass more rows.")
         self.bounds_ = read_bounds(self.bounds, float(target.min()), float(target.max()))
         scaled = PublicRange(*self.bounds_).scaled(target)
         weight = read_weight(sample_weight, scaled, NUMBER)

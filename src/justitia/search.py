@@ -1,4 +1,4 @@
-"""Private hyper-parameter search: choosing among candidates has a price, and this pays it."""
+"""Private hyper-parameter search: one price for all trials, and only the best model is released."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SearchResult:
     certificate : Certificate
         Of the whole search.
     table : DataFrame or None
-        All candidates, if they shared the releases of one model: they are then free to look at.
+        All candidates, if they shared the releases of one model: reading them then costs nothing.
     """
 
     model: LagrangianDualClassifier
@@ -102,7 +102,7 @@ def private_search(
     Raises
     ------
     ValueError, TypeError
-        For anything wrong that can be seen without the attribute, before any budget is spent.
+        For anything wrong that can be found without the attribute, before any budget is spent.
     BudgetExceeded
         If the ledger cannot pay for the search, before anything is asked.
 
@@ -122,16 +122,16 @@ def private_search(
     of a class of your own (its ``__eq__`` and ``__hash__``). Nor is the running time: whoever can watch it learns about
     the number of trials.
     """
-    attribute = Attribute.from_container(sensitive_features)
-    del sensitive_features
+    sensitive_features = Attribute.from_container(sensitive_features)
     if not isinstance(model, LagrangianDualClassifier):
         raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
     aim = _Aim(check_nonnegative("violation", violation), check_nonnegative("penalty", penalty))
     listed = _check_candidates(model, candidates)
-    data = {"X": X, "y": y, "sensitive_features": attribute, "sample_weight": sample_weight, "person": person}
+    data = {"X": X, "y": y, "sensitive_features": sensitive_features}
+    data |= {"sample_weight": sample_weight, "person": person}
     if plan_of(model).shares_answers and all(set(one) <= {"tolerance"} for one in listed):
         return _shared(model, listed, data, aim, ledger)
-    if isinstance(attribute, HeldElsewhere):
+    if isinstance(sensitive_features, HeldElsewhere):
         raise ValueError(
             "expected candidates that differ in tolerance only where a custodian holds the attribute, got others: you "
             "would see the trials that lose, which this price does not pay for; fit each on a budget of its own."
@@ -142,7 +142,7 @@ def private_search(
 
 
 class _Aim(NamedTuple):
-    """What a search looks for."""
+    """The objective of a search: accuracy, less a penalty for a violation above the limit."""
 
     violation: float
     penalty: float
@@ -216,7 +216,7 @@ def _repeated(
     ledger = ledger_or_new(ledger, epsilon=model.epsilon, delta=model.delta)
     unit = "row" if data["person"] is None else "person"
     number = ledger.debit(Release("search over candidates", cost, 1.0, unit))
-    source = noise_from(model.noise_seed).about(repr((ledger.identity, cost, candidates)).encode())
+    source = noise_from(model.noise_seed).about(ledger.identity, cost, candidates)
     best: _Outcome | None = None
     for pick, seed in _draws(source, number, cost, len(candidates), seeded=model.noise_seed is not None):
         outcome = _trial(listed[pick], seed, pick, data, aim)
@@ -298,8 +298,8 @@ def _score(model: LagrangianDualClassifier, session: Session, aim: _Aim) -> floa
         return aim.score(row["accuracy"], row["noisy_violation"])
     history = model.history_
     gaps = history[names_of(model.history_columns_, "noisy_gap")].dropna()
-    settled = gaps.tail(math.ceil(len(gaps) / 5)).mean().abs().max()
-    return aim.score(float(history["accuracy"].iloc[-1]), float(settled))
+    violation = gaps.tail(math.ceil(len(gaps) / 5)).mean().abs().max()
+    return aim.score(float(history["accuracy"].iloc[-1]), float(violation))
 
 
 def _shown(

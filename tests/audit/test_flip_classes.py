@@ -96,17 +96,17 @@ def test_checks_of_classes_are_bounded_by_centred_indicators() -> None:
     assert first.releases[-1].sensitivity == pytest.approx(2**0.5 * longest, rel=1e-5)
 
 
-def test_notion_of_a_user_is_about_two_classes(people_of_three: People | None = None) -> None:
+def test_notion_of_a_user_is_about_two_classes() -> None:
     class Mine(FairnessNotion):
         name, event_names = "mine", ("all",)
 
         def events(self, y: Any) -> Any:
             return np.ones_like(y)[:, None]
 
-        def h_exact(self, scores: Any, y: Any) -> Any:  # noqa: ARG002
+        def h_exact(self, scores: Any, y: Any) -> Any:
             return (scores > 0).astype(scores.dtype)
 
-    people = people_of_three or of_three_classes()
+    people = of_three_classes()
     model = estimator(people, **OPTIONS | {"notion": Mine()})
     with pytest.raises(ValueError, match="expected a notion for 3 classes, got 'mine', which is about two"):
         model.fit(people.X, people.y, sensitive_features=list(people.labels))

@@ -32,7 +32,6 @@ from justitia.privacy.accounting import (
     delta_spent,
     epsilon_left,
     epsilon_spent,
-    kind_of,
 )
 from justitia.privacy.ledger import PrivacyLedger, Release
 
@@ -74,7 +73,7 @@ def test_contract_cost_is_immutable_hashable_and_equal_to_its_copies(cost: Cost)
 def test_contract_cost_as_plain_data_comes_back_to_the_last_bit(cost: Cost) -> None:
     written = json.dumps(cost_to_dict(cost), allow_nan=False)
     assert cost_from_dict(json.loads(written)) == cost
-    assert json.loads(written)["kind"] == kind_of(cost)
+    assert json.loads(written)["kind"] == cost.kind
 
 
 @every_cost
@@ -116,7 +115,7 @@ def test_contract_cost_comes_back_from_a_journal_and_costs_the_same(cost: Cost, 
     again = PrivacyLedger(epsilon=math.inf, delta=DELTA, journal=file)
     assert again.costs() == first.costs() == {cost: 3}
     assert again.epsilon() == epsilon_spent({cost: 3}, DELTA)
-    assert {one.mechanism for one in again.releases} == {kind_of(cost)}
+    assert {one.mechanism for one in again.releases} == {cost.kind}
 
 
 # What copies cost

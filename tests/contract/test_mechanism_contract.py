@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_spent, kind_of
+from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_spent
 from justitia.privacy.arrays import Array
 from justitia.privacy.ledger import BudgetExceeded, PrivacyLedger
 from justitia.privacy.mechanisms import (
@@ -185,7 +185,7 @@ def test_contract_mechanism_is_an_immutable_value(case: Case) -> None:
 @every_mechanism
 def test_contract_cost_is_of_a_known_kind_and_the_same_every_time(case: Case) -> None:
     assert case.cost(case.mechanism) == case.cost(case.mechanism)
-    assert kind_of(case.cost(case.mechanism))
+    assert case.cost(case.mechanism).kind
 
 
 @noisy_mechanisms
@@ -308,8 +308,8 @@ class Watching(SeededNoise):
         self.held.append(dict(self.ledger.costs()))
         return super().words(size, release=release, stream=stream)
 
-    def about(self, query: bytes) -> Any:
-        source = super().about(query)
+    def about(self, *query: object) -> Any:
+        source = super().about(*query)
         source.held = self.held
         return source
 
@@ -320,7 +320,7 @@ def test_contract_vault_charges_the_cost_before_anything_is_drawn(case: Case) ->
     source = Watching(ledger)
     case.query(case.mechanism, vault_of(ledger, source))
     (release,) = ledger.releases
-    assert release.mechanism == kind_of(release.cost)
+    assert release.mechanism == release.cost.kind
     assert all(list(costs.values()) == [1] for costs in source.held)
     assert bool(source.held) == (not getattr(case.mechanism, "is_exact", False))
 

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from bench.experiments.corners import AUC, PERSONS, RATES, of_auc, of_persons, of_rates
 from justitia import Measurement, PrivacyLedger, measure
 from justitia.metrics.bounds import Repeats
-from justitia.metrics.measure import PersonRows
+from justitia.metrics.person_rows import PersonRows
 from justitia.metrics.quantiles import normal_quantile
 
 TIMES = 600

@@ -61,7 +61,7 @@ def test_run_with_names_that_do_not_occur_spends_the_share_of_the_sizes_and_no_m
     made = plan.calibrate(1.0, 1e-5, n=3000).releases()
     parts = [one.count / one.noise.noise_multiplier**2 for one in made]  # of mu^2
     assert parts[0] / sum(parts) == pytest.approx(0.05, rel=1e-9)
-    assert {one.cost for one in ledger.releases} == {made[0].cost}
+    assert {one.cost for one in ledger.releases} == {made[0].noise.cost()}
 
 
 def test_run_with_right_names_goes_on_and_costs_what_its_plan_says() -> None:

@@ -169,7 +169,7 @@ class MinusZero(SeededNoise):
 
 
 def test_release_of_zero_has_no_sign_whatever_lies_under_the_noise() -> None:
-    drawn = rounded_gaussian(lambda size, _: MinusZero(0).words(size, release=0), 1, 2.0**32)
+    drawn = rounded_gaussian(lambda size, stream: MinusZero(0).words(size, release=0), 1, 2.0**32)
     assert (drawn[0], np.signbit(drawn[0])) == (0.0, True)
     exact = np.array([-1e-20, -0.0, 0.0, 1e-20])
     answer = MinusZero(0).add_gaussian(exact, 1.0, release=0)

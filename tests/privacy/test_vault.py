@@ -17,7 +17,7 @@ from justitia.privacy.mechanisms import SeededNoise, Unprotected
 class SameForAll(SeededNoise):
     """Seeded noise that does not listen to the question, so that a test can draw it again."""
 
-    def about(self, question: bytes) -> Self:
+    def about(self, *query: object) -> Self:
         return self
 
 

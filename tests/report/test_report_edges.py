@@ -64,8 +64,8 @@ def test_violation_of_four_groups_of_five_is_never_said_to_be_of_all() -> None:
         noise_seed=1,
     )
     assert measured.not_compared() == ("e",)
-    looks = [{"name": "training", "certificate": case.model.certificate_.to_dict()}, measured.to_dict()]
-    report = build_report(case.model, measurement=measured, looks=looks)
+    log = [{"name": "training", "certificate": case.model.certificate_.to_dict()}, measured.to_dict()]
+    report = build_report(case.model, measurement=measured, measurement_log=log)
     page, card, facts = page_of(report), report.markdown(), report.facts()
     tile = next(sense for name, _, sense in headline(report.contents) if name == "Violation")
     assert tile == "largest difference between two groups among 4 of 5 groups, one-sided bound"

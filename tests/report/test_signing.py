@@ -102,7 +102,7 @@ def test_every_measurement_is_logged_and_a_second_one_of_the_same_people_is_warn
         measured | {"name": "1", "digest": "b" * 64},
         measured | {"name": "2", "digest": "b" * 64, "shared_with": ["1", "training"]},
     ]
-    page = page_of(full(two, measurement=measured, looks=log))
+    page = page_of(full(two, measurement=measured, measurement_log=log))
     (table,) = [one for caption, one in page.tables.items() if caption.startswith("Training and measurements")]
     assert [row[0] for row in table[1:]] == ["training", "1", "2"]
     assert table[2][1:5] == ["2026-11-17", "new.csv", "1,200", "b" * 12]
@@ -112,7 +112,7 @@ def test_every_measurement_is_logged_and_a_second_one_of_the_same_people_is_warn
     assert page.says("the bounds of all 2 hold together at 0.90 confidence or more")
     assert page.says("Warning: measurement 2 includes, or may include, people of measurement 1.")
     assert page.says("Warning: measurement 2 includes, or may include, people of the training data.")
-    assert "not pooled" in sections(full(two, measurement=measured, looks=log).markdown())["Measurement log"]
+    assert "not pooled" in sections(full(two, measurement=measured, measurement_log=log).markdown())["Measurement log"]
 
 
 def test_verdict_stands_at_the_top_and_says_that_there_were_other_measurements(two: Case) -> None:
@@ -124,7 +124,7 @@ def test_verdict_stands_at_the_top_and_says_that_there_were_other_measurements(t
     assert "is at least 0.150 (one-sided bound at 0.95 confidence): above the tolerance" in top
     assert "the newest of 2 measurements" in top
     log = [entry("training", two.model.certificate_.to_dict()), newest | {"name": "1"}]
-    page = page_of(full(two, measurement=newest, looks=log))
+    page = page_of(full(two, measurement=newest, measurement_log=log))
     (table,) = [one for caption, one in page.tables.items() if caption.startswith("Training and measurements")]
     assert table[2][6].startswith("demographic parity: at least 0.150, at most 0.250")
 
@@ -132,7 +132,7 @@ def test_verdict_stands_at_the_top_and_says_that_there_were_other_measurements(t
 def test_empty_log_has_no_sentences_and_an_entry_without_certificate_is_refused() -> None:
     assert log_sentences((), 0.95) == ()
     paid = {"certificate": {}}
-    with pytest.raises(ValueError, match="expected looks to be facts"):
+    with pytest.raises(ValueError, match="expected measurement_log to be facts"):
         read_log([paid])
 
 

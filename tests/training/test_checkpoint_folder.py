@@ -65,7 +65,7 @@ def test_checkpoint_and_ledger_that_do_not_belong_together_are_refused(people: A
     with pytest.raises(ValueError, match="debits a DurableLedger; pass that one as ledger"):
         again(checkpoint=tmp_path / "run")
     (tmp_path / "new").mkdir()
-    with pytest.raises(ValueError, match="has seen debits that its ledger does not hold"):
+    with pytest.raises(ValueError, match="records debits that its ledger does not hold"):
         again(checkpoint=tmp_path / "run", ledger=shared(tmp_path / "new"))
     assert shared(tmp_path / "new").releases == ()
 

@@ -16,7 +16,7 @@ import click
 
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.output import warn
-from justitia.engines import OLD_NAMES, PLANS, POST_PROCESSING, default_plan, renamed_sentence
+from justitia.engines import OLD_NAMES, PLANS, POST_PROCESSING, plan_class, renamed_sentence
 from justitia.learners.base import CrossFitted
 from justitia.notions import FAIRLEARN_NAMES, NOTIONS
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -37,7 +37,7 @@ class OneOf(click.Choice[str]):
     also : mapping, optional
         Other names for choices.
     renamed : mapping, optional
-        Old names: the choice that each stands for, and the warning that it gives.
+        Old names and the choice that each stands for, with a warning.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class OneOf(click.Choice[str]):
         kind: str,
         choices: Sequence[str],
         also: Mapping[str, str] | None = None,
-        renamed: Mapping[str, tuple[str, str]] | None = None,
+        renamed: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(list(choices))
         self.kind = kind
@@ -56,8 +56,8 @@ class OneOf(click.Choice[str]):
         """The value, if it is one of the choices."""
         value = self.also.get(value, value)
         if value in self.renamed:
-            value, sentence = self.renamed[value]
-            warn(sentence)
+            warn(renamed_sentence(value))
+            value = self.renamed[value]
         if value not in self.choices:
             raise no_such(self.kind, str(value), self.choices)
         return super().convert(value, param, ctx)
@@ -90,8 +90,7 @@ def whole_numbers(text: str) -> list[int]:
 FILE = click.Path(path_type=Path)
 NOTION = OneOf("notion", sorted(NOTIONS), FAIRLEARN_NAMES)
 #: Names of version 0.1 are accepted with a warning.
-RENAMED = {old: (new, renamed_sentence(old)) for old, new in OLD_NAMES.items()}
-ENGINE = OneOf("engine", list(PLANS), renamed=RENAMED)
+ENGINE = OneOf("engine", list(PLANS), renamed=OLD_NAMES)
 #: Base models that a folder can keep without pickle; others are for Python, or are passed as a column of scores.
 BASES = ("lightgbm", "logistic")
 
@@ -316,7 +315,7 @@ def command_plan(path: Path | None, engine: str, *, small_groups: bool) -> Plan:
     ValueError, TypeError
         If a setting has an impossible value.
     """
-    plan = PostProcessingPlan(share_sizes=0.05) if engine == POST_PROCESSING else default_plan(engine)
+    plan = PostProcessingPlan(share_sizes=0.05) if engine == POST_PROCESSING else plan_class(engine)()
     if path is not None:
         try:
             given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -47,9 +47,9 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else "infinity" if value > 0 else "-infinity"
     if isinstance(value, Mapping):
-        return {str(key): json_value(item) for key, item in value.items()}
+        return dict(zip(map(str, value), map(json_value, value.values()), strict=True))
     if isinstance(value, list | tuple):
-        return [json_value(item) for item in value]
+        return list(map(json_value, value))
     return os.fspath(value) if isinstance(value, Path) else value
 
 
@@ -72,12 +72,13 @@ def ignore_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # signal handlers can be set in the main thread only
         return
-    kept = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    terminate = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         yield
     finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, terminate)
 
 
 @contextmanager
@@ -111,18 +112,25 @@ def wrap(text: str, *, indent: int = 0, first: str = "") -> str:
 def fields_text(facts: Mapping[str, str]) -> str:
     """Names and values, one paragraph each; empty values are left out."""
     width = max(map(len, facts), default=0)
-    return "\n".join(wrap(text, indent=width + 4, first=f"  {name:<{width}}  ") for name, text in facts.items() if text)
+    paragraphs = []
+    for name, text in facts.items():
+        if text:
+            first = f"  {name:<{width}}  "
+            paragraphs.append(wrap(text, indent=width + 4, first=first))
+    return "\n".join(paragraphs)
 
 
 def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """A table; its first ``left`` columns are aligned to the left, the others to the right."""
     lines = [head, *rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
+    padded = []
+    for place, column in enumerate(zip(*lines, strict=True)):
+        width = max(map(len, column))
+        padded.append([cell.ljust(width) if place < left else cell.rjust(width) for cell in column])
     text = []
-    for line in lines:
-        cells = zip(line, widths, strict=True)
-        padded = [cell.ljust(width) if k < left else cell.rjust(width) for k, (cell, width) in enumerate(cells)]
-        text.append(f"  {'  '.join(padded)}".rstrip())
+    for cells in zip(*padded, strict=True):
+        joined = "  ".join(cells)
+        text.append(f"  {joined}".rstrip())
     return "\n".join(text)
 
 

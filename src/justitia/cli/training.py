@@ -15,8 +15,7 @@ import numpy as np
 from justitia.cli.errors import Refusal, describe_error, shown_path
 from justitia.cli.files.attribute import Where
 from justitia.cli.files.columns import FeatureColumns, warn_about
-from justitia.cli.files.measurement_log import ROWS
-from justitia.cli.files.metadata import FACTS, training_metadata
+from justitia.cli.files.metadata import FACTS, ROWS, training_metadata
 from justitia.cli.files.rows import LabelledRows, read_rows
 from justitia.cli.files.streamed import StreamedRows, is_streamed, read_streamed
 from justitia.cli.options import command_plan, make_base
@@ -115,9 +114,9 @@ def _check_rate_noise(model: LagrangianDualClassifier, rows: LabelledRows) -> No
 
 def check_tolerances(engine: str, tolerances: Sequence[float]) -> None:
     """Refuse a tolerance that no difference of rates exceeds, because users who write 5 mean 5%."""
-    large = [one for one in tolerances if one > 1]
-    if large and engine in RATE_ENGINES:
-        raise Refusal(f"expected a tolerance of at most 1, got {large[0]:g}; 5% is written 0.05.")
+    largest = max(tolerances, default=0.0)
+    if largest > 1 and engine in RATE_ENGINES:
+        raise Refusal(f"expected a tolerance of at most 1, got {largest:g}; 5% is written 0.05.")
 
 
 def save_or_rescue(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.bounding import check_bound, with_norm_rounding
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.groups import group_names, public_groups
-from justitia.privacy.interface import Groups, RowFunction, Vault, VaultRequest
+from justitia.privacy.interface import RowFunction, Vault, VaultRequest
 from justitia.privacy.joining import key_text
 from justitia.privacy.keys import new_name
 from justitia.privacy.ledger import Release
@@ -288,6 +288,8 @@ class RemoteVault(Vault):
     __slots__ = ("_holder", "_last", "_ledger", "_n", "_person", "_source", "_spent")
 
     def __init__(self, holder: Custodian, request: VaultRequest, *, person: bool) -> None:
+        groups = tuple(holder.groups)
+        super().__init__(groups, group_names(groups, names=holder.columns))
         self._holder, self._ledger, self._source = holder, request.ledger, request.source
         self._n, self._person = request.n, person
         self._last: Mapping[str, Any] | None = None
@@ -295,16 +297,6 @@ class RemoteVault(Vault):
 
     def __len__(self) -> int:
         return self._n
-
-    @property
-    def groups(self) -> Groups:
-        """The public list of labels."""
-        return tuple(self._holder.groups)
-
-    @property
-    def group_names(self) -> tuple[str, ...]:
-        """Their printable names."""
-        return group_names(self.groups, names=self._holder.columns)
 
     @property
     def rows_per_person(self) -> int:

@@ -51,7 +51,7 @@ from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import ADJACENCY, Certificate
 from justitia.privacy.file_lock import LockedFile
 from justitia.privacy.groups import group_names
-from justitia.privacy.interface import Groups, RowFunction, Vault, VaultRequest
+from justitia.privacy.interface import RowFunction, Vault, VaultRequest
 from justitia.privacy.keys import key_hash, same_hash
 from justitia.privacy.mechanisms import Gaussian, Mechanism, NoiseSource, SystemNoise
 from justitia.privacy.rows import DenseSource
@@ -422,25 +422,11 @@ class PaidVault(Vault):
     __slots__ = ("_pay", "_vault")
 
     def __init__(self, vault: Vault, pay: Callable[[], object]) -> None:
+        super().__init__(vault.groups, vault.group_names, vault.column_names)
         self._vault, self._pay = vault, pay
 
     def __len__(self) -> int:
         return len(self._vault)
-
-    @property
-    def group_names(self) -> tuple[str, ...]:
-        """Of the vault."""
-        return self._vault.group_names
-
-    @property
-    def groups(self) -> Groups:
-        """Of the vault."""
-        return self._vault.groups
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """Of the vault."""
-        return self._vault.column_names
 
     @property
     def rows_per_person(self) -> int:

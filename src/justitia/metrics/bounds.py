@@ -42,6 +42,9 @@ from justitia.metrics.quantiles import (
 NOT_ENOUGH = "not enough evidence"
 #: A noisy count below this many standard deviations of its noise is no evidence: an empty group exceeds it once in 740.
 EVIDENCE = 3.0
+#: A group's variance of a numeric value is taken to be at least this share of that of all rows: noisy sums of squares
+#: may come out too small.
+LEAST_VARIANCE = 1 / 4
 #: How often the upper bound of a largest difference is tightened.
 ITERATIONS = 6
 
@@ -60,9 +63,13 @@ class Interval:
         return self.upper - self.lower
 
     def __str__(self) -> str:
+        return self.text(3)
+
+    def text(self, decimals: int) -> str:
+        """Value and bounds with so many decimals."""
         if math.isnan(self.estimate):
             return NOT_ENOUGH
-        return f"{self.estimate:.3f} [{self.lower:.3f}, {self.upper:.3f}]"
+        return f"{self.estimate:.{decimals}f} [{self.lower:.{decimals}f}, {self.upper:.{decimals}f}]"
 
     def to_dict(self) -> dict[str, float | None]:
         """Plain data."""
@@ -83,6 +90,8 @@ class Verdict:
         What the number is called.
     unknown : tuple of str
         Groups that nothing is known about: they rule out "below".
+    largest : float
+        What the number cannot exceed.
     """
 
     answer: str
@@ -92,6 +101,7 @@ class Verdict:
     at_most: float
     subject: str
     unknown: tuple[str, ...] = ()
+    largest: float = 1.0
 
     @property
     def sentence(self) -> str:
@@ -103,7 +113,7 @@ class Verdict:
         if self.answer == "above":
             return f"{self.subject}: above {self.threshold:g} {sure}; the lower bound is {least}."
         doubt = f"{self.subject}: {NOT_ENOUGH} {sure} to call it below or above {self.threshold:g}"
-        if self.at_least <= 0 and self.at_most >= 1:
+        if self.at_least <= 0 and self.at_most >= self.largest:
             return f"{doubt}, or to bound it."
         among = f" among the groups that are known, not {', '.join(self.unknown)}" if self.unknown else ""
         return f"{doubt}; it is between {least} and {most}, each bound for itself{among}."
@@ -180,8 +190,29 @@ class Repeats:
 
 
 @dataclass(frozen=True)
+class SecondMoments:
+    """Noisy sums of squared distances from the public mean: they give the variance of a numeric value by group.
+
+    Attributes
+    ----------
+    sums : array of shape (..., G, K)
+    variance : array of shape (..., 1, K)
+        Of the noise of a sum.
+    total : array of shape (..., 1, K)
+        Public sum over all rows.
+    """
+
+    sums: Array
+    variance: Array
+    total: Array
+
+
+@dataclass(frozen=True)
 class NoisyRates:
     """Noisy counts and sums by group, with the covariance of their noise.
+
+    A mean of numbers between 0 and 1 is a rate, too. Its variance is smaller than that of a decision of the same rate,
+    p (1 - p), and ``second`` says by how much.
 
     Parameters
     ----------
@@ -198,6 +229,8 @@ class NoisyRates:
     repeats, rest_repeats : tuple of K Repeats, optional
         Rows of each event by person: those that may be counted in a group, and all of them. Without them rows are
         independent.
+    second : SecondMoments, optional
+        Of numbers; without them h is 0 or 1.
     """
 
     counts: Array
@@ -210,6 +243,7 @@ class NoisyRates:
     overall: Array
     repeats: tuple[Repeats, ...] | None = None
     rest_repeats: tuple[Repeats, ...] | None = None
+    second: SecondMoments | None = None
 
     def select(self, rates: Sequence[int]) -> NoisyRates:
         """These rates alone, in this order."""
@@ -220,13 +254,27 @@ class NoisyRates:
                 taken[field.name] = value[..., list(rates)]
             elif isinstance(value, tuple):
                 taken[field.name] = tuple(value[k] for k in rates)
+            elif isinstance(value, SecondMoments):
+                taken[field.name] = SecondMoments(*(one[..., list(rates)] for one in vars(value).values()))
         return replace(self, **taken)
+
+    def take(self, groups: Any) -> NoisyRates:
+        """The same rates of these groups, by their places; a group may occur more than once."""
+        second = self.second and replace(self.second, sums=self.second.sums[..., groups, :])
+        return replace(self, counts=self.counts[..., groups, :], sums=self.sums[..., groups, :], second=second)
 
     @property
     def rest(self) -> NoisyRates:
         """The same rates of all rows that are not in the group; those without a group are among them."""
         n0 = self.population
-        return replace(self, counts=n0 - self.counts, sums=n0 * self.overall - self.sums, repeats=self.rest_repeats)
+        second = self.second and replace(self.second, sums=self.second.total - self.second.sums)
+        return replace(
+            self,
+            counts=n0 - self.counts,
+            sums=n0 * self.overall - self.sums,
+            repeats=self.rest_repeats,
+            second=second,
+        )
 
     @property
     def enough(self) -> NDArray[np.bool_]:
@@ -247,6 +295,28 @@ class NoisyRates:
         return n / np.stack([one.design_effect(n[..., k]) for k, one in enumerate(self.repeats)], axis=-1)
 
     @property
+    def decision_counts(self) -> Array:
+        """How many independent decisions of the same rate have the sampling error of these values, (..., G, K)."""
+        return self.effective_counts if self.second is None else self.effective_counts / self.dispersion
+
+    @property
+    def dispersion(self) -> Array:
+        """Variance of one value over that of a decision of the same rate, p (1 - p), (..., G, K); at most 1.
+
+        The variance is estimated from noisy sums of squares. One standard deviation of their noise is added, so that
+        it is rarely too small; it is at least a quarter of that of all rows, and at most p (1 - p), which no
+        distribution on [0, 1] exceeds (Bhatia and Davis 2000).
+        """
+        if self.second is None:
+            return np.ones_like(self.counts)
+        n, p = self.known_counts, self.rates
+        most = p * (1 - p)
+        estimate = (self.second.sums + np.sqrt(self.second.variance)) / n - (p - self.overall) ** 2
+        least = LEAST_VARIANCE * self.second.total / self.population
+        found: Array = np.minimum(np.maximum(estimate, least), most) / np.where(most > 0, most, 1)
+        return np.where(most > 0, found, 1.0)
+
+    @property
     def rates(self) -> Array:
         """Noisy rates between 0 and 1, (..., G, K); NaN without enough evidence."""
         return np.clip(self.sums / self.known_counts, 0, 1)
@@ -255,7 +325,7 @@ class NoisyRates:
     def variance(self) -> Array:
         """Estimated variance of each rate, sampling and noise, (..., G, K)."""
         p = self.rates
-        return p * (1 - p) / self.effective_counts + self.noise_covariance(p, p) / self.known_counts**2
+        return p * (1 - p) / self.decision_counts + self.noise_covariance(p, p) / self.known_counts**2
 
     def noise_covariance(self, p: Array, q: Array) -> Array:
         """Covariance of the noise of a sum less p times its count and that less q times it, (..., G, K)."""
@@ -283,7 +353,7 @@ class NoisyRates:
         """Smallest and largest p within so many standard deviations; infinite where these are no bounds."""
         n, square = self.known_counts, quantile**2
         # Variance of a sum, over p (1 - p).
-        sampled = n**2 / self.effective_counts if sampling else np.zeros_like(n)
+        sampled = n**2 / self.decision_counts if sampling else np.zeros_like(n)
         a = n**2 + square * (sampled - self.var_count)
         b = n * sums + square * (sampled / 2 - self.cov)
         c = sums**2 - square * self.var_sum
@@ -314,10 +384,7 @@ class NoisyRates:
 
     def differences(self, quantile: float | Array) -> tuple[Array, Array, Array]:
         """Rate of a minus rate of b for all pairs a < b, with bounds, (..., pairs, K); NaN without enough evidence."""
-        first, second = (
-            replace(self, counts=self.counts[..., side, :], sums=self.sums[..., side, :])
-            for side in np.triu_indices(self.counts.shape[-2], 1)
-        )
+        first, second = (self.take(side) for side in np.triu_indices(self.counts.shape[-2], 1))
         return difference(first, second, self.cross, quantile)
 
     def simultaneous_quantile(self, compared: str, confidence: float) -> float:

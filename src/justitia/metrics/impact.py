@@ -66,10 +66,13 @@ class Comparison:
         itself = np.arange(noisy.counts.shape[-2]) == reference
         if reference is None:
             return cls(noisy, noisy.rest, -1.0, itself)
-        shape = noisy.counts.shape
-        counts = np.broadcast_to(noisy.counts[..., [reference], :], shape)
-        sums = np.broadcast_to(noisy.sums[..., [reference], :], shape)
-        return cls(noisy, replace(noisy, counts=counts, sums=sums), noisy.cross, itself)
+        return cls(noisy, noisy.take([reference] * len(itself)), noisy.cross, itself)
+
+    @classmethod
+    def between_groups(cls, noisy: NoisyRates) -> Comparison:
+        """Group a beside group b for all pairs a < b: (..., pairs, K) in the place of (..., G, K)."""
+        first, second = np.triu_indices(noisy.counts.shape[-2], 1)
+        return cls(noisy.take(first), noisy.take(second), noisy.cross, np.zeros(len(first), dtype=np.bool_))
 
     @property
     def known(self) -> NDArray[np.bool_]:

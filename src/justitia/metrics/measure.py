@@ -1,4 +1,4 @@
-"""Private measurement: rates, gaps and violations of any classifier's decisions, released once with noise.
+"""Private measurement of decisions and numeric predictions: rates, means, gaps and violations from one noisy release.
 
 :func:`measure` checks its arguments, makes a :class:`MeasurementQuery` of public rows, has the vault answer it once,
 and returns a :class:`~justitia.metrics.measurement.Measurement`, which is computed from that noisy answer.
@@ -15,15 +15,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia._validate import check_choice, check_fraction, check_nonnegative
-from justitia.metrics.bounds import Interval, NoisyRates, Repeats, Verdict
+from justitia._validate import check_choice, check_fraction, check_nonnegative, check_same_length
+from justitia.metrics.bounds import Interval, NoisyRates, Verdict
 from justitia.metrics.composition import joint_statement
-from justitia.metrics.exact import as_binary
 from justitia.metrics.from_files import read_files
+from justitia.metrics.means import NUMBER_METRICS, NUMBER_NOTIONS, NumberQuery, means_by_name, names_numbers
 from justitia.metrics.measurement import Measurement, column_margins
+from justitia.metrics.person_rows import PersonRows
 from justitia.metrics.quantiles import Array
-from justitia.metrics.rates import METRICS, Cells, QueryRows, RateMetric, make_rows, notion_rates
+from justitia.metrics.rates import (
+    CLASS_METRICS,
+    METRICS,
+    Cells,
+    QueryRows,
+    RateMetric,
+    class_metric_of,
+    class_metrics,
+    make_rows,
+    notion_rates,
+)
 from justitia.metrics.scores import NoisyScores, ScoreBins, ScoreFacts
+from justitia.metrics.targets import Kind, as_binary, as_classes, as_numbers, kind_of_target
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute, HeldElsewhere
@@ -31,10 +43,13 @@ from justitia.privacy.frames import protects_attribute
 from justitia.privacy.interface import VaultRequest
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.privacy.persons import Persons, person_codes
 from justitia.privacy.vault import check_budget, ledger_or_new, open_vault, warn_large_delta
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
+
+#: Query rows of several classes have at most so many columns, as equalized odds of 20 classes has. To find the best
+#: query rows takes a few seconds then.
+MOST_COLUMNS = 400
 
 
 @protects_attribute
@@ -62,28 +77,37 @@ def measure(
     after: Sequence[Certificate] = (),
     data: Any = None,
     score_bins: int = 10,
+    task: str = "auto",
+    levels: int = 20,
+    value_range: Any = None,
 ) -> Measurement:
-    """Measure how decisions treat groups without anyone learning who belongs to which.
+    """Measure how decisions or predictions treat groups without anyone learning who belongs to which.
 
     The whole budget is spent on one noisy answer: the number of rows of each group in each public cell of label and
-    decision, through the query rows that are best for the gaps asked for. Several notions share it: to give each a part
-    of the budget is one of the choices of query rows, and not the best one.
+    decision, or in each public bin of numeric predictions beside sums of these, through the query rows that are best
+    for the gaps asked for. Several notions share it: to give each a part of the budget is one of the choices of query
+    rows, and not the best one.
 
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n,)
-        Labels and decisions of any classifier: any two class labels. Public. Where labels are not known, ``y_true`` may
-        be None: decisions are then compared by their selection rate alone, and scores have neither an AUC nor
-        calibration, which need labels.
+        Labels and decisions of any classifier, or numbers and predictions of any regressor. Public. Where labels are
+        not known, ``y_true`` may be None: decisions are then compared by their selection rates alone, predictions
+        by their distribution and mean, and scores have neither an AUC nor calibration, which need labels.
     sensitive_features : array-like, Series, DataFrame or dict of columns
         The attribute of each row; several columns are crossed. None, NaN, ``missing_marker`` and labels that are not in
         ``groups`` mean "not given": such rows are in no group, and count in the population.
     groups : sequence of labels, sequence of tuples, or dict {column: labels}
         The public list of groups; an empty one does no harm. Only a custodian knows the list already.
     notion : str, FairnessNotion, or several of them
-        By default "demographic_parity", unless ``metrics`` are given.
+        By default "demographic_parity", unless ``metrics`` are given. Of more than two classes, "demographic_parity"
+        compares the rate of every class, "equalized_odds" the same among rows of each label, "equal_opportunity" the
+        recall of every class and "accuracy_parity" error rates. Of numbers, "demographic_parity" compares distributions
+        (Kolmogorov-Smirnov distance at public levels), "mean_parity" means and "equal_error" mean squared errors.
     metrics : str or sequence of str
-        Rates to compare, by their usual names: "selection_rate", "true_positive_rate", "accuracy_score", ...
+        Rates to compare, by their usual names: "selection_rate", "true_positive_rate", "accuracy_score", ...; of more
+        than two classes "selection_rate", "recall_score", "precision_score", "accuracy_score" and "zero_one_loss"; of
+        numbers "mean_prediction", "mean_squared_error" and "mean_absolute_error".
     scores : array-like of shape (n,), optional
         Public scores, larger for the positive class; the result then has score metrics by group.
     before : array-like of shape (n,), optional
@@ -98,7 +122,7 @@ def measure(
     threshold : float, optional
         Whether each violation is below it is then part of the result.
     pos_label : label
-        The positive class; by default, the second of the sorted labels.
+        The positive one of two classes; by default, the second of the sorted labels.
     person : array-like (n,), optional
         Public ids that say which rows are one person's; without them the promise is about one row. The bounds then
         allow for rows of one person that are all alike; where these are independent, bounds are too wide.
@@ -118,6 +142,15 @@ def measure(
         ``person`` are then names of columns, and so is ``y_pred``, unless it is an array (``model.predict(data)``).
     score_bins : int
         Number of public bins of scores, even; fewer if scores repeat.
+    task : {"auto", "classes", "number"}
+        What ``y_pred`` is. By default, text is classes and numbers with many different values are numbers; numbers with
+        few, other than two labels, are not guessed about.
+    levels : int
+        Of numbers: public levels at which distributions are compared, at quantiles of all predictions. If predictions
+        have fewer different values, all of these are levels.
+    value_range : (low, high), optional
+        Of numbers: labels and predictions are clipped to it. By default, the range is that of the data, which are
+        public; a single row far from all others then makes noise of means and errors large.
 
     Raises
     ------
@@ -137,9 +170,9 @@ def measure(
         sensitive_features = Attribute.from_container(sensitive_features)
     held = isinstance(sensitive_features, HeldElsewhere)
     labelled = y_true is not None
-    extra = ("selection_rate",) if scores is not None or reference is not None else ()
-    rates = rates_by_name(notion, metrics, always=extra)
-    _check_arguments(rates, labelled, epsilon, delta, confidence, threshold)
+    always = ("selection_rate",) if scores is not None or reference is not None else ()
+    asked = _Asked(*_listed_names(notion, metrics), always, before, scores, score_bins, pos_label, levels, value_range)
+    _check_arguments(epsilon, delta, confidence, threshold)
     if groups is None and not held:
         raise ValueError("expected the public list of groups, got None; a list read off the data would tell about A.")
     _check_certificates(disjoint_from, after)
@@ -147,48 +180,49 @@ def measure(
 
     if data is not None:
         y_true, y_pred, sensitive_features, person = read_files(data, y_true, y_pred, sensitive_features, person)
-    labels = y_true if labelled else y_pred  # rates of decisions alone are the same whatever the labels
-    truth, decided = as_binary(labels, y_pred, pos_label)
-    n = len(truth)
-    earlier = None if before is None else as_binary(labels, before, pos_label)[1]
-    bins = None if scores is None else ScoreBins.from_scores(scores, n, score_bins)
+    named = task == "auto" and names_numbers(*asked.notions, *asked.metrics)
+    kind = kind_of_target(y_true, y_pred, "number" if named else task, pos_label)
+    query = asked.query(kind, y_true, y_pred)
+    n = query.n
     persons = None if person is None else PersonRows.from_ids(person, n)
-    query = MeasurementQuery.from_rows(rates, truth, decided, earlier, bins, persons)
+    query = replace(query, persons=persons)
 
     ids: Any
     if held:
         ids = None if data is not None else person  # the holder has the ids of rows in files already
-        measured: Measurement | None = sensitive_features.measured(
-            truth.astype(np.int64),
-            decided.astype(np.int64),
-            notion=notion,
-            metrics=metrics,
-            confidence=float(confidence),
-            threshold=threshold,
-            before=None if earlier is None else earlier.astype(int).tolist(),
-            scores=None if bins is None else bins.scores.tolist(),
-            score_bins=int(score_bins),
-            reference=None if reference is None else str(reference),
-            epsilon=epsilon,
-            delta=delta,
-            ledger=ledger,
-            groups=groups,
-            person=ids,
-            noise_seed=noise_seed,
-            missing_marker=missing_marker,
-        )
-        if measured is not None:
-            noisy, noisy_before, noisy_scores = query.with_repeats(
-                measured.noisy, measured.noisy_before, measured.noisy_scores
+        measured: Measurement | None = None
+        if kind == "binary" and isinstance(query, MeasurementQuery):  # others are answered through the vault below
+            measured = sensitive_features.measured(
+                query.labels,
+                query.decisions,
+                notion=notion,
+                metrics=metrics,
+                confidence=float(confidence),
+                threshold=threshold,
+                before=query.decisions_before.tolist() if query.compares else None,
+                scores=None if query.bins is None else query.bins.scores.tolist(),
+                score_bins=int(score_bins),
+                reference=None if reference is None else str(reference),
+                epsilon=epsilon,
+                delta=delta,
+                ledger=ledger,
+                groups=groups,
+                person=ids,
+                noise_seed=noise_seed,
+                missing_marker=missing_marker,
             )
-            return replace(
-                measured,
-                noisy=noisy,
-                noisy_before=noisy_before,
-                noisy_scores=noisy_scores,
-                labelled=labelled,
-                certificate=_with_joint_statement(measured.certificate, disjoint_from, after),
-            )
+            if measured is not None:
+                noisy, noisy_before, noisy_scores = query.with_repeats(
+                    measured.noisy, measured.noisy_before, measured.noisy_scores
+                )
+                return replace(
+                    measured,
+                    noisy=noisy,
+                    noisy_before=noisy_before,
+                    noisy_scores=noisy_scores,
+                    labelled=labelled,
+                    certificate=_with_joint_statement(measured.certificate, disjoint_from, after),
+                )
     else:
         ids = None if persons is None else persons.persons
     request = VaultRequest(
@@ -202,7 +236,7 @@ def measure(
     )
     vault = open_vault(sensitive_features, request)
     warn_large_delta(epsilon, delta, n, stacklevel=2)
-    named = None if reference is None else check_choice("reference", str(reference), vault.group_names)
+    compared_with = None if reference is None else check_choice("reference", str(reference), vault.group_names)
     noise: Noise = Unprotected()
     variance = 0.0
     if not math.isinf(epsilon):
@@ -212,48 +246,134 @@ def measure(
     if held:
         vault.check({noise.cost(): 1})  # the holder's budget, before one's own is debited
     answer = vault.group_sums(query.values(), bound=1.0, noise=noise, purpose="group rates")
-    noisy, noisy_before, noisy_scores = query.read(answer, variance)
     return Measurement(
         people=n,
         groups=vault.group_names,
-        rate_names=tuple(rate.name for rate in query.rates),
         questions=query.places,
-        noisy=noisy,
         confidence=float(confidence),
         certificate=_with_joint_statement(vault.certificate(subject="This measurement"), disjoint_from, after),
         threshold=None if threshold is None else float(threshold),
-        reference=named,
-        noisy_before=noisy_before,
-        noisy_scores=noisy_scores,
+        reference=compared_with,
         crossed=column_margins(vault.groups, vault.column_names),
         labelled=labelled,
+        **query.results(answer, variance),
     )
 
 
-def rates_by_name(notion: Any, metrics: Any, *, always: Iterable[str] = ()) -> dict[str, tuple[RateMetric, ...]]:
-    """Each notion or metric by its name, with its rates.
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What is to be measured, in the words of :func:`measure`, before the task is known."""
+
+    notions: list[Any]
+    metrics: list[Any]
+    always: tuple[str, ...]  # metrics to measure besides
+    before: Any
+    scores: Any
+    score_bins: int
+    pos_label: Any
+    levels: int
+    value_range: Any
+
+    def query(self, kind: Kind, y_true: Any, y_pred: Any) -> MeasurementQuery | NumberQuery:
+        """The query about these labels and predictions.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If they and what is to be measured do not fit.
+        """
+        self._check_task(kind)
+        if kind == "number":
+            return self._numbers(y_true, y_pred)
+        # Where labels are not given, decisions take their place: rates of decisions alone do not depend on labels.
+        labels = y_pred if y_true is None else y_true
+        found = self._classes(labels, y_pred) if kind == "classes" else self._binary(labels, y_pred)
+        if y_true is None:
+            _check_without_labels(found)
+        return found
+
+    def _check_task(self, kind: Kind) -> None:
+        """Refuse what is about two classes, or about classes, with other tasks."""
+        described = {"binary": "two classes", "classes": "more than two classes", "number": "numbers"}[kind]
+        if self.scores is not None and kind != "binary":
+            raise ValueError(f"expected decisions between two classes with scores, got {described}; leave scores out.")
+        if self.before is not None and kind == "number":
+            raise ValueError(f"expected decisions with before, got {described}; measure the other predictions alone.")
+
+    def _binary(self, labels: Any, y_pred: Any) -> MeasurementQuery:
+        truth, decided = as_binary(labels, y_pred, self.pos_label)
+        before = None if self.before is None else as_binary(labels, self.before, self.pos_label)[1]
+        bins = None if self.scores is None else ScoreBins.from_scores(self.scores, len(truth), self.score_bins)
+        rates = rates_by_name(self.notions, self.metrics, always=self.always)
+        return MeasurementQuery.from_rows(rates, truth, decided, before, bins)
+
+    def _classes(self, labels: Any, y_pred: Any) -> MeasurementQuery:
+        columns = [labels, y_pred] if self.before is None else [labels, y_pred, self.before]
+        classes, codes = as_classes(*columns)
+        truth, decided = codes[:2]
+        known = class_metrics(classes, truth, decided)
+        rates: dict[str, tuple[RateMetric, ...]] = {}
+        for one in self.notions:
+            name, metric = class_metric_of(one)
+            rates[name] = known[metric]
+        for name in self.metrics:
+            rates[name] = known[check_choice("metrics", name, CLASS_METRICS)]
+        _check_once(rates, self.notions, self.metrics)
+        rates |= {name: known[name] for name in self.always if known[name] not in rates.values()}
+        before = None if self.before is None else codes[2]
+        return MeasurementQuery.from_rows(rates, truth, decided, before, None, classes=len(classes))
+
+    def _numbers(self, y_true: Any, y_pred: Any) -> NumberQuery:
+        predicted = as_numbers("y_pred", y_pred, self.value_range)
+        truth = None if y_true is None else as_numbers("y_true", y_true, self.value_range)
+        check_same_length(y_true=predicted if truth is None else truth, y_pred=predicted)
+        return NumberQuery.from_rows(means_by_name(self.notions, self.metrics), truth, predicted, self.levels)
+
+
+def rates_by_name(
+    notions: Sequence[Any], metrics: Sequence[Any], *, always: Iterable[str] = ()
+) -> dict[str, tuple[RateMetric, ...]]:
+    """Each notion or metric of two classes by its name, with its rates.
 
     Parameters
     ----------
     always : iterable of str
         Metrics to measure besides, unless a notion has the same rate.
     """
-    given = [] if metrics is None else _as_list("metrics", metrics)
-    default = [] if given else ["demographic_parity"]
-    notions = default if notion is None else _as_list("notion", notion)
     found: dict[str, tuple[RateMetric, ...]] = {}
     for one in notions:
         chosen = get_notion(one)
         found[chosen.name] = notion_rates(chosen)
-    for name in given:
+    for name in metrics:
         found[name] = (METRICS[check_choice("metrics", name, METRICS)],)
-    if len(found) < len(notions) + len(given):
-        raise ValueError("expected each notion and metric once, got one twice; remove the repeated one.")
+    _check_once(found, notions, metrics)
     for name in always:
         rate = METRICS[name]
         if not any(rate in rates for rates in found.values()):
             found[name] = (rate,)
     return found
+
+
+def _listed_names(notion: Any, metrics: Any) -> tuple[list[Any], list[Any]]:
+    """Notions and metrics as lists, with the default; a name that nothing has is refused.
+
+    Whether a name fits the task is seen once labels and predictions are read.
+    """
+    given = [] if metrics is None else _as_list("metrics", metrics)
+    default = [] if given else ["demographic_parity"]
+    notions = default if notion is None else _as_list("notion", notion)
+    for one in notions:
+        if not (isinstance(one, str) and one in NUMBER_NOTIONS):
+            get_notion(one)
+    for name in given:
+        if name not in (*CLASS_METRICS, *NUMBER_METRICS):
+            check_choice("metrics", name, METRICS)
+    return notions, given
+
+
+def _check_once(found: Mapping[str, Any], notions: Sequence[Any], metrics: Sequence[Any]) -> None:
+    if len(found) < len(notions) + len(metrics):
+        raise ValueError("expected each notion and metric once, got one twice; remove the repeated one.")
 
 
 def _as_list(name: str, values: Any) -> list[Any]:
@@ -265,19 +385,18 @@ def _as_list(name: str, values: Any) -> list[Any]:
     return listed
 
 
-def _check_arguments(
-    rates: Mapping[str, tuple[RateMetric, ...]],
-    labelled: bool,
-    epsilon: float,
-    delta: float,
-    confidence: float,
-    threshold: float | None,
-) -> None:
-    for name, compared in rates.items():
-        if not labelled and compared != (METRICS["selection_rate"],):
+def _check_without_labels(query: MeasurementQuery) -> None:
+    L = query.cells.classes
+    for name, places in query.places.items():
+        # Of all rows, and the same whatever the label: only such rates are about decisions alone.
+        parts = [np.array((query.rates[place].member, query.rates[place].value)).reshape(2, L, L) for place in places]
+        if not all(member.all() and (value == value[0]).all() for member, value in parts):
             raise ValueError(
                 f"expected labels in y_true for {name!r}, got None; pass them, or measure 'demographic_parity' alone."
             )
+
+
+def _check_arguments(epsilon: float, delta: float, confidence: float, threshold: float | None) -> None:
     check_budget(epsilon, delta)
     if check_fraction("confidence", confidence, example=0.95) < 0.5:
         raise ValueError(f"expected a confidence of at least 0.5, got {confidence!r}; pass, for example, 0.95.")
@@ -306,40 +425,6 @@ def _with_joint_statement(own: Certificate, other: Certificate | None, after: Se
 
 
 @dataclass(frozen=True, eq=False)
-class PersonRows:
-    """Which public rows are one person's.
-
-    Attributes
-    ----------
-    codes : array of shape (n,)
-        Number of the person of every row.
-    persons : Persons
-        Which of a person's rows are counted in a group; the others count as "not given".
-    """
-
-    codes: NDArray[np.int64]
-    persons: Persons
-
-    @classmethod
-    def from_ids(cls, ids: Any, n: int) -> PersonRows:
-        """From public ids, one per row.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is not one id per row.
-        """
-        codes = person_codes(ids)
-        persons = Persons.from_codes(codes)
-        persons.check_rows(n)
-        return cls(codes, persons)
-
-    def repeats(self, event: NDArray[np.bool_]) -> tuple[Repeats, Repeats]:
-        """Rows of an event by person: those that may be counted in a group, and all of them."""
-        return Repeats.from_codes(self.codes[event & self.persons.counted]), Repeats.from_codes(self.codes[event])
-
-
-@dataclass(frozen=True, eq=False)
 class MeasurementQuery:
     """The one query of a measurement: public rows about public cells, and how the noisy answer to them is read.
 
@@ -347,7 +432,7 @@ class MeasurementQuery:
     ----------
     cells : Cells
     rates : tuple of RateMetric
-        Over the four cells of label and decision.
+        Over the cells of label and decision.
     places : mapping
         Each notion or metric, with the places of its rates.
     cell_rates : list of RateMetric
@@ -376,15 +461,16 @@ class MeasurementQuery:
         before: Any,
         bins: ScoreBins | None,
         persons: PersonRows | None = None,
+        classes: int = 2,
     ) -> MeasurementQuery:
-        """The query about rows with these labels and decisions (0 or 1), and those of a second model.
+        """The query about rows with these codes of labels and of decisions, and of those of a second model.
 
         Raises
         ------
         ValueError
-            If no row is in the event of a rate.
+            If no row is in the event of a rate, or rates of so many classes distinguish too many cells.
         """
-        cells = Cells.from_rows(truth, decided, before, None if bins is None else bins.bin)
+        cells = Cells.from_rows(truth, decided, before, None if bins is None else bins.bin, classes)
         every: list[RateMetric] = []
         places = {}
         for name, compared in rates.items():
@@ -399,7 +485,33 @@ class MeasurementQuery:
             if not np.dot(rate.member, cells.totals):
                 name = rate.name
                 raise ValueError(f"expected rows in the event of {name!r}, got none; leave it out or add such rows.")
+        kinds = np.unique(np.array([line for rate in cell_rates for line in (rate.member, rate.value)]), axis=1)
+        if classes > 2 and kinds.shape[1] > MOST_COLUMNS:
+            raise ValueError(
+                f"expected rates that distinguish at most {MOST_COLUMNS} kinds of label and decision, got "
+                f"{kinds.shape[1]}; measure fewer notions, or merge classes."
+            )
         return cls(cells, tuple(every), places, cell_rates, bins, before is not None, persons)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.cells.place)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(n,): code of the label of every row."""
+        return self.cells.label[self.cells.place]
+
+    @property
+    def decisions(self) -> NDArray[np.int64]:
+        """(n,): code of the decision about every row."""
+        return (self.cells.kind % self.cells.classes)[self.cells.place]
+
+    @property
+    def decisions_before(self) -> NDArray[np.int64]:
+        """(n,): code of the second model's decision about every row."""
+        return (self.cells.before % self.cells.classes)[self.cells.place]
 
     @cached_property
     def rows(self) -> QueryRows:
@@ -438,6 +550,12 @@ class MeasurementQuery:
         k = len(self.rates)
         before = noisy.select(range(k, 2 * k)) if self.compares else None
         return self.with_repeats(noisy.select(range(k)), before, scores)
+
+    def results(self, answer: Array, variance: float) -> dict[str, Any]:
+        """The same as fields of a Measurement."""
+        noisy, before, scores = self.read(answer, variance)
+        names = tuple(rate.name for rate in self.rates)
+        return {"rate_names": names, "noisy": noisy, "noisy_before": before, "noisy_scores": scores}
 
     def with_repeats(
         self, noisy: NoisyRates, before: NoisyRates | None, scores: NoisyScores | None

@@ -1,4 +1,4 @@
-"""Result of a private measurement: noisy rates by group, gaps, violations and their bounds, in MetricFrame's words.
+"""Result of a private measurement: noisy rates or means by group, gaps, violations and bounds, in MetricFrame's words.
 
 Groups that cross several columns have a result for each column alone as well (:class:`Margin`). Its counts are sums of
 those of the crossed groups, at no further cost.
@@ -7,6 +7,7 @@ those of the crossed groups, at no further cost.
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,10 @@ import pandas as pd
 
 from justitia._validate import check_choice, check_nonnegative
 from justitia.metrics.bounds import NOT_ENOUGH, Interval, NoisyRates, Verdict, table_records
+from justitia.metrics.distribution import Distribution, NoisyDistribution
 from justitia.metrics.impact import Impact
 from justitia.metrics.quantiles import Array, sidak_quantile
+from justitia.metrics.rates import NoisyCells
 from justitia.metrics.scores import NoisyScores, Scores
 from justitia.privacy.groups import group_names
 from justitia.privacy.interface import Groups
@@ -29,6 +32,8 @@ from justitia.privacy.ledger import Certificate
 Method = Literal["between_groups", "to_overall"]
 #: Line width of the text form.
 WIDTH = 96
+#: With more rates than this, the text form shows those with the largest differences.
+SHOWN_RATES = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +59,9 @@ class Margin:
     def rates(self, noisy: NoisyRates) -> NoisyRates:
         """Rates of these groups."""
         own, cross = self._noise_factors(noisy.cross)
+        second = noisy.second
+        if second is not None:
+            second = replace(second, sums=self.parts @ second.sums, variance=own * second.variance)
         return replace(
             noisy,
             counts=self.parts @ noisy.counts,
@@ -62,14 +70,22 @@ class Margin:
             cov=own * noisy.cov,
             var_count=own * noisy.var_count,
             cross=cross,
+            second=second,
         )
+
+    def distribution(self, noisy: NoisyDistribution) -> NoisyDistribution:
+        """Distribution of these groups."""
+        return replace(noisy, cells=self._cells(noisy.cells))
 
     def scores(self, noisy: NoisyScores) -> NoisyScores:
         """Scores of these groups."""
-        cells = noisy.cells
+        own, _ = self._noise_factors(noisy.cells.cross)
+        rest = self.parts @ noisy.rest
+        return replace(noisy, cells=self._cells(noisy.cells), rest=rest, rest_variance=own * noisy.rest_variance)
+
+    def _cells(self, cells: NoisyCells) -> NoisyCells:
         own, cross = self._noise_factors(cells.cross)
-        summed = replace(cells, counts=self.parts @ cells.counts, noise=own * cells.noise, cross=cross)
-        return replace(noisy, cells=summed, rest=self.parts @ noisy.rest, rest_variance=own * noisy.rest_variance)
+        return replace(cells, counts=self.parts @ cells.counts, noise=own * cells.noise, cross=cross)
 
     def _noise_factors(self, cross: float) -> tuple[float, float]:
         """Variance of a sum as a multiple of that of one part; covariance of two sums as a multiple of it."""
@@ -106,7 +122,10 @@ def column_margins(groups: Groups, columns: Sequence[str]) -> tuple[Margin, ...]
 class Measurement:
     """Rates by group, gaps and violations, computed from one noisy answer and public numbers.
 
-    Names follow fairlearn's ``MetricFrame``: rows are groups, columns are rates. Bounds are about the population that
+    Names follow fairlearn's ``MetricFrame``: rows are groups, columns are rates, or means of numeric predictions and of
+    their errors, in the units of these. Of decisions among several classes there is a rate of every class, and the
+    violation is the largest difference over all of them. Of numeric predictions, the violation of demographic parity is
+    the largest Kolmogorov-Smirnov distance between two groups at public levels. Bounds are about the population that
     the rows were drawn from and cover sampling error and privacy noise; ``confidence`` is for
 
     * all rates of :attr:`table` at once,
@@ -124,7 +143,8 @@ class Measurement:
     groups : tuple of str
     rate_names : tuple of str
     questions : mapping
-        Each notion or metric that was measured, with the places of its rates in ``rate_names``.
+        Each notion or metric that was measured, with the places of its rates in ``rate_names``; of numbers, demographic
+        parity has none, because it compares distributions.
     noisy : NoisyRates
         Noisy counts and sums, and the covariance of their noise.
     confidence : float
@@ -141,6 +161,10 @@ class Measurement:
         The columns that the groups are crossed of.
     labelled : bool
         Whether labels were given. Without them scores have neither an AUC nor calibration.
+    ranges : tuple of (low, high), optional
+        Of numeric predictions: the public range of each mean, which ``noisy`` has scaled to [0, 1].
+    noisy_distribution : NoisyDistribution or None
+        Of numeric predictions, if demographic parity was measured.
     """
 
     people: int
@@ -156,16 +180,31 @@ class Measurement:
     noisy_scores: NoisyScores | None = None
     crossed: tuple[Margin, ...] = ()
     labelled: bool = True
+    ranges: tuple[tuple[float, float], ...] | None = None
+    noisy_distribution: NoisyDistribution | None = None
 
     @property
     def overall(self) -> pd.Series:
         """Rates of the whole population: public, without noise."""
-        return pd.Series(self.noisy.overall[0], index=self.rate_names)
+        return pd.Series(self._in_units(self.noisy.overall[0]), index=self.rate_names)
 
     @property
     def by_group(self) -> pd.DataFrame:
         """Noisy rates, groups by rates; NaN where there is not enough evidence."""
-        return self._frame(np.where(self._enough, self.noisy.rates, np.nan))
+        return self._frame(np.where(self._enough, self._in_units(self.noisy.rates), np.nan))
+
+    def _in_units(self, rates: Array) -> Array:
+        """(..., K): rates as they are; means, which were scaled to [0, 1], in their own units."""
+        if self.ranges is None:
+            return rates
+        low, high = np.array(self.ranges).T
+        scaled: Array = low + (high - low) * rates
+        return scaled
+
+    @property
+    def _widths(self) -> Array:
+        """(K,): length of the range of each rate."""
+        return np.ones(len(self.rate_names)) if self.ranges is None else np.diff(np.array(self.ranges))[:, 0]
 
     @property
     def counts(self) -> pd.DataFrame:
@@ -187,17 +226,20 @@ class Measurement:
 
     @property
     def table(self) -> pd.DataFrame:
-        """One line per rate and group: noisy count, rate with bounds, gap to the population with bounds, evidence."""
+        """One line per rate and group: noisy count, rate with bounds, gap to the population with bounds, evidence.
+
+        Of numbers, the rate is a mean.
+        """
         lower, upper = self._bounds
         gap, gap_lower, gap_upper = self.noisy.gaps(self.noisy.simultaneous_quantile("to_overall", self.confidence))
         columns = {
             "count": self.noisy.counts,
-            "rate": self.noisy.rates,
-            "lower": lower,
-            "upper": upper,
-            "gap": gap,
-            "gap_lower": gap_lower,
-            "gap_upper": gap_upper,
+            "rate": self._in_units(self.noisy.rates),
+            "lower": self._in_units(lower),
+            "upper": self._in_units(upper),
+            "gap": self._widths * gap,
+            "gap_lower": self._widths * gap_lower,
+            "gap_upper": self._widths * gap_upper,
         }
         enough = self._enough
         for name in ("rate", "gap", "gap_lower", "gap_upper"):
@@ -249,8 +291,31 @@ class Measurement:
         return self.violations[self._only_question(None)]
 
     def _largest_difference(self, name: str, method: Method) -> Interval:
-        estimate, lower, upper = self.noisy.select(self.questions[name]).largest_difference(method, self.confidence)
-        return Interval(float(estimate), float(lower), float(upper))
+        if self._compares_distributions(name) and method == "between_groups":
+            found = self._distribution.largest_distance(self.confidence)
+        else:
+            found = self._rates_of(name).largest_difference(method, self.confidence)
+        estimate, lower, upper = (float(one) * self._largest(name) for one in found)
+        return Interval(estimate, lower, upper)
+
+    def _compares_distributions(self, name: str) -> bool:
+        return not self.questions[name]
+
+    @property
+    def _distribution(self) -> NoisyDistribution:
+        if self.noisy_distribution is None:
+            raise ValueError("expected a measurement of numeric predictions with 'demographic_parity', got another.")
+        return self.noisy_distribution
+
+    def _rates_of(self, name: str) -> NoisyRates:
+        """Rates that a notion compares; of a distribution, the shares above each level."""
+        if self._compares_distributions(name):
+            return self._distribution.curve
+        return self.noisy.select(self.questions[name])
+
+    def _largest(self, name: str) -> float:
+        """What a difference cannot exceed: 1, or the length of the public range of a mean."""
+        return 1.0 if self._compares_distributions(name) else float(self._widths[list(self.questions[name])].max())
 
     def _only_question(self, name: str | None) -> str:
         if name is not None:
@@ -268,7 +333,7 @@ class Measurement:
 
     def not_compared(self, notion: str | None = None) -> tuple[str, ...]:
         """Groups that the violation leaves out: some rate of theirs that it compares lacks evidence."""
-        enough = self.noisy.enough[:, list(self.questions[self._only_question(notion)])]
+        enough = self._rates_of(self._only_question(notion)).enough
         return tuple(group for group, known in zip(self.groups, enough, strict=True) if not known.all())
 
     def test(self, threshold: float, notion: str | None = None) -> Verdict:
@@ -287,15 +352,18 @@ class Measurement:
             answer = "below"
         else:
             answer = NOT_ENOUGH
-        return Verdict(answer, threshold, self.confidence, at_least, at_most, name, unknown)
+        return Verdict(answer, threshold, self.confidence, at_least, at_most, name, unknown, self._largest(name))
 
     @cached_property
     def _one_sided(self) -> dict[str, tuple[float, float]]:
         """Bounds of each violation, each for itself: only one of the two mistakes is possible at a time."""
         found = {}
-        for name, places in self.questions.items():
-            at_most = self.noisy.select(places).largest_difference_at_most(self.confidence)
-            found[name] = (self.violations[name].lower, float(at_most))
+        for name in self.questions:
+            if self._compares_distributions(name):
+                at_most = self._distribution.largest_distance_at_most(self.confidence)
+            else:
+                at_most = self._rates_of(name).largest_difference_at_most(self.confidence)
+            found[name] = (self.violations[name].lower, float(at_most) * self._largest(name))
         return found
 
     @property
@@ -324,6 +392,7 @@ class Measurement:
                 reference=None,
                 noisy_before=None if self.noisy_before is None else one.rates(self.noisy_before),
                 noisy_scores=None if self.noisy_scores is None else one.scores(self.noisy_scores),
+                noisy_distribution=self.noisy_distribution and one.distribution(self.noisy_distribution),
                 crossed=(),
             )
             for one in self.crossed
@@ -337,11 +406,20 @@ class Measurement:
         return Scores(self.groups, self.noisy_scores, self.confidence, self._reference, self.labelled)
 
     @property
+    def distribution(self) -> Distribution | None:
+        """Shares above public levels and distances by group, if demographic parity of numbers was measured."""
+        if self.noisy_distribution is None:
+            return None
+        return Distribution(self.groups, self.noisy_distribution, self.confidence, self._reference)
+
+    @property
     def _reference(self) -> int | None:
         return None if self.reference is None else self.groups.index(self.reference)
 
     def impact(self, rate: str = "selection_rate") -> Impact:
         """Impact ratios, significance and shortfall of one of the rates."""
+        if self.ranges is not None:
+            raise ValueError("expected rates of decisions, got means of numbers; an impact ratio is about decisions.")
         place = self.rate_names.index(check_choice("rate", rate, self.rate_names))
         return Impact(rate, self.groups, self.noisy.select([place]), self.confidence, self._reference)
 
@@ -356,6 +434,7 @@ class Measurement:
             "before": None if self.before is None else self.before._rates_dict(),
             "margins": {column: one._rates_dict() for column, one in self.margins.items()},
             "certificate": self.certificate.to_dict(),
+            **({} if self.distribution is None else {"distribution": self.distribution.to_dict()}),
         }
 
     def _rates_dict(self) -> dict[str, Any]:
@@ -378,24 +457,65 @@ class Measurement:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def __str__(self) -> str:
-        shown = self.table.reset_index()
+        names = self._shown_rates
+        shown = self.table.loc[list(names)].reset_index()
+        digits = {name: _decimals(width) for name, width in zip(self.rate_names, self._widths, strict=True)}
+        metrics = shown["metric"].tolist()
+        value = "rate" if self.ranges is None else "mean"
         lines = pd.DataFrame(
             {
                 "metric": shown["metric"].where(~shown["metric"].duplicated(), ""),
                 "group": shown["group"],
                 "rows": [f"{count:,.0f}" for count in shown["count"]],
-                "rate": [str(Interval(*row)) for row in shown[["rate", "lower", "upper"]].to_numpy().tolist()],
-                "gap": [str(Interval(*row)) for row in shown[["gap", "gap_lower", "gap_upper"]].to_numpy().tolist()],
+                **{
+                    name: [
+                        Interval(*row).text(digits[metric])
+                        for metric, row in zip(metrics, shown[columns].to_numpy().tolist(), strict=True)
+                    ]
+                    for name, columns in (
+                        (value, ["rate", "lower", "upper"]),
+                        ("gap", ["gap", "gap_lower", "gap_upper"]),
+                    )
+                },
             }
         )
         text = [
             f"{self.people:,} rows, {len(self.groups)} groups; noisy, with bounds at {self.confidence:.4g}",
             lines.to_string(index=False),
-            *(f"violation, {name}: {one}" for name, one in self.violations.items()),
+        ]
+        if len(names) < len(self.rate_names):
+            left = len(self.rate_names) - len(names)
+            text.append(f"  {left} more rates, whose noisy differences are smaller, are in the table")
+        text += [
+            f"violation, {name}{self._kind(name)}: {self._text(name, one)}" for name, one in self.violations.items()
         ]
         if self.unknown_groups:
             text.append(f"  among the groups with enough evidence, not {', '.join(self.unknown_groups)}")
-        text += [f"largest gap to the population, {name}: {one}" for name, one in self.largest_gaps.items()]
+        text += [
+            f"largest gap to the population, {name}: {self._text(name, one)}" for name, one in self.largest_gaps.items()
+        ]
         for sentence in (*map(str, self.verdicts.values()), self.certificate.statement, *self.certificate.remarks):
             text.append(textwrap.fill(sentence, WIDTH, break_on_hyphens=False, subsequent_indent="  "))
         return "\n".join(text)
+
+    @property
+    def _shown_rates(self) -> tuple[str, ...]:
+        """Rates of the text form: all, or those with the largest noisy differences, in their order."""
+        if len(self.rate_names) <= SHOWN_RATES:
+            return self.rate_names
+        largest = set(self.difference().fillna(-1.0).nlargest(SHOWN_RATES).index)
+        return tuple(name for name in self.rate_names if name in largest)
+
+    def _kind(self, name: str) -> str:
+        """What the violation is, where it is no difference of rates or means."""
+        if not self._compares_distributions(name):
+            return ""
+        return f" (Kolmogorov-Smirnov distance, {len(self._distribution.cuts)} levels)"
+
+    def _text(self, name: str, found: Interval) -> str:
+        return found.text(_decimals(self._largest(name)))
+
+
+def _decimals(width: float) -> int:
+    """Three for a rate; of a mean, as many as show a thousandth of its range."""
+    return max(0, 3 - math.floor(math.log10(width)))

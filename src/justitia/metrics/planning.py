@@ -24,9 +24,9 @@ from justitia.postprocessing.solver import (
     sum_stddev,
 )
 from justitia.privacy.accounting import gaussian_mu
+from justitia.training.diagnostics import cell_diagnostics
 from justitia.training.lagrangian import row_bound
 from justitia.training.method import calibrated
-from justitia.training.remarks import cell_remark
 
 #: Share of decisions that are taken to be right, of either label.
 RIGHT = 0.8
@@ -124,4 +124,4 @@ def preflight_warnings(
     used = expected_tolerance(counts, plan, notion) if tolerance is None else tolerance
     stddev = rates_stddev(_expected_rates(counts, notion), sizes, noise)
     cell = "the smallest of equal groups"
-    return cell_remark(size, cell, used or 0.0, stddev, given=tolerance is not None)
+    return cell_diagnostics(size, cell, used or 0.0, stddev, given=tolerance is not None)

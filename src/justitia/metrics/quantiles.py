@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +155,11 @@ def _extreme_rates(v: Array, s: Array, groups: int) -> Iterator[Array]:
         yield v[:, None] * np.array((0.0, *rest))
 
 
+def ks_upper_quantile(confidence: Any, *, one_sided: bool = False) -> Any:
+    """Quantile z of the upper bound of a Kolmogorov-Smirnov distance; all of the error is its own if ``one_sided``."""
+    return norm.isf((1 if one_sided else 1 - KS_LOWER_SHARE) * (1 - confidence))
+
+
 def ks_quantiles(differences: Array, covariance: Array, confidence: Array) -> tuple[Array, Array]:
     r"""Quantiles of the lower and of the upper bound of a Kolmogorov-Smirnov distance, c and z, (...).
 
@@ -180,7 +186,7 @@ def ks_quantiles(differences: Array, covariance: Array, confidence: Array) -> tu
         With which both bounds hold.
     """
     stddev = np.sqrt(np.maximum(np.einsum("...kk->...k", covariance), 1e-18))
-    least, upper = norm.isf(KS_LOWER_SHARE * (1 - confidence)), norm.isf((1 - KS_LOWER_SHARE) * (1 - confidence))
+    least, upper = norm.isf(KS_LOWER_SHARE * (1 - confidence)), ks_upper_quantile(confidence)
     lower = np.full(differences.shape[:-1], np.nan)
     # Half of the draws; the other half are their mirror images.
     half = sobol_normals(differences.shape[-1], KS_DRAWS)[: 2 ** (KS_DRAWS - 1)]

@@ -1,9 +1,10 @@
 r"""Rates as sums over public cells, and the query rows whose noisy group sums estimate gaps with the least noise.
 
-A hard decision about a row of label y falls into one of four public cells (y, decision), and every rate is a ratio of
-sums over cells: selection rate, true and false positive rate, accuracy, and whatever a notion of your own averages. So
-the number of rows of each group in each cell is all that has to be asked about A, once, for any number of rates. Scores
-and the decisions of a second model make the cells finer (:class:`Cells`), and nothing else changes.
+A hard decision about a row of label y falls into one public cell (y, decision): one of four for two classes, one of
+L^2 for L. Every rate is a ratio of sums over cells: selection rate, true and false positive rate, accuracy, and
+whatever a notion of your own averages. So the number of rows of each group in each cell is all that has to be asked
+about A, once, for any number of rates. Scores and the decisions of a second model make the cells finer
+(:class:`Cells`), and nothing else changes.
 
 One row is in one cell. If its query row is the unit vector of the cell, the answer is noisy counts. Any other unit
 vectors :math:`v_1, ..., v_m` cost the same, and the counts recovered from their sums have noise of covariance
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from justitia.metrics.bounds import NoisyRates, Repeats
 from justitia.metrics.quantiles import Array
-from justitia.notions import FairnessNotion
+from justitia.notions import NOTIONS, FairnessNotion, get_notion
 
 Ints = NDArray[np.int64]
 
@@ -61,7 +62,7 @@ class RateMetric:
         return replace(self, member=tuple(member), value=tuple(value))
 
 
-def _rate(name: str, member: Sequence[float], value: Sequence[float]) -> RateMetric:
+def _rate(name: str, member: Any, value: Any) -> RateMetric:
     event = np.array(member, dtype=np.float64)
     return RateMetric(name, tuple(event.tolist()), tuple((event * value).tolist()))
 
@@ -97,6 +98,67 @@ def notion_rates(notion: FairnessNotion) -> tuple[RateMetric, ...]:
     return tuple(found)
 
 
+def class_metrics(classes: Sequence[Any], truth: Ints, decided: Ints) -> dict[str, tuple[RateMetric, ...]]:
+    """Rates of decisions among L classes by the names of scikit-learn, over the cells L y + decision.
+
+    A rate of every class is one metric, ``selection_rate`` for example. Where a rate is conditional on a label or on a
+    decision, classes without such rows are left out, because labels and decisions are public.
+
+    Parameters
+    ----------
+    classes : sequence of labels
+    truth, decided : arrays of shape (n,)
+        Public codes of labels and decisions.
+    """
+    L = len(classes)
+    label, decision = (one.astype(float) for one in np.divmod(np.arange(L * L), L))
+    everywhere, right = np.ones(L * L), (label == decision).astype(float)
+    true, predicted = (np.unique(one).tolist() for one in (truth, decided))
+    return {
+        "selection_rate": tuple(
+            _rate(f"selection_rate[{name}]", everywhere, decision == c) for c, name in enumerate(classes)
+        ),
+        "selection_rate_by_label": tuple(
+            _rate(f"selection_rate[{name} | y={classes[y]}]", label == y, decision == c)
+            for y in true
+            for c, name in enumerate(classes)
+        ),
+        "recall_score": tuple(_rate(f"recall_score[{classes[y]}]", label == y, right) for y in true),
+        "precision_score": tuple(_rate(f"precision_score[{classes[d]}]", decision == d, right) for d in predicted),
+        "accuracy_score": (_rate("accuracy_score", everywhere, right),),
+        "zero_one_loss": (_rate("zero_one_loss", everywhere, 1 - right),),
+    }
+
+
+#: Names of metrics of several classes that a user may give.
+CLASS_METRICS = ("selection_rate", "recall_score", "precision_score", "accuracy_score", "zero_one_loss")
+#: The metric of several classes that each notion compares.
+CLASS_NOTIONS = {
+    "demographic_parity": "selection_rate",
+    "equalized_odds": "selection_rate_by_label",
+    "equal_opportunity": "recall_score",
+    "accuracy_parity": "zero_one_loss",
+}
+
+
+def class_metric_of(notion: str | FairnessNotion) -> tuple[str, str]:
+    """Name of a notion, and the metric of several classes that it compares.
+
+    Raises
+    ------
+    ValueError
+        If the notion is about two classes alone, as one of your own is.
+    """
+    chosen = get_notion(notion)
+    if type(chosen) not in NOTIONS.values() or chosen.name not in CLASS_NOTIONS:
+        known = ", ".join(map(repr, CLASS_NOTIONS))
+        raise ValueError(
+            f"expected a notion of several classes ({known}), got {chosen.name!r}; pass one of these, or compare one "
+            "class with all others."
+        )
+    return chosen.name, CLASS_NOTIONS[chosen.name]
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """Public cells that occur, in the order of their codes: label, decision, second decision, bin of scores.
@@ -106,13 +168,15 @@ class Cells:
     place : array of shape (n,)
         Which cell each row is in.
     kind : array, one entry per cell
-        2 y + decision.
+        L y + decision.
     before : array, one entry per cell
-        2 y + decision of the second model; that of the first if there is no second.
+        L y + decision of the second model; that of the first if there is no second.
     bin : array, one entry per cell
         Of the score; 0 if there are none.
     totals : array, one entry per cell
         Public number of rows.
+    classes : int
+        L.
     """
 
     place: Ints
@@ -120,22 +184,25 @@ class Cells:
     before: Ints
     bin: Ints
     totals: Array
+    classes: int = 2
 
     @classmethod
-    def from_rows(cls, truth: Any, decided: Any, before: Any = None, bins: Ints | None = None) -> Cells:
-        """Cells of rows with these labels, decisions (0 or 1), decisions of a second model, and bins of scores."""
-        y, d = np.asarray(truth, dtype=np.int64), np.asarray(decided, dtype=np.int64)
+    def from_rows(
+        cls, truth: Any, decided: Any, before: Any = None, bins: Ints | None = None, classes: int = 2
+    ) -> Cells:
+        """Cells of rows with these labels, decisions (0 to L - 1), decisions of a second model, and bins of scores."""
+        y, d, L = np.asarray(truth, dtype=np.int64), np.asarray(decided, dtype=np.int64), classes
         second = d if before is None else np.asarray(before, dtype=np.int64)
         binned = np.zeros_like(y) if bins is None else bins
-        code, place = np.unique(8 * binned + 4 * y + 2 * d + second, return_inverse=True)
-        label, decision, other = code // 4 % 2, code // 2 % 2, code % 2
+        code, place = np.unique(((binned * L + y) * L + d) * L + second, return_inverse=True)
+        label, decision, other = code // L**2 % L, code // L % L, code % L
         totals = np.bincount(place, minlength=len(code)).astype(float)
-        return cls(place, 2 * label + decision, 2 * label + other, code // 8, totals)
+        return cls(place, L * label + decision, L * label + other, code // L**3, totals, L)
 
     @property
     def label(self) -> Ints:
         """Label of each cell."""
-        return self.kind // 2
+        return self.kind // self.classes
 
 
 def best_correlations(weights: Array) -> Array:

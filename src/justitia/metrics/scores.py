@@ -13,7 +13,7 @@ in column j of (bin, label, decision), and the noisy sum of what bins leave out.
 * AUC: how rows are ranked within a bin is not measured, and may be anything. The AUC of exact scores is between that
   with zeros on the diagonal of K (the negative one always has the higher score of two in one bin) and that with ones.
 * Kolmogorov-Smirnov distance: the largest difference between shares above a public cut point
-  (:func:`~justitia.metrics.quantiles.ks_quantiles`).
+  (:mod:`justitia.metrics.distribution`).
 * Standardised mean difference: difference of mean scores over the standard deviation of all scores, which is public.
 
 Leading axes are kept; letters as in :mod:`justitia.metrics.bounds`, and B bins.
@@ -32,14 +32,21 @@ from scipy.stats import norm
 from justitia._validate import check_int
 from justitia.metrics.bounds import (
     EVIDENCE,
-    NOT_ENOUGH,
     NoisyRates,
     Repeats,
     combined_half_width,
     table_records,
 )
-from justitia.metrics.impact import Comparison, Impact
-from justitia.metrics.quantiles import Array, conservative, ks_quantiles, sidak_quantile
+from justitia.metrics.distribution import (
+    Bounds,
+    Distribution,
+    NoisyDistribution,
+    each_confidence,
+    frame_by_place,
+    rates_above,
+)
+from justitia.metrics.impact import Impact
+from justitia.metrics.quantiles import Array, conservative, sidak_quantile
 from justitia.metrics.rates import Cells, Ints, NoisyCells, QueryRows, RateMetric
 
 #: Weight of all shares above cut points together in the choice of query rows, and of all calibration rates: beside 1 of
@@ -49,8 +56,6 @@ SCORE_WEIGHT = 1 / 16
 LEFT_OUT = 1 / 16
 #: Squares of larger scores would not be finite numbers.
 LARGEST_SCORE = 1e100
-
-Bounds = tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +108,7 @@ class ScoreBins:
 
     def rates(self, cells: Cells) -> list[RateMetric]:
         """Share above every cut point; positive labels in every bin. All of a kind weigh little beside one rate."""
-        everywhere = (1.0,) * len(cells.bin)
-        found = []
-        for k, cut in enumerate(self.cuts):
-            above = tuple((cells.bin > k).astype(float))
-            found.append(RateMetric(f"above {cut:.6g}", everywhere, above, SCORE_WEIGHT / len(self.cuts)))
+        found = rates_above(self.cuts, cells.bin, SCORE_WEIGHT)
         bins = np.unique(cells.bin)
         for b in bins:
             within = (cells.bin == b).astype(float)
@@ -196,15 +197,14 @@ class NoisyScores:
     rest_variance: float
 
     @cached_property
-    def curve(self) -> NoisyRates:
-        """Share above every cut point, (..., G, B - 1)."""
-        value = (self.facts.bin > np.arange(len(self.facts.cuts))[:, None]).astype(float)
-        return self.cells.rates(np.ones_like(value), value)
+    def distribution(self) -> NoisyDistribution:
+        """Counts by bin alone."""
+        return NoisyDistribution(self.cells, self.facts.cuts, self.facts.bin)
 
     @property
     def scoring_rate(self) -> NoisyRates:
         """Share above the median of all scores, (..., G, 1)."""
-        return self.curve.select([self.facts.median])
+        return self.distribution.curve.select([self.facts.median])
 
     @cached_property
     def calibration(self) -> NoisyRates:
@@ -259,7 +259,7 @@ class NoisyScores:
         noise = (gradient[..., None, :] @ cells.noise[..., None, :, :] @ gradient[..., :, None])[..., 0, 0]
 
         known = ~np.isnan(estimate)
-        quantile = norm.isf((1 - _each_confidence(known, confidence)) / 2)
+        quantile = norm.isf((1 - each_confidence(known, confidence)) / 2)
         # The variance is at most that of as many disjoint pairs as there are rows of either label.
         fewer = np.minimum(P / p_effect, Q / q_effect)
         n = np.maximum(value * (1 - value) / np.maximum(sampling_p + sampling_q, 1e-12), fewer)
@@ -296,37 +296,7 @@ class NoisyScores:
 
     def ks_distance(self, reference: int | None, confidence: float) -> Bounds:
         """Kolmogorov-Smirnov distance of each group, with bounds for all that are known, (..., G)."""
-        comparison = Comparison.with_reference(self.curve, reference)
-        known: Any = comparison.known.all(axis=-1)
-        apart = comparison.first.rates - comparison.second.rates
-        covariance = np.where(known[..., None, None], self._curve_covariance(comparison), np.nan)
-        below, above = ks_quantiles(apart, covariance, _each_confidence(known, confidence))
-        _, low, high = comparison.differences(below[..., None])
-        lower = np.maximum(np.maximum(low, -high), 0.0).max(axis=-1)
-        _, low, high = comparison.differences(above[..., None])
-        upper = np.maximum(np.abs(low), np.abs(high)).max(axis=-1)
-        value = np.where(known, np.abs(apart).max(axis=-1), np.nan)
-        itself = np.where(comparison.itself, np.nan, 0.0)  # a group has no distance from itself
-        return value, np.where(known, lower, itself), np.where(known, upper, 1 + itself)
-
-    def _curve_covariance(self, comparison: Comparison) -> Array:
-        """(..., G, K, K): covariance of the differences between shares above the cut points."""
-        value = (self.facts.bin > np.arange(len(self.facts.cuts))[:, None]).astype(float)
-        found: Any = 0.0
-        gradients = []
-        for side in (comparison.first, comparison.second):
-            n = side.known_counts[..., :1]
-            # Two successes and two failures more, so that no share of a few rows is without variance.
-            share = (np.clip(side.sums, 0, n) + 2) / (n + 4)
-            joint = np.minimum(share[..., :, None], share[..., None, :])
-            found = found + (joint - share[..., :, None] * share[..., None, :]) / side.effective_counts[..., :1, None]
-            gradients.append((value - side.rates[..., None]) / n[..., None])
-        noise = self.cells.noise[..., None, :, :]
-        first, second = gradients
-        found = found + (first @ noise @ np.swapaxes(first, -1, -2) + second @ noise @ np.swapaxes(second, -1, -2))
-        both = first @ noise @ np.swapaxes(second, -1, -2)
-        total: Array = found - comparison.cross * (both + np.swapaxes(both, -1, -2))
-        return total
+        return self.distribution.ks_distance(reference, confidence)
 
 
 @dataclass(frozen=True)
@@ -366,12 +336,6 @@ class _NoisyMeans:
 
 def _design_effect(repeats: Repeats | None, counts: Array) -> Array:
     return np.ones_like(counts) if repeats is None else repeats.design_effect(counts)
-
-
-def _each_confidence(known: Any, confidence: float) -> Array:
-    """(..., G): confidence of each bound, if those of all groups that are known are to hold at once (Sidak)."""
-    times = np.maximum(known.sum(axis=-1, keepdims=True), 1)
-    return np.broadcast_to(conservative(confidence) ** (1 / times), known.shape)
 
 
 def _known_totals(counts: Array, noise: Array) -> Array:
@@ -449,16 +413,7 @@ class Scores:
     @property
     def curve(self) -> pd.DataFrame:
         """Share above each public cut point, by group, and its gap to the population with bounds for all at once."""
-        rates = self.noisy.curve
-        gap, low, high = rates.gaps(rates.simultaneous_quantile("to_overall", self.confidence))
-        columns = {
-            "overall": np.broadcast_to(rates.overall, gap.shape),
-            "rate": rates.rates,
-            "gap": gap,
-            "gap_lower": low,
-            "gap_upper": high,
-        }
-        return self._frame(columns, self.noisy.facts.cuts, "threshold", rates.enough)
+        return Distribution(self.groups, self.noisy.distribution, self.confidence, self.reference).curve
 
     @property
     def calibration(self) -> pd.DataFrame:
@@ -478,13 +433,8 @@ class Scores:
             "lower": lower,
             "upper": upper,
         }
-        table = self._frame(columns, np.arange(rates.counts.shape[-1]) + 1, "bin", known)
+        table = frame_by_place(columns, np.arange(rates.counts.shape[-1]) + 1, "bin", self.groups, known)
         return table if self.labelled else table.iloc[:0]
-
-    def _frame(self, columns: dict[str, Array], places: Any, name: str, known: Any) -> pd.DataFrame:
-        index = pd.MultiIndex.from_product([places, self.groups], names=[name, "group"])
-        table = pd.DataFrame({key: values.T.ravel() for key, values in columns.items()}, index=index)
-        return table.assign(evidence=np.where(known.T.ravel(), "enough", NOT_ENOUGH))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

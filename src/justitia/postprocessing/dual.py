@@ -22,6 +22,7 @@ back, and stay finite.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -46,6 +47,10 @@ MOST_STEPS = 60
 BEYOND = 1e-3
 #: A step of Newton's method is halved until the dual falls by this share of what its slope promises.
 SUFFICIENT, SMALLEST = 1e-4, 1e-10
+#: Rows of more than two actions on which the first, smoothest duals are solved.
+ROUGH = 6_000
+#: Curvature of a pair of actions below this share is left out, of more than two actions.
+NEGLIGIBLE = 1e-12
 #: Largest rate of a ratio, and common value of a linear-fractional rate, are found to this precision.
 SEARCHED = 1e-4
 #: Values of a linear-fractional rate that are tried before the best of them is refined.
@@ -243,7 +248,13 @@ def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array
     dual = _Dual(gain, constraints, limits)
     warm = start is not None and limits.mix is None
     z = dual.free(start if warm and start is not None else np.zeros((len(constraints.b), len(limits.half))))
-    for width in SMOOTHING[2:] if warm else SMOOTHING:
+    widths: tuple[float, ...] = SMOOTHING[2:] if warm else SMOOTHING
+    if gain.shape[1] > 1 and len(gain) > 2 * ROUGH:  # where to start from: a part of the rows is enough
+        rough = dual.part(np.arange(0, len(gain), len(gain) // ROUGH))
+        for width in widths[:-1]:
+            z = _newton(rough, z, width)
+        widths = SMOOTHING[-2:]
+    for width in widths:
         z = _newton(dual, z, width)
     lam = dual.multipliers(z)
     return Multipliers(lam if limits.mix is None else lam @ limits.mix.T, dual.quota(z), dual.value(z, SMOOTHING[-1]))
@@ -385,6 +396,13 @@ class _Dual:
         if limits.quota is not None and (held := np.flatnonzero(np.isfinite(limits.quota))).size:
             self._add_quota(limits.quota, held)
 
+    def part(self, rows: NDArray[np.int64]) -> _Dual:
+        """The same dual of some of the rows."""
+        some = copy.copy(self)
+        some._gain, some._columns, some._weight = self._gain[rows], self._columns[rows], self._weight[rows]
+        some._weight = some._weight / some._weight.sum()
+        return some
+
     def _add_quota(self, quota: Array, held: NDArray[np.int64]) -> None:
         """One more coordinate for each action whose share is held: every row pays the same for it."""
         actions, more = len(quota), np.eye(len(quota))[:, held]  # (D, H)
@@ -440,7 +458,7 @@ class _Dual:
         for first in range(actions + 1):
             for second in range(first + 1, actions + 1):
                 bend = self._weight * soft[:, first] * soft[:, second] / width
-                near = np.flatnonzero(bend > 0)
+                near = np.flatnonzero(bend > (NEGLIGIBLE if actions > 1 else 0.0))
                 rows = self._columns[near]
                 gram = (rows.T * bend[near]) @ rows
                 total[second - 1, second - 1] += gram

@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from justitia.privacy.rows import placed_chunks
 from justitia.rows.source import Block
-from justitia.training.remarks import silence_by_label
+from justitia.training.diagnostics import missing_by_label
 
 Array = NDArray[Any]
 #: From a block to an (m, width) representation and (m,) or (m, K) scores; public and picklable.
@@ -158,7 +158,7 @@ class PublicRows:
         one = np.zeros_like(total)
         one[0] = 1.0  # what a sum of the constant is in rows
         unit, all_rows = self.sizes(one[None], total, n).sum(), self.sizes(total[None], total, n)[0]
-        return silence_by_label(self.sizes(answer, total, n), all_rows, stddev * float(unit))
+        return missing_by_label(self.sizes(answer, total, n), all_rows, stddev * float(unit))
 
     def _base(self, block: Block) -> Array:
         """(m, columns): constant, features, representation and score, each part of length about 1."""

@@ -32,9 +32,9 @@ from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block
 from justitia.tasks import NUMBER
 from justitia.training.checkpoint import Checkpoint
+from justitia.training.diagnostics import LOST, SHARE_LOST, size_diagnostics
 from justitia.training.lagrangian import Problem, largest_gap
 from justitia.training.method import ALL_ROWS, Bar, Method, Rows, Run, Trained, calibrated
-from justitia.training.remarks import LOST, SHARE_LOST, size_remarks
 
 Array = NDArray[np.float64]
 #: A violation beyond the tolerance by less than this share of the values' standard deviation is not worth a sentence.
@@ -394,9 +394,9 @@ class NumberRun(Run):
             return []
         few = -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
         relative = self._sum_noise / self._sizes / (2 * float(np.sqrt(self._variances.max())))
-        return size_remarks(self.vault.group_names, self._counted, relative, few, LOUD)
+        return size_diagnostics(self.vault.group_names, self._counted, relative, few, LOUD)
 
-    def learned_remarks(self) -> list[Diagnostic]:
+    def learned_diagnostics(self) -> list[Diagnostic]:
         """What the public target says of the deployed predictions, and a violation beyond the tolerance."""
         found, scores = [], self.deployed_scores()
         here, before = self.r2(scores), self.r2(self.base_scores())
@@ -415,6 +415,10 @@ class NumberRun(Run):
             )
             found.append(Diagnostic(sentence, ViolationWarning))
         return found
+
+    def public_scores(self, scores: Array, rows: Rows) -> dict[str, float]:  # noqa: ARG002 - all are out of fold
+        """R2 of predictions, by the public target."""
+        return {"r2": self.r2(scores)}
 
     def r2(self, scores: Array) -> float:
         """Share of the target's variance that predictions explain, by public rows."""

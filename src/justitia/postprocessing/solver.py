@@ -72,10 +72,10 @@ from justitia.privacy.mechanisms import Noise
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block
 from justitia.training.checkpoint import Checkpoint
+from justitia.training.diagnostics import cell_diagnostics, missing_diagnostics, size_diagnostics
 from justitia.training.lagrangian import Problem
 from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Rows, Run, Trained, calibrated
 from justitia.training.public_scores import decided, public_scores
-from justitia.training.remarks import cell_remark, silence_remark, size_remarks
 
 Array = NDArray[np.float64]
 #: Noise in a group's rate that is worth a warning, whatever the tolerance.
@@ -651,11 +651,11 @@ class PostProcessingRun(Run):
         cell = f"group {self.vault.group_names[a]!r}"
         cell += f" and {self._table.names[k]!r}" if self._sizes.shape[1] > 1 else ""
         smallest, given = float(self._sizes[a, k]), self._given is not None
-        found = silence_remark(self._silence)
-        found += cell_remark(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
+        found = missing_diagnostics(self._silence)
+        found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
         few = -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
         noise, loud = (self._sum_noise / self._sizes).max(1), max(self._least_given, LOUD)
-        return found + size_remarks(self.vault.group_names, self._counted, noise, few, loud)
+        return found + size_diagnostics(self.vault.group_names, self._counted, noise, few, loud)
 
     def at(self, tolerance: float) -> Self:
         """A run on the same answers with this tolerance; it queries nothing."""

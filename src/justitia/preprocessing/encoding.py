@@ -127,9 +127,8 @@ def _read(X: Any) -> _RawTable:
         raise TypeError("expected X to be a dense table, got a sparse matrix; pass X.toarray().")
     native = nw.from_native(X, pass_through=True, allow_series=True)
     if isinstance(native, nw.DataFrame):
-        names = [str(name) for name in native.columns]
-        own = all(isinstance(name, str) for name in native.columns)
-        return _RawTable(names, own, len(native), map(_from_series, native.iter_columns()))
+        names = list(map(str, native.columns))
+        return _RawTable(names, names == native.columns, len(native), map(_from_series, native.iter_columns()))
     matrix = _as_matrix(X)
     names = [f"x{j}" for j in range(matrix.shape[1])]
     columns = (_from_array(matrix[:, j], name) for j, name in enumerate(names))
@@ -177,9 +176,7 @@ def _objects(entries: list[Any]) -> Values:
 def _distinct(values: Values, name: str) -> tuple[NDArray[np.int64], list[Any]]:
     """Codes (-1 for missing) and distinct values of a column, refusing what is neither number nor text."""
     if any(issubclass(kind, _NESTED) for kind in set(map(type, values))):
-        raise TypeError(
-            f"expected single values in column {name!r}, got nested ones; spread them over several columns."
-        )
+        raise TypeError(f"expected single values in column {name!r}, got nested ones; put them into several columns.")
     codes, distinct = pd.factorize(values)
     if any(isinstance(value, _DATES) for value in distinct):
         raise TypeError(f"expected numbers or text in column {name!r}, got dates or times; convert them to numbers.")
@@ -274,10 +271,12 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
                 f"(shape=({n}, {width})) while a minimum of 1 is required."
             )
         self._set_names(table.names if table.own_names else None, width)
-        self.columns_ = [
-            CategoryColumn.fit(name, values, max_levels) if values.dtype == object else NumberColumn.fit(name, values)
-            for name, values in zip(table.names, table.columns, strict=True)
-        ]
+        self.columns_: list[NumberColumn | CategoryColumn] = []
+        for name, values in zip(table.names, table.columns, strict=True):
+            if values.dtype == object:
+                self.columns_.append(CategoryColumn.fit(name, values, max_levels))
+            else:
+                self.columns_.append(NumberColumn.fit(name, values))
         return self
 
     def _set_names(self, names: list[str] | None, n_features: int) -> None:
@@ -317,10 +316,14 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         """Everything learned, as JSON-able values without NaN; :meth:`from_state` restores it exactly."""
         check_is_fitted(self, "columns_")
         names = getattr(self, "feature_names_in_", None)
+        columns = []
+        for column in self.columns_:
+            state = {"kind": "number" if isinstance(column, NumberColumn) else "category", **asdict(column)}
+            columns.append(state | {"levels": list(column.levels)} if isinstance(column, CategoryColumn) else state)
         return {
             "max_levels": int(self.max_levels),
             "feature_names": None if names is None else list(names),
-            "columns": [_column_state(how) for how in self.columns_],
+            "columns": columns,
         }
 
     @classmethod
@@ -336,11 +339,6 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _column_state(column: NumberColumn | CategoryColumn) -> dict[str, Any]:
-    kind = "number" if isinstance(column, NumberColumn) else "category"
-    return {"kind": kind} | {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(column).items()}
 
 
 def _column_from_state(state: dict[str, Any]) -> NumberColumn | CategoryColumn:

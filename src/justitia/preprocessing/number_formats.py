@@ -100,12 +100,9 @@ class NumberFormat:
 
 
 #: Formats that are recognised, so that a message can name them, but never assumed.
-OTHER_FORMATS = tuple(
-    NumberFormat(decimal, thousands)
-    for decimal, thousands in (
-        *((".", ""), (",", ""), (",", "."), (".", ",")),
-        *((".", "'"), (",", "'"), (".", " "), (",", " ")),
-    )
+OTHER_FORMATS = (
+    *(NumberFormat("."), NumberFormat(","), NumberFormat(",", "."), NumberFormat(".", ",")),
+    *(NumberFormat(".", "'"), NumberFormat(",", "'"), NumberFormat(".", " "), NumberFormat(",", " ")),
 )
 
 

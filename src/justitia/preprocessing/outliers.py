@@ -1,7 +1,7 @@
 """Clipping of outliers: cells far out of a column's range, and sample weights far above the mean.
 
 Both rules read features and weights alone, which are public, and both leave ordinary columns and weights unchanged to
-the last bit. :func:`input_diagnostics` tells the user what was clipped.
+the last bit. :func:`input_diagnostics` reports what was clipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from justitia.exceptions import Diagnostic, InputWarning
 
 Array = NDArray[np.float64]
-#: With fewer rows nothing is clipped: too few to tell an outlier.
+#: With fewer rows nothing is clipped: they are too few to find outliers.
 MIN_ROWS = 100
 #: Share of rows beyond each quantile, and how many times the quantiles' distance from the median a cell may have.
 TAIL_SHARE, MAX_DISTANCE = 0.01, 10.0
@@ -72,27 +72,34 @@ def input_diagnostics(encoder: Any, sample_weight: Any, shape: Sequence[int]) ->
     shape : (n, p)
         Of the features.
     """
-    found = []
-    clipped = [(how.name, how.cut) for how in getattr(encoder, "columns_", ()) if getattr(how, "cut", 0)]
+    found: list[Diagnostic] = []
+    clipped = []
+    for column in getattr(encoder, "columns_", ()):
+        if getattr(column, "cut", 0):
+            clipped.append(f"{column.name!r} ({column.cut})")  # noqa: PERF401 - a loop reads better
     if clipped:
-        named = ", ".join(f"{name!r} ({cells})" for name, cells in clipped[:5])
+        named = ", ".join(clipped[:5])
         more = f" and {len(clipped) - 5} more columns" if len(clipped) > 5 else ""
-        found.append(
+        sentence = (
             f"cells far out of range in column {named}{more} were cut to {MAX_DISTANCE:g} times the usual distance "
             "from the median; are they errors?"
         )
+        found.append(Diagnostic(sentence, InputWarning))
     given = np.ones(1) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     given = given / given.max()
-    if given.ndim and (cut := clip_weights(given) < given).any():
-        share = 1 - clip_weights(given).sum() / given.sum()
-        found.append(
+    used = clip_weights(given)
+    if given.ndim and (cut := used < given).any():
+        share = 1 - used.sum() / given.sum()
+        sentence = (
             f"{int(cut.sum())} of {len(given)} sample weights were above {MAX_WEIGHT:g} times the mean and cut to it, "
             f"which takes {share:.0%} off the sum of all: noise is proportional to the largest weight."
         )
+        found.append(Diagnostic(sentence, InputWarning))
     rows, inputs = shape[0], math.prod(shape[1:])
     if inputs >= MANY_INPUTS and rows < ROWS_PER_INPUT * inputs:
-        found.append(
+        sentence = (
             f"there are {inputs} inputs for {rows} rows: the model and its rates may fit these rows better than new "
             "ones; leave out inputs, or measure on other rows."
         )
-    return [Diagnostic(sentence, InputWarning) for sentence in found]
+        found.append(Diagnostic(sentence, InputWarning))
+    return found

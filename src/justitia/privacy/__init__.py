@@ -1,1 +1,5 @@
-"""The only folder that knows the attribute and the noise; it imports nothing of ours outside itself."""
+"""Differential privacy of the sensitive attribute: vault, ledger, mechanisms and accounting.
+
+No other folder reads the attribute during training or draws noise. Of this package it imports ``_validate`` and
+``exceptions`` only.
+"""

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from scipy import special
 
@@ -42,6 +42,7 @@ _LARGEST_GRID = 2**18
 class GaussianCost:
     """One Gaussian release over all rows."""
 
+    kind: ClassVar[str] = "gaussian"
     noise_multiplier: float
 
     def __post_init__(self) -> None:
@@ -53,6 +54,7 @@ class GaussianCost:
 class RandomizedResponseCost:
     """One answer per person among ``categories``; the true one is e^epsilon times as likely as any other."""
 
+    kind: ClassVar[str] = "randomized response"
     epsilon: float
     categories: int
 
@@ -86,6 +88,7 @@ class SelectionCost:
         eta > -1 of that law: 1 is geometric with mean 1/gamma, 0 is logarithmic.
     """
 
+    kind: ClassVar[str] = "best of several trials"
     noise_multiplier: float
     stop: float
     shape: float = 1.0
@@ -103,30 +106,20 @@ class SelectionCost:
 class UnboundedCost:
     """A release without protection: no finite epsilon covers it."""
 
+    kind: ClassVar[str] = "unprotected"
+
 
 Bounded = GaussianCost | RandomizedResponseCost | SelectionCost
 Cost = Bounded | UnboundedCost
 
+_COSTS: tuple[type[Cost], ...] = (GaussianCost, RandomizedResponseCost, SelectionCost, UnboundedCost)
 #: Every kind of cost by the name that certificates and files give it.
-COST_KINDS: dict[str, type[Cost]] = {
-    "gaussian": GaussianCost,
-    "randomized response": RandomizedResponseCost,
-    "best of several trials": SelectionCost,
-    "unprotected": UnboundedCost,
-}
-
-
-_KIND_NAMES = {kind: name for name, kind in COST_KINDS.items()}
-
-
-def kind_of(cost: Cost) -> str:
-    """Name of the mechanism that has this cost."""
-    return _KIND_NAMES[type(cost)]
+COST_KINDS = {cost.kind: cost for cost in _COSTS}
 
 
 def cost_to_dict(cost: Cost) -> dict[str, Any]:
     """Plain data: the kind, and numbers that JSON gives back to the last bit."""
-    return {"kind": kind_of(cost), **asdict(cost)}
+    return {"kind": cost.kind, **asdict(cost)}
 
 
 def cost_from_dict(facts: Mapping[str, Any]) -> Cost:

@@ -16,7 +16,7 @@ Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 #: Decorates arithmetic that may overflow or meet NaN. A row that is not finite is found and counts as zero, and a
-#: warning about numbers that depend on the attribute would tell about it.
+#: warning about numbers that depend on the attribute would reveal something about it.
 quietly = np.errstate(all="ignore")
 
 

@@ -1,4 +1,4 @@
-"""The sensitive attribute on its way to the vault: closed, named by columns of files, or held elsewhere."""
+"""Sensitive attribute before it reaches the vault: wrapped entries, names of columns in files, or another holder."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ class Attribute:
     An error reporter that prints local variables would print a list or a frame. It prints this object as its number of
     rows.
 
+    Attributes
+    ----------
+    names : tuple of str or None
+        Public names of the columns; None where the container had none.
+
     Guarantee
     ---------
     * Its text form, length and names show public facts only. It cannot be iterated, indexed, pickled or copied.
@@ -32,10 +37,10 @@ class Attribute:
       :func:`justitia.privacy.groups.read_columns`.
     """
 
-    __slots__ = ("__columns", "_names")
+    __slots__ = ("__columns", "names")
 
     def __init__(self, names: Names, columns: Sequence[Column]) -> None:
-        self._names = names
+        self.names = names
         self.__columns = list(columns)
 
     @classmethod
@@ -51,17 +56,12 @@ class Attribute:
         """
         return container if isinstance(container, cls | HeldElsewhere) else cls(*columns_of(container))  # type: ignore[return-value]
 
-    @property
-    def names(self) -> Names:
-        """Public names of the columns; None where the container had none."""
-        return self._names
-
     def __len__(self) -> int:
         return len(self.__columns[0])
 
     def reveal_entries(self) -> tuple[Names, list[Column]]:
         """Names and entries, for the vault and the metrics."""
-        return self._names, list(self.__columns)
+        return self.names, list(self.__columns)
 
     def __repr__(self) -> str:
         return f"<sensitive attribute of {len(self)} rows>"
@@ -201,16 +201,11 @@ class AttributeStream:
     * As many rows as were announced come out, whatever the entries are.
     """
 
-    __slots__ = ("__parts", "_names", "_rows")
+    __slots__ = ("__parts", "_rows", "names")
 
     def __init__(self, names: Names, rows: int, parts: Callable[[], Iterator[list[Column]]]) -> None:
-        self._names, self._rows = names, rows
+        self.names, self._rows = names, rows
         self.__parts = parts
-
-    @property
-    def names(self) -> Names:
-        """Public names of the columns."""
-        return self._names
 
     def __len__(self) -> int:
         return self._rows

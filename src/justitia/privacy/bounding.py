@@ -1,4 +1,4 @@
-"""Rows that no person makes longer than a bound, and what rounding adds to the sensitivity of their sums.
+"""Clipping of rows to a norm, and the sensitivity of their sums with all rounding included.
 
 The proof is in ``docs/privacy.md``, sections 2.1 and 2.7.
 """
@@ -63,10 +63,10 @@ def _extremes(weights: Floats) -> tuple[Floats, Floats]:
 def weight_range(weights: Floats) -> float:
     """How far one row's weight can move at most, from any group to any other."""
     low, high = _extremes(weights)
-    spread = float((high - low).max())
-    if not math.isfinite(spread):
+    largest = float((high - low).max())
+    if not math.isfinite(largest):
         raise ValueError("Expected finite weights; some are NaN or infinite.")
-    return spread
+    return largest
 
 
 def with_norm_rounding(bound: float, width: int) -> float:

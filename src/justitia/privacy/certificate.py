@@ -68,7 +68,8 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; an infinite epsilon is the word ``"infinity"``, since JSON has no such number."""
-        return {name: json_ready(value) for name, value in asdict(self).items()}
+        facts: dict[str, Any] = json_ready(asdict(self))
+        return facts
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Certificate:
@@ -183,7 +184,7 @@ def json_ready(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "infinity"
     if isinstance(value, Mapping):
-        return {key: json_ready(item) for key, item in value.items()}
+        return dict(zip(value, map(json_ready, value.values()), strict=True))
     if isinstance(value, list | tuple):
-        return [json_ready(item) for item in value]
+        return list(map(json_ready, value))
     return value

@@ -111,6 +111,8 @@ def columns_of(container: Any) -> tuple[Names, list[Column]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning would be about a value
         names, columns = _columns_of(container)
+        if not columns:
+            raise ValueError("expected sensitive_features to have at least one column, got none; pass the labels.")
         for at, entries in enumerate(columns):
             columns[at] = np.fromiter(entries, dtype=object, count=len(entries))
         return names, columns
@@ -125,41 +127,30 @@ def _columns_of(container: Any) -> tuple[Names, list[Any]]:
     native = nw.from_native(container, pass_through=True, allow_series=True)
     if isinstance(native, nw.DataFrame):
         series = list(native.iter_columns())
-        return _nonempty(tuple(str(one.name) for one in series), [_from_series(one) for one in series])
+        return tuple(str(one.name) for one in series), [_from_series(one) for one in series]
     if isinstance(native, nw.Series):
         name = str(native.name) if native.name not in (None, "") else None
         return (name,), [_from_series(native)]
     if hasattr(container, "to_pylist") and hasattr(container, "column_names"):  # a batch of Arrow's
-        names = tuple(str(name) for name in container.column_names)
-        return _nonempty(names, [_from_arrow(one) for one in container.columns])
+        return tuple(map(str, container.column_names)), [_from_arrow(one) for one in container.columns]
     columns = _unnamed(container)
-    return _nonempty((None,) * len(columns), columns)
+    return (None,) * len(columns), columns
 
 
 def _from_mapping(container: Mapping[Any, Any]) -> tuple[Names, list[Any]]:
-    named = {str(name): _one_column(column) for name, column in container.items()}
-    columns = list(named.values())
-    if len({len(column) for column in columns}) > 1:
+    named: dict[str, list[Any]] = {}
+    for name, values in container.items():
+        _, columns = _columns_of(values)
+        if len(columns) != 1:
+            raise ValueError(
+                f"expected each entry of sensitive_features to be one column, got {len(columns)}; "
+                "pass a dict with one column per key."
+            )
+        named[str(name)] = columns[0]
+    if len(set(map(len, named.values()))) > 1:
         rows = ", ".join(f"{name!r} has {len(column)}" for name, column in named.items())
         raise ValueError(f"expected columns of the same length, but {rows}; pass one entry per row.")
-    return _nonempty(tuple(named), columns)
-
-
-def _one_column(values: Any) -> list[Any]:
-    _, columns = _columns_of(values)
-    if len(columns) != 1:
-        raise ValueError(
-            f"expected each entry of sensitive_features to be one column, got {len(columns)}; "
-            "pass a dict with one column per key."
-        )
-    entries: list[Any] = columns[0]
-    return entries
-
-
-def _nonempty(names: Names, columns: list[Any]) -> tuple[Names, list[Any]]:
-    if not columns:
-        raise ValueError("expected sensitive_features to have at least one column, got none; pass the labels.")
-    return names, columns
+    return tuple(named), list(named.values())
 
 
 def _unnamed(values: Any) -> list[list[Any]]:

@@ -376,7 +376,7 @@ class DurableLedger(PrivacyLedger):
             with _connect(self.path, self.timeout) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 self._read(connection)
-                fits = self._fits(self._counts + Counter({release.cost: 1}))
+                fits = self._fits({release.cost: 1})
                 if fits:
                     entry = _new_entry(release, len(self._releases), self.run)
                     own_link = link(self._links[-1], entry)

@@ -11,7 +11,7 @@ import functools
 import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import pandas as pd
 
@@ -61,12 +61,17 @@ def protects_attribute(function: Callable[P, T]) -> Callable[P, T]:
     """
     parameters = inspect.signature(function).parameters
     name = getattr(function, "__name__", "this function")
+    kinds = {one.kind for one in parameters.values()}
+    by_place = [one.name for one in parameters.values() if one.kind in _BY_PLACE]
+    any_place, any_name = inspect.Parameter.VAR_POSITIONAL in kinds, inspect.Parameter.VAR_KEYWORD in kinds
 
     @functools.wraps(function)
     def protected(*args: P.args, **kwargs: P.kwargs) -> T:
-        if refusal := _refusal(name, parameters, len(args), list(kwargs)):
+        more = 0 if any_place else len(args) - len(by_place)
+        unknown = [] if any_name else list(kwargs.keys() - parameters)
+        if more > 0 or unknown:
             del args, kwargs
-            raise TypeError(refusal)
+            raise TypeError(_refusal(name, list(parameters), by_place, more, sorted(unknown)))
         # No local variable for the attribute: this frame would show it.
         if not isinstance(kwargs.get("sensitive_features"), str | SensitiveColumns | None):
             try:
@@ -103,29 +108,19 @@ def features_only(method: Callable[P, T]) -> Callable[P, T]:
     return closed
 
 
-def _refusal(name: str, parameters: Mapping[str, inspect.Parameter], given: int, named: Sequence[str]) -> str | None:
-    """Message about arguments that a function with these parameters does not take; None if it takes them."""
-    kinds = [one.kind for one in parameters.values()]
-    by_place = [one for one, kind in zip(parameters, kinds, strict=True) if kind in _BY_PLACE]
-    if inspect.Parameter.VAR_POSITIONAL not in kinds and given > len(by_place):
-        most = [one for one in by_place if one != "self"]
-        return (
-            f"expected {name}({', '.join(most)}, ...) and all else by name, got {given - len(by_place)} more; name it."
-        )
-    unknown = [one for one in named if one not in parameters]
-    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
-        near = difflib.get_close_matches(unknown[0], parameters, n=1)
-        advice = (
-            f"did you mean {near[0]!r}?"
-            if near
-            else f"it takes {', '.join(one for one in parameters if one != 'self')}."
-        )
-        return f"{name}() got an unexpected keyword argument {unknown[0]!r}; {advice}"
-    return None
+def _refusal(name: str, parameters: list[str], by_place: list[str], more: int, unknown: list[str]) -> str:
+    """Message about arguments that a function does not take: so many by position, or these by name."""
+    if more > 0:
+        most = ", ".join(one for one in by_place if one != "self")
+        return f"expected {name}({most}, ...) and all else by name, got {more} more; name it."
+    near = difflib.get_close_matches(unknown[0], parameters, n=1)
+    listed = ", ".join(one for one in parameters if one != "self")
+    advice = f"did you mean {near[0]!r}?" if near else f"it takes {listed}."
+    return f"{name}() got an unexpected keyword argument {unknown[0]!r}; {advice}"
 
 
 @forgets_locals
-def has_index_of(attribute: object, others: Sequence[object]) -> bool:
+def has_index_of(attribute: Any, others: Sequence[Any]) -> bool:
     """Whether pandas objects of equal lengths have one index; otherwise rows by position are not what was meant.
 
     An index is public. The caller raises, because its frame has dropped the attribute.

@@ -1,4 +1,4 @@
-"""From what users pass as `sensitive_features` to one group code per row.
+"""Group codes: the list of groups, and the code of each row from what users pass as `sensitive_features`.
 
 This module handles the sensitive attribute A. Only the way into the vault (training) and the metrics
 (evaluation) may call :func:`encode` and :func:`infer_groups`; nothing else reads their results.
@@ -10,7 +10,7 @@ Guarantee
 * A value that is missing, unknown or odd gets the code of "not given", which is one more group.
 * The code of a row depends on that row's own entries and on public things.
 
-:func:`infer_groups` is the exception by purpose: the list it returns tells which values occur, so a training
+:func:`infer_groups` is the exception by purpose: the list it returns shows which values occur, so a training
 run that is to be private names its groups instead.
 """
 
@@ -22,10 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.privacy.attribute import Attribute, AttributeStream, HeldElsewhere
+from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.columns import INTERRUPTS, Column, Names, read_each
 from justitia.privacy.interface import Groups
 
+#: Types whose values hash and compare as Python defines it, so that they can be looked up as they are.
+_PLAIN = {str, int, float, bool, bytes, type(None)}
 #: Said where a list of groups would have to be read off files.
 GROUPS_OF_FILES = "expected the public list of groups where rows are read from files, got none; name the groups."
 
@@ -59,28 +61,6 @@ def read_columns(sensitive_features: Any) -> tuple[Names, list[Column]]:
     return Attribute.from_container(sensitive_features).reveal_entries()
 
 
-def read_parts(sensitive_features: Any) -> tuple[Names, Iterable[list[Column]]]:
-    """The same of rows that come a few at a time: names, and the columns of each part; all of a container at once."""
-    if isinstance(sensitive_features, AttributeStream):
-        return sensitive_features.names, sensitive_features.reveal_entries()
-    names, columns = read_columns(sensitive_features)
-    return names, [columns]
-
-
-def only_part(parts: Iterable[list[Column]]) -> list[Column]:
-    """The columns of a container.
-
-    Raises
-    ------
-    ValueError
-        If rows come a few at a time: a list of groups would have to be read off them first.
-    """
-    if isinstance(parts, list):
-        columns: list[Column] = parts[0]
-        return columns
-    raise ValueError(GROUPS_OF_FILES)
-
-
 def public_groups(groups: Any, *, names: Sequence[str | None] = ()) -> Groups:
     """Check the user's list of groups: the public knowledge of which labels there are.
 
@@ -104,23 +84,21 @@ def public_groups(groups: Any, *, names: Sequence[str | None] = ()) -> Groups:
     ValueError
         If labels repeat, a label means "missing", or there are fewer than two.
     """
-    if isinstance(groups, Mapping):
-        ordered = _in_order(groups, names)
-        levels = [_checked_labels(ordered[column], f"groups[{column!r}]", at_least=1) for column in ordered]
-        crossed = levels[0] if len(levels) == 1 else tuple(itertools.product(*levels))
-        return _checked_labels(crossed, "groups", at_least=2)
-    return _checked_labels(groups, "groups", at_least=2)
-
-
-def _in_order(groups: Mapping[Any, Any], names: Sequence[str | None]) -> dict[str, Any]:
-    by_name = {str(column): labels for column, labels in groups.items()}
-    wanted = [name for name in names if name is not None] or list(by_name)
+    if not isinstance(groups, Mapping):
+        return _checked_labels(groups, "groups", at_least=2)
+    by_name: dict[str | None, Any] = dict(zip(map(str, groups), groups.values(), strict=True))
+    wanted = list(names if names and None not in names else by_name)
     if not by_name or set(wanted) != set(by_name):
         raise ValueError(
             f"expected groups for the columns {wanted} of sensitive_features, got them for {list(by_name)}; "
             "pass one list of labels per column."
         )
-    return {name: by_name[name] for name in wanted}
+    levels = []
+    for column in wanted:
+        what = f"groups[{column!r}]"
+        levels.append(_checked_labels(by_name[column], what, at_least=1))
+    crossed = levels[0] if len(levels) == 1 else tuple(itertools.product(*levels))
+    return _checked_labels(crossed, "groups", at_least=2)
 
 
 def _checked_labels(labels: Any, what: str, *, at_least: int) -> Groups:
@@ -194,9 +172,9 @@ def encode(columns: Sequence[Column], groups: Groups, missing_marker: Any = None
         warnings.simplefilter("ignore")  # a comparison that warns would reveal a value
         for row, value in enumerate(columns[0] if len(columns) == 1 else zip(*columns, strict=True)):
             try:
-                label = _label(value)
-                if label is not None:
-                    codes[row] = lookup.get(label, len(groups))
+                # A plain value is its own label; None and NaN are in no list of groups.
+                plain = type(value) in _PLAIN or (len(columns) > 1 and _PLAIN.issuperset(map(type, value)))
+                codes[row] = lookup.get(value if plain else _label(value), len(groups))
             except INTERRUPTS:
                 raise
             except BaseException:  # noqa: BLE001 - an equality test that fails means "not given", too
@@ -224,7 +202,7 @@ def _distinct(column: Column, marker: Hashable | None) -> list[Hashable]:
         if label is not None and label != marker:
             seen.setdefault(label)
 
-    read_each(remember, column)  # a label that cannot be told from the others is none
+    read_each(remember, column)  # a label that cannot be compared with the others is none
     return list(seen)
 
 

@@ -1,4 +1,4 @@
-"""The interface of a vault, wherever the attribute is: in this process, in worker processes, or with its holder."""
+"""Interfaces of vaults, of what opens them, and of row sources that they query."""
 
 from __future__ import annotations
 
@@ -88,32 +88,31 @@ class Vault(ABC):
 
     This is what every vault can do, one that is held elsewhere included. A vault with the attribute in reach,
     :class:`justitia.privacy.vault.SensitiveVault`, can do more.
+
+    Parameters
+    ----------
+    groups : tuple
+        The public list of labels, in the order of every answer; of crossed columns, tuples.
+    group_names : tuple of str
+        Their printable public names.
+    column_names : tuple of str
+        Public names of the sensitive columns, where they have any.
+
+    Attributes
+    ----------
+    groups, group_names, column_names : tuple
+    n_groups : int
+        G, the number of named groups.
     """
 
-    __slots__ = ()
+    __slots__ = ("column_names", "group_names", "groups", "n_groups")
+
+    def __init__(self, groups: Groups, group_names: tuple[str, ...], column_names: tuple[str, ...] = ()) -> None:
+        self.groups, self.n_groups = groups, len(groups)
+        self.group_names, self.column_names = group_names, column_names
 
     @abstractmethod
     def __len__(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def group_names(self) -> tuple[str, ...]:
-        """Printable public names of the G groups, in the order of every answer."""
-
-    @property
-    @abstractmethod
-    def groups(self) -> Groups:
-        """The public list of labels, in the order of every answer."""
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """Public names of the sensitive columns, where they are known."""
-        return ()
-
-    @property
-    def n_groups(self) -> int:
-        """G, the number of named groups."""
-        return len(self.groups)
 
     @property
     @abstractmethod

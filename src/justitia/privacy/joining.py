@@ -1,4 +1,4 @@
-"""The attribute of rows in files: beside them, or joined by key with a file of its own, which is not held in memory.
+"""Sensitive attribute of rows in files: columns beside the features, or a second file that is joined by key.
 
 Keys of the data are public. Rows of the second file are private: how many there are, their keys, and their entries. A
 row of the data without one there is "not given"; of several rows with one key the first counts.

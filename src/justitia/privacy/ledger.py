@@ -27,7 +27,6 @@ from justitia.privacy.accounting import (
     delta_spent,
     epsilon_left,
     epsilon_spent,
-    kind_of,
 )
 from justitia.privacy.certificate import (
     ADJACENCY,
@@ -89,7 +88,7 @@ class Release:
     @property
     def mechanism(self) -> str:
         """Name of the mechanism, as the certificate shows it."""
-        return kind_of(self.cost)
+        return self.cost.kind
 
     def to_json(self) -> str:
         """One line of the journal."""
@@ -200,20 +199,17 @@ class PrivacyLedger:
 
     def check(self, costs: Mapping[Cost, int], *, purpose: str = "this plan") -> None:
         """Raise :class:`BudgetExceeded` if ``costs`` do not fit into what remains; records nothing."""
-        self._check_owner()
         with self._reading():
             self._check(costs, purpose)
 
-    def _check_owner(self) -> None:
-        """Raise in a copy, whose debits the original would not count."""
+    def _check(self, costs: Mapping[Cost, int], purpose: str) -> None:
+        """Raise where costs do not fit, and in a copy, whose debits the original would not count."""
         if self._in_memory and self._owner != os.getpid():
             raise LedgerError(
                 "expected a ledger that this process made, or one in a file, got a copy of a ledger in memory, whose "
                 "debits the original would not count; use n_jobs=1, or a DurableLedger, which processes share."
             )
-
-    def _check(self, costs: Mapping[Cost, int], purpose: str) -> None:
-        if not self._fits(self._counts + Counter(costs)):
+        if not self._fits(costs):
             raise BudgetExceeded(self._refusal(costs, purpose))
 
     def _refusal(self, costs: Mapping[Cost, int], purpose: str) -> str:
@@ -229,17 +225,17 @@ class PrivacyLedger:
             f"(spent {epsilon_spent(self._counts, self.delta):.4g}). {advice}"
         )
 
-    def _fits(self, counts: Counter[Cost]) -> bool:
+    def _fits(self, costs: Mapping[Cost, int]) -> bool:
+        """Whether the budget allows these costs together with what was debited."""
         if self.budget_epsilon == 0 or math.isinf(self.budget_epsilon):
             return self.budget_epsilon > 0
-        limit = self.budget_epsilon * (1 + ROUND_OFF)
+        counts, limit = self._counts + Counter(costs), self.budget_epsilon * (1 + ROUND_OFF)
         if _all_gaussian(counts):  # one evaluation of the closed form, where epsilon would take a search
             return delta_spent(counts, limit) <= self.delta * (1 + ROUND_OFF)
         return epsilon_spent(counts, self.delta) <= limit
 
     def debit(self, release: Release) -> int:
         """Record ``release`` and return its number, or raise :class:`BudgetExceeded` and record nothing."""
-        self._check_owner()
         with self._lock:
             if self._journal is None:
                 self._check({release.cost: 1}, release.purpose)
@@ -335,8 +331,7 @@ class PrivacyLedger:
             Whether the noise was seeded.
         planned : int
             How many releases were fixed in advance, before any answer was known. If the ledger has more than these,
-            somebody chose to go on, and may have chosen to stop, because of the answers: then only the budget is
-            promised.
+            their number may depend on the answers, and only the budget is promised.
         subject : str
             Subject of the statement.
         """
@@ -443,7 +438,7 @@ def summary(releases: Sequence[Release]) -> tuple[dict[str, Any], ...]:
         purpose, cost = release.purpose, release.cost
         new = {
             "purpose": purpose,
-            "mechanism": kind_of(cost),
+            "mechanism": cost.kind,
             "count": 0,
             "noise_multiplier": getattr(cost, "noise_multiplier", None),
             "epsilon": getattr(cost, "epsilon", None),

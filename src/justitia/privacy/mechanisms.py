@@ -20,7 +20,8 @@ import numbers
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from functools import partial
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +46,8 @@ class NoiseSource(ABC):
     #: Whether the noise can be drawn again, so that a certificate promises nothing.
     seeded: bool = False
 
-    def about(self, _query: bytes) -> Self:
-        """Source for one query, described by public bytes: the source itself, unless the noise is seeded."""
+    def about(self, *_query: object) -> Self:
+        """Source for one query, described by public values: the source itself, unless the noise is seeded."""
         return self
 
     @abstractmethod
@@ -68,7 +69,7 @@ class NoiseSource(ABC):
         """
         if std == 0:
             return exact
-        return noised_on_grid(exact, std, lambda size, stream: self.words(size, release=release, stream=stream))
+        return noised_on_grid(exact, std, partial(self.words, release=release))
 
 
 class SystemNoise(NoiseSource):
@@ -98,10 +99,10 @@ class SeededNoise(NoiseSource):
         self._query = b""
         self.description = "fixed noise seed: it can be drawn again, so it promises nothing"
 
-    def about(self, query: bytes) -> Self:
+    def about(self, *query: object) -> Self:
         """The same seed for one query."""
         source = copy.copy(self)
-        source._query = query
+        source._query = repr(query).encode()
         return source
 
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:
@@ -156,11 +157,7 @@ class Gaussian(Mechanism):
     """
 
     noise_multiplier: float
-
-    @property
-    def is_exact(self) -> bool:
-        """False."""
-        return False
+    is_exact: ClassVar[bool] = False
 
     def cost(self) -> Cost:
         """What the ledger charges for one release."""
@@ -184,10 +181,7 @@ class Gaussian(Mechanism):
 class Unprotected(Mechanism):
     """No noise, at an infinite cost: for comparisons with training that is not private."""
 
-    @property
-    def is_exact(self) -> bool:
-        """True."""
-        return True
+    is_exact: ClassVar[bool] = True
 
     def cost(self) -> Cost:
         """Infinite."""
@@ -298,15 +292,7 @@ def hidden_seed(seed: Any) -> Any:
 
 
 class _SeedParameter:
-    """Descriptor that keeps the parameter under its own name, as scikit-learn needs it, as a :class:`NoiseSeed`."""
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is None:
-            return self
-        try:
-            return instance.__dict__["noise_seed"]
-        except KeyError:
-            raise AttributeError("noise_seed") from None
+    """Descriptor that keeps the parameter as a :class:`NoiseSeed` in the instance, where Python finds it."""
 
     def __set__(self, instance: Any, value: Any) -> None:
         instance.__dict__["noise_seed"] = hidden_seed(value)
@@ -322,7 +308,7 @@ class HiddenNoiseSeed:
       processes fit with it; so do copies in memory and ``sklearn.clone``.
     """
 
-    noise_seed = _SeedParameter()
+    noise_seed: Any = _SeedParameter()
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]

@@ -9,7 +9,7 @@ answer of the Gaussian mechanism, which therefore costs what that mechanism cost
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,11 @@ _FIXED = 448  # bits behind the point where more bits decide
 _DENSITY_BITS = 320
 _DENSITY_AT_ZERO = 0x662114CF50D942343F2CF1402EAE38BFD3829F30512706D8C0471B4802639D2E9DF8AC55447D3DB7  # (2 pi)^(-1/2)
 
-#: How many words, and for which stream, to independent uniform 64-bit words.
-Words = Callable[[int, str], NDArray[np.uint64]]
+
+class Words(Protocol):
+    """A number of words, and the stream they are for, to independent uniform 64-bit words."""
+
+    def __call__(self, size: int, *, stream: str) -> NDArray[np.uint64]: ...
 
 
 def grid_step(std: float) -> float:
@@ -100,7 +103,7 @@ def rounded_gaussian(words: Words, size: int, s: float) -> NDArray[np.float64]:
       ``2^-48 (1 + |x|)`` up to 4.5 standard deviations.
     * Values up to 16 standard deviations are drawn, with their probabilities.
     """
-    bits = words(size, "noise")
+    bits = words(size, stream="noise")
     leading = bits >> np.uint64(1)
     x = -ndtri((leading.astype(np.float64) + 0.5) * 2.0**-64)
     shifted = s * x + 0.5
@@ -108,7 +111,7 @@ def rounded_gaussian(words: Words, size: int, s: float) -> NDArray[np.float64]:
     beyond = shifted - magnitude
     doubtful = np.flatnonzero((np.minimum(beyond, 1.0 - beyond) <= s * _MARGIN * (1.0 + x)) | (x > _TRUSTED))
     if len(doubtful):
-        more = words(2 * len(doubtful), "more bits").reshape(-1, 2).tolist()
+        more = words(2 * len(doubtful), stream="more bits").reshape(-1, 2).tolist()
         known = leading[doubtful].tolist()
         magnitude[doubtful] = [_decide((a << 128) | (b << 64) | c, s) for a, (b, c) in zip(known, more, strict=True)]
     return np.where(bits & np.uint64(1), -magnitude, magnitude)

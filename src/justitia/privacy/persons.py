@@ -1,8 +1,8 @@
-"""Which rows are one person's, and how many of them may be asked about.
+"""Persons: which rows belong to one person, and how many of them a query counts.
 
 Ids are public. Without them the unit of every promise is a row; with them it is a person, with all of that person's
 rows at once. A person who moves k rows moves an answer k times as far, so the noise grows with the largest k. One
-person with a thousand rows must not set the noise for everybody: beyond a public number of rows, a person's other rows
+person with a thousand rows must not set the noise for all: beyond a public number of rows, a person's other rows
 count as "not given".
 """
 
@@ -81,10 +81,10 @@ class Persons:
 
 
 def rows_each(sizes: NDArray[np.int64]) -> int:
-    r"""How many rows of one person to ask about, from everybody's numbers of rows.
+    r"""Number of rows of one person that queries count, from the numbers of rows of all persons.
 
-    With k rows each, :math:`R(k) = \sum_p \min(m_p, k)` rows are asked about and the noise is k times that of one row,
-    so relative to what is asked it is :math:`k / R(k)`, which never falls as k grows. More rows have less sampling
+    With k rows each, :math:`R(k) = \sum_p \min(m_p, k)` rows count and the noise is k times that of one row, so
+    relative to these rows it is :math:`k / R(k)`, which never falls as k grows. More rows have less sampling
     error: the largest k is taken whose relative noise is at most ``MOST_NOISE`` times that of k = 1.
     """
     count = np.bincount(sizes)

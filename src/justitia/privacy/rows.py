@@ -1,4 +1,4 @@
-r"""Public rows v_i in factored form: what the boundary clips and sums without ever building them.
+r"""Factored public rows: norms and clipped weighted sums of rows that are never built.
 
 Each row is a plain piece of data. Norms and weighted sums of many rows come from the factors,
 
@@ -75,7 +75,7 @@ class FactoredRows:
 
     def _centred_squares(self, raw: Floats) -> Floats:
         """|g - c|^2 = |g|^2 - 2 <g, c> + |c|^2, rounded up."""
-        assert self.member is not None  # noqa: S101 - tells the type checker what the caller has seen
+        assert self.member is not None  # noqa: S101 - for the type checker; the caller has checked it
         assert self.centres is not None  # noqa: S101
         pieces = np.split(self.centres, np.cumsum([block.width for block in self.blocks])[:-1], axis=1)
         inner = np.stack([block.inner(piece) for block, piece in zip(self.blocks, pieces, strict=True)]).sum(0)
@@ -213,18 +213,19 @@ def index_chunks(n: int, chunk_rows: int) -> Iterator[Index]:
 
 
 def placed_chunks(first: int, count: int, size: int) -> Iterator[tuple[slice, Index]]:
-    """Cut ``count`` rows, the first at position ``first``, at multiples of ``size``: which places are taken, by whom.
+    """Cut ``count`` rows, of which the first has position ``first``, into chunks at multiples of ``size``.
 
-    A chunk always has ``size`` rows, each where its position says, and somebody else's number where a row is not here:
-    so what a product of matrices makes of a row is the same to the last bit, whoever holds the rows beside it.
+    Each chunk is ``(taken, rows)``: ``rows`` (size,) says which row is at each place of the chunk, and ``taken`` which
+    places are the chunk's own; the others repeat a row. A row's place follows from its position alone, so a matrix
+    product gives it the same bits whichever process holds the rows beside it.
     """
     at = 0
     while at < count:
         start = (first + at) % size
         taken = min(size - start, count - at)
-        who = np.full(size, at)
-        who[start : start + taken] = np.arange(at, at + taken)
-        yield slice(start, start + taken), who
+        rows = np.full(size, at)
+        rows[start : start + taken] = np.arange(at, at + taken)
+        yield slice(start, start + taken), rows
         at += taken
 
 
@@ -257,7 +258,7 @@ class ArrayRows:
 
     def dense(self) -> Iterator[tuple[Index, Floats]]:
         """Yield ``(positions, rows)`` for all rows in order."""
-        for part in index_chunks(len(self), self.chunk_rows):
+        for part in index_chunks(len(self.values), self.chunk_rows):
             yield part, self.values[part[0] : part[-1] + 1]
 
 

@@ -1,4 +1,4 @@
-r"""Private selection: how many trials a search runs, and how noisy each of them has to be.
+r"""Private selection: the random number of trials of a search, and the noise of each trial.
 
 A search draws K from the truncated negative binomial law (Liu and Talwar 2019; Papernot and Steinke 2022),
 

@@ -1,4 +1,4 @@
-"""The vault: the only reader of the sensitive attribute during training, and the only way in for it (`open_vault`)."""
+"""Vault: it holds the sensitive attribute and answers queries about groups with noise; `open_vault` is the way in."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +27,15 @@ from justitia.privacy.bounding import (
     with_norm_rounding,
     with_rounding,
 )
-from justitia.privacy.columns import Names
+from justitia.privacy.columns import Column, Names
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.groups import (
     GROUPS_OF_FILES,
     encode,
     group_names,
     infer_groups,
-    only_part,
     public_groups,
-    read_parts,
+    read_columns,
 )
 from justitia.privacy.interface import BlockSource, Groups, RowFunction, Vault, VaultRequest
 from justitia.privacy.joining import FileAttribute
@@ -154,8 +153,11 @@ def _codes_in_worker(*described: Any) -> FileCodes:
 def _encoded(parts: Any, groups: Groups, missing_marker: Hashable, counted: NDArray[np.bool_] | None) -> Codes:
     """Group codes of rows that come in parts; rows that do not count are "not given"."""
     small = np.int16 if len(groups) < 2**15 else np.int64  # a vault of millions of rows stays small
-    coded = (encode(part, groups, missing_marker).astype(small) for part in parts)
-    codes: Codes = np.concatenate([np.empty(0, dtype=small), *coded])
+    coded = [np.empty(0, dtype=small)]
+    for part in parts:
+        found = encode(part, groups, missing_marker)
+        coded.append(found.astype(small))
+    codes: Codes = np.concatenate(coded)
     if counted is not None:
         if len(counted) != len(codes):
             raise ValueError(
@@ -169,6 +171,9 @@ def _encoded(parts: Any, groups: Groups, missing_marker: Hashable, counted: NDAr
 @dataclass(frozen=True, eq=False)
 class GroupSums:
     """Pass: exact sums of bounded public rows over each group, on the public grid. Only the vault may have the result.
+
+    Two public numbers come after the sums: how many rows were added, and the sum of their positions. A row source that
+    added a row twice would double what one row can change, which noise and ledger would not know.
 
     Parameters
     ----------
@@ -192,30 +197,14 @@ class GroupSums:
     @forgets_locals
     @quietly
     def run(self, block: Any) -> NDArray[np.int64]:
-        """(G + 1, width) steps."""
+        """(G + 1, width) steps, flat, then the two numbers."""
         rows = self.rows(block)  # before the codes, which the caller's function then cannot meet
         # A narrower part would be added to every column of the others, and so exceed the bound.
         if rows.shape != (len(block), self.rows.width):
             raise ValueError(f"Expected rows of shape {(len(block), self.rows.width)} for a block; got {rows.shape}.")
         codes = self.codes.take(block.first, block.first + len(block))
-        return group_steps(codes, rows, self.bound, self.step, self.blocks)
-
-
-@dataclass(frozen=True, eq=False)
-class EveryRow:
-    """Pass that adds to the result of another one how many rows it was of, and the sum of their positions.
-
-    Both are public. A row source that added a row twice would double what one row can change, which noise and ledger
-    would not know.
-    """
-
-    work: GroupSums
-
-    def run(self, block: Any) -> NDArray[np.int64]:
-        """The result, flat, and the two numbers."""
-        count = len(block)
-        positions = count * block.first + count * (count - 1) // 2
-        return np.append(self.work.run(block), [count, positions])
+        steps = group_steps(codes, rows, self.bound, self.step, self.blocks)
+        return np.append(steps, [len(rows), len(rows) * block.first + len(rows) * (len(rows) - 1) // 2])
 
 
 def group_steps(codes: Codes, rows: Floats, bound: float, step: float, blocks: int) -> NDArray[np.int64]:
@@ -265,10 +254,7 @@ class SensitiveVault(Vault):
       prints nothing exact.
     """
 
-    __slots__ = (
-        *("__codes", "_columns", "_groups", "_groups_source", "_ledger", "_n", "_names", "_people", "_rows"),
-        *("_source", "_spent"),
-    )
+    __slots__ = (*("__codes", "_groups_source", "_ledger", "_n", "_people", "_rows", "_source", "_spent", "_unit"),)
 
     @forgets_locals
     def __init__(
@@ -287,47 +273,39 @@ class SensitiveVault(Vault):
         self._source = noise_source if noise_source is not None else SystemNoise()
         self._spent: Counter[Cost] = Counter()
         self._groups_source = INFERRED if inferred else "given"
+        self._unit = "row" if people is None else "person"
         self.__codes: GroupCodes
-        self._columns: Names
+        names: Names
         counted = None if people is None else people.counted
+        if inferred and isinstance(labels, FileAttribute | AttributeStream):
+            raise ValueError(GROUPS_OF_FILES)
         if isinstance(labels, FileAttribute):
-            if inferred:
-                raise ValueError(GROUPS_OF_FILES)
             self._n = len(labels)
-            self._columns = tuple(labels.names)
-            self._groups = public_groups(groups, names=self._columns)
+            names = tuple(labels.names)
+            listed = public_groups(groups, names=names)
             labels.check_keys()
-            self.__codes = FileCodes(labels, self._groups, missing_marker, counted)
+            self.__codes = FileCodes(labels, listed, missing_marker, counted)
             # Now, so that files that cannot be read are noticed before anything is debited.
             if source is None:
                 self.__codes.take(0, self._n)
             else:
                 source.read_codes(self.__codes)
         else:
-            self._columns, parts = read_parts(labels)
-            found = infer_groups(only_part(parts), missing_marker) or NONE_FOUND if inferred else None
-            self._groups = public_groups(groups, names=self._columns) if found is None else found
-            codes = _encoded(parts, self._groups, missing_marker, counted)
+            parts: Iterable[list[Column]]
+            if isinstance(labels, AttributeStream):
+                names, parts = labels.names, labels.reveal_entries()
+            else:
+                names, columns = read_columns(labels)
+                parts = [columns]
+                groups = infer_groups(columns, missing_marker) or NONE_FOUND if inferred else groups
+            listed = groups if inferred else public_groups(groups, names=names)
+            codes = _encoded(parts, listed, missing_marker, counted)
             self._n, self.__codes = len(codes), MemoryCodes(codes)
-        self._names = group_names(self._groups, names=self._columns)
+        named = cast("tuple[str, ...]", () if None in names else names)
+        super().__init__(listed, group_names(listed, names=names), named)
 
     def __len__(self) -> int:
         return self._n
-
-    @property
-    def group_names(self) -> tuple[str, ...]:
-        """Printable public names of the G groups, in the order of every answer."""
-        return self._names
-
-    @property
-    def groups(self) -> Groups:
-        """The public list of labels, in the order of every answer; of crossed columns, tuples."""
-        return self._groups
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """Public names of the sensitive columns, where the container has any."""
-        return tuple(name for name in self._columns if name is not None)
 
     @property
     def rows_per_person(self) -> int:
@@ -341,7 +319,7 @@ class SensitiveVault(Vault):
 
     def forget(self) -> None:
         """Overwrite the attribute: every row is "not given" from now on."""
-        self.__codes.forget(len(self._groups))
+        self.__codes.forget(self.n_groups)
 
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
@@ -398,16 +376,16 @@ class SensitiveVault(Vault):
         """
         rows = ArrayRows(self._check_rows(values)) if isinstance(values, np.ndarray) else values
         dense = isinstance(rows, DenseSource)
-        if dense and len(rows) != len(self):  # type: ignore[arg-type]
-            raise ValueError(f"Expected one public row per label ({len(self)}); got {len(rows)}.")  # type: ignore[arg-type]
+        if dense and len(rows) != self._n:  # type: ignore[arg-type]
+            raise ValueError(f"Expected one public row per label ({self._n}); got {len(rows)}.")  # type: ignore[arg-type]
         if not dense and self._rows is None:
             raise ValueError("expected a row source for rows that are a function of blocks, got none; pass an array.")
         sensitivity = math.sqrt(2) * with_norm_rounding(check_bound(bound), rows.width) * self.rows_per_person
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
-        step = max(noise.step(sensitivity), exact_sum_step(2.0 * len(self) * min(bound, LONGEST)))
+        step = max(noise.step(sensitivity), exact_sum_step(2.0 * self._n * min(bound, LONGEST)))
         steps = self._dense_steps(rows, bound, step) if dense else self._pass_steps(rows, bound, step)  # type: ignore[arg-type]
         exact = steps.astype(np.float64) * step
-        drawn = self._noise_about(purpose, rows.width, float(bound), noise)
+        drawn = self._source.about(purpose, rows.width, float(bound), noise)
         noisy = noise.add_noise(exact, sensitivity=sensitivity, source=drawn, release=release)
         total = exact.sum(0)  # public: every row is in one block, and nothing is rounded
         projected: Array = noisy + (total - noisy.sum(0)) / len(noisy)
@@ -416,7 +394,7 @@ class SensitiveVault(Vault):
     def _pass_steps(self, rows: RowFunction, bound: float, step: float) -> NDArray[np.int64]:
         """(G + 1, d): sums over all blocks of the source."""
         assert self._rows is not None  # noqa: S101 - checked before the debit
-        found = self._rows.run(EveryRow(GroupSums(rows, bound, step, self.__codes, self.n_groups + 1)))
+        found = self._rows.run(GroupSums(rows, bound, step, self.__codes, self.n_groups + 1))
         shape = self.n_groups + 1, rows.width
         if found.shape != (math.prod(shape) + 2,):
             raise ValueError(f"Expected sums of {math.prod(shape)} numbers from the row source; got {found.shape}.")
@@ -433,11 +411,11 @@ class SensitiveVault(Vault):
             if rows.shape != (len(rows), source.width):
                 raise ValueError(f"Expected {source.width} columns in every row of the source; got {rows.shape}.")
             done += len(rows)
-            if done <= len(self):
+            if done <= self._n:
                 codes = self.__codes.take(done - len(rows), done)
                 steps += group_steps(codes, rows, bound, step, len(steps))
-        if done != len(self):
-            raise ValueError(f"Expected a source that gives every row once; got {done} of {len(self)} rows.")
+        if done != self._n:
+            raise ValueError(f"Expected a source that gives every row once; got {done} of {self._n} rows.")
         return steps
 
     @forgets_locals
@@ -477,22 +455,22 @@ class SensitiveVault(Vault):
         * The ledger is debited first; a row that is not finite counts as zero.
         """
         source = ArrayRows(self._check_rows(values)) if isinstance(values, np.ndarray) else values
-        if len(source) != len(self) or weights.shape != (len(self), self.n_groups + 1):
+        if len(source) != self._n or weights.shape != (self._n, self.n_groups + 1):
             raise ValueError(
-                f"Expected {len(self)} rows and weights of shape {(len(self), self.n_groups + 1)}; "
+                f"Expected {self._n} rows and weights of shape {(self._n, self.n_groups + 1)}; "
                 f"got {len(source)} rows and weights of shape {weights.shape}."
             )
         weights = weights.astype(np.float64, copy=False)
         sensitivity = check_bound(bound) * weight_range(weights) * self.rows_per_person
         sensitivity = with_rounding(sensitivity, weights, bound, source.width, noise)
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
-        selected = np.take_along_axis(weights, self.__codes.take(0, len(self))[:, None], axis=1)[:, 0]
+        selected = np.take_along_axis(weights, self.__codes.take(0, self._n)[:, None], axis=1)[:, 0]
         exact = LongSum(source.width)
         for chunk, rows in source.chunks():
             c = selected[chunk]
             for part, piece in rows.pieces():
                 exact.add(clipped_sum(piece, c[part], bound))
-        drawn = self._noise_about(purpose, source.width, float(bound), noise)
+        drawn = self._source.about(purpose, source.width, float(bound), noise)
         return noise.add_noise(exact.value(), sensitivity=sensitivity, source=drawn, release=release)
 
     @forgets_locals
@@ -509,15 +487,15 @@ class SensitiveVault(Vault):
             raise ValueError("expected rows that are one person's each, got persons; randomise one answer per person.")
         categories = self.n_groups + not_given
         release = self._debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
-        drawn = self._noise_about(purpose, categories, mechanism)
-        codes = self.__codes.take(0, len(self)).astype(np.int64)
+        drawn = self._source.about(purpose, categories, mechanism)
+        codes = self.__codes.take(0, self._n).astype(np.int64)
         return mechanism.randomize(codes, categories=categories, source=drawn, release=release)
 
     @forgets_locals
     def reveal(self, *, purpose: str, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """The true group code of every row, or of these rows, without privacy: debits infinity, visibly."""
         self._debit(Release(purpose, Unprotected().cost(), math.inf))
-        codes = self.__codes.take(0, len(self)).astype(np.int64)
+        codes = self.__codes.take(0, self._n).astype(np.int64)
         return codes if rows is None else codes[rows]
 
     def certificate(
@@ -525,7 +503,7 @@ class SensitiveVault(Vault):
     ) -> Certificate:
         """What the ledger can promise about all releases so far: :meth:`justitia.PrivacyLedger.certificate`."""
         return self._ledger.certificate(
-            groups=self._names,
+            groups=self.group_names,
             groups_source=self._groups_source,
             noise=self._source.description,
             reproduction=self._source.seeded,
@@ -534,22 +512,14 @@ class SensitiveVault(Vault):
             subject=subject,
         )
 
-    @property
-    def _unit(self) -> str:
-        return "row" if self._people is None else "person"
-
-    def _noise_about(self, *question: Any) -> NoiseSource:
-        """The generator for one query: its purpose, width, bound and mechanism. Rows are no part of it."""
-        return self._source.about(repr(question).encode())
-
     def _check_rows(self, values: Floats) -> Array:
         rows = values[:, None] if values.ndim == 1 else values
-        if rows.ndim != 2 or len(rows) != len(self):
-            raise ValueError(f"Expected one public row per label ({len(self)}); got shape {values.shape}.")
+        if rows.ndim != 2 or len(rows) != self._n:
+            raise ValueError(f"Expected one public row per label ({self._n}); got shape {values.shape}.")
         return rows.astype(np.float64, copy=False)
 
     def __repr__(self) -> str:
-        return f"SensitiveVault(n={len(self)}, groups={list(self._names)})"
+        return f"SensitiveVault(n={self._n}, groups={list(self.group_names)})"
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise TypeError("A SensitiveVault cannot be pickled or copied: it holds sensitive attributes.")
@@ -574,12 +544,13 @@ def open_vault(sensitive_features: Any, request: VaultRequest) -> Vault:
     people = person if person is None or isinstance(person, Persons) else Persons.from_ids(person)
     if people is not None:
         people.check_rows(request.n)
-    shared = sorted({name for name in attribute.names if name is not None} & {str(name) for name in request.features})
-    if shared:
-        raise ValueError(
-            f"the column {shared[0]!r} is both a feature and a sensitive attribute; drop it from X, "
-            "so that it is not an input at prediction time."
-        )
+    features = set(map(str, request.features))
+    for name in attribute.names:
+        if name in features:
+            raise ValueError(
+                f"the column {name!r} is both a feature and a sensitive attribute; drop it from X, "
+                "so that it is not an input at prediction time."
+            )
     return SensitiveVault(
         attribute,
         groups=named_groups(request.groups, request.epsilon),
@@ -608,7 +579,7 @@ def local_vault(vault: Vault) -> SensitiveVault:
 
 
 def named_groups(groups: Any, epsilon: float) -> Any:
-    """The public list of groups. A finite epsilon needs one: a list read off the data tells about the attribute."""
+    """The public list of groups. A finite epsilon needs one: a list read off the data reveals which labels occur."""
     if groups is not None:
         return groups
     if math.isinf(epsilon):

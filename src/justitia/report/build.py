@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._files import staged_file
 from justitia.curve import Tradeoff
 from justitia.estimator import LagrangianDualClassifier
+from justitia.exceptions import DeprecatedNameWarning
 from justitia.metrics.measurement import Measurement
 from justitia.report import charts, formatting
 from justitia.report.contents import Contents, headline, not_promised, read_contents
@@ -124,6 +126,7 @@ def build_report(
     curve: Mapping[str, Any] | Tradeoff | None = None,
     facts: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
+    measurement_log: Sequence[Mapping[str, Any]] | None = None,
     looks: Sequence[Mapping[str, Any]] | None = None,
 ) -> Report:
     """Build a report on a fitted or loaded model.
@@ -142,9 +145,11 @@ def build_report(
     about : mapping, optional
         Statements of people: ``owner``, ``purpose``, ``population``, ``version``, ``monitoring_plan``,
         ``human_oversight``, ``positive_means``, ``title``, ``region``, ``sector``. An empty field is visibly empty.
+    measurement_log : sequence of mappings, optional
+        Facts of the training and of every measurement, oldest first (:func:`justitia.report.inputs.read_log`). By
+        default the training and ``measurement``.
     looks : sequence of mappings, optional
-        The measurement log: facts of the training and of every measurement, oldest first
-        (:func:`justitia.report.inputs.read_log`). By default the training and ``measurement``.
+        The old name of ``measurement_log``.
 
     Raises
     ------
@@ -159,7 +164,11 @@ def build_report(
     if not isinstance(facts, Mapping | None):
         raise TypeError(f"expected facts to be a mapping, got {type(facts).__name__!r}; pass names with their values.")
     given = facts or {}
-    sources = _default_log(model, measurement, given) if looks is None else looks
+    if looks is not None:
+        sentence = "looks is now called measurement_log; the old name works in this release and in no later one."
+        warnings.warn(sentence, DeprecatedNameWarning, stacklevel=2)
+        measurement_log = looks
+    sources = _default_log(model, measurement, given) if measurement_log is None else measurement_log
     return Report(
         read_contents(
             *(model, read_measurement(measurement), read_curve(curve, model), given),

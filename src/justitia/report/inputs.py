@@ -322,7 +322,9 @@ def read_log(sources: Sequence[Mapping[str, Any]]) -> tuple[LogEntry, ...]:
     try:
         return tuple(_log_entry(number, one) for number, one in enumerate(sources))
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise ValueError("expected looks to be facts of training and measurements, got something else.") from None
+        raise ValueError(
+            "expected measurement_log to be facts of training and measurements, got something else."
+        ) from None
 
 
 def _log_entry(number: int, facts: Mapping[str, Any]) -> LogEntry:

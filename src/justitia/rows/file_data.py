@@ -1,4 +1,4 @@
-"""What a fit on files is given, by the names of columns: public columns, and where the attribute is."""
+"""Inputs of a fit on files: names of the public columns, and where the attribute is."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ what it has read (arrow issue 39808).
 from __future__ import annotations
 
 import glob
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -240,8 +241,10 @@ class RowFiles:
 
 def is_files(where: Any) -> bool:
     """Whether this names files: a path, a pattern, :class:`RowFiles` or a dataset of pyarrow."""
-    kinds = [kind for kind in type(where).__mro__ if kind.__module__.startswith("pyarrow._dataset")]
-    return isinstance(where, str | Path | RowFiles) or bool(kinds)
+    if isinstance(where, str | Path | RowFiles):
+        return True
+    dataset = sys.modules.get("pyarrow._dataset")  # a dataset exists only where it is imported
+    return dataset is not None and isinstance(where, dataset.Dataset)
 
 
 def _rows_of(part: Part, names: Sequence[str], low: int, high: int) -> Iterator[Any]:

@@ -150,7 +150,7 @@ class MemoryRows(RowSource):
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all blocks."""
-        total: IntArray = sum(work.run(block) for block in self.blocks())  # type: ignore[assignment]
+        total: IntArray = sum(map(work.run, self.blocks()))  # type: ignore[assignment]
         return total
 
     def map(self, function: Callable[[Block], Any]) -> Iterator[Any]:

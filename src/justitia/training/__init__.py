@@ -1,1 +1,1 @@
-"""Algorithm 1 and the session of one fit."""
+"""What every engine shares: the session of one fit, plans, checkpoints, diagnostics, and the paper's Section 5."""

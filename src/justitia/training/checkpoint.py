@@ -81,7 +81,7 @@ def open_folder(path: Path | str | None) -> Iterator[RunFolder | None]:
     Raises
     ------
     LedgerError
-        If another run works in it; the sentence says whose. If a file of the lock's name is somebody else's.
+        If another run works in it, or the file of the lock's name was not made by this package.
     """
     if path is None:
         yield None
@@ -248,7 +248,7 @@ class Checkpoint:
         state = self._state
         if spent < state["releases"]:
             raise ValueError(
-                f"The checkpoint in {str(self.folder)!r} has seen debits that its ledger does not hold; "
+                f"The checkpoint in {str(self.folder)!r} records debits that its ledger does not hold; "
                 "resume it with the ledger it was started with."
             )
         return SavedRun(state["state"], state["lam"], state["position"], spent - state["releases"])

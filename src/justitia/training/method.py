@@ -21,8 +21,9 @@ from justitia.exceptions import Diagnostic
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
+from justitia.training.diagnostics import decision_diagnostics, violation_diagnostics, weighted_accuracy
 from justitia.training.lagrangian import Problem, largest_gap
-from justitia.training.remarks import decisions_remarks, value, violation_remark
+from justitia.training.public_scores import public_scores
 
 Array = NDArray[Any]
 #: Positions of rows, or all of them.
@@ -113,6 +114,10 @@ class Run(ABC):
         """Largest noised difference between two groups' distributions of deployed scores, where these are alike."""
         return None
 
+    def public_scores(self, scores: Array, rows: Rows) -> dict[str, float]:
+        """How good scores of these rows are, by public labels."""
+        return public_scores(scores[rows], self.problem.y[rows], self.problem.weight[rows])
+
     def rate_names(self) -> tuple[str, ...]:
         """Names of the K rates that groups are compared by."""
         return tuple(self.problem.notion.event_names)
@@ -125,12 +130,12 @@ class Run(ABC):
         """Warnings after training, from public and noised numbers."""
         return []
 
-    def learned_remarks(self) -> list[Diagnostic]:
+    def learned_diagnostics(self) -> list[Diagnostic]:
         """Warnings about the deployed decisions, from public labels and noised gaps."""
         problem, scores, base, held = self.problem, self.deployed_scores(), self.base_scores(), self.held_out()
-        learned = decisions_remarks(problem, scores, None if base is None else value(problem, base))
+        learned = decision_diagnostics(problem, scores, None if base is None else weighted_accuracy(problem, base))
         worst = self.worst(scores[held], held)
-        return learned + ([] if worst is None else violation_remark(*worst, self.gap_noise()))
+        return learned + ([] if worst is None else violation_diagnostics(*worst, self.gap_noise()))
 
 
 class Method(ABC):

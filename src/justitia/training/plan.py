@@ -1,4 +1,4 @@
-"""Plans: public numbers that fix a training run and know what it costs before any data is seen.
+"""Plans: public numbers that fix a training run and know what it costs before any data is read.
 
 A plan is frozen. ``calibrate`` returns a new plan whose noise fits a budget; ``costs`` says what the ledger will hold
 after ``fit``, and ``fit`` checks that it does.
@@ -48,21 +48,16 @@ def moments_and_checks(scale: float, share: float, checks: int) -> tuple[Gaussia
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """One kind of question a run will ask, how often, and with which noise."""
+    """One kind of query of a run, how often it is asked, and with which noise."""
 
     purpose: str
     noise: Noise
     count: int
 
-    @property
-    def cost(self) -> Cost:
-        """Price of one such release."""
-        return self.noise.cost()
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ABC):
-    """Public numbers that fix a fit: what it asks, how often, and what that costs."""
+    """Public numbers that fix a fit: its queries, how often each is asked, and what that costs."""
 
     #: Whether models of other tolerances can be made of the answers of one.
     shares_answers: ClassVar[bool] = False
@@ -73,7 +68,7 @@ class Plan(ABC):
 
     @abstractmethod
     def releases(self) -> tuple[PlannedRelease, ...]:
-        """Every question this run will ask of A."""
+        """Every query about A that this run will send to the vault."""
 
     @abstractmethod
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:
@@ -83,7 +78,7 @@ class Plan(ABC):
         """What the ledger will hold after ``fit``."""
         counts: Counter[Cost] = Counter()
         for release in self.releases():
-            counts[release.cost] += release.count
+            counts[release.noise.cost()] += release.count
         return counts
 
     def epsilon(self, delta: float) -> float:
@@ -99,5 +94,5 @@ class Plan(ABC):
         return asdict(self)
 
     def following(self, tolerance: float) -> Self:
-        """The plan of a model that is made of this one's answers, with another tolerance; it asks nothing."""
+        """The plan of a model that is made of this one's answers, with another tolerance; it sends no query."""
         return self.at_tolerance(tolerance)

@@ -1,4 +1,4 @@
-"""How good scores are, told from public labels: accuracy and the area under the ROC curve."""
+"""Accuracy and area under the ROC curve of scores, from public labels."""
 
 from __future__ import annotations
 

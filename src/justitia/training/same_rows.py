@@ -1,4 +1,4 @@
-"""Notices fits of the same rows that do not share a ledger: each certificate is true, and their sum is written nowhere.
+"""Repeated fits of the same rows without a shared ledger: each certificate is true, but no ledger holds their sum.
 
 Only public facts are compared: a hash of the features and of the labels. The attribute is not among them.
 """
@@ -17,14 +17,14 @@ from justitia.exceptions import BudgetWarning
 from justitia.privacy.certificate import Certificate
 
 _SENTENCE = (
-    "several fits of the same rows were seen in this process, each on a budget of its own: together they reveal more "
+    "several fits of the same rows ran in this process, each on a budget of its own: together they reveal more "
     "about a person than any one certificate says, and nothing adds them up; pass one ledger to all of them, "
     "ledger=PrivacyLedger(epsilon=..., delta=...), or a DurableLedger where they run in several processes."
 )
 
 
 class FitsOfRows:
-    """Which rows were trained on without a ledger; warns at the first that are seen again, and never after that."""
+    """Rows that were trained on without a ledger; it warns once, when the first of them is trained on again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""A tree of plain values and arrays as bytes and back, without pickle: what a checkpoint writes."""
+"""Serialisation of checkpoints: a tree of plain values and arrays as bytes, without pickle."""
 
 from __future__ import annotations
 

@@ -31,11 +31,11 @@ from justitia.cli.files.measurement_log import (
 from justitia.cli.files.metadata import measurement_metadata
 from justitia.cli.files.public_rows import hash_rows
 from justitia.cli.files.rows import LabelledRows, read_rows
-from justitia.cli.files.seen import Said, SeenRows, read_seen
+from justitia.cli.files.scored_rows import ModelOutputs, ScoredRows, read_scored_rows
 from justitia.cli.files.streamed import AT_ONCE, is_streamed
 from justitia.cli.output import json_text, print_result, print_warnings, table_text, truncate, wrap
 from justitia.cli.training import make_estimator
-from justitia.engines import MOMENTS, PF_LD, POST_PROCESSING
+from justitia.engines import MOMENTS, OLD_NAMES, PF_LD, POST_PROCESSING
 from justitia.learners.base import Inputs
 from justitia.learners.calibration import calibrate
 from justitia.learners.lightgbm_base import default_base
@@ -49,7 +49,7 @@ from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger
 from justitia.privacy.vault import check_budget
 
 UNCORRECTED = "uncorrected"
-METHOD = options.OneOf("method", (UNCORRECTED, POST_PROCESSING, MOMENTS, PF_LD), renamed=options.RENAMED)
+METHOD = options.OneOf("method", (UNCORRECTED, POST_PROCESSING, MOMENTS, PF_LD), renamed=OLD_NAMES)
 EXAMPLE = """
 $ justitia compare model curve/tolerance-0 --data test.csv --epsilon 1
 $ justitia compare model --method uncorrected --train income.csv \\
@@ -174,8 +174,8 @@ def _train_methods(
     trained_on = hash_rows(rows, target).sketch
     for name in methods:
         model = _fit_method(name, rows, notion, settings, total)
-        seen = others or read_seen(data, where, partial(_said, model), **public)
-        decided = seen.decided if isinstance(seen, SeenRows) else _decided(model, seen.X)
+        seen = others or read_scored_rows(data, where, partial(_outputs, model), **public)
+        decided = seen.decided if isinstance(seen, ScoredRows) else _decided(model, seen.X)
         found[f"({name})"] = EvaluatedModel(model, seen, decided, rows.attribute.groups, (notion,), target, trained_on)
     return found
 
@@ -225,7 +225,7 @@ class UncorrectedModel:
         return (self._calibration(raw) > 0.5).astype(np.int64)
 
 
-def _said(model: Any, X: Any) -> Said:
+def _outputs(model: Any, X: Any) -> ModelOutputs:
     """Decisions of a method; they stand for its scores, too, because the table of models has none."""
     decided = _decided(model, X)
     return decided, decided.astype(np.float64), None

@@ -20,7 +20,6 @@ from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.files.attribute import Groups, Where, groups_text, read_bins
 from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.measurement_log import (
-    ROWS,
     LogRecord,
     add_measurement,
     find_shared,
@@ -29,16 +28,16 @@ from justitia.cli.files.measurement_log import (
     warn_training_rows,
 )
 from justitia.cli.files.metadata import (
+    ROWS,
     facts_groups,
     load_model,
     measurement_metadata,
     model_features,
     model_groups,
-    said_of,
 )
 from justitia.cli.files.public_rows import RowHashes, Sketch, hash_rows
 from justitia.cli.files.rows import LabelledRows, read_rows
-from justitia.cli.files.seen import SeenRows, read_seen
+from justitia.cli.files.scored_rows import ScoredRows, model_outputs, read_scored_rows
 from justitia.cli.files.streamed import AT_ONCE, is_streamed
 from justitia.cli.measurement_text import exact_text, measurement_text
 from justitia.cli.options import LedgerOptions
@@ -64,7 +63,7 @@ class EvaluatedModel:
     Attributes
     ----------
     model : fitted classifier
-    rows : LabelledRows or SeenRows
+    rows : LabelledRows or ScoredRows
     decided : array of 0 and 1
     groups : dict
         Public groups to compare.
@@ -75,7 +74,7 @@ class EvaluatedModel:
     """
 
     model: Any
-    rows: LabelledRows | SeenRows
+    rows: LabelledRows | ScoredRows
     decided: NDArray[np.int64]
     groups: Groups
     notions: tuple[str, ...]
@@ -100,7 +99,7 @@ class EvaluatedModel:
     @cached_property
     def hashes(self) -> RowHashes:
         """Hashes of features and target."""
-        return self.rows.public if isinstance(self.rows, SeenRows) else hash_rows(self.rows, self.target)
+        return self.rows.public if isinstance(self.rows, ScoredRows) else hash_rows(self.rows, self.target)
 
     @property
     def accuracy(self) -> float:
@@ -110,7 +109,7 @@ class EvaluatedModel:
     @cached_property
     def scores(self) -> NDArray[np.float64]:
         """Public scores by which the model decides."""
-        if isinstance(self.rows, SeenRows):
+        if isinstance(self.rows, ScoredRows):
             return self.rows.scores
         scores: NDArray[np.float64] = self.model.predict_proba(self.rows.X)[:, 1]
         return scores
@@ -118,7 +117,7 @@ class EvaluatedModel:
     @cached_property
     def base_scores(self) -> NDArray[np.float64] | None:
         """Scores of the base model, before the correction; None for a network."""
-        if isinstance(self.rows, SeenRows):
+        if isinstance(self.rows, ScoredRows):
             return self.rows.base_scores
         found: NDArray[np.float64] | None = self.model.base_proba(self.rows.X)
         return found
@@ -140,7 +139,7 @@ class EvaluatedModel:
 
     def measure(self, **settings: Any) -> Measurement:
         """One noisy measurement on these rows."""
-        settings |= {"data": self.rows.files} if isinstance(self.rows, SeenRows) else {}
+        settings |= {"data": self.rows.files} if isinstance(self.rows, ScoredRows) else {}
         return measure(
             self.rows.y,
             self.decided,
@@ -154,7 +153,7 @@ class EvaluatedModel:
 
     def exact(self) -> dict[str, Any]:
         """Exact rates by group, which are not private."""
-        if isinstance(self.rows, SeenRows):
+        if isinstance(self.rows, ScoredRows):
             raise Refusal(f"expected --exact with {AT_ONCE}")
         given: dict[str, Any] = {"sensitive_features": self.rows.sensitive, "groups": self.groups, "pos_label": 1}
         found = {}
@@ -273,12 +272,12 @@ def load_and_predict(model: Path, data: Path, settings: dict[str, Any]) -> Evalu
         "classes": None if settings.get("positive") else fitted.classes_.tolist(),
         "columns": FeatureColumns.from_model(facts, model_features(fitted), settings),
     }
-    rows: LabelledRows | SeenRows
+    rows: LabelledRows | ScoredRows
     if is_streamed(data, asked=settings["stream"]):
-        rows = read_seen(data, where, lambda X: said_of(fitted, X), **public)
+        rows = read_scored_rows(data, where, lambda X: model_outputs(fitted, X), **public)
     else:
         rows = read_rows(data, where, **public)
-    decided = rows.decided if isinstance(rows, SeenRows) else (fitted.decision_function(rows.X) > 0).astype(np.int64)
+    decided = rows.decided if isinstance(rows, ScoredRows) else (fitted.decision_function(rows.X) > 0).astype(np.int64)
     columns = rows.attribute.columns
     groups = rows.attribute.groups or facts_groups(facts, columns) or model_groups(fitted, columns)
     notions = tuple(settings.get("notions") or ()) or (notion_name(fitted.notion),)

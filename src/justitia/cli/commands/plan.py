@@ -17,7 +17,7 @@ from justitia.cli.errors import Refusal, no_such
 from justitia.cli.files.attribute import Groups, Where, find_attribute
 from justitia.cli.files.columns import FeatureColumns, columns_text, warn_about
 from justitia.cli.files.reading import Table, open_table
-from justitia.cli.files.rows import feature_names, hidden_names, named_after, read_target
+from justitia.cli.files.rows import feature_names, read_target
 from justitia.cli.files.streamed import is_streamed
 from justitia.cli.options import command_plan
 from justitia.cli.output import fields_text, print_result, table_text, wrap
@@ -83,7 +83,7 @@ def plan(data: Path | None, tolerance: float | None, as_json: bool, **settings: 
             "purpose": one.purpose,
             "count": one.count,
             "noise_multiplier": one.noise.stddev(1.0),
-            "epsilon_alone": float(epsilon_spent({one.cost: one.count}, settings["delta"])),
+            "epsilon_alone": float(epsilon_spent({one.noise.cost(): one.count}, settings["delta"])),
         }
         for one in made.releases()
     ]
@@ -139,8 +139,7 @@ def _count(
         return PublicCounts(len(y), int(y.sum()), _group_number(where, None), str(positive)), ()
     counted = len(where.groups) == 1 and where.groups[0].strip().isdecimal()
     attribute = find_attribute(replace(where, groups=()) if counted else where, table)
-    related = named_after(attribute, table, settings["target"], columns)
-    names = feature_names(table, hidden_names(attribute, settings["target"], related), columns)
+    names, related = feature_names(attribute, table, settings["target"], columns)
     counts = PublicCounts(len(y), int(y.sum()), _group_number(where, attribute.groups), str(positive))
     return counts, (*columns.inspect(table, names)[1], *related)
 

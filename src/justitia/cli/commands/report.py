@@ -72,7 +72,7 @@ def report(
         curve=_read_curve(model, fitted.tolerance),
         facts=public | {"model_digest": digest, "data_digest": rows_digest(facts)},
         about=stated,
-        looks=log_facts(model, facts, fitted.certificate_),
+        measurement_log=log_facts(model, facts, fitted.certificate_),
     )
     page = made.write(out, overwrite=overwrite)
     card, data = page.with_suffix(".md"), page.with_suffix(".json")

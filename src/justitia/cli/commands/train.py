@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -86,7 +87,7 @@ def train(
         )
         until_saved.enter_context(ignore_interrupts())
         sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
-        facts = save_or_rescue(lambda place: save_model(model, rows, place, target=target, sketch=sketch), stage, out)
+        facts = save_or_rescue(partial(save_model, model, rows, target=target, sketch=sketch), stage, out)
     facts = {"model": out, **facts, "certificate": model.certificate_.to_dict(), "warnings": warnings}
     table = f"{columns_text(rows.readings)}\n\n" if isinstance(rows, LabelledRows) else ""
     print_result(facts, table + _text(model, facts, out), as_json=as_json)
@@ -102,7 +103,10 @@ def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> 
         tolerance = "one standard error of the difference between the two smallest groups"
     else:
         tolerance = f"{facts['tolerance']:.3g} (default)"
-    remarks = [one[:1].upper() + one[1:] for one in certificate.remarks if one not in facts["warnings"]]
+    diagnostics = ""
+    for one in certificate.remarks:
+        if one not in facts["warnings"]:
+            diagnostics += f"{one[:1].upper()}{one[1:]} "
     lines = {
         "data": f"{facts['rows']:,} rows, {facts['columns']} features of {facts['data']}",
         "target": f"{facts['target']}; {facts['positive']!r} is the positive answer",
@@ -115,7 +119,7 @@ def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> 
         else f"{facts['noisy_violation']:.3f} on training data "
         "(noisy estimate); 'justitia evaluate' measures it on other data",
         "privacy": certificate.statement,
-        "remarks": " ".join(remarks),
+        "remarks": diagnostics.strip(),
     }
     text = [f"Trained: {out}", fields_text(lines)]
     if math.isfinite(certificate.epsilon):

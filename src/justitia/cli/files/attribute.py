@@ -196,9 +196,9 @@ class PublicAttribute:
     person: str | None = None
     held: HeldElsewhere | None = field(default=None, repr=False)
 
-    def hidden(self) -> set[str]:
+    def hidden(self) -> set[str | None]:
         """Columns of the data file that are not features: the attribute, the key and the ids."""
-        return {*self.columns, *(name for name in (self.key, self.person) if name is not None)}
+        return {*self.columns, self.key, self.person} - {None}
 
 
 def find_attribute(where: Where, data: Table, *, streamed: bool = False) -> PublicAttribute:
@@ -230,7 +230,7 @@ def find_attribute(where: Where, data: Table, *, streamed: bool = False) -> Publ
         raise Refusal("expected every sensitive column once, got one twice; leave one --sensitive out.")
     if file is not None and file.files is not None:
         file.files.check((), (*columns, where.key or ""))
-    bins = tuple(read_bins(text) for text in where.bins)
+    bins = tuple(map(read_bins, where.bins))
     for one in bins:
         if one.column not in columns:
             raise no_such("sensitive column", one.column, columns, place="--bins")
@@ -300,16 +300,16 @@ def read_groups(texts: Sequence[str], columns: Sequence[str], bins: Sequence[Bin
             raise no_such("sensitive column", name.strip(), columns, place="--groups")
         if name.strip() in found:
             raise Refusal(f"the groups of {name.strip()!r} are named twice; give --groups or --bins for it, once.")
-        labels = [label.strip() for label in next(csv.reader([listed], skipinitialspace=True), [])]
+        labels = list(map(str.strip, next(csv.reader([listed], skipinitialspace=True), [])))
         if not labels:
             raise Refusal(f"expected the names of the groups of {name.strip()!r}, got none; pass --groups A,B.")
         found[name.strip()] = labels
-    lacking = [name for name in columns if name not in found]
-    if found and lacking:
-        raise Refusal(
-            f"expected the groups of every sensitive column, got none of {lacking[0]!r}; add --groups for it."
-        )
-    return {name: found[name] for name in columns} if found else None
+    ordered: Groups = {}
+    for name in columns:
+        if found and name not in found:
+            raise Refusal(f"expected the groups of every sensitive column, got none of {name!r}; add --groups for it.")
+        ordered[name] = found.get(name, [])
+    return ordered if found else None
 
 
 def groups_text(groups: Mapping[str, Sequence[str]]) -> list[str]:
@@ -391,11 +391,14 @@ def read_registered(table: Table, where: Where, key: str) -> tuple[Groups, list[
 
 def _labels(facts: PublicAttribute, found: Mapping[str, list[str | None]]) -> dict[str, list[str | None]]:
     """The label of each entry, made from that entry alone."""
-    bins = {one.column: one for one in facts.bins}
-    return {
-        name: bins[name].assign(values) if name in bins else [None if one == facts.missing else one for one in values]
-        for name, values in found.items()
-    }
+    labels = dict(found)
+    for name, values in found.items():
+        if facts.missing is not None:
+            labels[name] = [None if one == facts.missing else one for one in values]
+    for bins in facts.bins:
+        if bins.column in found:
+            labels[bins.column] = bins.assign(found[bins.column])
+    return labels
 
 
 def label_reader(facts: PublicAttribute) -> Callable[[str, Column], Column]:

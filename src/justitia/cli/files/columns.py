@@ -78,21 +78,31 @@ class FeatureColumns:
             return frame, tuple(one for one in self.known if one.name in set(names))
         wanted = {*(self.features or ()), *self.written.dates}
         readings = infer_types(frame, self.written, wanted=wanted, categorical=self.categorical)
-        doubts = self._thousands_doubts(table, frame, readings)
-        return frame, tuple(replace(one, doubt=doubts.get(one.name, one.doubt)) for one in readings)
+        found = dict(zip(names, readings, strict=True))
+        for name, doubt in self._thousands_doubts(table, frame, readings).items():
+            found[name] = replace(found[name], doubt=doubt)
+        return frame, tuple(found.values())
 
     def _thousands_doubts(self, table: Table, frame: pd.DataFrame, readings: Sequence[ColumnType]) -> dict[str, str]:
         """Warning by column about numbers in a CSV whose decimal marks may be marks between thousands."""
-        numeric = [one.name for one in readings if one.kind == NUMBER and one.name in frame and not one.doubt]
-        typed = [name for name in numeric if _may_be_thousands(frame[name])]
-        texts = {
-            name: frame[name].dropna().unique() for name in numeric if not pd.api.types.is_numeric_dtype(frame[name])
-        }
-        if typed and not table.is_parquet:  # pandas has parsed these; only the file shows how they were written
-            raw = table.raw(typed)
-            texts |= {name: raw[name].unique() for name in typed}
-        found = {name: thousands_warning(name, entries, self.written) for name, entries in texts.items()}
-        return {name: doubt for name, doubt in found.items() if doubt}
+        texts: dict[str, Any] = {}
+        parsed: list[str] = []
+        for one in readings:
+            if one.kind == NUMBER and one.name in frame and not one.doubt:
+                values = frame[one.name]
+                if not pd.api.types.is_numeric_dtype(values):
+                    texts[one.name] = values.dropna().unique()
+                elif not table.is_parquet and _may_be_thousands(values):
+                    parsed.append(one.name)
+        if parsed:  # by pandas; only the file shows how they were written
+            raw = table.raw(parsed)
+            texts |= dict(zip(parsed, map(raw.__getitem__, parsed), strict=True))
+        doubts = {}
+        for name, entries in texts.items():
+            doubt = thousands_warning(name, pd.unique(entries), self.written)
+            if doubt:
+                doubts[name] = doubt
+        return doubts
 
     def read(self, table: Table, names: Sequence[str]) -> tuple[pd.DataFrame, tuple[ColumnType, ...]]:
         """Feature columns converted to the types that models use, and how each column was read.
@@ -112,23 +122,23 @@ class FeatureColumns:
                 warn(sentence)
         if not len(read.columns):
             raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
-        dropped = tuple(ColumnType(name, IGNORED, says="left out") for name in self.drop)
-        return read, (*readings, *dropped)
+        for name in self.drop:
+            readings += (ColumnType(name, IGNORED, says="left out"),)
+        return read, readings
 
     def as_read(self, frame: pd.DataFrame, readings: Sequence[ColumnType] | None = None) -> pd.DataFrame:
         """Features of some rows, converted by these readings, or by those of the model."""
-        by_name = {one.name: one for one in (self.known or () if readings is None else readings)}
-        read = {}
-        for name in frame.columns:
-            if name not in by_name:
-                read[name] = frame[name]
-            elif by_name[name].is_feature:
-                read[name] = convert_column(frame[name], by_name[name], self.written)
+        read = dict(frame.items())
+        for one in self.known or () if readings is None else readings:
+            if one.name in read and one.is_feature:
+                read[one.name] = convert_column(frame[one.name], one, self.written)
+            else:
+                read.pop(one.name, None)
         return pd.DataFrame(read, index=frame.index)
 
     def to_dict(self, readings: Sequence[ColumnType]) -> dict[str, Any]:
         """Facts from which later commands read other files in the same way."""
-        return {COLUMNS: [one.to_dict() for one in readings], WRITTEN: self.written.to_dict()}
+        return {COLUMNS: list(map(ColumnType.to_dict, readings)), WRITTEN: self.written.to_dict()}
 
 
 def _may_be_thousands(values: pd.Series) -> bool:
@@ -172,7 +182,9 @@ def warn_about(readings: Sequence[ColumnType]) -> None:
 
 def columns_text(readings: Sequence[ColumnType]) -> str:
     """A table of all columns and how they are read."""
-    rows = [(truncate(one.name, 24), one.kind, truncate(one.says, 38)) for one in readings]
-    used = len([one for one in readings if one.is_feature])
+    rows, used = [], 0
+    for one in readings:
+        rows.append((truncate(one.name, 24), one.kind, truncate(one.says, 38)))
+        used += one.is_feature
     head = f"How columns are read ({used} of {len(readings)} are features):"
     return f"{head}\n{table_text(('column', 'read as', 'what is in it'), rows, left=3)}"

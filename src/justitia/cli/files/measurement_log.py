@@ -11,14 +11,14 @@ from typing import Any
 
 from justitia._files import make_file
 from justitia.cli.errors import Refusal, shown_path
-from justitia.cli.files.metadata import FACTS, read_json
+from justitia.cli.files.metadata import FACTS, ROWS, read_json
 from justitia.cli.files.public_rows import RowHashes, Sketch
 from justitia.metrics.composition import joint_statement
 from justitia.privacy.ledger import Certificate
 
 _NAME = re.compile(r"measurement-\d+\.json")
-#: Fields of training.json and of measurements that later measurements need; readers do not see them.
-ROWS, SHARED = "public_rows", "shared_with"
+#: Field of measurements: names of earlier ones with the same individuals. Reports leave it out.
+SHARED = "shared_with"
 #: Field of measurements that are a part of a comparison: the names of all its models.
 COMPARED = "compared"
 HIDDEN_FIELDS = frozenset({ROWS, SHARED})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shlex
@@ -13,13 +14,11 @@ from typing import Any
 
 import click
 import numpy as np
-import pandas as pd
 
 from justitia._files import read_object
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import Groups, groups_text, read_groups
 from justitia.cli.files.rows import LabelledRows
-from justitia.cli.files.seen import Said
 from justitia.cli.files.streamed import StreamedRows
 from justitia.estimator import LagrangianDualClassifier
 from justitia.metrics.measurement import Measurement
@@ -27,6 +26,9 @@ from justitia.persistence.folder import MODEL
 from justitia.training.public_scores import public_scores
 
 FACTS, CURVE = "training.json", "tradeoff.json"
+#: Field of training.json and of measurements: a summary of the public rows, from which later measurements see whether
+#: they use the same individuals.
+ROWS = "public_rows"
 
 
 def version() -> str:
@@ -55,7 +57,8 @@ def training_metadata(
     if hasattr(model, "rule_") or isinstance(rows, StreamedRows):
         # The base has learned from all rows, so the history has scores by models that have not learned from the row.
         # For rows in files, it has scores of the sample.
-        scores = {name: float(model.history_[name].iloc[-1]) for name in ("accuracy", "auc")}
+        last = model.history_.iloc[-1]
+        scores = {"accuracy": float(last["accuracy"]), "auc": float(last["auc"])}
     else:
         scores = public_scores(model.decision_function(rows.X), rows.y, np.ones(len(rows)))
     base = {"base": model.rule_.base.describe(), "threshold": model.rule_.threshold} if hasattr(model, "rule_") else {}
@@ -71,7 +74,7 @@ def training_metadata(
         "positive": classes[1],
         "sensitive": list(attribute.columns),
         "groups": groups_text(model_groups(model, attribute.columns)),
-        "bins": [str(one) for one in attribute.bins],
+        "bins": list(map(str, attribute.bins)),
         "key": attribute.key,
         "person": attribute.person,
         "missing": attribute.missing,
@@ -94,23 +97,31 @@ def measurement_metadata(found: Measurement, accuracy: float | None, data: str) 
 
 def noisy_violation(model: LagrangianDualClassifier) -> float | None:
     """Largest difference between two groups by the noisy gaps of the last round that has any; None without any."""
-    gaps = [column for column in model.history_columns_ if column.kind == "noisy_gap" and column.status == "noised"]
-    known = model.history_[[column.name for column in gaps]].dropna()
-    if not gaps or not len(known):
+    by_event: dict[Any, list[str]] = {}
+    for column in model.history_columns_:
+        if column.kind == "noisy_gap" and column.status == "noised":
+            by_event.setdefault(column.event, []).append(column.name)
+    known = model.history_[list(itertools.chain(*by_event.values()))].dropna()
+    if not by_event or not len(known):
         return None
-    by_event: dict[Any, list[float]] = {}
-    for column in gaps:
-        by_event.setdefault(column.event, []).append(float(known.iloc[-1][column.name]))
-    return max(float(np.ptp(values)) for values in by_event.values())
+    violation = 0.0
+    for names in by_event.values():
+        violation = max(violation, float(np.ptp(known[names].iloc[-1])))
+    return violation
 
 
 def model_groups(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups:
     """The public groups of a model by column."""
-    labels = [label if isinstance(label, tuple) else (label,) for label in model.groups_]
-    if any(len(label) != len(columns) for label in labels):
-        raise Refusal("the model's groups are those of other columns; pass --groups, once for each sensitive column.")
-    parts = zip(*labels, strict=True)
-    return {name: list(dict.fromkeys(map(str, one))) for name, one in zip(columns, parts, strict=True)}
+    found: Groups = {}
+    for group in model.groups_:
+        labels = group if isinstance(group, tuple) else (group,)
+        if len(labels) != len(columns):
+            raise Refusal("the model's groups are those of other columns; pass --groups, once for every one.")
+        for name, label in zip(columns, map(str, labels), strict=True):
+            listed = found.setdefault(name, [])
+            if label not in listed:
+                listed.append(label)
+    return found
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -145,10 +156,3 @@ def facts_groups(facts: dict[str, Any], columns: Sequence[str]) -> Groups | None
     """Groups by column, from ``training.json``."""
     listed = facts.get("groups")
     return read_groups(listed, columns, ()) if listed else None
-
-
-def said_of(model: LagrangianDualClassifier, X: pd.DataFrame) -> Said:
-    """Decisions (0 or 1), scores, and scores of the base where there is one."""
-    margin = model.decision_function(X)
-    scores = model.rule_.probability(margin) if hasattr(model, "rule_") else model.predict_proba(X)[:, 1]
-    return (margin > 0).astype(np.int64), scores, model.base_proba(X)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -59,7 +59,7 @@ class Sketch:
             "single": self.single,
             "double": self.double,
             "digest": self.digest,
-            "smallest": " ".join(f"{one:016x}" for one in sorted(self.smallest)),
+            "smallest": " ".join(map("{:016x}".format, sorted(self.smallest))),
         }
 
     @staticmethod
@@ -95,7 +95,7 @@ class RowHashes:
             single=len(single),
             double=2 * int((counts == 2).sum()),
             digest=digest,
-            smallest=frozenset(int(one) for one in single[:KEPT]),
+            smallest=frozenset(single[:KEPT].tolist()),
         )
 
     def overlap(self, other: Sketch | None) -> Overlap:
@@ -122,7 +122,7 @@ class RowHashes:
 
 def hash_rows(rows: LabelledRows, target: str) -> RowHashes:
     """Hashes of features and target of every row of a file."""
-    names = sorted(str(name) for name in rows.X.columns)
+    names = sorted(map(str, rows.X.columns))
     return RowHashes((*names, target), row_hashes(rows.X, rows.y, rows.classes))
 
 
@@ -131,13 +131,11 @@ def row_hashes(X: pd.DataFrame, y: NDArray[np.int64], classes: Sequence[Label]) 
     columns = []
     for name in sorted(X.columns, key=str):
         codes, different = pd.factorize(X[name], use_na_sentinel=True)
-        hashes = [_hash(_canonical(one)) for one in different]
-        columns.append(np.array([*hashes, _hash(b"")], dtype=np.uint64)[codes])  # a missing entry has code -1, the last
-    labels = np.array([_hash(_canonical(one)) for one in classes], dtype=np.uint64)
-    table = np.ascontiguousarray(np.stack([*columns, labels[y]], axis=1).astype("<u8"))
-    width = table.shape[1] * 8
-    raw = table.tobytes()
-    return np.array([_hash(raw[place : place + width]) for place in range(0, len(raw), width)], dtype=np.uint64)
+        hashes = _hashes([*map(_canonical, different), b""])  # a missing entry has code -1, the last
+        columns.append(hashes[codes])
+    columns.append(_hashes(map(_canonical, classes))[y])
+    table = np.stack(columns, axis=1).astype("<u8")
+    return _hashes(map(np.ndarray.tobytes, table))
 
 
 def _canonical(value: Any) -> bytes:
@@ -150,5 +148,9 @@ def _canonical(value: Any) -> bytes:
     return b"" if math.isnan(number) else repr(number + 0.0).encode()
 
 
-def _hash(content: bytes) -> int:
-    return int.from_bytes(hashlib.sha256(content).digest()[:8], "big")
+def _hashes(contents: Iterable[bytes]) -> NDArray[np.uint64]:
+    """The first 64 bits of each SHA-256."""
+    found = bytearray()
+    for content in contents:
+        found += hashlib.sha256(content).digest()[:8]
+    return np.frombuffer(bytes(found), dtype=">u8").astype(np.uint64)

@@ -20,9 +20,9 @@ import gzip
 import importlib.util
 import io
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ _OTHER_FORMATS = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".sav"
 KEPT_BYTES = "justitia-kept-bytes"
 #: The longest field that Python's reader accepts on every system.
 _LONGEST_FIELD = 2**31 - 1
-_CODE = re.compile(r"\s*0[0-9]+\s*")
+_CODE = r"\s*0[0-9]+\s*"
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "space": " "}
 
 
@@ -111,10 +111,12 @@ class Table:
         return self._texts(names)
 
     def _texts(self, names: Sequence[str]) -> dict[str, list[str | None]]:
+        found: dict[str, list[str | None]] = {}
         if not self.is_parquet:
             rows = _read_csv(self, names)[1]
-            return {name: read_each(as_text, (row[place] for row in rows)) for place, name in enumerate(names)}
-        found = {}
+            for place, name in enumerate(names):
+                found[name] = read_each(as_text, map(itemgetter(place), rows))
+            return found
         for name in names:
             stored = [_parquet_column(self.path, name)] if self.files is None else self.files.tables([name])
             entries = itertools.chain.from_iterable(columns_of(part)[1][0] for part in stored)
@@ -145,7 +147,7 @@ def open_table(path: Path | str, separator: str | None = None, encoding: str | N
     table = Table(file, (), mark, "utf-8-sig" if plain else encoding)
     if table.is_parquet:
         return Table(file, _once(file, _parquet_names(file)))
-    head = _once(file, [name.strip() for name in _read_csv(table, [])[0]])
+    head = _once(file, list(map(str.strip, _read_csv(table, [])[0])))
     # pandas gives names to columns without one
     named = pd.read_csv(_as_bytes(table, [head]), nrows=0, index_col=False)
     return replace(table, columns=tuple(map(str, named)))
@@ -153,9 +155,9 @@ def open_table(path: Path | str, separator: str | None = None, encoding: str | N
 
 def _once(file: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Refuse a name that repeats, because the second of two columns with one name would be a feature."""
-    twice = [name for name in names if name and names.count(name) > 1]
-    if twice:
-        raise Refusal(f"{shown_path(file)} has the column {twice[0]!r} twice; rename or remove one of them.")
+    for name in names:
+        if name and names.count(name) > 1:
+            raise Refusal(f"{shown_path(file)} has the column {name!r} twice; rename or remove one of them.")
     return tuple(names)
 
 
@@ -181,7 +183,7 @@ def _read_csv(table: Table, names: Sequence[str]) -> tuple[list[str], list[tuple
         If some row has more or fewer fields than the first line.
     """
     opened = gzip.open if table.path.suffix.lower() == ".gz" else open
-    places = [table.columns.index(name) for name in names]
+    places = list(map(table.columns.index, names))
     picked: list[tuple[str, ...]] = []
     head: list[str] = []
     limit = csv.field_size_limit(_LONGEST_FIELD)  # by default a single long field stops Python's reader
@@ -197,7 +199,7 @@ def _read_csv(table: Table, names: Sequence[str]) -> tuple[list[str], list[tuple
                 elif len(row) != len(head):
                     raise _bad_rows(table.path)
                 else:
-                    picked.append(tuple([row[place] for place in places]))
+                    picked.append(tuple(map(row.__getitem__, places)))
     except csv.Error:
         raise _bad_rows(table.path) from None
     except (UnicodeError, LookupError):
@@ -221,19 +223,22 @@ def _check_separator(file: Path, name: str, separator: str) -> None:
 
 def _infer_types(table: Table, names: Sequence[str], *, plain: bool) -> pd.DataFrame:
     rows = _read_csv(table, names)[1]
-    content = _as_bytes(table, [names, *rows])
-    # Whole numbers that begin with a zero are codes, such as zip codes, and stay text.
-    texts = [name for place, name in enumerate(names) if not plain or any(_CODE.fullmatch(row[place]) for row in rows)]
+    content, raw = _as_bytes(table, [names, *rows]), pd.DataFrame(rows, columns=list(names), dtype=object)
     try:
         typed = pd.read_csv(content, index_col=False, low_memory=False, skip_blank_lines=False)
-        kinds = {name: str for name in texts if typed[name].dtype != bool}
-        if not kinds:
-            return typed
-        content.seek(0)
-        kept = pd.read_csv(content, index_col=False, skip_blank_lines=False, dtype=kinds, usecols=list(kinds))
-        return typed.assign(**{name: kept[name] for name in kinds})
+        texts: dict[str, type] = {}
+        for name in names:
+            # Whole numbers that begin with a zero are codes, such as zip codes, and stay text.
+            is_text = not plain or raw[name].str.fullmatch(_CODE).any()
+            if is_text and typed[name].dtype != bool:
+                texts[name] = str
+        if texts:
+            content.seek(0)
+            kept = pd.read_csv(content, index_col=False, skip_blank_lines=False, dtype=texts, usecols=list(texts))
+            typed[list(texts)] = kept[list(texts)]
     except ValueError:
         raise _bad_rows(table.path) from None
+    return typed
 
 
 def _as_bytes(table: Table, rows: Iterable[Sequence[str]]) -> io.BytesIO:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,7 @@ def read_rows(
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     columns = FeatureColumns() if columns is None else columns
-    related = named_after(attribute, table, target, columns, base_column)
-    names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
+    names, related = feature_names(attribute, table, target, columns, base_column)
     y, known = read_target(table, target, positive, classes)
     person = None if attribute.person is None else read_ids(attribute.person, table, repeated=True)
     X, readings = columns.read(table, names)
@@ -99,13 +99,8 @@ def read_rows(
     return LabelledRows(table, X, y, known, attribute, sensitive, person, columns, (*readings, *related))
 
 
-def hidden_names(attribute: PublicAttribute, target: str, related: Sequence[ColumnType]) -> set[str]:
-    """Columns of the data file that are not features."""
-    return {*attribute.hidden(), target, *(one.name for one in related)}
-
-
-def named_after(
-    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_column: str | None = None
+def _named_after(
+    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_column: str | None
 ) -> tuple[ColumnType, ...]:
     """Columns that probably hold the attribute, by their names, such as ``sex-age`` beside the attribute ``sex``.
 
@@ -133,37 +128,41 @@ def related_column(name: str, sensitive: Sequence[str]) -> str | None:
 
     ``sex`` is a part of ``Sex and status`` and of ``sexAge``, not of ``Essex``. ``age_group`` counts as ``age``.
     """
-    words = snake_case(name).split("_")
     for column in sensitive:
-        own = snake_case(column).split("_")
-        plain = own[:-1] if len(own) > 1 and own[-1] in GROUPED else own
-        if any(plain) and any(words[at : at + len(plain)] == plain for at in range(len(words))):
+        own = snake_case(column)
+        first, _, last = own.rpartition("_")
+        part = first if first and last in GROUPED else own
+        if part and f"_{part}_" in f"_{snake_case(name)}_":
             return column
     return None
 
 
-def feature_names(table: Table, hidden: set[str], columns: FeatureColumns, base_column: str | None = None) -> list[str]:
-    """Columns that may be features.
+def feature_names(
+    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_column: str | None = None
+) -> tuple[list[str], tuple[ColumnType, ...]]:
+    """Columns that may be features, and columns that are none because they are named after the attribute.
 
     Raises
     ------
     Refusal
         If an option names a hidden column, or no column is left.
     """
+    related = _named_after(attribute, table, target, columns, base_column)
+    hidden = {*attribute.hidden(), target, *map(attrgetter("name"), related)}
     scores = [] if base_column is None else [base_column]
-    features, drop = columns.features, columns.drop
-    dated = [name for name in columns.written.dates if name]
-    table.check_columns([*(features or ()), *drop, *columns.categorical, *dated, *scores])
-    refused = [name for name in (*(features or ()), *columns.categorical, *dated, *scores) if name in hidden]
-    if refused:
-        raise Refusal(f"the column {refused[0]!r} is target, key or sensitive and cannot be a feature; leave it out.")
-    if base_column in drop:
+    named = [*(columns.features or ()), *columns.categorical, *filter(None, columns.written.dates), *scores]
+    table.check_columns([*named, *columns.drop])
+    for name in named:
+        if name in hidden:
+            raise Refusal(f"the column {name!r} is target, key or sensitive and cannot be a feature; leave it out.")
+    if base_column in columns.drop:
         raise Refusal(f"the column {base_column!r} cannot be both --base-column and dropped; leave it out of --drop.")
-    chosen = dict.fromkeys([*(features or table.columns), *scores])
-    names = [name for name in chosen if name not in hidden and name not in drop]
+    hidden |= {*columns.drop}
+    chosen = dict.fromkeys([*(columns.features or table.columns), *scores])
+    names = [name for name in chosen if name not in hidden]
     if not names:
         raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
-    return names
+    return names, related
 
 
 def read_target(
@@ -193,13 +192,14 @@ def read_target(
     except TypeError:  # text and numbers
         labels = sorted(places, key=str)
     negative, positive_label = _two_classes(labels, target, positive) if classes is None else classes
-    known = {str(one).strip() for one in (negative, positive_label)}
+    known = [str(negative).strip(), str(positive_label).strip()]
+    answers = np.zeros(len(places), dtype=np.int64)
     for value in labels:
-        if str(value).strip() not in known:
-            place = f"the model, but in the target {target!r}"
-            raise no_such("class", str(value).strip(), sorted(known), place=place)
-    one = str(positive_label).strip()
-    return np.array([str(label).strip() == one for label in places], dtype=np.int64)[coded], (negative, positive_label)
+        text = str(value).strip()
+        if text not in known:
+            raise no_such("class", text, sorted(known), place=f"the model, but in the target {target!r}")
+        answers[places[value]] = text == known[1]
+    return answers[coded], (negative, positive_label)
 
 
 def _label(value: Any) -> Label:

@@ -9,7 +9,7 @@ from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, label_reader
 from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import PARQUET, Table, is_several
-from justitia.cli.files.rows import feature_names, hidden_names, named_after
+from justitia.cli.files.rows import feature_names
 from justitia.preprocessing.column_types import ColumnType
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.rows.parquet import RowFiles
@@ -19,7 +19,7 @@ AT_ONCE = "a file that is read at once, got one that is read a few rows at a tim
 
 @dataclass(frozen=True, eq=False)
 class StreamedRows:
-    """Rows of files; what :class:`~justitia.cli.files.rows.Rows` holds, by the names of columns.
+    """Rows of files; what :class:`~justitia.cli.files.rows.LabelledRows` holds, by the names of columns.
 
     Attributes
     ----------
@@ -72,8 +72,7 @@ def read_streamed(
     attribute = find_attribute(where, table, streamed=True)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
-    related = named_after(attribute, table, target, columns, base_column)
-    names = feature_names(table, hidden_names(attribute, target, related), columns, base_column)
+    names, related = feature_names(attribute, table, target, columns, base_column)
     files = RowFiles.open(data, features=names, positive=positive, workers=workers)
     return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related)
 

@@ -44,9 +44,9 @@ from justitia.privacy.mechanisms import Noise
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.files import sampled, stride
 from justitia.rows.source import Block, MemoryRows
+from justitia.training.diagnostics import missing_diagnostics, size_diagnostics
 from justitia.training.lagrangian import Problem, ascend, population_means, row_bound, shrink
 from justitia.training.method import ALL_ROWS, Rows, calibrated
-from justitia.training.remarks import silence_remark, size_remarks
 
 Array = NDArray[Any]
 #: Rows of a dual step, a public sample where there are more.
@@ -349,11 +349,11 @@ class MomentsEngine(PrimalDualEngine):
         """Groups that may not exist, rates that are mostly noise, and constraints that were not met."""
         if self._counted is None:
             return []
-        found = silence_remark(self._silence)
+        found = missing_diagnostics(self._silence)
         noise = (self._sum_noise / self._sizes).max(1)
         few = max(1.0, 2 * sum_stddev(self._moments_noise, self._each, self.vault.n_groups))
         few, loud = few if self.private else -math.inf, max(self.given, LOUD)
-        found += size_remarks(self.vault.group_names, self._counted, noise, few, loud)
+        found += size_diagnostics(self.vault.group_names, self._counted, noise, few, loud)
         for a, name in enumerate(self.vault.group_names):
             if self._last is not None and 0 < self.plan.lambda_max <= float(np.abs(self._last[0][a]).max()):
                 gap = float(np.abs(self._last[1][a]).max())

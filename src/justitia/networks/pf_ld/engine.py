@@ -21,6 +21,7 @@ from justitia.networks.row_gradients import ScoreRows, h_slope
 from justitia.postprocessing.solver import sum_stddev
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
+from justitia.training.diagnostics import unknown_group
 from justitia.training.lagrangian import (
     Problem,
     ascend,
@@ -31,7 +32,6 @@ from justitia.training.lagrangian import (
     usable_sizes,
 )
 from justitia.training.method import ALL_ROWS, Array, Rows, calibrated
-from justitia.training.remarks import unknown_group
 
 #: Rows whose public gradients give means and norms; their number is a matter of speed only.
 PUBLIC_SAMPLE = 4096

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from justitia import LagrangianDualClassifier, MomentsPlan
 from justitia.datasets import make_synthetic
 from justitia.notions import get_notion
-from justitia.training.lagrangian import Problem
-from justitia.training.remarks import (
-    cell_remark,
-    decisions_remarks,
-    gap_remark,
-    silence_by_label,
-    silence_remark,
-    size_remarks,
-    value,
+from justitia.training.diagnostics import (
+    cell_diagnostics,
+    decision_diagnostics,
+    missing_by_label,
+    missing_diagnostics,
+    size_diagnostics,
+    violation_diagnostics,
+    weighted_accuracy,
 )
+from justitia.training.lagrangian import Problem
 
 
 def problem(threshold: float = 0.5) -> Problem:
@@ -36,58 +36,55 @@ def decided(right_positives: int, wrong_negatives: int) -> NDArray[Any]:
     return scores
 
 
-def test_value_is_accuracy_and_counts_errors_by_the_threshold() -> None:
-    assert value(problem(), decided(20, 10)) == pytest.approx(0.8)
+def test_weighted_accuracy_is_accuracy_and_counts_errors_by_the_threshold() -> None:
+    assert weighted_accuracy(problem(), decided(20, 10)) == pytest.approx(0.8)
     # a positive is worth 0.8, a negative 0.2
-    assert value(problem(0.2), decided(20, 10)) == pytest.approx((20 * 0.8 + 60 * 0.2) / (30 * 0.8 + 70 * 0.2))
+    assert weighted_accuracy(problem(0.2), decided(20, 10)) == pytest.approx(
+        (20 * 0.8 + 60 * 0.2) / (30 * 0.8 + 70 * 0.2)
+    )
 
 
 @pytest.mark.parametrize(
     ("scores", "plain", "words"),
     [
         (decided(25, 5), 0.91, []),
-        (decided(0, 0), None, ["nearly everybody gets the same decision (100.0%)"]),
-        (decided(10, 9), None, ["no better than that of the same decision for everybody (0.70)"]),
+        (decided(0, 0), None, ["nearly all rows get the same decision (100.0%)"]),
+        (decided(10, 9), None, ["no better than that of one decision for all rows (0.70)"]),
         (decided(20, 4), 0.98, []),
         (decided(18, 0), 0.995, []),
         (decided(20, 10), 0.95, ["about 0.80 with the constraint and 0.95 without"]),
     ],
 )
 def test_decisions_that_are_poor_are_told(scores: NDArray[Any], plain: float | None, words: list[str]) -> None:
-    told = decisions_remarks(problem(), scores, plain)
-    assert len(told) == len(words)
-    assert all(word in one for word, one in zip(words, told, strict=True))
+    found = decision_diagnostics(problem(), scores, plain)
+    assert len(found) == len(words)
+    assert all(word in one for word, one in zip(words, found, strict=True))
 
 
-def test_gap_within_the_tolerance_its_noise_or_the_slack_is_not_told() -> None:
-    gap = np.array([[0.1], [-0.1]])
-    assert gap_remark(None, 0.0, 0.0) == []
-    assert gap_remark(gap, 0.19, 0.0) == []
-    assert gap_remark(gap, 0.0, 0.11) == []
-    (sentence,) = gap_remark(gap, 0.1, 0.01)
+def test_gap_within_the_tolerance_its_noise_or_the_slack_gives_no_warning() -> None:
+    assert violation_diagnostics(0.2, 0.19, 0.0) == []
+    assert violation_diagnostics(0.2, 0.0, 0.11) == []
+    (sentence,) = violation_diagnostics(0.2, 0.1, 0.01)
     assert "is 0.2, beyond the tolerance 0.1" in sentence
 
 
-def test_small_cell_is_told_in_people_and_differences() -> None:
-    assert cell_remark(900, "group 'a'", 0.03, 0.02, given=False) == []
-    (sentence,) = cell_remark(90, "group 'a'", 0.06, 0.07, given=False)
-    assert (
-        sentence
-        == "with about 90 people in group 'a', differences up to 0.2 are allowed or cannot be told from chance."
-    )
-    assert cell_remark(90, "group 'a'", 0.05, 0.07, given=True) == []
-    assert "up to 0.3 cannot be told" in cell_remark(9, "group 'a'", 0.05, 0.15, given=True)[0]
+def test_small_cell_is_reported_with_size_and_difference() -> None:
+    assert cell_diagnostics(900, "group 'a'", 0.03, 0.02, given=False) == []
+    (sentence,) = cell_diagnostics(90, "group 'a'", 0.06, 0.07, given=False)
+    assert sentence == "with about 90 people in group 'a', differences up to 0.2 are allowed or may be chance."
+    assert cell_diagnostics(90, "group 'a'", 0.05, 0.07, given=True) == []
+    assert "up to 0.3 may be chance" in cell_diagnostics(9, "group 'a'", 0.05, 0.15, given=True)[0]
 
 
-def test_silence_by_label_is_what_the_sums_leave_over() -> None:
+def test_missing_by_label_is_what_the_sums_leave_over() -> None:
     sizes = np.array([[40.0, 5.0], [50.0, 5.0]])
-    silence = silence_by_label(sizes, np.array([100.0, 50.0]), spread=2.0)
+    silence = missing_by_label(sizes, np.array([100.0, 50.0]), stddev=2.0)
     assert silence == pytest.approx(np.array([[0.1, 0.02], [0.8, 0.04]]))
-    (sentence,) = silence_remark(silence)
+    (sentence,) = missing_diagnostics(silence)
     assert "about 10% of the first class and 80% of the second" in sentence
     noisy = silence.copy()
     noisy[:, 1] = 0.3
-    assert silence_remark(noisy) == silence_remark(None) == []
+    assert missing_diagnostics(noisy) == missing_diagnostics(None) == []
 
 
 @pytest.mark.parametrize("engine", ["post-processing", "moments"])
@@ -127,10 +124,10 @@ def test_fit_on_healthy_people_says_nothing() -> None:
 
 def test_many_groups_whose_rates_are_mostly_noise_are_one_sentence() -> None:
     noise = np.linspace(0.01, 0.62, 62)
-    told = size_remarks([str(age) for age in range(18, 80)], np.full(62, 60.0), noise, few=10.0, loud=0.05)
+    told = size_diagnostics([str(age) for age in range(18, 80)], np.full(62, 60.0), noise, few=10.0, loud=0.05)
     assert told == [
         "the noise in the rates of 57 groups ('79', '78', '77', '76', '75', ...) is up to 0.62; their violations "
         "cannot be held to less."
     ]
-    (one,) = size_remarks(["a", "b"], np.array([60.0, 900.0]), np.array([0.1, 0.01]), few=10.0, loud=0.05)
+    (one,) = size_diagnostics(["a", "b"], np.array([60.0, 900.0]), np.array([0.1, 0.01]), few=10.0, loud=0.05)
     assert one == "the noise in the rates of group 'a' is about 0.1; its violation cannot be held to less."

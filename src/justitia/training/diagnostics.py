@@ -1,7 +1,7 @@
-"""Sentences for the user about what was learned, made of public and noised numbers only.
+"""Diagnostics of a fit: warnings about what was learned, from public and noised numbers only.
 
-Labels, decisions and what a base says are public once the multipliers are; gaps are noised. A sentence says what is
-wrong with the numbers at hand and what could be done; healthy fits cause none (``docs/stress.md`` counts them).
+Labels are public, decisions and base scores are public once the multipliers are, and gaps are noised. A diagnostic says
+what is wrong and what to do; a healthy fit has none (``docs/stress.md`` counts them).
 """
 
 from __future__ import annotations
@@ -22,59 +22,61 @@ from justitia.exceptions import (
     UnknownGroupWarning,
     ViolationWarning,
 )
-from justitia.training.lagrangian import Problem, largest_gap
+from justitia.training.lagrangian import Problem
 from justitia.training.public_scores import decided
 
 Array = NDArray[np.float64]
 #: Decisions of which fewer than this share differ are nearly constant.
 CONSTANT = 0.01
-#: Accuracy lost to the constraint that is worth a sentence: at least so much, and this share of what a base gains.
+#: Accuracy lost to the constraint that is worth a sentence: at least so much, and this share of what the base is better
+#: by than a constant decision.
 LOST, SHARE_LOST = 0.1, 0.5
 #: A gap beyond the tolerance by less is not worth a sentence, whatever the noise is.
 SLACK = 0.02
 #: Differences between groups that hardly constrain, and those that are large compared with a tolerance that was given.
 LOOSE, LOOSE_IF_GIVEN = 0.1, 0.2
-#: Silence differs by label if shares differ by so many standard deviations of their noise, and by this much.
+#: Missing attributes differ by label if shares differ by so many standard deviations of their noise, and by this much.
 SURE, DIFFERENT = 4.0, 0.05
 
 #: So many groups are named in one sentence.
 NAMED = 5
 
 
-def decisions_remarks(problem: Problem, scores: Array, plain: float | None) -> list[Diagnostic]:
-    """What public labels say of decisions.
+def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float | None) -> list[Diagnostic]:
+    """Compare decisions with public labels: constant decisions, and accuracy lost to the constraint.
 
     Parameters
     ----------
     scores : ndarray (n,)
         Positive is a positive decision.
-    plain : float, optional
-        Accuracy without a constraint, by :func:`value`.
+    base_accuracy : float, optional
+        Accuracy without a constraint, by :func:`weighted_accuracy`.
     """
     shares = np.bincount(decided(scores), problem.weight.astype(np.float64)) / problem.weight.sum(dtype=np.float64)
-    here, majority = value(problem, scores), max(value(problem, one) for one in _constant_scores(scores))
+    here = weighted_accuracy(problem, scores)
+    majority = max(weighted_accuracy(problem, one) for one in _constant_scores(scores))
     found: list[Diagnostic] = []
     if 1 - shares.max() < CONSTANT:
         found.append(
             Diagnostic(
-                f"nearly everybody gets the same decision ({shares.max():.1%}): rates that are alike "
-                "because nothing is decided; allow a larger tolerance, or choose another threshold.",
+                f"nearly all rows get the same decision ({shares.max():.1%}): rates are alike because "
+                "nothing is decided; allow a larger tolerance, or choose another threshold.",
                 ConstantDecisionWarning,
             )
         )
     elif here < majority + math.sqrt(majority * (1 - majority) / len(problem)):
         found.append(
             Diagnostic(
-                f"accuracy (about {here:.2f}) is no better than that of the same decision for everybody "
-                f"({majority:.2f}); allow a larger tolerance, or look for better features.",
+                f"accuracy (about {here:.2f}) is no better than that of one decision for all rows ({majority:.2f}); "
+                "allow a larger tolerance, or find better features.",
                 AccuracyWarning,
             )
         )
-    if plain is not None and plain - here > max(LOST, SHARE_LOST * (plain - majority)):
+    if base_accuracy is not None and base_accuracy - here > max(LOST, SHARE_LOST * (base_accuracy - majority)):
         found.append(
             Diagnostic(
-                f"accuracy is about {here:.2f} with the constraint and {plain:.2f} without: most of what was learned "
-                "is lost; allow a larger tolerance.",
+                f"accuracy is about {here:.2f} with the constraint and {base_accuracy:.2f} without: most of what was "
+                "learned is lost; allow a larger tolerance.",
                 AccuracyWarning,
             )
         )
@@ -82,14 +84,14 @@ def decisions_remarks(problem: Problem, scores: Array, plain: float | None) -> l
 
 
 def _constant_scores(scores: Array) -> list[Array]:
-    """Scores of the same decision for everybody, for each decision."""
+    """Scores that decide the same for all rows, one array for each decision."""
     if scores.ndim == 1:
         return [np.full_like(scores, sign) for sign in (-1.0, 1.0)]
     return [np.tile(one, (len(scores), 1)) for one in np.eye(scores.shape[1])]
 
 
-def value(problem: Problem, scores: Array) -> float:
-    """Accuracy; errors of either label count by what the threshold, or costs, say that they cost."""
+def weighted_accuracy(problem: Problem, scores: Array) -> float:
+    """Accuracy in which an error counts by the cost that the threshold, or the matrix of costs, stands for."""
     if scores.ndim == 2:
         costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
         lost = costs[problem.y.astype(np.int64), decided(scores)]
@@ -98,71 +100,60 @@ def value(problem: Problem, scores: Array) -> float:
     return float(np.average((scores > 0) == (problem.y > 0.5), weights=cost))
 
 
-def gap_remark(gap: Array | None, allowed: float, noise: float) -> list[Diagnostic]:
-    """A sentence if what was learned is beyond the tolerance.
-
-    Parameters
-    ----------
-    gap : ndarray (G, K), optional
-        Noised gaps of decisions.
-    noise : float
-        Standard deviation of the difference of two of them.
-    """
-    return [] if gap is None else violation_remark(largest_gap(gap), allowed, noise)
-
-
-def violation_remark(violation: float, allowed: float, noise: float) -> list[Diagnostic]:
-    """A sentence if a noised violation is beyond the tolerance, by more than its noise."""
-    if violation <= allowed + max(SLACK, 2 * noise):
+def violation_diagnostics(violation: float, tolerance: float, stddev: float) -> list[Diagnostic]:
+    """Warn if a noised violation, whose noise has this standard deviation, is beyond the tolerance."""
+    if violation <= tolerance + max(SLACK, 2 * stddev):
         return []
     sentence = (
         f"the noised violation of the deployed decisions is {violation:.2g}, beyond the tolerance "
-        f"{allowed:.2g}: measure it on other rows before you rely on it."
+        f"{tolerance:.2g}: measure it on other rows before you rely on it."
     )
     return [Diagnostic(sentence, ViolationWarning)]
 
 
-def cell_remark(people: float, cell: str, allowed: float, spread: float, *, given: bool) -> list[Diagnostic]:
-    """A sentence if a constraint hardly constrains because a cell of group and event is small.
+def cell_diagnostics(size: float, cell: str, tolerance: float, stddev: float, *, given: bool) -> list[Diagnostic]:
+    """Warn if a constraint hardly constrains because a cell of group and event is small.
 
     Parameters
     ----------
-    people : float
+    size : float
         Noised size of the smallest cell.
     cell : str
         Its name.
-    spread : float
+    stddev : float
         Standard deviation, noise and sampling, of the difference between the rates of the two least known cells.
+    given : bool
+        Whether the tolerance was given by the user.
     """
-    reach = max(allowed, 2 * spread) if given else allowed + 2 * spread
-    if reach <= (max(LOOSE_IF_GIVEN, allowed) if given else LOOSE):
+    reach = max(tolerance, 2 * stddev) if given else tolerance + 2 * stddev
+    if reach <= (max(LOOSE_IF_GIVEN, tolerance) if given else LOOSE):
         return []
-    known = "cannot be told from chance" if given else "are allowed or cannot be told from chance"
-    sentence = f"with about {people:.0f} people in {cell}, differences up to {min(reach, 1.0):.2g} {known}."
+    known = "may be chance" if given else "are allowed or may be chance"
+    sentence = f"with about {size:.0f} people in {cell}, differences up to {min(reach, 1.0):.2g} {known}."
     return [Diagnostic(sentence, SmallGroupWarning)]
 
 
-def silence_by_label(sizes: Array, everybody: Array, spread: float) -> Array:
+def missing_by_label(sizes: Array, totals: Array, stddev: float) -> Array:
     """(Y, 2): by label, the share of "not given" and the standard deviation of its noise.
 
     Parameters
     ----------
     sizes : ndarray (G, Y)
         Noised number of rows of each label.
-    everybody : ndarray (Y,)
+    totals : ndarray (Y,)
         Public number of rows of each label.
-    spread : float
+    stddev : float
         Standard deviation of the noise in one size.
     """
-    there = np.maximum(everybody, 1e-12)
-    return np.stack([1 - sizes.sum(0) / there, spread / there], axis=1)
+    rows = np.maximum(totals, 1e-12)
+    return np.stack([1 - sizes.sum(0) / rows, stddev / rows], axis=1)
 
 
-def silence_remark(silence: Array | None) -> list[Diagnostic]:
-    """A sentence if "not given" differs by label, from :func:`silence_by_label`."""
-    if silence is None:
+def missing_diagnostics(missing: Array | None) -> list[Diagnostic]:
+    """Warn if the share of "not given" differs by label, from :func:`missing_by_label`."""
+    if missing is None:
         return []
-    shares, noise = silence[:, 0], silence[:, 1]
+    shares, noise = missing[:, 0], missing[:, 1]
     apart = np.abs(shares[:, None] - shares)
     sure = apart - np.maximum(DIFFERENT, SURE * np.hypot(noise[:, None], noise))
     if sure.max() <= 0:
@@ -177,8 +168,8 @@ def silence_remark(silence: Array | None) -> list[Diagnostic]:
     return [Diagnostic(sentence, MissingAttributeWarning)]
 
 
-def size_remarks(names: Sequence[object], sizes: Array, noise: Array, few: float, loud: float) -> list[Diagnostic]:
-    """Groups that may not exist, and rates that are mostly noise.
+def size_diagnostics(names: Sequence[object], sizes: Array, noise: Array, few: float, loud: float) -> list[Diagnostic]:
+    """Warn of groups that may not exist, and of rates that are mostly noise.
 
     Parameters
     ----------
@@ -189,9 +180,14 @@ def size_remarks(names: Sequence[object], sizes: Array, noise: Array, few: float
     loud : float
         Noise that is worth a sentence.
     """
-    there = list(zip(names, sizes.tolist(), noise.tolist(), strict=True))
-    found = [unknown_group(name, size) for name, size, _ in there if size <= few]
-    noisy = sorted(((worst, repr(name)) for name, size, worst in there if size > few and worst > loud), reverse=True)
+    found: list[Diagnostic] = []
+    noisy: list[tuple[float, str]] = []
+    for name, size, worst in zip(names, sizes.tolist(), noise.tolist(), strict=True):
+        if size <= few:
+            found.append(unknown_group(name, size))
+        elif worst > loud:
+            noisy.append((worst, repr(name)))
+    noisy.sort(reverse=True)
     if len(noisy) == 1:
         worst, name = noisy[0]
         sentence = f"the noise in the rates of group {name} is about {worst:.2g}; its violation cannot be held to less."
@@ -207,5 +203,5 @@ def size_remarks(names: Sequence[object], sizes: Array, noise: Array, few: float
 
 
 def unknown_group(name: object, size: float) -> Diagnostic:
-    """A sentence about a group whose noised size could be noise alone."""
+    """Warning about a group whose noised size could be noise alone."""
     return Diagnostic(f"the noised size of group {name!r} is about {size:.0f}: is its name right?", UnknownGroupWarning)
