@@ -92,6 +92,7 @@ def tradeoff(
     tolerances: Sequence[float | None] = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2),
     sample_weight: Any = None,
     person: Any = None,
+    strata: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> Tradeoff:
     """Train along a grid of tolerances on one budget.
@@ -105,7 +106,7 @@ def tradeoff(
         What to train, with engine "post-processing" or "moments"; it is not changed, and its own tolerance is not used.
     tolerances : sequence of float, None among them if wanted
         The grid; None, which comes first, is the tolerance of a model that was given none.
-    X, y, sensitive_features, sample_weight, person, ledger
+    X, y, sensitive_features, sample_weight, person, strata, ledger
         As in :meth:`LagrangianDualClassifier.fit`.
 
     Raises
@@ -130,7 +131,7 @@ def tradeoff(
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: Model = unfitted(model).set_params(tolerance=grid[0])
     data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
-    with closing(first._open(**data, person=person, ledger=ledger)) as session:
+    with closing(first._open(**data, person=person, strata=strata, ledger=ledger)) as session:
         session.warn(stacklevel=3)
         trained = session.train()
         session.check_spent()
