@@ -37,6 +37,7 @@ from bench.experiments.scores import SCORES
 from bench.experiments.steps import STEPS
 from bench.experiments.stress import STRESS
 from bench.experiments.table2 import TABLE2
+from bench.experiments.target_bounds import TARGET_BOUNDS
 from bench.experiments.target_methods import TARGET_METHODS
 from bench.experiments.targets import TARGETS
 from bench.experiments.theorems import THEOREMS_6_AND_7
@@ -55,7 +56,8 @@ PAGES = tuple(
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, INSIDE)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, CORNERS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS)
+BOUNDS = (MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS)
+BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

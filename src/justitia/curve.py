@@ -92,6 +92,7 @@ def tradeoff(
     tolerances: Sequence[float | None] = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2),
     sample_weight: Any = None,
     person: Any = None,
+    strata: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> Tradeoff:
     """Train along a grid of tolerances on one budget.
@@ -105,7 +106,7 @@ def tradeoff(
         What to train, with engine "post-processing" or "moments"; it is not changed, and its own tolerance is not used.
     tolerances : sequence of float, None among them if wanted
         The grid; None, which comes first, is the tolerance of a model that was given none.
-    X, y, sensitive_features, sample_weight, person, ledger
+    X, y, sensitive_features, sample_weight, person, strata, ledger
         As in :meth:`LagrangianDualClassifier.fit`.
 
     Raises
@@ -122,6 +123,8 @@ def tradeoff(
         )
     if isinstance(model, LagrangianDualClassifier):
         check_shares_answers(model)
+    elif strata is not None:
+        raise ValueError("expected strata with a LagrangianDualClassifier, got them with a regressor; leave them out.")
     if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
         raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
     distinct = {None if one is None else check_nonnegative("tolerances", one) for one in tolerances}
@@ -129,8 +132,9 @@ def tradeoff(
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: Model = unfitted(model).set_params(tolerance=grid[0])
-    data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
-    with closing(first._open(**data, person=person, ledger=ledger)) as session:
+    data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight, "person": person}
+    more = {} if strata is None else {"strata": strata}
+    with closing(first._open(**data, **more, ledger=ledger)) as session:
         session.warn(stacklevel=3)
         trained = session.train()
         session.check_spent()

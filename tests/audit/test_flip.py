@@ -378,14 +378,19 @@ def measured(
     *,
     way: Way = WAYS["list"],
     texts: bool = True,
+    targets: tuple[Any, Any] | None = None,
     **options: Any,
 ) -> Outcome:
-    """A measurement of decisions that are the labels of the rows before; its texts take longer than itself."""
+    """A measurement of decisions that are the labels of the rows before; its texts take longer than itself.
+
+    ``targets``: other labels and predictions.
+    """
 
     def call() -> tuple[Any, dict[str, Any]]:
         given = {"sensitive_features": way.build(list(people.labels)), "groups": way.groups(people)}
         given |= {} if people.ids is None else {"person": people.ids}
-        found = measure(people.y, np.roll(people.y, 1), **{"epsilon": 3.0, "threshold": 0.1} | given | options)
+        rows = (people.y, np.roll(people.y, 1)) if targets is None else targets
+        found = measure(*rows, **{"epsilon": 3.0, "threshold": 0.1} | given | options)
         if not texts:
             return found, {}
         return found, {"text": str(found), "json": found.to_json(), "table": found.table.to_csv(), "repr": repr(found)}
@@ -427,6 +432,49 @@ def test_measure_of_scores_and_a_second_model_has_rows_no_longer_than_the_ledger
         shares += largest_movements(first, second).values()
     assert 1 - 1e-8 <= max(shares) <= 1
     assert min(shares) < 0.98
+
+
+CLASS_LABELS = np.array(["low", "middle", "high"])[np.arange(120) * 7 % 3]
+#: Only the last row is far from all others.
+PREDICTIONS = np.append(np.sin(np.arange(119.0)), 4.0)
+TARGETS: dict[str, tuple[tuple[Any, Any], dict[str, Any], tuple[float, float]]] = {
+    # Labels and predictions, options, and the smallest and largest share of the sensitivity that a row attains.
+    "classes": ((CLASS_LABELS, np.roll(CLASS_LABELS, 1)), {}, (1 - 1e-8, 1)),
+    "odds": (
+        (CLASS_LABELS, np.roll(CLASS_LABELS, 1)),
+        {"notion": ["equalized_odds", "accuracy_parity"], "before": CLASS_LABELS},
+        (1 - 1e-8, 1),
+    ),
+    "distribution": ((None, PREDICTIONS), {"levels": 4}, (0.95, 1)),
+    "means": ((np.arange(120.0), PREDICTIONS), {"notion": ["mean_parity", "equal_error"]}, (0.3, 1)),
+    "both": ((PREDICTIONS, -PREDICTIONS), {"notion": ["demographic_parity", "equal_error"], "levels": 3}, (0.6, 1)),
+}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_measure_of_classes_and_numbers_hides_every_row_and_reaches_its_sensitivity(kind: str) -> None:
+    targets, options, (least, most) = TARGETS[kind]
+    people = make_people(3, missing=True, n=120)
+    whole, first = (measured(people, None, texts=texts, targets=targets, **options) for texts in (True, False))
+    shares = []
+    for person, held in enumerate(people.labels):
+        other = people.with_label(person, "c" if held == "a" else "a")
+        texts = person < 2
+        second = measured(other, first.noisy, texts=texts, targets=targets, **options)
+        assert problems(whole if texts else first, second) == []
+        shares += largest_movements(first, second).values()
+    assert least <= min(shares)
+    assert max(shares) <= most
+    # Squared errors of the two kinds of numbers are largest in other rows, so no row is the farthest in every column.
+    assert max(shares) > (0.85 if kind == "means" else 1 - 1e-8)
+
+
+def test_measure_of_classes_and_numbers_shows_nothing_public_of_a_wholly_other_attribute() -> None:
+    people = make_people(3, missing=True, n=120)
+    for targets, options, _ in TARGETS.values():
+        first = measured(people, None, targets=targets, **options)
+        for other in wholly_other(people).values():
+            assert problems(first, measured(other, first.noisy, targets=targets, **options), neighbours=False) == []
 
 
 # Rows in files

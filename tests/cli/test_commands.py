@@ -189,7 +189,7 @@ def test_split_parts_are_the_whole_and_by_chance(run: Run, here: Path) -> None:
 def test_datasets_are_listed_and_one_is_written_in_two_files(run: Run, here: Path) -> None:
     listed = run("datasets", "list").stdout
     assert_narrow(listed)
-    assert "  synthetic        any         5  a, b; made up, needs no download" in listed.splitlines()
+    assert "  synthetic         any         5  a, b; made up, needs no download" in listed.splitlines()
     result = run("datasets", "write", "synthetic", "--rows", "50", "--out", "x.csv", "--sensitive-file", "s.csv")
     assert "--sensitive-file s.csv --key id" in result.stdout
     assert list(pd.read_csv("s.csv")) == ["id", "group"]
@@ -280,8 +280,8 @@ def test_report_is_made_of_what_the_folder_holds(run: Run, here: Path, monkeypat
     assert asked["curve"] == curve
     assert asked["measurement"]["people"] == 300
     assert asked["facts"]["target"] == "income"
-    assert [one["name"] for one in asked["looks"]] == ["training", "1"]
-    assert all(len(one["digest"]) == 64 for one in asked["looks"])
+    assert [one["name"] for one in asked["measurement_log"]] == ["training", "1"]
+    assert all(len(one["digest"]) == 64 for one in asked["measurement_log"])
 
 
 def test_report_of_any_point_of_a_curve_shows_the_curve(run: Run) -> None:

@@ -100,8 +100,7 @@ class Watching(SeededNoise):
         super().__init__(0)
         self.ledger, self.held = ledger, list[tuple[str, ...]]()
 
-    def about(self, question: bytes) -> Any:
-        del question
+    def about(self, *query: object) -> Any:
         return self
 
     def words(self, size: int, *, release: int, stream: str = "noise") -> NDArray[np.uint64]:

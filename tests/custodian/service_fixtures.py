@@ -225,7 +225,7 @@ class Kept(SeededNoise):
         self.noisy: list[Any] = []
         self.answers = answers
 
-    def about(self, question: bytes) -> Any:
+    def about(self, *query: object) -> Any:
         return self
 
     def add_gaussian(self, exact: Any, std: float, *, release: int) -> Any:

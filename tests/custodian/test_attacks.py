@@ -30,7 +30,7 @@ Attack = Callable[[Caller, str, str], np.ndarray[Any, Any]]
 class Drawn(SeededNoise):
     """Noise that a test draws again, whatever the ledger is called."""
 
-    def about(self, question: bytes) -> Any:
+    def about(self, *query: object) -> Any:
         return self
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LogisticRegression
 
 from justitia import LagrangianDualClassifier, LagrangianDualRegressor
 
@@ -29,3 +30,10 @@ def fit_classes(rows: Any = TABLE, y: Any = CLASSES, **changes: Any) -> Lagrangi
 def fit_number(rows: Any = TABLE, y: Any = NUMBER, **changes: Any) -> LagrangianDualRegressor:
     model = LagrangianDualRegressor(**USUAL | {"tolerance": 0.02} | changes)
     return model.fit(rows, y, sensitive_features=GROUP)
+
+
+def turned(rows: Any) -> LogisticRegression:
+    """A fitted model whose classes come in another order than that of the target."""
+    model, order = LogisticRegression().fit(rows, CLASSES), [2, 0, 1]
+    model.coef_, model.intercept_, model.classes_ = model.coef_[order], model.intercept_[order], model.classes_[order]
+    return model

@@ -157,3 +157,12 @@ def test_levels_are_weighted_quantiles_that_are_apart() -> None:
     assert quantile_levels(m, np.ones(101), 3) == pytest.approx([0.25, 0.5, 0.75])
     assert quantile_levels(m, np.where(m < 0.5, 0.0, 1.0), 1) == pytest.approx([0.75])
     assert quantile_levels(np.full(5, 0.4), np.ones(5), 7) == pytest.approx([0.4])
+
+
+def test_solution_of_many_rows_is_that_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    m, c, share = population(3, n=1000)
+    some = LevelRates(c, np.zeros((4, 3)), share)
+    whole = solve_levels(m, LEVELS, some, 0.02)
+    monkeypatch.setattr("justitia.postprocessing.levels.PART", 200)
+    values = [dual_value(m, some, LEVELS, 0.02, lam) for lam in (whole, solve_levels(m, LEVELS, some, 0.02))]
+    assert values[0] == pytest.approx(values[1], abs=1e-5)

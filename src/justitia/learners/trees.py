@@ -279,7 +279,7 @@ def trees_of(model: Any) -> Trees | None:
     kind = type(model)
     if kind.__name__ not in ESTIMATORS or not kind.__module__.startswith("lightgbm."):
         return None
-    if any("pred" in name for name in model.get_params()):  # options of predictions are not in LightGBM's text
+    if "pred" in " ".join(model.get_params()):  # options of predictions are not in LightGBM's text
         return None
     try:
         trees = read_trees(model.booster_.model_to_string())

@@ -102,7 +102,8 @@ def public_levels(values: Array, levels: int) -> Array:
     repeated = cuts[1:][cuts[1:] == cuts[:-1]]
     below = distinct[np.maximum(np.searchsorted(distinct, repeated) - 1, 0)]
     found = np.unique(np.concatenate([cuts, below]))
-    return found[found < distinct[-1]]
+    kept: Array = found[found < distinct[-1]]
+    return kept
 
 
 @dataclass(frozen=True, eq=False)

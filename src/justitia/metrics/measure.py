@@ -386,8 +386,11 @@ def _as_list(name: str, values: Any) -> list[Any]:
 
 
 def _check_without_labels(query: MeasurementQuery) -> None:
+    L = query.cells.classes
     for name, places in query.places.items():
-        if not all(query.rates[place].name.startswith("selection_rate") for place in places):
+        # Of all rows, and the same whatever the label: only such rates are about decisions alone.
+        parts = [np.array((query.rates[place].member, query.rates[place].value)).reshape(2, L, L) for place in places]
+        if not all(member.all() and (value == value[0]).all() for member, value in parts):
             raise ValueError(
                 f"expected labels in y_true for {name!r}, got None; pass them, or measure 'demographic_parity' alone."
             )

@@ -46,8 +46,12 @@ def base_to_files(base: Base) -> tuple[dict[str, Any], dict[str, bytes]]:
     if isinstance(base, ScoreColumns):
         return facts | {"written": True, "columns": list(base.names)}, {}
     models = base.models if isinstance(base, CrossFitted) else (getattr(base, "model", None),)
-    texts = [_model_to_text(model, base.task) for model in models]
-    files = {name.format(j): text.encode() for j, (name, text) in enumerate(filter(None, texts), start=1)}
+    files: dict[str, bytes] = {}
+    for model in models:
+        found = _model_to_text(model, base.task)
+        if found is not None:
+            pattern, text = found
+            files[pattern.format(len(files) + 1)] = text.encode()
     if not len(files) == len(models) <= MAX_MODELS:
         return facts | {"written": False}, {}
     facts |= {"written": True, "encoded": getattr(base, "encoded", False), "files": list(files)}

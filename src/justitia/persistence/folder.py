@@ -101,7 +101,8 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
             "keep model.rule_.base yourself and pass save(folder, without_base=True), then load(folder, base=that "
             "base)."
         )
-    described = _facts(model) | {"rule": rule, "files": {name: _digest(content) for name, content in files.items()}}
+    digests = dict(zip(files, map(_digest, files.values()), strict=True))
+    described = _facts(model) | {"rule": rule, "files": digests}
     facts = json.dumps(described, indent=2, allow_nan=False, default=_refuse)
     target.parent.mkdir(parents=True, exist_ok=True)
     with stage_beside(target) as stage:
@@ -198,7 +199,7 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     if isinstance(value, list | tuple):
-        items = [to_json_value(item) for item in value]
+        items = list(map(to_json_value, value))
         return {"tuple": items} if isinstance(value, tuple) else items
     if isinstance(value, Mapping):
         return {"mapping": [[to_json_value(key), to_json_value(item)] for key, item in value.items()]}
@@ -225,12 +226,19 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
     encoder = getattr(model, "encoder_", None)
     names = getattr(model, "feature_names_in_", None)
     task, tolerances = _task(model), getattr(model, "tolerances_", None)
+    settings, history = {}, []
+    for field in fields(model.plan_):
+        value = getattr(model.plan_, field.name)
+        settings[field.name] = to_json_value(value)
+    for column in model.history_columns_:
+        values = model.history_[column.name].tolist()
+        history.append(asdict(column) | {"values": to_json_value(values)})
     return {
         "format": FORMAT,
         "task": task.kind,
         "classes": None if task == NUMBER else _classes(model.classes_),
         "n_features": int(model.n_features_in_),
-        "feature_names": None if names is None else [str(name) for name in names],
+        "feature_names": None if names is None else list(map(str, names)),
         "widths": _widths(model),
         "encoder": None if encoder is None else encoder.to_state(),
         "parameters": _parameters(model),
@@ -238,25 +246,19 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
         "tolerances": None if tolerances is None else to_json_value(tolerances.to_numpy(dtype=np.float64)),
         "distance": None if model.distance_ is None else to_json_value(float(model.distance_)),
         "groups": to_json_value(model.groups_),
-        "plan": {
-            "engine": name_of(model.plan_),
-            "settings": {field.name: to_json_value(getattr(model.plan_, field.name)) for field in fields(model.plan_)},
-        },
+        "plan": {"engine": name_of(model.plan_), "settings": settings},
         "certificate": model.certificate_.to_dict(),
         "dual": {
             "groups": list(model.dual_.index),
             "events": list(model.dual_),
             "values": model.dual_.to_numpy().tolist(),
         },
-        "history": [
-            asdict(column) | {"values": [to_json_value(value) for value in model.history_[column.name].tolist()]}
-            for column in model.history_columns_
-        ],
+        "history": history,
     }
 
 
 def _classes(labels: NDArray[Any]) -> dict[str, Any]:
-    return {"dtype": labels.dtype.str, "labels": [_label(label) for label in labels]}
+    return {"dtype": labels.dtype.str, "labels": list(map(_label, labels))}
 
 
 def _parameters(model: BaseEstimator) -> dict[str, Any]:
@@ -266,7 +268,7 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     if "engine" in chosen:
         kept["engine"] = engine_of(chosen["engine"], chosen["module"])  # the module that decides it is not written
     notion, groups, costs = chosen["notion"], chosen["groups"], chosen.get("costs")
-    kept["notion"] = [notion_name(one) for one in notion] if isinstance(notion, list | tuple) else notion_name(notion)
+    kept["notion"] = list(map(notion_name, notion)) if isinstance(notion, list | tuple) else notion_name(notion)
     kept["groups"] = groups if groups is None or isinstance(groups, str | Mapping) else list(groups)
     kept["base"] = _column_names(chosen["base"])
     if costs is not None:

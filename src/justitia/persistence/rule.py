@@ -69,7 +69,8 @@ def _number_parts(rule: NumberRule) -> tuple[dict[str, Any], Arrays]:
     mend, notion = rule.calibration, rule.notion
     if not isinstance(mend, LinearCalibration):
         raise TypeError(f"expected the calibration of a number to be a line, got {type(mend).__name__!r}.")
-    facts = {"calibration": [mend.intercept, mend.slope], "notion": notion.name, "bounds": list(rule.bounds)}
+    facts: dict[str, Any] = {"calibration": [mend.intercept, mend.slope], "notion": notion.name}
+    facts["bounds"] = list(rule.bounds)
     levels = notion.levels if isinstance(notion, EqualDistributions) else None
     facts["levels"] = None if levels is None else levels.tolist()
     if not rule.corrections:

@@ -186,8 +186,9 @@ class DecisionRows:
     @cached_property
     def _released(self) -> NDArray[np.float32]:
         """(S Y, L, K): rows of weight 1 by label and action or, of T levels, (S Y, T + 1, T K) by label and levels."""
+        single: NDArray[np.float32] = self.table[0].astype(np.float32)
         if len(self.table) == 1:
-            return self.table[0].astype(np.float32)
+            return single
         levels = len(self.table)
         is_above = (np.arange(levels) < np.arange(levels + 1)[:, None]).astype(np.int64)  # (T + 1, T)
         rows = self.table[np.arange(levels), :, is_above]  # (T + 1, T, S Y, K)

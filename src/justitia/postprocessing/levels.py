@@ -43,6 +43,8 @@ PRECISION = 1e-6
 MOST_STEPS = 60
 #: A step is halved until the dual falls by this share of what its slope promises.
 SUFFICIENT, SMALLEST = 1e-4, 1e-10
+#: Rows that a large problem is solved on first.
+PART = 10_000
 #: Levels closer to each other than this share of the public range are one.
 APART = 1e-3
 
@@ -167,9 +169,20 @@ def solve_levels(m: Array, levels: Array, some: LevelRates, tolerance: float, st
     free = some.rates(passed_levels(margins(m, levels, nothing, some.c), spacing(levels)))
     if np.ptp(free, axis=1).max() <= tolerance:
         return nothing
-    dual = _LevelDual(m, levels, some, tolerance)
-    z = dual.free(nothing if start is None else start)
-    for width, kink in list(zip(WIDTHS, KINKS, strict=True))[0 if start is None else 2 :]:
+    stages = list(zip(WIDTHS, KINKS, strict=True))[0 if start is None else 2 :]
+    if len(m) >= 2 * PART:  # a part of the rows says nearly where the minimum is
+        some_rows = np.arange(0, len(m), len(m) // PART)
+        share = some.share[some_rows] / some.share[some_rows].sum()
+        part = _LevelDual(m[some_rows], levels, LevelRates(some.c[some_rows], some.b, share), tolerance)
+        start = _descend(part, nothing if start is None else start, stages)
+        stages = stages[-2:]
+    return _descend(_LevelDual(m, levels, some, tolerance), nothing if start is None else start, stages)
+
+
+def _descend(dual: _LevelDual, start: Array, stages: list[tuple[float, float]]) -> Array:
+    """(T, G): multipliers after Newton's method at each width and kink."""
+    z = dual.free(start)
+    for width, kink in stages:
         z = _newton(dual, z, width, kink)
     return dual.multipliers(z)
 
@@ -209,14 +222,18 @@ class _LevelDual:
 
     def value(self, z: Array, width: float, kink: float) -> float:
         """The smoothed dual."""
-        lam, (_, most) = self.multipliers(z), self._soft(z, width)
+        return self._total(z, self._soft(z, width)[1], kink)
+
+    def _total(self, z: Array, most: Array, kink: float) -> float:
+        """The smoothed dual, of smoothed maxima."""
+        lam = self.multipliers(z)
         linear = (self._weights[:, None] * z.reshape(self._shape) * self._b).sum()
         held = np.square(_beyond(lam)) / (2 * PATIENCE)
         return float(self._share @ most - linear + self._weights @ (self._half * np.hypot(lam, kink) + held).sum(1))
 
-    def slopes(self, z: Array, width: float, kink: float) -> tuple[Array, Array]:
-        """Gradient and Hessian of the smoothed dual."""
-        (S, _), lam, (count, free) = self._soft(z, width), self.multipliers(z), self._shape
+    def slopes(self, z: Array, width: float, kink: float) -> tuple[float, Array, Array]:
+        """Value, gradient and Hessian of the smoothed dual."""
+        (S, most), lam, (count, free) = self._soft(z, width), self.multipliers(z), self._shape
         w, length, beyond = self._weights[:, None], np.hypot(lam, kink), _beyond(lam)
         pull = (self._half * lam / length + beyond / PATIENCE) @ self._axes
         gradient = w * (pull - (S * self._share[:, None]).T @ self._c - self._b)
@@ -230,7 +247,7 @@ class _LevelDual:
         stiff = self._half * kink**2 / length**3 + (beyond != 0) / PATIENCE
         for t in range(count):
             hessian[t, :, t, :] += self._weights[t] * (self._axes.T * stiff[t]) @ self._axes
-        return gradient.ravel(), hessian.reshape(count * free, count * free)
+        return self._total(z, most, kink), gradient.ravel(), hessian.reshape(count * free, count * free)
 
 
 def _beyond(lam: Array) -> Array:
@@ -241,12 +258,12 @@ def _beyond(lam: Array) -> Array:
 def _newton(dual: _LevelDual, z: Array, width: float, kink: float) -> Array:
     """Damped Newton steps; where the curvature vanishes a little of it is added."""
     for _ in range(MOST_STEPS):
-        gradient, hessian = dual.slopes(z, width, kink)
+        here, gradient, hessian = dual.slopes(z, width, kink)
         if np.abs(gradient).max(initial=0.0) < PRECISION:
             return z
         floor = 1e-9 * (1.0 + np.trace(hessian))
         step = -np.linalg.solve(hessian + floor * np.eye(len(z)), gradient)
-        length, promised, here = 1.0, float(gradient @ step), dual.value(z, width, kink)
+        length, promised = 1.0, float(gradient @ step)
         while length > SMALLEST and dual.value(z + length * step, width, kink) > here + SUFFICIENT * length * promised:
             length /= 2
         if length <= SMALLEST:

@@ -47,12 +47,14 @@ class PostProcessing(Method):
         return self.base.describe()
 
     def goal_facts(self) -> tuple[Any, ...]:
-        """Rates, ratio, quota, costs, and strata."""
+        """Rates and their table, ratio, quota, costs, and strata."""
         problem, goal = self.problem, self.problem.goal
         quota = None if goal.quota is None else goal.quota.tolist()
         costs = None if problem.costs is None else problem.costs.tolist()
-        strata = hashlib.sha256(problem.codes.tobytes()).hexdigest()
-        return problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task, strata
+        digest = hashlib.sha256()
+        for array in (problem.codes, goal.table.events, goal.table.values):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task, digest.hexdigest()
 
     def prepare(self, bar: Bar) -> None:
         """Cross-fit the base, calibrate it where labels show that it needs it, and score all rows."""

@@ -396,7 +396,7 @@ class NumberRun(Run):
         relative = self._sum_noise / self._sizes / (2 * float(np.sqrt(self._variances.max())))
         return size_diagnostics(self.vault.group_names, self._counted, relative, few, LOUD)
 
-    def learned_remarks(self) -> list[Diagnostic]:
+    def learned_diagnostics(self) -> list[Diagnostic]:
         """What the public target says of the deployed predictions, and a violation beyond the tolerance."""
         found, scores = [], self.deployed_scores()
         here, before = self.r2(scores), self.r2(self.base_scores())

@@ -130,7 +130,7 @@ class Run(ABC):
         """Warnings after training, from public and noised numbers."""
         return []
 
-    def learned_remarks(self) -> list[Diagnostic]:
+    def learned_diagnostics(self) -> list[Diagnostic]:
         """Warnings about the deployed decisions, from public labels and noised gaps."""
         problem, scores, base, held = self.problem, self.deployed_scores(), self.base_scores(), self.held_out()
         learned = decision_diagnostics(problem, scores, None if base is None else weighted_accuracy(problem, base))

@@ -183,7 +183,7 @@ class Session:
 
     def remarks(self) -> tuple[str, ...]:
         """What public rows, noised answers and the decisions that were learned have shown."""
-        return (*self.settings.remarks, *self.run.diagnostics(), *self.run.learned_remarks())
+        return (*self.settings.remarks, *self.run.diagnostics(), *self.run.learned_diagnostics())
 
 
 def open_session(
