@@ -30,7 +30,14 @@ from justitia.cli.output import (
     warn,
     wrap,
 )
-from justitia.cli.training import check_tolerances, make_estimator, read_training_rows, save_model, save_or_rescue
+from justitia.cli.training import (
+    check_tolerances,
+    fit_arguments,
+    make_estimator,
+    read_training_rows,
+    save_model,
+    save_or_rescue,
+)
 from justitia.curve import Tradeoff
 from justitia.curve import tradeoff as train_curve
 from justitia.engines import engine_of
@@ -74,25 +81,18 @@ def tradeoff(
     if choose is not None:
         check_nonnegative("--choose", choose)
     goal = GoalOptions.from_options(settings)
-    if goal.stratum is not None or goal.ratio is not None:
-        raise Refusal("expected a curve of tolerances over all rows, got --stratum or --ratio; use 'justitia train'.")
+    if goal.ratio is not None:
+        raise Refusal("expected a curve of tolerances, got --ratio; leave it out, or use 'justitia train'.")
     rows = read_training_rows(data, settings)
     ledger = options.LedgerOptions.from_options(settings)
     model = make_estimator(rows, settings, goal)
     check_tolerances(engine_of(settings["engine"], settings["hidden"]), tolerances if goal.are_shares else ())
     check_outside(out, ledger=ledger.file)
+    given = fit_arguments(rows, goal)
     folder = staged_folder(out, overwrite=overwrite, marker=CURVE, foreign=foreign_in_curve)
     with ExitStack() as until_saved, folder as stage, print_warnings() as warnings:
         opened = ledger.open(model.delta)
-        curve = train_curve(
-            model,
-            rows.X,
-            rows.labels,
-            sensitive_features=rows.sensitive,
-            person=rows.person,
-            tolerances=tolerances,
-            ledger=opened,
-        )
+        curve = train_curve(model, **given, tolerances=tolerances, ledger=opened)
         until_saved.enter_context(ignore_interrupts())
         target = settings["target"]
         sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
