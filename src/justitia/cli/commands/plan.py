@@ -21,7 +21,7 @@ from justitia.cli.files.reading import Table, open_table
 from justitia.cli.files.rows import feature_names
 from justitia.cli.files.streamed import is_streamed
 from justitia.cli.files.target import read_target
-from justitia.cli.goal import WITHIN_STRATA, GoalOptions
+from justitia.cli.goal import GoalOptions
 from justitia.cli.options import command_plan
 from justitia.cli.output import fields_text, print_result, table_text, wrap
 from justitia.engines import engine_of
@@ -64,6 +64,7 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 @options.columns
 @options.tolerance
 @options.settings
+@options.goal
 @options.stream
 @options.workers
 @options.as_json
@@ -76,9 +77,7 @@ def plan(data: Path | None, tolerances: tuple[float, ...], as_json: bool, **sett
     at a time, a trial on the first rows of --features estimates how long a fit will take.
     """
     check_budget(settings["epsilon"], settings["delta"])
-    # Strata are not counted: rates within them are planned as those of all rows.
-    within = WITHIN_STRATA in settings["notion"]
-    goal = GoalOptions.from_options(settings | ({"stratum": ""} if within else {}), tolerances)
+    goal = GoalOptions.from_options(settings, tolerances)  # rates within strata are planned as those of all rows
     tolerance = max(tolerances, default=None)
     where = Where.from_options(settings)
     columns = FeatureColumns.from_options(settings)
