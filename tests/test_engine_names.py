@@ -105,7 +105,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_saved_model_holds_the_new_name(saved: Path) -> None:
     facts = json.loads((saved / "model.json").read_text())
-    assert (facts["format"], facts["plan"]["engine"], facts["parameters"]["engine"]) == (3, *["post-processing"] * 2)
+    assert (facts["format"], facts["plan"]["engine"], facts["parameters"]["engine"]) == (4, *["post-processing"] * 2)
 
 
 def renamed(saved: Path, place: Path, name: str) -> Path:

@@ -106,7 +106,9 @@ def read_bounded(path: Path, most: int) -> bytes:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ValueError(f"{odd} a device, pipe or folder; write it again.")
-        content = file.read(most + 1) if found.st_size <= most else b""
+        content = file.read(found.st_size + 1) if found.st_size <= most else b""  # a larger number is allocated first
+        if len(content) > found.st_size:  # the file has grown meanwhile
+            content += file.read(most + 1 - len(content))
     if found.st_size > most or len(content) > most:
         raise ValueError(f"expected {str(path)!r} to have at most {most:,} bytes, got more; write it again.")
     return content

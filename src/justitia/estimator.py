@@ -470,17 +470,6 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         labels: NDArray[Any] = self.classes_[decided(self.decision_function(X))]
         return labels
 
-    def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
-        """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
-
-        Parameters
-        ----------
-        without_base : bool
-            Whether a base that cannot be written (a forest, say) may stay with you; pass it to :meth:`load` again.
-        """
-        check_is_fitted(self, "plan_")
-        return saved_folder.save(self, folder, without_base=without_base)
-
     @classmethod
     def load(cls, folder: Path | str, module: Any = None, base: Any = None) -> Self:
         """Read a model that :meth:`save` wrote, without running code from the folder.
@@ -489,7 +478,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         ----------
         module, base : optional
             What the model was fitted with, if that was a module of your own (one of the same shape; it is copied) or a
-            base that ``justitia.persistence.rule`` cannot write: that base, fitted, or the saved model's
+            base that ``justitia.persistence.base`` cannot write: that base, fitted, or the saved model's
             ``rule_.base``.
         """
         return saved_folder.load(folder, module=module, base=base, kind=cls)

@@ -13,10 +13,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_int
 from justitia.exceptions import warn_of
 from justitia.learners.base import Inputs
+from justitia.persistence import folder as saved_folder
 from justitia.preprocessing.outliers import clip_weights
 from justitia.preprocessing.tables import PlainNumbers
 from justitia.privacy.ledger import PrivacyLedger
@@ -104,6 +106,17 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
     def _inputs(self, X: Any) -> Inputs:
         features = self._features(X, reset=False)
         return Inputs(X, features.reshape(len(features), -1))
+
+    def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
+        """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
+
+        Parameters
+        ----------
+        without_base : bool
+            Whether a base that cannot be written (a forest, say) may stay with you; pass it to :meth:`load` again.
+        """
+        check_is_fitted(self, "plan_")
+        return saved_folder.save(self, folder, without_base=without_base)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

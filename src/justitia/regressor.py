@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._validate import check_choice, check_nonnegative, check_same_length
 from justitia.learners.base import Inputs, base_of
 from justitia.learners.lightgbm_base import default_base
+from justitia.persistence import folder as saved_folder
 from justitia.postprocessing.number_notions import NUMBER_NOTIONS
 from justitia.postprocessing.number_rule import NumberRule
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -292,6 +293,18 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         """(n,): predictions of the base model, before the correction."""
         check_is_fitted(self, "plan_")
         return self.rule_.base_prediction(self._inputs(X))
+
+    @classmethod
+    def load(cls, folder: Path | str, base: Any = None) -> Self:
+        """Read a model that :meth:`save` wrote, without running code from the folder.
+
+        Parameters
+        ----------
+        base : optional
+            What the model was fitted with, if ``justitia.persistence.base`` cannot write it: that base, fitted, or the
+            saved model's ``rule_.base``.
+        """
+        return saved_folder.load(folder, module=None, base=base, kind=cls)
 
 
 def read_bounds(bounds: Any, smallest: float, largest: float) -> tuple[float, float]:

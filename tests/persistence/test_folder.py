@@ -249,7 +249,7 @@ def test_load_damaged_folder_is_refused_in_one_sentence(people: Any, make: Any, 
     folder = make().fit(people.X, people.y, sensitive_features=people.a).save(tmp_path / "model")
     facts = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(facts | {"format": 99}))
-    with pytest.raises(ValueError, match="has model format 99; this version reads format 3"):
+    with pytest.raises(ValueError, match="has model format 99; this version reads formats 3 and 4"):
         LagrangianDualClassifier.load(folder)
     (folder / "model.json").write_text("{")
     with pytest.raises(ValueError, match=r"the model\.json of .* is damaged"):

@@ -267,7 +267,11 @@ def test_loaded_model_and_baseline_are_exported_too(model: Any, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("what", "error", "sentence"),
     [
-        (LogisticRegression(), TypeError, "expected a classifier of justitia, got 'LogisticRegression'; pass"),
+        (
+            LogisticRegression(),
+            TypeError,
+            "expected a classifier or regressor of justitia, got 'Logist",
+        ),
         (LagrangianDualClassifier(), NotFittedError, "not fitted yet"),
     ],
 )

@@ -373,11 +373,11 @@ def _predict(model: Any, table: Any, task: Task, labels: Sequence[Any]) -> Array
             positive = labels[1]
             values = values[:, known.index(positive) if positive in known else -1]
     if known is not None and task.kind == "classes" and values.shape[1:] == (len(known),):
-        values = values[:, _class_order(known, labels, _name(model))]
+        values = values[:, class_order(known, labels, _name(model))]
     return check_prediction(values, len(values) if not hasattr(table, "__len__") else len(table), task, _name(model))
 
 
-def _class_order(known: list[Any], labels: Sequence[Any], name: str) -> list[int]:
+def class_order(known: list[Any], labels: Sequence[Any], name: str) -> list[int]:
     """Columns of a classifier in the order of the target's classes, which it may also know as codes 0 .. K - 1."""
     for classes in (labels, range(len(labels))):
         if len(known) == len(labels) and set(known) == set(classes):

@@ -26,6 +26,8 @@ CATEGORICAL, DEFAULT_LEFT, ZERO_MISSING, NAN_MISSING = 1, 2, 4, 8
 PROBABILITY, NUMBER = re.compile(r"binary sigmoid:(\d+(?:\.\d+)?)"), "regression"
 CLASSES = re.compile(r"multiclass num_class:(\d+)")
 DAMAGED = "expected trees of one label as LightGBM writes them, got another text."
+#: Estimators of LightGBM whose trees are read.
+ESTIMATORS = ("LGBMClassifier", "LGBMRegressor")
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +124,13 @@ class Trees:
     def sums(self) -> int:
         """Number of sums: K for several classes, otherwise 1."""
         return _sums(self.objective)
+
+    @property
+    def kind(self) -> str:
+        """Kind of target, as in :class:`justitia.tasks.Task`."""
+        if self.objective == NUMBER:
+            return "number"
+        return "binary" if self.sums == 1 else "classes"
 
     def text(self) -> str:
         """As LightGBM reads it."""
@@ -261,3 +270,20 @@ class TreesRegressor(TreesModel):
     def predict(self, X: Any) -> Floats:
         """(m,): predicted numbers."""
         return self._predict(X)
+
+
+def trees_of(model: Any) -> Trees | None:
+    """Trees of a classifier or regressor of LightGBM; None for any other model, and for trees that are not written."""
+    if isinstance(model, TreesModel):
+        return model.trees
+    kind = type(model)
+    if kind.__name__ not in ESTIMATORS or not kind.__module__.startswith("lightgbm."):
+        return None
+    if "pred" in " ".join(model.get_params()):  # options of predictions are not in LightGBM's text
+        return None
+    try:
+        trees = read_trees(model.booster_.model_to_string())
+    except ValueError:
+        return None
+    # The objective is an option: a classifier may have learned a number.
+    return trees if (trees.kind == "number") == (kind.__name__ == "LGBMRegressor") else None

@@ -1,7 +1,8 @@
-"""Saving and loading of a fitted classifier as JSON and arrays: no pickle, and loading runs no code from the files.
+"""Saving and loading of a fitted model as JSON and arrays: no pickle, and loading runs no code from the files.
 
-A saved model is a folder with ``model.json`` and, beside it, ``weights.safetensors`` of a network, or the trees and the
-correction of engine ``post-processing`` (``justitia.persistence.rule``); ``model.json`` holds the hashes of the others.
+A saved classifier or regressor is a folder with ``model.json`` and, beside it, ``weights.safetensors`` of a network, or
+the base model and correction of engine ``post-processing`` (``justitia.persistence.rule``); ``model.json`` holds the
+hashes of the others.
 The folder holds public facts and what ``fit`` released: neither the sensitive attribute nor a noise seed is written. If
 the model has no finite epsilon, its history, multipliers and correction are exact; each column of the history says so.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import numbers
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -22,31 +24,38 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from justitia._files import check_folder, foreign_entry, read_bounded, read_object, replace_folder, stage_beside
 from justitia.engines import engine_of, name_of, plan_class
 from justitia.exceptions import JustitiaWarning
 from justitia.learners.base import base_of
 from justitia.notions import notion_name
-from justitia.persistence.rule import MAX_BYTES, BaseMismatch, rule_from_files, rule_to_files
-from justitia.postprocessing.correction import Rule
+from justitia.persistence.base import WRITTEN_BASES, BaseMismatch
+from justitia.persistence.rule import MAX_BYTES, AnyRule, rule_from_files, rule_to_files
 from justitia.preprocessing.encoding import TabularEncoder
 from justitia.privacy.ledger import Certificate
 from justitia.privacy.mechanisms import Gaussian, Unprotected
-from justitia.tasks import Task
+from justitia.tasks import KINDS, NUMBER, Task
 from justitia.training.history import Column
 from justitia.training.plan import Plan
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
-FORMAT = 3
+#: The format that is written, and those that are read; format 3 has models of two classes only.
+FORMAT, READABLE = 4, (3, 4)
 MODEL, WEIGHTS = "model.json", "weights.safetensors"
 #: Files beside ``model.json`` that a model may name, and bytes of all of them at most.
 FILE_NAMES = re.compile(r"(weights|correction)\.safetensors|base-[1-9][0-9]{0,2}\.(txt|json)")
 MAX_TOTAL_BYTES = 2**30
-#: Longest class label.
-MAX_LABEL_LENGTH = 10_000
+#: Longest class label, and bytes of all of them at most.
+MAX_LABEL_LENGTH, MAX_LABEL_BYTES = 10_000, 2**26
+#: Constructor arguments that are written, as far as a model has them; a loaded model has the default of others (module,
+#: plan). The noise seed is never written: whoever had the file and the seed could subtract the noise.
+PARAMETERS = (
+    *("notion", "epsilon", "delta", "tolerance", "ratio", "groups", "engine", "base", "threshold", "class_weight"),
+    *("costs", "quota", "at", "bounds", "random_state", "preprocess", "missing_marker", "progress"),
+)
 #: JSON files that this package writes, and keys that each holds: other programs have files of the same names.
 REQUIRED_KEYS = {
     re.compile(r"model\.json"): {"format", "certificate", "parameters", "plan", "widths"},
@@ -88,9 +97,9 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
     rule, files = (None, _weights(model)) if hasattr(model, "module_") else rule_to_files(model.rule_)
     if rule is not None and not rule["base"]["written"] and not without_base:
         raise ValueError(
-            f"expected a base that can be saved (a LightGBM classifier, a logistic regression of two classes, or a "
-            f"column of scores), got {rule['base']['words']}; keep model.rule_.base yourself and pass "
-            "save(folder, without_base=True), then load(folder, base=that base)."
+            f"expected a base that can be saved ({WRITTEN_BASES[_task(model).kind]}), got {rule['base']['words']}; "
+            "keep model.rule_.base yourself and pass save(folder, without_base=True), then load(folder, base=that "
+            "base)."
         )
     digests = dict(zip(files, map(_digest, files.values()), strict=True))
     described = _facts(model) | {"rule": rule, "files": digests}
@@ -108,6 +117,10 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
             f"{str(target)!r} held files of others; they are kept in {str(kept)!r}.", JustitiaWarning, stacklevel=3
         )
     return target
+
+
+def _task(model: BaseEstimator) -> Task:
+    return NUMBER if isinstance(model, RegressorMixin) else Task.of_classes(model.classes_.tolist())
 
 
 def _weights(model: BaseEstimator) -> dict[str, bytes]:
@@ -179,8 +192,8 @@ def _refuse(value: Any) -> NoReturn:
 
 def to_json_value(value: Any) -> Any:
     """A value as JSON; a value that JSON lacks becomes an object with one key that names its type."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, Gaussian | Unprotected):
         return {"noise": getattr(value, "noise_multiplier", None)}
     if isinstance(value, float) and not math.isfinite(value):
@@ -212,6 +225,7 @@ def from_json_value(value: Any) -> Any:
 def _facts(model: BaseEstimator) -> dict[str, Any]:
     encoder = getattr(model, "encoder_", None)
     names = getattr(model, "feature_names_in_", None)
+    task, tolerances = _task(model), getattr(model, "tolerances_", None)
     settings, history = {}, []
     for field in fields(model.plan_):
         value = getattr(model.plan_, field.name)
@@ -221,13 +235,15 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
         history.append(asdict(column) | {"values": to_json_value(values)})
     return {
         "format": FORMAT,
-        "classes": {"dtype": model.classes_.dtype.str, "labels": list(map(_label, model.classes_))},
+        "task": task.kind,
+        "classes": None if task == NUMBER else _classes(model.classes_),
         "n_features": int(model.n_features_in_),
         "feature_names": None if names is None else list(map(str, names)),
         "widths": _widths(model),
         "encoder": None if encoder is None else encoder.to_state(),
         "parameters": _parameters(model),
         "tolerance": to_json_value(float(model.tolerance_)),
+        "tolerances": None if tolerances is None else to_json_value(tolerances.to_numpy(dtype=np.float64)),
         "distance": None if model.distance_ is None else to_json_value(float(model.distance_)),
         "groups": to_json_value(model.groups_),
         "plan": {"engine": name_of(model.plan_), "settings": settings},
@@ -241,28 +257,34 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
     }
 
 
-def _parameters(model: BaseEstimator) -> dict[str, Any]:
-    """Constructor arguments that can be written; a loaded model has the default of others (module, base, generator).
+def _classes(labels: NDArray[Any]) -> dict[str, Any]:
+    return {"dtype": labels.dtype.str, "labels": list(map(_label, labels))}
 
-    The noise seed is never written: whoever had the file and the seed could subtract the noise.
-    """
+
+def _parameters(model: BaseEstimator) -> dict[str, Any]:
+    """Constructor arguments that can be written."""
     chosen = model.get_params(deep=False)
-    notion, groups = chosen["notion"], chosen["groups"]
-    return {
-        "preprocess": chosen["preprocess"],
-        "progress": chosen["progress"],
-        "class_weight": to_json_value(chosen["class_weight"]),
-        "epsilon": to_json_value(float(chosen["epsilon"])),
-        "delta": float(chosen["delta"]),
-        "threshold": float(chosen["threshold"]),
-        "engine": engine_of(chosen["engine"], chosen["module"]),  # the module that decides it is not written
-        "base": chosen["base"] if isinstance(chosen["base"], str) else None,
-        "tolerance": None if chosen["tolerance"] is None else to_json_value(float(chosen["tolerance"])),
-        "notion": notion_name(notion),
-        "random_state": chosen["random_state"] if isinstance(chosen["random_state"], int) else None,
-        "missing_marker": to_json_value(chosen["missing_marker"]),
-        "groups": to_json_value(groups if groups is None or isinstance(groups, str | Mapping) else list(groups)),
-    }
+    kept = {name: chosen[name] for name in PARAMETERS if name in chosen}
+    if "engine" in chosen:
+        kept["engine"] = engine_of(chosen["engine"], chosen["module"])  # the module that decides it is not written
+    notion, groups, costs = chosen["notion"], chosen["groups"], chosen.get("costs")
+    kept["notion"] = list(map(notion_name, notion)) if isinstance(notion, list | tuple) else notion_name(notion)
+    kept["groups"] = groups if groups is None or isinstance(groups, str | Mapping) else list(groups)
+    kept["base"] = _column_names(chosen["base"])
+    if costs is not None:
+        kept["costs"] = np.asarray(costs, dtype=np.float64)
+    kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
+    for name in ("epsilon", "delta", "threshold", "tolerance", "ratio", "quota"):
+        if isinstance(kept.get(name), numbers.Real):
+            kept[name] = float(kept[name])
+    return {name: to_json_value(value) for name, value in kept.items()}
+
+
+def _column_names(base: Any) -> Any:
+    """A base that is one column or several, by their names; None for another one."""
+    names = list(base.values()) if isinstance(base, Mapping) else base
+    several = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    return base if several or isinstance(base, str) else None
 
 
 def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]) -> Model:
@@ -272,8 +294,8 @@ def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]
     ----------
     module : torch.nn.Module, optional
         Needed if the model was fitted with a module of your own: one of the same shape; it is copied.
-    base : classifier or callable, optional
-        Needed if the model was fitted with a base that ``justitia.persistence.rule`` cannot write: that base, fitted.
+    base : classifier, regressor or callable, optional
+        Needed if the model was fitted with a base that ``justitia.persistence.base`` cannot write: that base, fitted.
     kind : type
         The class of the model.
 
@@ -291,24 +313,52 @@ def load(folder: Path | str, *, module: Any, base: Any = None, kind: type[Model]
     """
     source = Path(folder)
     facts = _read_facts(source)
+    _check_kind(source, facts["task"], kind)
     with _described(source):
         parameters = {name: from_json_value(value) for name, value in facts["parameters"].items()}
-        parameters["engine"] = engine_of(parameters["engine"], module)  # files of version 0.1 have its names
-        described = _fitted(facts)
-        if parameters.keys() - set(kind._get_param_names()):
+        if not parameters.keys() <= set(PARAMETERS) & set(kind._get_param_names()):
             raise ValueError("expected parameters of the model, got others.")
+        if "module" in kind._get_param_names():
+            parameters["engine"] = engine_of(parameters["engine"], module)  # files of version 0.1 have its names
+            parameters["module"] = module
+        described, task = _fitted(facts)
         is_network, widths, files = facts["rule"] is None, facts["widths"], facts["files"]
+        if is_network and task.kind != "binary":
+            raise ValueError("expected a network of two classes, got one of another target.")
     if base is not None:
         parameters["base"] = base
-    model: Model = kind(**parameters, module=module)
+    model: Model = kind(**parameters)
     vars(model).update(described)
     if is_network:
         if base is not None:
             raise ValueError(f"expected no base, since {str(source)!r} holds a network, got one; leave it out.")
         model.module_ = _load_module(source, widths, files, module)
-    else:
-        model.rule_ = _load_rule(source, facts, model, base)
+        return model
+    model.rule_ = _load_rule(source, facts, model, task, base)
+    if task == NUMBER:
+        model.bounds_ = model.rule_.bounds
     return model
+
+
+def saved_task(folder: Path | str) -> str:
+    """Kind of target of a saved model: "binary", "classes" or "number"; the last one is loaded as a regressor.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As :func:`load`.
+    """
+    kind: str = _read_facts(Path(folder))["task"]
+    return kind
+
+
+def _check_kind(source: Path, task: str, kind: type[BaseEstimator]) -> None:
+    """Refuse to load a regressor as a classifier, and the other way round."""
+    if issubclass(kind, RegressorMixin) != (task == NUMBER.kind):
+        here, there = ("regressor", "classifier") if issubclass(kind, RegressorMixin) else ("classifier", "regressor")
+        raise ValueError(
+            f"expected a saved {here} in {str(source)!r}, got a {there}; load it with LagrangianDual{there.title()}."
+        )
 
 
 @contextmanager
@@ -320,9 +370,13 @@ def _described(source: Path) -> Iterator[None]:
         raise ValueError(f"the model.json of {str(source)!r} is damaged; save the model again.") from None
 
 
-def _fitted(facts: dict[str, Any]) -> dict[str, Any]:
-    """Fitted attributes, without the network or rule."""
-    found: dict[str, Any] = {"classes_": _read_classes(**facts["classes"]), "n_features_in_": int(facts["n_features"])}
+def _fitted(facts: dict[str, Any]) -> tuple[dict[str, Any], Task]:
+    """Fitted attributes, without the network or rule, and the target."""
+    found: dict[str, Any] = {"n_features_in_": int(facts["n_features"])}
+    task = NUMBER
+    if facts["task"] != NUMBER.kind:
+        found["classes_"] = _read_classes(**facts["classes"])
+        task = Task(facts["task"], tuple(found["classes_"].tolist()))
     if facts["feature_names"] is not None:
         found["feature_names_in_"] = np.array([str(name) for name in facts["feature_names"]], dtype=object)
     if facts["encoder"] is not None:
@@ -331,8 +385,12 @@ def _fitted(facts: dict[str, Any]) -> dict[str, Any]:
     shape = (len(dual["groups"]), len(dual["events"]))
     multipliers = np.array(dual["values"], dtype=np.float64).reshape(shape)
     values = {column["name"]: [from_json_value(value) for value in column.pop("values")] for column in facts["history"]}
+    tolerance, tolerances = float(from_json_value(facts["tolerance"])), facts.get("tolerances")
+    if task != NUMBER:  # one for every rate; format 3 has one for all
+        each = tolerance if tolerances is None else [float(from_json_value(one)) for one in tolerances]
+        found["tolerances_"] = pd.Series(each, index=dual["events"])
     return found | {
-        "tolerance_": from_json_value(facts["tolerance"]),
+        "tolerance_": tolerance,
         "distance_": None if facts["distance"] is None else from_json_value(facts["distance"]),
         "groups_": from_json_value(facts["groups"]),
         "plan_": _load_plan(**facts["plan"]),
@@ -340,27 +398,28 @@ def _fitted(facts: dict[str, Any]) -> dict[str, Any]:
         "dual_": pd.DataFrame(multipliers, index=pd.Index(dual["groups"], name="group"), columns=dual["events"]),
         "history_": pd.DataFrame(values),
         "history_columns_": tuple(Column(**column) for column in facts["history"]),
-    }
+    }, task
 
 
 def _read_classes(labels: list[Any], dtype: str) -> NDArray[Any]:
-    """The two class labels.
+    """Class labels, all different.
 
     The dtype in the file decides how much memory is allocated: ``<U1000000000`` makes 4 GB of one letter, and ``|O``
     accepts any object as a label. So every label has to be text or a number whatever the dtype says, numbers need a
-    numeric dtype, and the length in a text dtype is bounded.
+    numeric dtype, and the length in a text dtype is bounded, as are the bytes of all labels.
     """
     kind = np.dtype(str(dtype))
-    if not isinstance(labels, list) or len(labels) != 2 or labels[0] == labels[1]:
-        raise ValueError("expected two class labels, got others.")
+    if not isinstance(labels, list) or len(labels) < 2 or len(set(labels)) < len(labels):
+        raise ValueError("expected different class labels, got others.")
     text = all(isinstance(label, str) for label in labels)
-    if not text and not all(isinstance(label, bool | int | float) for label in labels):
+    if not text and not all(isinstance(label, bool | int | float) and math.isfinite(label) for label in labels):
         raise ValueError("expected class labels that are text or numbers, got others.")
     if kind.kind == "O":
-        return np.fromiter(labels, dtype=object, count=2)
+        return np.fromiter(labels, dtype=object, count=len(labels))
     if kind.kind not in ("U" if text else "biuf"):
         raise ValueError("expected class labels of a plain type, got another.")
-    if text and not max(map(len, labels)) <= kind.itemsize // 4 <= MAX_LABEL_LENGTH:
+    bounded = kind.itemsize * len(labels) <= MAX_LABEL_BYTES
+    if text and not (bounded and max(map(len, labels)) <= kind.itemsize // 4 <= MAX_LABEL_LENGTH):
         raise ValueError("expected class labels of bounded lengths, got others.")
     return np.array(labels, dtype=kind)
 
@@ -374,12 +433,15 @@ def _read_facts(source: Path) -> dict[str, Any]:
         version = facts.get("format")
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise ValueError(f"the model.json of {str(source)!r} is damaged; save the model again.") from None
-    if version != FORMAT:
+    if version not in READABLE:
         raise ValueError(
-            f"{str(source)!r} has model format {version!r}; this version reads format {FORMAT}: "
-            "load it with the version of justitia that saved it."
+            f"{str(source)!r} has model format {version!r}; this version reads formats "
+            f"{' and '.join(map(str, READABLE))}: load it with the version of justitia that saved it."
         )
-    return facts
+    task = "binary" if version == 3 else facts.get("task")
+    if task not in KINDS:
+        raise ValueError(f"the model.json of {str(source)!r} is damaged; save the model again.")
+    return facts | {"task": task}
 
 
 def _load_module(source: Path, widths: Any, files: Any, module: Any) -> Any:
@@ -396,13 +458,13 @@ def _load_module(source: Path, widths: Any, files: Any, module: Any) -> Any:
     return read_module(content, widths, module, str(source))
 
 
-def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, base: Any) -> Rule:
+def _load_rule(source: Path, facts: Mapping[str, Any], model: BaseEstimator, task: Task, base: Any) -> AnyRule:
     columns, encoder = int(model.n_features_in_), getattr(model, "encoder_", None)
     numbers = columns if encoder is None else len(encoder.get_feature_names_out())
-    given = base_of(base, Task.of_classes(model.classes_))
+    given = base_of(base, task)
     try:
         files = _read_files(source, facts["files"])
-        return rule_from_files(facts["rule"], files, given, columns=columns, numbers=numbers)
+        return rule_from_files(facts["rule"], files, given, task, columns=columns, numbers=numbers)
     except BaseMismatch as error:
         raise ValueError(f"{str(source)!r}: {error}") from None
     except _UnreadableFile as error:
@@ -438,4 +500,4 @@ def _load_plan(engine: str, settings: dict[str, Any]) -> Plan:
     return plan_class(engine)(**{name: from_json_value(value) for name, value in settings.items()})
 
 
-__all__ = ["load", "save"]
+__all__ = ["load", "save", "saved_task"]

@@ -1,4 +1,4 @@
-"""ONNX export of a fitted classifier, for runtimes without Python, torch or LightGBM."""
+"""ONNX export of a fitted model, for runtimes without Python, torch or LightGBM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from justitia._files import staged_file
 from justitia.notions import notion_name
 from justitia.preprocessing.encoding import CategoryColumn, TabularEncoder
 from justitia.privacy.ledger import Certificate
-from justitia.tabular import TabularClassifier
+from justitia.tabular import TabularEstimator
 
 _MISSING = (
     "expected onnx and onnxscript to be installed for this export, found none; run: pip install 'justitia[onnx]'."
@@ -25,23 +25,24 @@ _MISSING = (
 TRACED_ROWS = 3
 
 
-def to_onnx(model: TabularClassifier, path: Path | str, *, missing: str = "", example: Any = None) -> Path:
-    """Write a fitted classifier to one ONNX file that answers as ``predict`` and ``predict_proba`` do.
+def to_onnx(model: TabularEstimator, path: Path | str, *, missing: str = "", example: Any = None) -> Path:
+    """Write a fitted classifier or regressor to one ONNX file that answers as ``predict`` and ``predict_proba`` do.
 
     With ``preprocess="auto"`` the encoder is part of the graph, which has one input of shape (N, 1) per column of the
     training table, under the column's name: ``double`` for numbers and booleans, with NaN for a missing one, and
     ``string`` for text and categories, with ``missing`` for a missing one. With ``preprocess=None`` there is one
-    ``float`` input "X" (``double`` where a base of your own reads it). The outputs are "label" (N,) and "probabilities"
-    (N, 2) in the order of ``classes_``; a name that a column has already gets an underscore behind it. Session objects
-    list inputs and outputs in this order.
+    ``float`` input "X" (``double`` where a base of your own reads it). The outputs of a classifier are "label" (N,) and
+    "probabilities" (N, K) in the order of ``classes_``, that of a regressor is "prediction" (N,); a name that a column
+    has already gets an underscore behind it. Session objects list inputs and outputs in this order.
 
     Networks of ours and rules of engine "post-processing" are computed in double precision, as in ``predict_proba``; a
-    base may be the default one, one of LightGBM or logistic regression on columns of numbers, or a column of scores. A
-    module of your own goes through ``torch.onnx.export`` and is compared with torch before anything is written.
+    base may be the default one, one of LightGBM, logistic, linear or ridge regression on columns of numbers, or columns
+    of scores. A module of your own goes through ``torch.onnx.export`` and is compared with torch before anything is
+    written.
 
     Parameters
     ----------
-    model : LagrangianDualClassifier, or another classifier of ours
+    model : LagrangianDualClassifier, LagrangianDualRegressor, or another classifier of ours
     path : path
         The file; its folder has to exist. It is written completely or not at all.
     missing : str
@@ -58,7 +59,7 @@ def to_onnx(model: TabularClassifier, path: Path | str, *, missing: str = "", ex
     ImportError
         If the extra is not installed.
     NotFittedError, TypeError, ValueError
-        If ``model`` is not a fitted classifier of ours, cannot be exported, or ``missing`` is one of its levels.
+        If ``model`` is not a fitted model of ours, cannot be exported, or ``missing`` is one of its levels.
     OSError
         If the file cannot be written.
 
@@ -72,9 +73,9 @@ def to_onnx(model: TabularClassifier, path: Path | str, *, missing: str = "", ex
     * The file holds the released weights or trees, what the encoder learned from public features, and the certificate:
       it is post-processing of what ``fit`` released. The attribute is not an input.
     """
-    if not isinstance(model, TabularClassifier):
+    if not isinstance(model, TabularEstimator):
         raise TypeError(
-            f"expected a classifier of justitia, got {type(model).__name__!r}; "
+            f"expected a classifier or regressor of justitia, got {type(model).__name__!r}; "
             "pass, for example, a LagrangianDualClassifier (the last step of a pipeline)."
         )
     check_is_fitted(model, ["module_", "rule_"], all_or_any=any)
@@ -115,9 +116,12 @@ def _add_network(
 
 
 def _add_rule(parts: ModuleType, graph: Any, model: Any, encoder: TabularEncoder | None, missing: str) -> None:
+    from justitia.persistence.onnx_base import TableInputs, reads_table  # noqa: PLC0415 - import the optional dependency
+    from justitia.persistence.onnx_rules import add_rule  # noqa: PLC0415
+
     if encoder is None:
         # A base model of the user's own reads the table as it is passed; the default one reads preprocessed numbers.
-        own = parts.reads_table(model.rule_.base)
+        own = reads_table(model.rule_.base)
         kind = parts.TensorProto.DOUBLE if own else parts.TensorProto.FLOAT
         inputs = [graph.input("X", kind, (parts.ROWS, int(model.n_features_in_)))]
         numbers = graph.add("Cast", inputs[0], to=parts.TensorProto.FLOAT)
@@ -127,11 +131,10 @@ def _add_rule(parts: ModuleType, graph: Any, model: Any, encoder: TabularEncoder
         numbers = parts.add_encoder(graph, encoder, inputs, missing)
         names = [how.name for how in encoder.columns_]
         texts = [isinstance(how, CategoryColumn) for how in encoder.columns_]
-    margin, probability = parts.add_rule(graph, model.rule_, parts.TableInputs(inputs, names, texts), numbers)
-    parts.add_outputs(graph, margin, probability, model.classes_)
+    add_rule(graph, model, TableInputs(inputs, names, texts), numbers)
 
 
-def _example_rows(model: TabularClassifier, example: Any) -> NDArray[np.float32]:
+def _example_rows(model: TabularEstimator, example: Any) -> NDArray[np.float32]:
     """A few public rows of the right shape; their values do not matter."""
     if example is not None:
         rows = model._features(example, reset=False)
@@ -150,12 +153,12 @@ def _check_missing(encoder: TabularEncoder, missing: str) -> None:
             )
 
 
-def _facts(model: TabularClassifier, encoder: TabularEncoder | None, inputs: list[str], missing: str) -> dict[str, str]:
+def _facts(model: TabularEstimator, encoder: TabularEncoder | None, inputs: list[str], missing: str) -> dict[str, str]:
     """Metadata of the file: public and released facts."""
     kept = {
         "justitia.version": metadata.version("justitia"),
         "justitia.model": type(model).__name__,
-        "justitia.classes": json.dumps(model.classes_.tolist()),
+        **_target(model),
         "justitia.preprocessing": json.dumps(_inputs(encoder, inputs, missing)),
         "justitia.sensitive_attribute": "not an input",
     }
@@ -167,6 +170,13 @@ def _facts(model: TabularClassifier, encoder: TabularEncoder | None, inputs: lis
         shown = certificate.without_exact_remarks()
         kept |= {"justitia.certificate": shown.to_json(), "justitia.statement": shown.statement}
     return kept
+
+
+def _target(model: Any) -> dict[str, str]:
+    """The classes of a classifier, or the public range of a regressor."""
+    if hasattr(model, "classes_"):
+        return {"justitia.classes": json.dumps(model.classes_.tolist())}
+    return {"justitia.bounds": json.dumps(list(model.bounds_))}
 
 
 def _inputs(encoder: TabularEncoder | None, inputs: list[str], missing: str) -> list[dict[str, str | None]]:

@@ -1,112 +1,100 @@
-"""Files of the model that engine ``post-processing`` deploys: trees as text, numbers as JSON and arrays, no pickle.
+"""Files of the model that engine ``post-processing`` deploys: numbers as JSON, arrays as safetensors, no pickle.
 
-Base models of LightGBM and logistic regression are written to files. A base model that is a column of scores needs no
-file. Any other base model cannot be written: ``save`` refuses it, or with ``without_base=True`` leaves it out, and its
-owner passes it again when the model is loaded.
+A rule has a base model (``justitia.persistence.base``), a calibration and a correction; it decides between two classes
+(:class:`Rule`) or several (:class:`ClassRule`), or predicts a number (:class:`NumberRule`).
+
+The files may come from anyone. No size is taken from them: an array has to have the shape that follows from the columns
+of the table, the classes and the other arrays, and every number has to be finite.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.numpy
-from sklearn.linear_model import LogisticRegression
+from numpy.typing import NDArray
 
-from justitia.learners.base import Base, CrossFitted, Fitted, ScoreColumn
-from justitia.learners.calibration import Calibration
-from justitia.learners.trees import Trees, TreesClassifier, read_trees
-from justitia.postprocessing.correction import Correction, Levels, Rule
+from justitia.learners.base import Base
+from justitia.learners.calibration import AnyCalibration, Calibration, LinearCalibration, VectorScaling
+from justitia.persistence.base import Files, base_from_files, base_to_files
+from justitia.postprocessing.correction import ClassRule, Correction, Levels, Rule
+from justitia.postprocessing.number_notions import NUMBER_NOTIONS, EqualDistributions, NumberNotion
+from justitia.postprocessing.number_rule import NumberRule
 from justitia.tasks import Task
 
-#: Names of the files; ``model.json`` says which of them a model has.
-CORRECTION, TREES, NUMBERS = "correction.safetensors", "base-{}.txt", "base-{}.json"
-#: Limits of what is read: thresholds of a model of scores, models of a base, and bytes of one file.
-MAX_LEVELS, MAX_MODELS, MAX_BYTES = 10_000, 100, 2**28
+CORRECTION = "correction.safetensors"
+#: Limits of what is read: levels of scores or of numbers, and bytes of one file.
+MAX_LEVELS, MAX_BYTES = 10_000, 2**28
 #: Arrays of a correction.
 CORRECTION_ARRAYS = ("centre", "spread", "hidden", "out")
-Files = Mapping[str, bytes]
+Array = NDArray[np.float64]
+Arrays = dict[str, Array]
+AnyRule = Rule | ClassRule | NumberRule
 
 
-def rule_to_files(rule: Rule) -> tuple[dict[str, Any], dict[str, bytes]]:
+def rule_to_files(rule: AnyRule) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Public numbers and a description of the base for ``model.json``, and the contents of all files by name."""
-    base, calibration = rule.base, rule.calibration
-    facts: dict[str, Any] = {"kind": _kind(base), "words": base.describe()}
-    models: tuple[Any, ...] = (getattr(base, "model", None),)
-    if isinstance(base, CrossFitted):
-        models = base.models
-    elif isinstance(base, ScoreColumn):
-        models = ()
-    files: dict[str, bytes] = {}
-    for pattern, text in filter(None, map(_model_to_text, models)):
-        name = pattern.format(len(files) + 1)
-        files[name] = text.encode()
-    facts["written"] = len(files) == len(models) <= MAX_MODELS
-    if not facts["written"]:
-        files = {}
-    elif isinstance(base, ScoreColumn):
-        facts["column"] = base.name
+    base, files = base_to_files(rule.base)
+    if isinstance(rule, NumberRule):
+        facts, arrays = _number_parts(rule)
+    elif isinstance(rule, ClassRule):
+        facts, arrays = _class_parts(rule)
     else:
-        facts |= {"encoded": getattr(base, "encoded", False), "second": is_second(base), "files": list(files)}
-    if not rule.correction.is_zero:
-        arrays = {name: np.asarray(getattr(rule.correction, name)) for name in CORRECTION_ARRAYS}
-        if rule.levels is not None:  # a model of scores: its corrections differ only after the hidden units
-            each = [np.asarray(one.out) for one in rule.levels.corrections]
-            arrays |= {"levels": rule.levels.at, "each": np.stack(each)}
+        facts, arrays = _binary_parts(rule)
+    if arrays:
         files[CORRECTION] = safetensors.numpy.save(arrays)
-    numbers = {"calibration": [calibration.alpha, calibration.beta, calibration.gamma], "threshold": rule.threshold}
-    return numbers | {"base": facts, "correction": CORRECTION in files}, files
+    return {"base": base, "correction": bool(arrays)} | facts, files
 
 
-def _kind(base: Base) -> str:
-    """Name of the kind of base in ``model.json``; part of the file format."""
-    if isinstance(base, CrossFitted):
-        return "CrossFitted"
-    return "Column" if isinstance(base, ScoreColumn) else type(base).__name__
+def _binary_parts(rule: Rule) -> tuple[dict[str, Any], Arrays]:
+    mend, arrays = rule.calibration, _arrays(rule.correction)
+    if rule.levels is not None and arrays:  # a model of scores
+        arrays |= {"levels": rule.levels.at, "each": _outputs(rule.levels.corrections)}
+    return {"calibration": [mend.alpha, mend.beta, mend.gamma], "threshold": rule.threshold}, arrays
 
 
-def is_second(base: Base) -> bool:
-    """Whether the positive class is the second class of the base's models; true where they do not know it."""
-    classes = [] if not isinstance(base, Fitted) else list(base.model.classes_)
-    return not isinstance(base, Fitted) or base.positive not in classes or classes.index(base.positive) == 1
+def _class_parts(rule: ClassRule) -> tuple[dict[str, Any], Arrays]:
+    mend = rule.calibration
+    facts: dict[str, Any] = {"calibration": {"scale": list(mend.scale), "shift": list(mend.shift)}}
+    optional = {"costs": rule.costs, "quota": rule.quota}
+    facts |= {name: None if part is None else np.asarray(part).tolist() for name, part in optional.items()}
+    return facts, _arrays(rule.correction)
 
 
-def _model_to_text(model: Any) -> tuple[str, str] | None:
-    """Pattern of the file name, and text of one model; None for a kind of model that is not written."""
-    trees = trees_of(model)
-    if trees is not None:
-        return TREES, trees.text()
-    if type(model) is LogisticRegression and model.coef_.shape[0] == 1 and len(model.classes_) == 2:
-        coefficients = {
-            "coef": model.coef_[0].tolist(),
-            "intercept": float(model.intercept_[0]),
-            "dtype": model.coef_.dtype.name,
-            "names": [str(name) for name in getattr(model, "feature_names_in_", ())],
-        }
-        return NUMBERS, json.dumps(coefficients)
-    return None
+def _number_parts(rule: NumberRule) -> tuple[dict[str, Any], Arrays]:
+    """Distributions that a notion has learned are left out: predictions do not need them."""
+    mend, notion = rule.calibration, rule.notion
+    if not isinstance(mend, LinearCalibration):
+        raise TypeError(f"expected the calibration of a number to be a line, got {type(mend).__name__!r}.")
+    facts: dict[str, Any] = {"calibration": [mend.intercept, mend.slope], "notion": notion.name}
+    facts["bounds"] = list(rule.bounds)
+    levels = notion.levels if isinstance(notion, EqualDistributions) else None
+    facts["levels"] = None if levels is None else levels.tolist()
+    if not rule.corrections:
+        return facts, {}
+    arrays = _arrays(rule.corrections[0])
+    del arrays["out"]
+    return facts, arrays | {"each": _outputs(rule.corrections)}
 
 
-def trees_of(model: Any) -> Trees | None:
-    """Trees of a LightGBM classifier; None for any other model, and for trees that are not written."""
-    if isinstance(model, TreesClassifier):
-        return model.trees
-    kind = type(model)
-    if kind.__name__ != "LGBMClassifier" or not kind.__module__.startswith("lightgbm."):
-        return None
-    if "pred" in " ".join(model.get_params()):  # options of predictions are not in LightGBM's text
-        return None
-    try:
-        trees = read_trees(model.booster_.model_to_string())
-    except ValueError:
-        return None
-    return None if trees.sigmoid is None else trees
+def _arrays(correction: Correction) -> Arrays:
+    """Arrays by name; empty if nothing is corrected."""
+    if correction.is_zero:
+        return {}
+    return {name: np.ascontiguousarray(getattr(correction, name)) for name in CORRECTION_ARRAYS}
 
 
-def rule_from_files(facts: Mapping[str, Any], files: Files, base: Base | None, *, columns: int, numbers: int) -> Rule:
+def _outputs(corrections: Sequence[Correction]) -> Array:
+    """(R, H + 1, 2): corrections of one rule differ only after the hidden units."""
+    return np.stack([np.asarray(one.out) for one in corrections])
+
+
+def rule_from_files(
+    facts: Mapping[str, Any], files: Files, given: Base | None, task: Task, *, columns: int, numbers: int
+) -> AnyRule:
     """Read the model that :func:`rule_to_files` wrote.
 
     Parameters
@@ -115,99 +103,118 @@ def rule_from_files(facts: Mapping[str, Any], files: Files, base: Base | None, *
         The part of ``model.json``.
     files : mapping
         Contents by name.
-    base : Base, optional
+    given : Base, optional
         The base model, if it was not written.
+    task : Task
     columns, numbers : int
         Number of columns of a table before and after preprocessing.
 
     Raises
     ------
+    BaseMismatch
+        If the base is missing or not needed.
     ValueError
-        If a file is not what was written, or the base is missing or not needed.
+        If a file is not what was written.
     """
-    correction, levels = Correction(), None
-    if facts["correction"]:
-        correction, levels = _correction_from(files[CORRECTION], numbers)
-    alpha, beta, gamma = (float(one) for one in facts["calibration"])
-    found = _read_base(facts["base"], files, base, columns=columns, numbers=numbers)
-    return Rule(found, Calibration(alpha, beta, gamma), correction, float(facts["threshold"]), levels)
+    arrays = _read_arrays(files[CORRECTION], numbers) if facts["correction"] else {}
+    base = base_from_files(facts["base"], files, given, task, columns=columns, numbers=numbers)
+    if task.kind == "number":
+        return _number_rule(facts, arrays, base)
+    if task.kind == "classes":
+        return _class_rule(facts, arrays, base, task.n_classes)
+    return _binary_rule(facts, arrays, base)
 
 
-def _read_base(facts: Mapping[str, Any], files: Files, base: Base | None, *, columns: int, numbers: int) -> Base:
-    if not facts["written"]:
-        if base is None or (isinstance(base, CrossFitted) and not base.models):
-            what = "none" if base is None else "one that is not fitted"
-            raise BaseMismatch(
-                f"expected the base that this model was fitted with ({facts['words']}), which is not in the folder, "
-                f"got {what}; pass load(..., base=that model, fitted, or the rule_.base of the model that was saved)."
-            )
-        return base
-    if base is not None:
-        raise BaseMismatch(
-            f"expected no base, since this model holds its own ({facts['words']}), got one; leave it out."
-        )
-    if facts["kind"] == "Column":
-        return ScoreColumn(str(facts["column"]))
-    width = numbers if facts["encoded"] else columns
-    models = tuple(_model_from_text(name, files[name], width) for name in facts["files"])
-    if facts["kind"] == "Fitted":
-        (model,) = models
-        classes = tuple(model.classes_ if facts["second"] else model.classes_[::-1])
-        return Fitted(model, Task("binary", classes))
-    found = CrossFitted(models[0], encoded=bool(facts["encoded"]))
-    found.models = models
+def _read_arrays(content: bytes, numbers: int) -> Arrays:
+    """Arrays of finite numbers in double precision, those that read the features with one entry per column."""
+    try:
+        arrays = safetensors.numpy.load(content)
+    except safetensors.SafetensorError:
+        raise ValueError("expected arrays of numbers, got something else.") from None
+    if any(part.dtype != np.float64 or not np.isfinite(part).all() for part in arrays.values()):
+        raise ValueError("expected finite numbers in double precision, got others.")
+    read = (arrays["centre"], arrays["spread"])
+    if any(part.shape != (numbers,) for part in read) or not (arrays["spread"] > 0).all():
+        raise ValueError("expected a correction that reads as many columns as the table has, got another.")
+    return arrays
+
+
+def _check_shapes(arrays: Arrays, inputs: int, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Refuse arrays of other names or shapes; hidden units read the features and so many further ``inputs``."""
+    numbers, units = len(arrays["centre"]), arrays["hidden"].shape[-1]
+    expected = {"centre": (numbers,), "spread": (numbers,), "hidden": (numbers + inputs, units)} | shapes
+    if {name: part.shape for name, part in arrays.items()} != expected:
+        raise ValueError("expected a correction of this target and table, got another.")
+
+
+def _binary_rule(facts: Mapping[str, Any], arrays: Arrays, base: Base) -> Rule:
+    calibration = Calibration(*_finite(facts["calibration"], (3,)).tolist())
+    threshold = float(facts["threshold"])
+    if not 0 < threshold < 1:
+        raise ValueError("expected a threshold between 0 and 1, got another.")
+    if not arrays:
+        return Rule(base, calibration, Correction(), threshold)
+    units, count = arrays["hidden"].shape[-1], len(arrays.get("levels", ()))
+    of_levels = {"levels": (count,), "each": (count, units + 1, 2)} if count else {}
+    _check_shapes(arrays, 3, {"out": (units + 1, 2), **of_levels})
+    levels = None
+    if count:
+        at = _rising(arrays.pop("levels"))
+        levels = Levels(at, _corrections(arrays, arrays.pop("each")))
+    return Rule(base, calibration, Correction(**arrays), threshold, levels)
+
+
+def _class_rule(facts: Mapping[str, Any], arrays: Arrays, base: Base, classes: int) -> ClassRule:
+    scale, shift = (_finite(facts["calibration"][name], (classes,)) for name in ("scale", "shift"))
+    calibration = VectorScaling(tuple(scale.tolist()), tuple(shift.tolist()))
+    shapes = {"costs": (classes, classes), "quota": (classes - 1,)}
+    costs, quota = (None if facts[name] is None else _finite(facts[name], shape) for name, shape in shapes.items())
+    if arrays:
+        _check_shapes(arrays, 2 * classes + 1, {"out": (arrays["hidden"].shape[-1] + 1, classes, classes - 1)})
+    return ClassRule(base, calibration, Correction(**arrays), costs, quota)
+
+
+def _number_rule(facts: Mapping[str, Any], arrays: Arrays, base: Base) -> NumberRule:
+    calibration: AnyCalibration = LinearCalibration(*_finite(facts["calibration"], (2,)).tolist())
+    low, high = _finite(facts["bounds"], (2,)).tolist()
+    if not low < high:
+        raise ValueError("expected the smaller end of the range first, got another order.")
+    notion: NumberNotion = NUMBER_NOTIONS[facts["notion"]]()
+    if isinstance(notion, EqualDistributions) and facts["levels"] is not None:
+        levels = _rising(_finite(facts["levels"], (len(facts["levels"]),)))
+        if levels[0] < 0 or levels[-1] > 1:
+            raise ValueError("expected levels between 0 and 1, got others.")
+        notion = EqualDistributions(levels)
+    elif facts["levels"] is not None or (isinstance(notion, EqualDistributions) and arrays):
+        raise ValueError("expected levels where distributions are compared, and only there.")
+    corrections: tuple[Correction, ...] = ()
+    if arrays:
+        count = len(notion.mix(np.zeros((notion.count, 1))))
+        _check_shapes(arrays, 3, {"each": (count, arrays["hidden"].shape[-1] + 1, 2)})
+        corrections = _corrections(arrays, arrays.pop("each"))
+    return NumberRule(base, calibration, notion, corrections, (low, high))
+
+
+def _corrections(arrays: Arrays, each: Array) -> tuple[Correction, ...]:
+    return tuple(Correction(**arrays | {"out": np.ascontiguousarray(out)}) for out in each)
+
+
+def _finite(values: Any, shape: tuple[int, ...]) -> Array:
+    """Numbers of ``model.json`` as an array of this shape; text and truth values are not numbers."""
+    wrong = f"expected finite numbers of shape {shape}, got others."
+    flat = values if len(shape) == 1 else [one for row in values for one in row]
+    if not all(type(one) in (int, float) for one in flat):
+        raise ValueError(wrong)
+    found: Array = np.array(values, dtype=np.float64)
+    if found.shape != shape or not np.isfinite(found).all():
+        raise ValueError(wrong)
     return found
 
 
-class BaseMismatch(ValueError):
-    """A base was passed where none is needed, or left out where one is."""
+def _rising(levels: Array) -> Array:
+    if not 0 < len(levels) <= MAX_LEVELS or (np.diff(levels) <= 0).any():
+        raise ValueError("expected rising levels, got others.")
+    return levels
 
 
-def _model_from_text(name: str, content: bytes, columns: int) -> Any:
-    if name.endswith(".txt"):
-        trees = read_trees(content.decode())
-        if trees.features != columns:
-            raise ValueError("expected trees that read as many columns as the table has, got others.")
-        if trees.sigmoid is None:
-            raise ValueError("expected a model of a label, got a correction.")
-        return TreesClassifier(trees)
-    facts = json.loads(content)
-    if facts["dtype"] not in ("float32", "float64") or len(facts["coef"]) != columns:
-        raise ValueError("expected one number per column, got others.")
-    model = LogisticRegression()
-    model.coef_ = np.array([facts["coef"]], dtype=facts["dtype"])
-    model.intercept_ = np.array([facts["intercept"]], dtype=model.coef_.dtype)
-    model.classes_, model.n_features_in_ = np.array([0, 1]), columns
-    if model.coef_.shape != (1, columns) or not np.isfinite(model.coef_).all():
-        raise ValueError("expected one number per column, got others.")
-    if facts["names"]:
-        model.feature_names_in_ = np.array(facts["names"], dtype=object)
-    return model
-
-
-def _correction_from(content: bytes, numbers: int) -> tuple[Correction, Levels | None]:
-    try:
-        parts = safetensors.numpy.load(content)
-    except safetensors.SafetensorError:
-        raise ValueError("expected arrays of numbers, got something else.") from None
-    units, count = parts["hidden"].shape[-1], len(parts.get("levels", ()))
-    shapes: dict[str, tuple[int, ...]] = {
-        "centre": (numbers,),
-        "spread": (numbers,),
-        "hidden": (numbers + 3, units),
-        "out": (units + 1, 2),
-    }
-    shapes |= {"levels": (count,), "each": (count, units + 1, 2)} if 0 < count <= MAX_LEVELS else {}
-    right = {name: part.shape for name, part in parts.items()} == shapes
-    if not right or any(part.dtype != np.float64 or not np.isfinite(part).all() for part in parts.values()):
-        raise ValueError("expected a correction that reads as many columns as the table has, got another.")
-    of_levels = {name: parts.pop(name) for name in ("levels", "each") if count}
-    if not count:
-        return Correction(**parts), None
-    if (np.diff(of_levels["levels"]) <= 0).any():
-        raise ValueError("expected rising thresholds, got others.")
-    corrections = tuple(Correction(**parts | {"out": np.ascontiguousarray(one)}) for one in of_levels["each"])
-    return Correction(**parts), Levels(of_levels["levels"], corrections)
-
-
-__all__ = ["BaseMismatch", "is_second", "rule_from_files", "rule_to_files", "trees_of"]
+__all__ = ["AnyRule", "rule_from_files", "rule_to_files"]

@@ -1,0 +1,211 @@
+"""ONNX graphs of base models: boosted trees, logistic and linear regression, and columns of scores.
+
+Trees become ``TreeEnsemble`` nodes, which compare and add in double precision as LightGBM does, so that predictions
+agree with the library but for the last digits. This module needs the extra ``onnx``.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from sklearn.linear_model import LogisticRegression
+
+from justitia.learners.base import Base, CrossFitted, Fitted, ScoreColumn, ScoreColumns
+from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees, trees_of
+from justitia.persistence.base import LINEAR_MODELS, columns_of_classes, is_second, is_softmax
+from justitia.persistence.onnx_graph import ML, Graph
+from justitia.tasks import Task
+
+#: First version whose trees add in double precision.
+TREES_OPSET = 5
+#: Aggregation of the leaves of all trees in a ``TreeEnsemble``.
+AVERAGE, SUM = 0, 1
+#: Base models that have a form in ONNX here, by kind of target, for messages.
+EXPORTED_BASES = {
+    "binary": "boosted trees (LightGBM), of logistic regression or a column of scores",
+    "classes": "boosted trees (LightGBM), of logistic regression or columns of scores",
+    "number": "boosted trees (LightGBM), of linear or ridge regression or a column of predictions",
+}
+#: One node whose children both are leaf 0, for a tree of one leaf, which ONNX does not have.
+ROOT = Tree(
+    feature=np.zeros(1, dtype=np.int64),
+    threshold=np.zeros(1),
+    decision=np.zeros(1, dtype=np.int64),
+    left=np.full(1, -1),
+    right=np.full(1, -1),
+    value=np.zeros(1),
+    boundaries=np.zeros(0, dtype=np.int64),
+    bits=np.zeros(0, dtype=np.int64),
+)
+
+
+@dataclass(frozen=True)
+class TableInputs:
+    """Graph inputs for the table that is passed to ``predict``: one (N, 1) per column, or one (N, p) for all.
+
+    Attributes
+    ----------
+    inputs : list of str
+        Names of the graph inputs, which hold numbers in double precision, or text.
+    names : list of str
+        Names of the columns.
+    texts : list of bool
+        Which columns hold text; empty if there is one input for all columns.
+    """
+
+    inputs: list[str]
+    names: list[str]
+    texts: list[bool]
+
+    def column(self, graph: Graph, name: str) -> str:
+        """(N, 1): one column of numbers."""
+        place = self.names.index(name)
+        if not self.texts:
+            return graph.add("Gather", self.inputs[0], graph.constant(np.array([place])), axis=1)
+        return self.inputs[place]
+
+    def matrix(self, graph: Graph) -> str:
+        """(N, p): all columns as numbers."""
+        if any(self.texts):
+            raise ValueError(
+                "expected a base that reads columns of numbers to export, got one of a table with text or categories; "
+                "fit one on numbers."
+            )
+        return graph.add("Concat", *self.inputs, axis=1) if self.texts else self.inputs[0]
+
+
+def reads_table(base: Base) -> bool:
+    """Whether the base model reads the table as it is passed, before preprocessing."""
+    return not getattr(base, "encoded", False)
+
+
+def add_base(graph: Graph, base: Base, table: TableInputs, numbers: str) -> str:
+    """(N, 1): P(y = 1 | x) or E[y | x]; (N, K): probabilities of several classes.
+
+    Parameters
+    ----------
+    table : TableInputs
+        What a base model of the user's own reads.
+    numbers : str
+        (N, d) the columns after preprocessing in double precision; what the default base model reads.
+
+    Raises
+    ------
+    ValueError
+        If the base has no form in ONNX here.
+    """
+    graph.domains[ML] = TREES_OPSET
+    if isinstance(base, ScoreColumn):
+        return table.column(graph, base.name)
+    if isinstance(base, ScoreColumns):
+        return divided_by_sums(graph, graph.add("Concat", *(table.column(graph, one) for one in base.names), axis=1))
+    models = base.models if isinstance(base, CrossFitted) else (getattr(base, "model", None),)
+    parts = [_readable(model, base.task) for model in models]
+    rows = table.matrix(graph) if reads_table(base) else numbers
+    found = [_add_model(graph, part, rows, base.task) for part in parts]
+    if base.task.kind == "classes":
+        order = columns_of_classes(base)
+        if order != sorted(order):
+            found = [graph.add("Gather", one, graph.index(*order), axis=1) for one in found]
+        found = [divided_by_sums(graph, one) for one in found]
+    total = functools.reduce(lambda one, other: graph.add("Add", one, other), found)
+    mean = graph.add("Div", total, graph.scalar(len(found)))
+    flipped = base.task.kind == "binary" and isinstance(base, Fitted) and not is_second(base)
+    return graph.add("Sub", graph.scalar(1.0), mean) if flipped else mean
+
+
+def divided_by_sums(graph: Graph, values: str) -> str:
+    """(N, K): each row divided by its sum."""
+    return graph.add("Div", values, graph.add("ReduceSum", values, graph.index(1), keepdims=1))
+
+
+def _readable(model: Any, task: Task) -> Any:
+    """Trees, or a linear model of this kind of target."""
+    trees = trees_of(model)
+    if trees is not None and trees.kind == task.kind:
+        return trees
+    known = {
+        "binary": type(model) is LogisticRegression and len(model.coef_) == 1,
+        "classes": is_softmax(model),
+        "number": type(model) in LINEAR_MODELS.values() and model.coef_.ndim == 1,
+    }
+    if known[task.kind]:
+        return model
+    raise ValueError(
+        f"expected a base of {EXPORTED_BASES[task.kind]} to export, got "
+        f"{getattr(model, '__name__', type(model).__name__)!r}; export that model by itself, and fit with its "
+        "scores as a column."
+    )
+
+
+def _add_model(graph: Graph, model: Any, rows: str, task: Task) -> str:
+    """(N, 1), or (N, K) of several classes."""
+    if isinstance(model, Trees):
+        scores, scale = _add_trees(graph, model, rows), model.sigmoid
+        scores = scores if scale is None else graph.add("Mul", scores, graph.scalar(scale or 1.0))
+    else:
+        weight, bias = (np.asarray(part, dtype=np.float64) for part in (model.coef_, model.intercept_))
+        weight, bias = np.atleast_2d(weight), np.atleast_1d(bias)
+        scores = graph.add("Gemm", rows, graph.constant(weight), graph.constant(bias), transB=1)
+    if task.kind == "number":
+        return scores
+    return graph.add("Softmax", scores, axis=1) if task.kind == "classes" else graph.add("Sigmoid", scores)
+
+
+def _add_trees(graph: Graph, trees: Trees, rows: str) -> str:
+    """(N, sums): sum or mean of the leaves."""
+    parts = trees.trees or (ROOT,)
+    sums = trees.sums
+    nodes = np.concatenate([[0], np.cumsum([max(len(tree.feature), 1) for tree in parts])])
+    leaves = np.concatenate([[0], np.cumsum([len(tree.value) for tree in parts])])
+    each = [_nodes(tree, *starts) for tree, *starts in zip(parts, nodes, leaves, strict=False)]
+    ids, splits, weights = ([one[name] for one in each] for name in ("feature", "threshold", "value"))
+    # The mean that the operator takes is over all trees, not over those of one class.
+    averaged = trees.averaged and sums == 1
+    found = graph.add(
+        "TreeEnsemble",
+        rows,
+        domain=ML,
+        aggregate_function=AVERAGE if averaged else SUM,
+        n_targets=sums,
+        tree_roots=nodes[:-1].tolist(),
+        nodes_featureids=np.concatenate(ids).tolist(),
+        nodes_splits=_tensor(splits, np.float64),
+        nodes_modes=_tensor([np.zeros(nodes[-1])], np.uint8),  # at most the split goes the way of "true"
+        leaf_weights=_tensor(weights, np.float64),
+        leaf_targetids=[j % sums for j, tree in enumerate(parts) for _ in tree.value],
+        **{
+            f"nodes_{name}": np.concatenate([one[name] for one in each]).astype(int).tolist()
+            for name in ("truenodeids", "trueleafs", "falsenodeids", "falseleafs", "missing_value_tracks_true")
+        },
+    )
+    if averaged or not trees.averaged:
+        return found
+    return graph.add("Div", found, graph.scalar(len(parts) / sums))
+
+
+def _nodes(tree: Tree, first_node: int, first_leaf: int) -> dict[str, NDArray[Any]]:
+    """Arrays of one tree whose nodes and leaves are counted from these; a tree of one leaf gets a root above it."""
+    if (tree.decision & (CATEGORICAL | ZERO_MISSING)).any():
+        raise ValueError(
+            "expected a base that splits on numbers to export, got one that splits on categories or takes 0 for "
+            "missing; fit one on numbers."
+        )
+    rooted = tree if len(tree.feature) else ROOT
+    # LightGBM takes what is missing for 0, unless rows were missing in training: then each node has a side for them.
+    missing = np.where(rooted.decision & NAN_MISSING, rooted.decision & DEFAULT_LEFT > 0, rooted.threshold >= 0)
+    found: dict[str, NDArray[Any]] = {"feature": rooted.feature, "threshold": rooted.threshold, "value": tree.value}
+    found["missing_value_tracks_true"] = missing
+    for way, child in (("true", rooted.left), ("false", rooted.right)):
+        leaf = child < 0
+        found |= {f"{way}leafs": leaf, f"{way}nodeids": np.where(leaf, -child - 1 + first_leaf, child + first_node)}
+    return found
+
+
+def _tensor(parts: list[NDArray[Any]], kind: type) -> Any:
+    return numpy_helper.from_array(np.concatenate(parts).astype(kind), "")
