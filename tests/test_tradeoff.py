@@ -128,7 +128,7 @@ def test_noise_that_drowns_the_groups_is_said_before_anything_is_asked() -> None
 def test_other_engines_and_other_estimators_are_refused() -> None:
     with pytest.raises(ValueError, match="expected engine 'post-processing' or 'moments', got 'pf-ld'"):
         curve(LagrangianDualClassifier(engine="pf-ld"))
-    with pytest.raises(TypeError, match="expected a LagrangianDualClassifier, got 'str'"):
+    with pytest.raises(TypeError, match="expected a LagrangianDualClassifier or a LagrangianDualRegressor, got 'str'"):
         curve("model")  # type: ignore[arg-type]
 
 
