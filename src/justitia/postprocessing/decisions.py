@@ -187,7 +187,8 @@ class DecisionRows:
     def _released(self) -> NDArray[np.float32]:
         """(S Y, L, K): rows of weight 1 by label and action or, of T levels, (S Y, T + 1, T K) by label and levels."""
         if len(self.table) == 1:
-            return self.table[0].astype(np.float32)
+            alone: NDArray[np.float32] = self.table[0].astype(np.float32)
+            return alone
         levels = len(self.table)
         is_above = (np.arange(levels) < np.arange(levels + 1)[:, None]).astype(np.int64)  # (T + 1, T)
         rows = self.table[np.arange(levels), :, is_above]  # (T + 1, T, S Y, K)
