@@ -37,6 +37,8 @@ from bench.experiments.scores import SCORES
 from bench.experiments.steps import STEPS
 from bench.experiments.stress import STRESS
 from bench.experiments.table2 import TABLE2
+from bench.experiments.target_methods import TARGET_METHODS
+from bench.experiments.targets import TARGETS
 from bench.experiments.theorems import THEOREMS_6_AND_7
 from bench.experiments.tradeoffs import TRADEOFFS
 from bench.experiments.trial import TRIAL
@@ -53,7 +55,7 @@ PAGES = tuple(
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, INSIDE)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, CORNERS, AUDIT, TRIAL, STRESS, HOLDS)
+BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, MEASURE, COVERAGE, CORNERS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}
@@ -85,7 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     names = [*EXPERIMENTS, *ALIASES, "figures"]
     parser.add_argument("name", choices=names, help="what to make; 'figures' redraws everything without fitting")
     parser.add_argument("--quick", action="store_true", help="a small version, written to out/quick")
-    parser.add_argument("--method", choices=METHODS, action="append", help="fit cells of this method only; repeatable")
+    methods = [*METHODS, *TARGET_METHODS]
+    parser.add_argument("--method", choices=methods, action="append", help="fit cells of this method only; repeatable")
     parser.add_argument("--jobs", type=_at_least_one, default=os.cpu_count() or 1, help="worker processes")
     parser.add_argument("--out", type=Path, help="folder for the results; the committed ones by default")
     return parser

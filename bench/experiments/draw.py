@@ -46,9 +46,14 @@ NAMES = {
     "m_bank5": "M-Bank, 5 groups",
     "census": "Census, sex",
     "census_race": "Census, race",
+    "occupation": "Occupation",
+    "compas_score": "Compas score",
+    "communities": "Communities",
+    "hours": "Hours",
     "accuracy_parity": "accuracy parity",
     "demographic_parity": "demographic parity",
     "equalized_odds": "equalized odds",
+    "equal_opportunity": "equal opportunity",
     "epsilon": "privacy budget ε",
 }
 

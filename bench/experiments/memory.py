@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.rivals.boosted import BoostedTrees, Kind
 from justitia.learners.base import Base, Inputs
 from justitia.learners.lightgbm_base import default_base
 
@@ -66,3 +67,40 @@ class SharedBase(Base):
 
     def __repr__(self) -> str:
         return "the default base, learned once per fold"
+
+
+class SharedTrees:
+    """The trees of some rows that rivals for classes and numbers start from.
+
+    Parameters
+    ----------
+    kind : {"classes", "number"}
+    rows : hashable
+        Tells the rows, and the public seed, from all others of the process.
+    """
+
+    def __init__(self, kind: Kind, rows: Hashable) -> None:
+        self._kind: Kind = kind
+        self._rows = rows
+        self._trees: Any = None
+
+    def learn(self, numbers: Any, target: Any, *, seed: int) -> Any:
+        """Out-of-fold scores."""
+
+        def learned() -> tuple[Any, Any]:
+            trees = BoostedTrees(self._kind)
+            return trees, trees.learn(numbers, target, seed=seed)
+
+        self._trees, found = remembered(("trees", self._kind, self._rows), learned)
+        return np.array(found)
+
+    def __call__(self, numbers: Any) -> Any:
+        """Scores of new rows."""
+        return self._trees(numbers)
+
+    def unfitted(self, n: int) -> Any:
+        """As the trees."""
+        return self._trees.unfitted(n)
+
+    def __repr__(self) -> str:
+        return f"trees for {self._kind}, learned once per fold"

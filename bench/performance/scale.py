@@ -2,7 +2,7 @@
 
 Made-up rows with 50 features and three groups, in files of a million rows. Each fit runs in a process of its own, which
 starts the workers; peak memory is that of the largest process, processor seconds are those of all. A busy machine makes
-everything slower, processor seconds least, so its load is kept beside the numbers. Sizes that are not asked for keep the
+all slower, processor seconds least, so its load is kept beside the numbers. Sizes that are not asked for keep the
 numbers that the file of results has.
 """
 

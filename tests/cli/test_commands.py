@@ -189,7 +189,7 @@ def test_split_parts_are_the_whole_and_by_chance(run: Run, here: Path) -> None:
 def test_datasets_are_listed_and_one_is_written_in_two_files(run: Run, here: Path) -> None:
     listed = run("datasets", "list").stdout
     assert_narrow(listed)
-    assert "  synthetic        any         5  a, b; made up, needs no download" in listed.splitlines()
+    assert "  synthetic         any         5  a, b; made up, needs no download" in listed.splitlines()
     result = run("datasets", "write", "synthetic", "--rows", "50", "--out", "x.csv", "--sensitive-file", "s.csv")
     assert "--sensitive-file s.csv --key id" in result.stdout
     assert list(pd.read_csv("s.csv")) == ["id", "group"]
