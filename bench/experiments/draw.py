@@ -53,6 +53,7 @@ NAMES = {
     "accuracy_parity": "accuracy parity",
     "demographic_parity": "demographic parity",
     "equalized_odds": "equalized odds",
+    "equal_opportunity": "equal opportunity",
     "epsilon": "privacy budget ε",
 }
 

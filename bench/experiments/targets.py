@@ -34,6 +34,7 @@ from bench.experiments.target_measures import (
 from bench.experiments.target_methods import (
     CASES,
     OURS,
+    PLAIN,
     QUOTA,
     RATIO,
     TARGET_METHODS,
@@ -214,7 +215,7 @@ def markdown(results: pd.DataFrame) -> str:
         entries = [
             "" if where == before else where,
             row.method,
-            "yes" if row.private else "no",
+            "not read" if row.method == PLAIN else "yes" if row.private else "no",
             "**yes**" if row.reads else "no",
             f"{row.quality:.3f} ± {row.quality_error:.3f}",
             f"{row.violation:.3f} ± {row.violation_error:.3f}",

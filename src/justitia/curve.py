@@ -123,6 +123,8 @@ def tradeoff(
         )
     if isinstance(model, LagrangianDualClassifier):
         check_shares_answers(model)
+    elif strata is not None:
+        raise ValueError("expected strata with a LagrangianDualClassifier, got them with a regressor; leave them out.")
     if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
         raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
     distinct = {None if one is None else check_nonnegative("tolerances", one) for one in tolerances}
@@ -130,8 +132,9 @@ def tradeoff(
     if not grid:
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: Model = unfitted(model).set_params(tolerance=grid[0])
-    data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
-    with closing(first._open(**data, person=person, strata=strata, ledger=ledger)) as session:
+    data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight, "person": person}
+    more = {} if strata is None else {"strata": strata}
+    with closing(first._open(**data, **more, ledger=ledger)) as session:
         session.warn(stacklevel=3)
         trained = session.train()
         session.check_spent()

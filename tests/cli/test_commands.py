@@ -280,8 +280,8 @@ def test_report_is_made_of_what_the_folder_holds(run: Run, here: Path, monkeypat
     assert asked["curve"] == curve
     assert asked["measurement"]["people"] == 300
     assert asked["facts"]["target"] == "income"
-    assert [one["name"] for one in asked["looks"]] == ["training", "1"]
-    assert all(len(one["digest"]) == 64 for one in asked["looks"])
+    assert [one["name"] for one in asked["measurement_log"]] == ["training", "1"]
+    assert all(len(one["digest"]) == 64 for one in asked["measurement_log"])
 
 
 def test_report_of_any_point_of_a_curve_shows_the_curve(run: Run) -> None:

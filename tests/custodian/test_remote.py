@@ -148,6 +148,21 @@ def test_measurement_by_a_custodian_equals_that_in_memory(folder: Path, tmp_path
     assert there.certificate.receipt["number"] == 0
 
 
+@pytest.mark.parametrize("task", ["classes", "number"])
+def test_classes_and_numbers_are_measured_through_the_custodians_vault(task: str, folder: Path, tmp_path: Path) -> None:
+    column = DATA.X["x0"].to_numpy()
+    predicted = np.array(["low", "middle", "high"])[np.digitize(column, [-0.5, 0.5])] if task == "classes" else column
+    ledger = local_ledger(folder, tmp_path)
+    given = {"sensitive_features": frame(LABELS), "groups": ["a", "b"], "ledger": ledger, "noise_seed": 3}
+    here = measure(None, predicted, delta=DELTA, **given)
+    with served(folder, SeededNoise(3)) as url:
+        holder = Custodian(url, population="people", ids=IDS)
+        there = measure(None, predicted, sensitive_features=holder, delta=DELTA)
+    np.testing.assert_allclose(there.by_group, here.by_group, rtol=1e-9)
+    assert there.violation.upper == pytest.approx(here.violation.upper)
+    assert len(DurableLedger.open(folder / "populations" / "people.ledger").releases) == 1
+
+
 def test_key_that_may_measure_and_not_train_measures_everything_as_in_memory(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "trainer.key").write_text(KEYS["analyst"])
     decided, base = (DATA.X["x0"] > 0).astype(int), (DATA.X["x1"] > 0).astype(int)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any
 
@@ -68,15 +69,7 @@ def read_target(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """The two class labels, sorted, and (n,) codes 0 and 1."""
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None; pass two class labels.")
-    labels = column_or_1d(y, warn=True)
-    _check_given(labels)
-    if _count_distinct(labels) > 2:
-        check_classification_targets(labels)
-        raise ValueError(
-            f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
-            "merge classes until two are left, or train one model per class."
-        )
-    return _encode_classes(labels)
+    return _read_classes(column_or_1d(y, warn=True), most=2)
 
 
 def read_task_target(y: Any, task: str = "auto") -> tuple[Task, NDArray[Any], NDArray[Any]]:
@@ -108,10 +101,7 @@ def read_task_target(y: Any, task: str = "auto") -> tuple[Task, NDArray[Any], ND
     values = column_or_1d(y, warn=True)
     if task == "number":
         return NUMBER, np.array([]), _finite_numbers(values)
-    _check_given(values)
-    if _count_distinct(values) > 2:
-        _check_several_classes(values, limited=task == "auto")
-    classes, codes = _encode_classes(values)
+    classes, codes = _read_classes(values, most=MOST_CLASSES if task == "auto" else math.inf)
     return Task.of_classes(classes), classes, codes
 
 
@@ -134,50 +124,48 @@ def _finite_numbers(values: NDArray[Any]) -> NDArray[np.float64]:
     return found
 
 
-def _check_several_classes(labels: NDArray[Any], *, limited: bool) -> None:
-    """Refuse numbers that are not whole and, if ``limited``, more classes than a classifier reads by itself."""
+def _check_several_classes(labels: NDArray[Any], count: int, most: float) -> None:
+    """Refuse more than ``most`` classes, and numbers that are not whole."""
+    if most == 2:
+        check_classification_targets(labels)
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
+            "merge classes until two are left, or train one model per class."
+        )
     is_number = labels.dtype.kind in "iuf" or all(isinstance(one, numbers.Real) for one in labels.tolist())
     if is_number and (labels.astype(np.float64) % 1 != 0).any():
         raise ValueError(
             "Unknown label type: continuous. Expected class labels in y, got numbers that are not whole; use "
             "LagrangianDualRegressor for a numeric target, or divide y into bins."
         )
-    count = _count_distinct(labels)
-    if limited and count > MOST_CLASSES:
+    if count > most:
         advice = "use LagrangianDualRegressor, or divide y into bins" if is_number else "merge rare classes"
-        raise ValueError(f"expected at most {MOST_CLASSES} classes in y, got {count} different values; {advice}.")
+        raise ValueError(f"expected at most {most:g} classes in y, got {count} different values; {advice}.")
 
 
-def _encode_classes(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """The class labels, sorted, and (n,) codes; one class is refused."""
-    try:
-        classes, codes = np.unique(labels, return_inverse=True)
-    except TypeError:
-        raise TypeError("expected class labels of one type in y, got several; pass all text or all numbers.") from None
-    if len(classes) < 2:
-        raise ValueError(f"expected two classes in y, got only one class, {_shown(classes)}; pass rows of both.")
-    return classes, codes.astype(np.float32)
-
-
-def _check_given(labels: NDArray[Any]) -> None:
+def _read_classes(labels: NDArray[Any], *, most: float) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """The class labels, of which there are two to ``most``, sorted, and (n,) codes."""
     if not len(labels):
         raise ValueError("expected y to have rows, got 0 sample(s) while a minimum of 1 is required.")
     if pd.isna(labels).any():
         raise ValueError("Input y contains NaN or another missing value; expected a class label in every row.")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise ValueError("Input y contains infinity; expected a class label in every row.")
-
-
-def _count_distinct(labels: NDArray[Any]) -> int:
     try:
-        return len(pd.unique(labels))
+        count = len(pd.unique(labels))
     except TypeError:
         check_classification_targets(labels)
         raise TypeError("Unknown label type: expected text or numbers in y, got nested values.") from None
-
-
-def _shown(classes: NDArray[Any]) -> str:
-    return repr(classes[0].item() if hasattr(classes[0], "item") else classes[0]) if len(classes) else "none"
+    if count > 2:
+        _check_several_classes(labels, count, most)
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise TypeError("expected class labels of one type in y, got several; pass all text or all numbers.") from None
+    if len(classes) < 2:
+        (only,) = classes.tolist()
+        raise ValueError(f"expected two classes in y, got only one class, {only!r}; pass rows of both.")
+    return classes, codes.astype(np.float32)
 
 
 def read_weight(sample_weight: Any, target: NDArray[Any], task: Task = BINARY) -> NDArray[np.float32]:

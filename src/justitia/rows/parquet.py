@@ -40,7 +40,7 @@ def _no_version() -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ParquetPart:
     """One Parquet file: how to open it, its name for messages, and the hive keys of its folder.
 
     ``version`` gives its size and the time of its last change, where there are any.
@@ -113,7 +113,7 @@ class RowFiles:
 
     Attributes
     ----------
-    parts : tuple of Part
+    parts : tuple of ParquetPart
     shown : str
         The path or pattern, for messages.
     features : tuple of str, optional
@@ -124,7 +124,7 @@ class RowFiles:
         Worker processes on this machine that a fit divides the rows among; 1 works in this process.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ParquetPart, ...]
     shown: str
     features: tuple[str, ...] | None = None
     positive: str | None = None
@@ -171,7 +171,7 @@ class RowFiles:
         return sum(self.counts)
 
     def check_unchanged(self) -> None:
-        """Refuse files that were changed since they were first read (:meth:`Part.check_unchanged`)."""
+        """Refuse files that were changed since they were first read (:meth:`ParquetPart.check_unchanged`)."""
         for part in self.parts:
             part.check_unchanged()
 
@@ -247,7 +247,7 @@ def is_files(where: Any) -> bool:
     return dataset is not None and isinstance(where, dataset.Dataset)
 
 
-def _rows_of(part: Part, names: Sequence[str], low: int, high: int) -> Iterator[Any]:
+def _rows_of(part: ParquetPart, names: Sequence[str], low: int, high: int) -> Iterator[Any]:
     """One row group after the other: a reader of several fetches the bytes of all of them first."""
     file, first = part.file(), 0
     for group in range(file.metadata.num_row_groups):
@@ -258,7 +258,9 @@ def _rows_of(part: Part, names: Sequence[str], low: int, high: int) -> Iterator[
     part.check_unchanged()
 
 
-def _rows_of_group(file: Any, group: int, part: Part, names: Sequence[str], low: int, high: int) -> Iterator[Any]:
+def _rows_of_group(
+    file: Any, group: int, part: ParquetPart, names: Sequence[str], low: int, high: int
+) -> Iterator[Any]:
     arrow, at = _arrow(), 0
     stored = [name for name in names if name not in part.keys]
     with one_sentence(part.shown):
@@ -284,7 +286,7 @@ def _joined(tables: list[Any]) -> Any:
     return tables[0] if len(tables) == 1 else _arrow().concat_tables(tables, promote_options="permissive")
 
 
-def _parts_of_path(text: str) -> list[Part]:
+def _parts_of_path(text: str) -> list[ParquetPart]:
     path = Path(text)
     if path.is_file():
         return [_stored(path, path.name, {})]
@@ -300,7 +302,7 @@ def _is_data(path: Path) -> bool:
     return not any(one.startswith(("_", ".")) for one in path.parts)
 
 
-def _hive(paths: Sequence[Path], root: Path | None) -> list[Part]:
+def _hive(paths: Sequence[Path], root: Path | None) -> list[ParquetPart]:
     """Files with the keys that their folders are named after; a key whose values are all whole numbers is a number."""
     keys = [
         {key: unquote(value) for key, mark, value in (one.partition("=") for one in folders) if mark}
@@ -315,8 +317,8 @@ def _hive(paths: Sequence[Path], root: Path | None) -> list[Part]:
     return [_stored(path, name, known) for path, name, known in zip(paths, names, typed, strict=True)]
 
 
-def _stored(path: Path, name: str, keys: dict[str, Any]) -> Part:
-    return Part(name, path.__fspath__, keys, partial(_version_of, path))
+def _stored(path: Path, name: str, keys: dict[str, Any]) -> ParquetPart:
+    return ParquetPart(name, path.__fspath__, keys, partial(_version_of, path))
 
 
 def _version_of(path: Path) -> tuple[int, int]:
@@ -328,13 +330,13 @@ def _is_whole(text: str) -> bool:
     return text == _NULL or text.removeprefix("-").isdecimal()
 
 
-def _parts_of_dataset(dataset: Any) -> list[Part]:
+def _parts_of_dataset(dataset: Any) -> list[ParquetPart]:
     """The files of a dataset, or a table in memory."""
     from pyarrow import dataset as ds  # noqa: PLC0415 - optional
 
     if isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat):
         return [
-            Part(
+            ParquetPart(
                 Path(one.path).name,
                 partial(_opened, one),
                 dict(ds.get_partition_keys(one.partition_expression)),
@@ -356,7 +358,7 @@ def _version(fragment: Any) -> Any:
     return about.size, about.mtime_ns  # None where a store has none
 
 
-class InMemory(Part):
+class InMemory(ParquetPart):
     """A table in memory that is read like a file."""
 
     def file(self) -> Any:

@@ -53,8 +53,7 @@ def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float |
         Accuracy without a constraint, by :func:`weighted_accuracy`.
     """
     shares = np.bincount(decided(scores), problem.weight.astype(np.float64)) / problem.weight.sum(dtype=np.float64)
-    here = weighted_accuracy(problem, scores)
-    majority = max(weighted_accuracy(problem, one) for one in _constant_scores(scores))
+    here, majority = weighted_accuracy(problem, scores), _majority_accuracy(problem, scores)
     found: list[Diagnostic] = []
     if 1 - shares.max() < CONSTANT:
         found.append(
@@ -83,11 +82,14 @@ def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float |
     return found
 
 
-def _constant_scores(scores: Array) -> list[Array]:
-    """Scores that decide the same for all rows, one array for each decision."""
+def _majority_accuracy(problem: Problem, scores: Array) -> float:
+    """Accuracy of the best decision that is the same for all rows, by :func:`weighted_accuracy`."""
     if scores.ndim == 1:
-        return [np.full_like(scores, sign) for sign in (-1.0, 1.0)]
-    return [np.tile(one, (len(scores), 1)) for one in np.eye(scores.shape[1])]
+        all_positive = weighted_accuracy(problem, np.ones_like(scores))
+        return max(all_positive, 1 - all_positive)
+    costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
+    lost = np.average(costs[problem.y.astype(np.int64)], axis=0, weights=problem.weight.astype(np.float64))
+    return float(1 - lost.min())
 
 
 def weighted_accuracy(problem: Problem, scores: Array) -> float:
