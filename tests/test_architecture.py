@@ -23,7 +23,6 @@ LEVELS = {
     "goals": 2,
     "preprocessing": 2,
     "datasets": 2,
-    "goals": 3,
     "learners": 3,
     "tabular": 3,
     "rows": 4,
