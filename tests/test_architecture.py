@@ -20,6 +20,7 @@ LEVELS = {
     "tasks": 0,
     "privacy": 1,
     "notions": 2,
+    "goals": 3,
     "preprocessing": 2,
     "datasets": 2,
     "learners": 3,

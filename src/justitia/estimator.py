@@ -502,7 +502,8 @@ class LagrangianDualClassifier(HiddenNoiseSeed, TabularClassifier):
     @features_only
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,): predicted class labels; the attribute is not an input."""
-        labels: NDArray[Any] = self.classes_[decided(self.decision_function(X))]
+        scores = self.decision_function(X)
+        labels: NDArray[Any] = self.classes_[decided(scores)]
         return labels
 
     def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
