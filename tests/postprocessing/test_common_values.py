@@ -12,7 +12,7 @@ from justitia import LagrangianDualClassifier
 from justitia.datasets import make_synthetic
 
 DATA = make_synthetic(3000, random_state=0)
-GROUP = np.asarray(DATA.sensitive)
+MEMBER = np.asarray(DATA.sensitive)
 
 
 def decisions(**goal: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -25,7 +25,7 @@ def decisions(**goal: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 def test_deployed_decisions_have_the_ratio_that_was_given() -> None:
     decided = decisions(ratio=0.8)
-    rates = [decided[GROUP == one].mean() for one in DATA.groups]
+    rates = [decided[one == MEMBER].mean() for one in DATA.groups]
     assert min(rates) / max(rates) == pytest.approx(0.8, abs=0.03)
 
 
@@ -34,5 +34,5 @@ def test_deployed_decisions_are_equally_precise_in_all_groups() -> None:
         decisions(notion="predictive_parity", tolerance=0.01),
         np.asarray(DATA.y) == np.unique(DATA.y)[1],
     )
-    precision = [positive[decided & (GROUP == one)].mean() for one in DATA.groups]
+    precision = [positive[decided & (one == MEMBER)].mean() for one in DATA.groups]
     assert np.ptp(precision) < 0.04
