@@ -37,6 +37,8 @@ from justitia.privacy.rows import DenseSource
 
 #: Bytes of rows in one request, unless the custodian accepts less.
 PART = 8 << 20
+#: Numbers in a row that a custodian of version 1.0 accepts, which does not say so.
+OLD_WIDTH = 4096
 
 
 class Cohort(NamedTuple):
@@ -313,8 +315,22 @@ class RemoteVault(Vault):
         return self._holder.cohort(person=self._person)
 
     def check(self, costs: Mapping[Cost, int]) -> None:
-        """Check both ledgers, and that the custodian accepts these ids, before anything is debited here."""
+        """Check both ledgers, and that the custodian accepts these ids, before anything is debited here.
+
+        Raises
+        ------
+        PermissionError
+            If this client may not send rows.
+        BudgetExceeded
+            If a ledger does not allow these costs.
+        """
         self._ledger.check(costs)
+        roles = self._holder.facts["roles"]
+        if "train" not in roles:
+            raise PermissionError(
+                f"expected a client of the custodian with the role 'train', got {', '.join(map(repr, roles))}; models, "
+                "and measurements of several classes or of numbers, send rows, and only that role may."
+            )
         _ = self._cohort
         self._holder.check_afford(costs)
 
@@ -333,6 +349,12 @@ class RemoteVault(Vault):
         width = rows.shape[1] if isinstance(rows, np.ndarray) else rows.width
         if not callable(rows) and len(rows) != len(self):
             raise ValueError(f"Expected one public row per label ({len(self)}); got {len(rows)}.")
+        most = int(self._holder.facts.get("largest_width", OLD_WIDTH))
+        if width > most:
+            raise ValueError(
+                f"expected rows of at most {most} numbers for the custodian, got {width}; use fewer features, merge "
+                "classes, or ask the custodian for a larger largest_width."
+            )
         if callable(rows) and self._source is None:
             raise ValueError("expected a row source for rows that are a function of blocks, got none; pass an array.")
         query = {"request": new_name(), "purpose": purpose, "bound": repr(check_bound(bound))}

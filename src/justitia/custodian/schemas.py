@@ -177,6 +177,7 @@ class FactsResponse(msgspec.Struct, frozen=True, kw_only=True):
     receipts: int
     head: str
     rows_at_once: int
+    largest_width: int
     fits: int | UnsetType = UNSET
     link: str | UnsetType | None = UNSET
 

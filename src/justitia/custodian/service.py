@@ -162,6 +162,7 @@ class Service:
             receipts=receipts,
             head=head,
             rows_at_once=self.settings.largest_body // 2,
+            largest_width=self.settings.largest_width,
             fits=fits,
             link=UNSET if receipt is None else self.records.link(name, receipt),
         )

@@ -21,8 +21,14 @@ DESCRIPTION = "A {} that treats groups alike; the attribute that tells groups ap
 TUNING = "None that reads the attribute outside the ledger is known to this package."
 UNPROTECTED = (
     "Features, labels, ids of persons, the list of groups, the number of rows, all settings, and everything that is "
-    "computed from these alone: accuracy, AUC, confusion and calibration over all rows, the base model."
+    "computed from these alone: {} over all rows, the base model."
 )
+#: Public quality of a model, by kind of target.
+PUBLIC_QUALITY = {
+    "binary": "accuracy, AUC, confusion and calibration",
+    "classes": "accuracy and confusion",
+    "number": "R2 and errors",
+}
 
 
 def report_facts(contents: Contents) -> dict[str, Any]:
@@ -61,7 +67,7 @@ def report_facts(contents: Contents) -> dict[str, Any]:
             contents.title,
             contents.created,
             contents.version,
-            model="regressor" if contents.task == "number" else "classifier",
+            task=contents.task,
         ),
     }
 
@@ -89,7 +95,7 @@ def registry_record(
     created: str | None,
     version: str,
     *,
-    model: str = "classifier",
+    task: str = "binary",
 ) -> dict[str, Any]:
     """Record in the form of the registry's YAML files.
 
@@ -99,8 +105,8 @@ def registry_record(
         Certificate of the training run.
     title, created, version : str
         Title and date of the report, and version of this package.
-    model : str
-        What kind of model it is.
+    task : {"binary", "classes", "number"}
+        Kind of target.
     """
     finite = math.isfinite(certificate.epsilon) and not certificate.reproduction
     unit = "persons" if certificate.unit == "person" else "rows"
@@ -115,7 +121,7 @@ def registry_record(
                 "intended_use": about.get("purpose"),
                 "data_product_type": "Machine learning model",
                 "data_product_region": about.get("region"),
-                "description": DESCRIPTION.format(model),
+                "description": DESCRIPTION.format("regressor" if task == "number" else "classifier"),
                 "publication_date": None if created is None else created[:10],
                 "data_product_sector": about.get("sector"),
             },
@@ -126,7 +132,7 @@ def registry_record(
                 "output_measure": "(epsilon, delta)-closeness" if finite else None,
                 "bound_on_output_distance": None,
                 "data_domain": "public rows, each with one label of a sensitive attribute or none",
-                "unprotected_quantities": UNPROTECTED,
+                "unprotected_quantities": UNPROTECTED.format(PUBLIC_QUALITY[task]),
             },
             "privacy_loss": {
                 "privacy_unit": f"the sensitive attribute of one {certificate.unit}",
