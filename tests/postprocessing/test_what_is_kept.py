@@ -205,9 +205,7 @@ def is_corrected(model: Any) -> bool:
 
 @every_epsilon
 @every_target
-def test_models_of_every_target_hold_nothing_with_an_entry_per_row(
-    target: str, epsilon: float, tmp_path: Path
-) -> None:
+def test_models_of_every_target_hold_nothing_with_an_entry_per_row(target: str, epsilon: float, tmp_path: Path) -> None:
     model = fit_target(target, epsilon)
     assert is_corrected(model)
     assert by_row(vars(model)) == []
